@@ -45,7 +45,7 @@ def main() -> None:
         for rows, columns in ARRAYS:
             result = gl.optimize(program, gl.SystolicArray(rows, columns), verify=False)
             started = time.perf_counter()
-            brute = [oracle.best(layer, rows, columns).cycles for layer in layers]
+            brute = [oracle.best(layer, rows, columns, crossing=True).cycles for layer in layers]
             seconds = time.perf_counter() - started
             report, taken, baseline = result.report, *map(amounts, (result.cost, result.report.baseline))
             worse = sum(

@@ -17,6 +17,7 @@ _EXPORTS = {
     "Builder": "glenside.builder",
     "Cache": "glenside.cache",
     "CheckReport": "glenside.check",
+    "Event": "glenside.report.progress",
     "GlensideError": "glenside.ir.errors",
     "Limits": "glenside.egraph.saturation",
     "MPC": "glenside.targets",
@@ -46,6 +47,7 @@ _EXPORTS = {
     "parse": "glenside.ir.text",
     "parse_target": "glenside.targets",
     "save": "glenside.formats",
+    "train": "glenside.training",
     "training_step": "glenside.gradients",
     "value_and_gradient": "glenside.gradients",
 }
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
     from glenside.ir.program import Program as Program
     from glenside.ir.text import parse as parse
     from glenside.passes.constant_folding import fold as fold
+    from glenside.report.progress import Event as Event
     from glenside.report.result import Result as Result
     from glenside.semantics.interpreter import evaluate as evaluate
     from glenside.targets import CPU as CPU
@@ -87,6 +90,7 @@ if TYPE_CHECKING:
     from glenside.targets import ConvolutionUnit as ConvolutionUnit
     from glenside.targets import SystolicArray as SystolicArray
     from glenside.targets import parse_target as parse_target
+    from glenside.training import train as train
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,11 @@ from glenside.egraph.search import Worker
 from glenside.ir.errors import BadInput, renamed
 from glenside.ir.interrupts import answered
 from glenside.ir.program import Program
+from glenside.ir.rational import byte_count
 from glenside.passes.network import Search
+from glenside.report.progress import Event, Listener, shown, silent
 from glenside.report.result import Result
-from glenside.stages import Clock, Event, Listener, Stages
+from glenside.stages import Clock, Stages
 from glenside.targets.base import Target, Way
 
 if TYPE_CHECKING:
@@ -44,7 +47,8 @@ def optimize(
     verify: bool = True,
     cache: Cache | None = None,
     worker: Callable[[], Worker | None] = lambda: None,
-    listener: Listener = lambda _: None,
+    progress: bool = False,
+    listener: Listener = silent,
     on_answer: Callable[[Result], None] = lambda _: None,
     load_seconds: float = 0.0,
 ) -> Result:
@@ -55,7 +59,8 @@ def optimize(
               how to search, where the target leaves a choice: see `glenside.targets.base.Way`
     trace     whether the e-graph says which rule made each e-node, when and from what; `explain` has it say so too
     cache     where answers are kept: one that is there is not searched for again
-    worker    starts a search process; `listener` is told what is being done
+    progress  whether a bar shows how far it is, in a notebook or on a terminal: stages, e-nodes, the best so far
+    worker    starts a search process; `listener` is told what is being done, with or without a bar
     on_answer is given the result before it is checked, so that it can be kept whatever comes; before that any result
               that is still refined, as the one that prices tell before variants are timed
 
@@ -63,45 +68,56 @@ def optimize(
     was; `result.stopped` says why. With `verify=False` the check is left to `result.check()`. Raises BadInput, and
     Unfinished where there was no time for any answer.
     """
-    program = program.as_written()
-    way = replace(way_of(target, blocking, mapping, method, extract_seconds, explain), trace=trace)
-    limits = limits or Limits()
-    key = answers.key(program, target, limits, way, seed, verify) if cache is not None and target.repeatable else ""
-    if cache is not None and key:
-        how = {**way.choices(), "trace": True}  # whoever asks for the e-graph later may ask that too
-        again = partial(optimize, program, target, limits=limits, verify=False, listener=listener, **how)
-        if (known := answers.recall(cache, key, program, target, seed, verify, again)) is not None:
-            on_answer(known)
-            return known
-    clock = Clock(load_seconds)
-    stages = Stages(program, target, way, Search(limits, worker), listener, clock, seed, on_answer)
-    try:
-        result = stages.run()
-    except KeyboardInterrupt:
-        result = stages.at_once()
-    try:
-        on_answer(result)
-        if verify and result.stopped != INTERRUPTED:  # whoever pressed Ctrl-C wants the answer now
-            result.check(_told(listener))
-    except KeyboardInterrupt:
-        answered()
-        result.interrupted = True
-    clock.finish()
-    if cache is not None and key and {result.stopped, stages.stopped} <= {*REPEATABLE} and not result.interrupted:
+    with _told_to(listener, progress) as listener:
+        program = program.as_written()
+        way = replace(way_of(target, blocking, mapping, method, extract_seconds, explain), trace=trace)
+        limits = limits or Limits()
+        key = answers.key(program, target, limits, way, seed, verify) if cache is not None and target.repeatable else ""
+        if cache is not None and key:
+            how = {**way.choices(), "trace": True}  # whoever asks for the e-graph later may ask that too
+            again = partial(optimize, program, target, limits=limits, verify=False, listener=listener, **how)
+            if (known := answers.recall(cache, key, program, target, seed, verify, again)) is not None:
+                on_answer(known)
+                return known
+        clock = Clock(load_seconds)
+        stages = Stages(program, target, way, Search(limits, worker), listener, clock, seed, on_answer)
         try:
-            cache.put(key, answers.text(result.report, result.program))
-        except CacheFull as error:  # the answer itself is whole: the caller says so after it is safe
-            result.not_kept = error
-    return result
+            result = stages.run()
+        except KeyboardInterrupt:
+            result = stages.at_once()
+        try:
+            on_answer(result)
+            if verify and result.stopped != INTERRUPTED:  # whoever pressed Ctrl-C wants the answer now
+                result.check(_told(listener))
+        except KeyboardInterrupt:
+            answered()
+            result.interrupted = True
+        clock.finish()
+        if cache is not None and key and {result.stopped, stages.stopped} <= {*REPEATABLE} and not result.interrupted:
+            try:
+                cache.put(key, answers.text(result.report, result.program))
+            except CacheFull as error:  # the answer itself is whole: the caller says so after it is safe
+                result.not_kept = error
+        return result
 
 
-def compile(program: Program, target: Target | None = None, *, machine: str = "native", **how: Any) -> Function:
+def compile(
+    program: Program,
+    target: Target | None = None,
+    *,
+    machine: str = "native",
+    memory: int | str | None = None,
+    **how: Any,
+) -> Function:
     """The program as a function on numpy arrays, made by the system's C compiler: `f = gl.compile(p); f(x, ..)`.
 
     target   what the program is optimized for before, such as `gl.CPU()`: what the machine takes the least time for;
              None compiles it as it is, with the scales of batch norms in the weights
     machine  native, or one that this computer has too: avx512bf16, avx512vnni, avx512, avxvnni, avx2, neon, generic;
              plain for plain loops of it as it is, which compute each step as the interpreter does
+    memory   the bytes that temporaries and results may take on one thread, or text such as "64MB", for a program that
+             is compiled as it is: what does not fit is computed again, for the least work. `gl.CPU("64MB")` as a target
+             has a budget of its own, which variants of layers keep to before
     how      see `optimize`
 
     Raises BadInput: a black box, a dtype that is only stored, a constant without a value, no compiler.
@@ -112,6 +128,10 @@ def compile(program: Program, target: Target | None = None, *, machine: str = "n
     from glenside.passes.integer_sums import for_processors
 
     of = machine_of(machine)
+    most = byte_count(memory, "a memory budget") if isinstance(memory, str) else memory
+    if most is not None and (target is not None or most <= 0):
+        said = f"got {most}" if target is None else f"{target.name} has its own"
+        raise BadInput(f"a memory budget is at least 1 byte, for a program that is compiled as it is; {said}")
     if target is not None:
         target = target.compiled_for(of)
         of = target.processor or of
@@ -122,7 +142,22 @@ def compile(program: Program, target: Target | None = None, *, machine: str = "n
         raise BadInput(f"{', '.join(how)}: how to search is for programs that are compiled for a target")
     if of is not None:
         program, _ = for_processors(program, Search())
-    return Function(program, of)
+    return Function(program, of, None, most)
+
+
+@contextmanager
+def _told_to(listener: Listener, progress: bool) -> Iterator[Listener]:
+    """Whom to tell what is being done: the listener, and a bar where one is wanted and somebody looks."""
+    if not progress:
+        yield listener
+        return
+    with shown("fold") as bar:
+
+        def both(event: Event) -> None:
+            bar(event)
+            listener(event)
+
+        yield listener if bar is silent else both
 
 
 def _told(listener: Listener) -> Callable[[int, int], None]:

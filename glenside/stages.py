@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
+from glenside.analysis.layers import product_sizes
 from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress
 from glenside.egraph.search import SearchResult, ahead, program_snapshot, search, search_here
@@ -15,6 +17,8 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.passes.answer import Answer, Problem, TimeIsUp, Unfinished, extract
 from glenside.passes.network import Search
+from glenside.report.progress import Event, Listener, silent
+from glenside.report.report import Report
 from glenside.report.result import Result
 from glenside.report.rows import report_of
 from glenside.targets.base import Target, Way
@@ -27,18 +31,10 @@ _AT_ONCE = Limits(seconds=1.0, iterations=8)
 """Of a search for the baseline, which takes five or so, when somebody waits."""
 _SOON = Limits(seconds=10.0, iterations=8)
 """The same when a limit ended another search."""
-
-
-@dataclass(frozen=True)
-class Event:
-    """What the driver is doing, for a progress display; `fraction` is None where the end cannot be foreseen."""
-
-    stage: str
-    detail: str
-    fraction: float | None = None
-
-
-Listener = Callable[[Event], None]
+_GLANCE = 20
+"""How many times as long a search goes on as it took to look at the best answer so far."""
+_GLANCED = 100_000
+"""E-nodes of which that is done at most."""
 
 
 def _hurried(way: Way) -> Way:
@@ -130,7 +126,8 @@ class Stages:
 
     def _saturate(self, problem: Problem) -> SearchResult:
         """The e-graph of the problem."""
-        self.listener(Event("saturate", "starting"))
+        known = {"e_nodes": len(problem.nodes), "bound": self._certain()}
+        self.listener(Event("saturate", "starting", unit=self._unit(), **known))
         return search(
             *self._problem(problem, self.way),
             self.search.limits,
@@ -138,7 +135,46 @@ class Stages:
             trace=self.way.explain or self.way.trace,
             worker=self.search.worker(),
             on_progress=partial(_tell, self.listener, "saturate"),
+            on_snapshot=None if self.listener is silent else self._glances(problem),
         )
+
+    def _glances(self, problem: Problem) -> Callable[[SearchResult], None]:
+        """Who tells the listener of the best answer so far: seldom enough that the search does not wait."""
+        soon = time.monotonic()
+
+        def glance(searched: SearchResult) -> None:
+            nonlocal soon
+            began = time.monotonic()
+            if began < soon or searched.snapshot.e_nodes > _GLANCED:
+                return
+            with suppress(Unfinished):
+                answer = extract(problem, searched, self.target, _hurried(replace(self.way, explain=False)))
+                self._tell_of("saturate", report_of(self.program, self.target, problem, searched, answer))
+            ended = time.monotonic()
+            soon = ended + _GLANCE * (ended - began)
+
+        return glance
+
+    def _tell_of(self, stage: str, report: Report) -> None:
+        """The listener, of an answer that maps all that can be mapped."""
+        first = report.objectives[0] if report.objectives else ""
+        best = report.total.get(first) if report.mapped == len(report.layers) else None
+        measure = next((m for m in report.measures if m.name == first), None)
+        proven = report.stopped == SATURATED and measure is not None and measure.adds
+        bound = report.lower_bound if proven else None
+        self.listener(Event(stage, "", e_nodes=report.e_nodes, best=best, bound=bound, unit=self._unit()))
+
+    def _certain(self) -> int | None:
+        """What no answer takes less of, however it computes the products: known before anything is searched."""
+        first = next((m for m in self.target.measures if m.name in self.target.objectives[:1]), None)
+        if first is None or not first.adds or not self.target.peak:
+            return None
+        program = self.prepared or self.program
+        return sum(self.target.bound(product_sizes(product).macs) for product in program.layers.values()) or None
+
+    def _unit(self) -> str:
+        """Of the first objective."""
+        return next((m.unit for m in self.target.measures if m.name in self.target.objectives[:1]), "")
 
     def _problem(self, problem: Problem, way: Way) -> tuple[Sequence[Term], Sequence[Rule], Parameters]:
         """What is searched: the nodes, by which rules, with which parameters."""
@@ -147,7 +183,7 @@ class Stages:
 
     def _extracted(self, problem: Problem, searched: SearchResult, way: Way) -> Result | None:
         """The best answer that the e-graph holds; None where it holds none."""
-        self.listener(Event("extract", f"{searched.snapshot.e_nodes:,} e-nodes"))
+        self.listener(Event("extract", e_nodes=searched.snapshot.e_nodes))
         drafts: list[Result] = []
 
         def result(answer: Answer) -> Result:
@@ -158,6 +194,7 @@ class Stages:
 
         def on_draft(answer: Answer) -> None:
             drafts.append(result(answer))
+            self._tell_of("extract", drafts[-1].report)
             self.on_draft(drafts[-1])
 
         way = replace(way, on_step=self._steps(), on_draft=on_draft)
@@ -168,6 +205,7 @@ class Stages:
         known = [draft for draft in drafts if draft.program is answer.program]
         found = known[-1] if known else result(answer)
         found.report.stopped = answer.stopped or found.report.stopped
+        self._tell_of("extract", found.report)
         self.clock.lap("extract")
         return found
 
@@ -188,7 +226,8 @@ class Stages:
 
 
 def _tell(listener: Listener, stage: str, progress: Progress) -> None:
-    listener(Event(stage, f"iteration {progress.iterations}, {progress.rows:,} e-nodes, {progress.seconds:.0f} s"))
+    said = f"iteration {progress.iterations}, {progress.seconds:.0f} s"
+    listener(Event(stage, said, e_nodes=progress.rows or None))
 
 
 class Clock:

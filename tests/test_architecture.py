@@ -42,6 +42,7 @@ STOREYS = (
     ("glenside.report",),
     ("glenside.cache",),
     ("glenside",),  # the door and the driver
+    ("glenside.training",),
     ("glenside.sweep",),
     ("glenside.cli",),
     ("glenside.__main__",),

@@ -31,14 +31,19 @@ class Copy:
 
 
 def copies_of(root: Term, copied: Copied, layout: int) -> list[Copy]:
-    """Every copy of what computes `root`, in its order, on a unit that takes operands in a layout and prices copies so.
+    """Every copy of what computes `root`, in its order, on a unit that takes operands in a layout, at these prices."""
+    return [copy for _, copy in placed_copies(root, copied, layout)]
+
+
+def placed_copies(root: Term, copied: Copied, layout: int) -> list[tuple[Term, Copy]]:
+    """The same with the term that each is, or the product that it is made for.
 
     A product that is no instruction yet reads its operand in the unit's layout: one that lies in another is copied
     into it first.
     """
     constant = constants_under(root)
     place = _places(root, constant)
-    found: list[Copy] = []
+    found: list[tuple[Term, Copy]] = []
     for term in postorder(root):
         if constant[term] or not isinstance(term.type, AccessType):
             continue
@@ -46,9 +51,9 @@ def copies_of(root: Term, copied: Copied, layout: int) -> list[Copy]:
         moved = copied(term.operator.name, term.attributes, operands, term.type)
         if moved:
             name = term.operator.name.removeprefix("access-").replace("rearrange", "transpose")
-            found.append(Copy(name, tuple(term.access.dims), term.access.dtype, moved, place[term]))
+            found.append((term, Copy(name, tuple(term.access.dims), term.access.dtype, moved, place[term])))
         if is_product(term):
-            found += _copies_of_operands(term, copied, layout, place)
+            found += [(term, copy) for copy in _copies_of_operands(term, copied, layout, place)]
     return found
 
 

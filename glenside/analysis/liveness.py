@@ -26,6 +26,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, Operand, Product, Value
 from glenside.ir.operator import Category
 from glenside.ir.operators import parse_compute
+from glenside.ir.operators.compute import name_of as name_of_step
 from glenside.ir.operators.opaque import name_of
 from glenside.ir.program import Program
 from glenside.ir.term import Term, constants_under, postorder, weave
@@ -67,6 +68,19 @@ def peak_bytes(*roots: Term) -> Peak:
     for a black box.
     """
     return taken(*roots).peak
+
+
+def over_time(program: Program) -> list[tuple[str, str, int]]:
+    """(what it computes, the layer whose result that is or "", the most bytes held meanwhile) for each step of
+    `evaluate` that takes memory or is a layer. Raises BadInput for a black box.
+    """
+    layers = {product: name for name, product in program.layers.items()}
+    run, found, before = Simulation((program.term,)), list[tuple[str, str, int]](), -1
+    for term in run.steps():
+        if term in layers or run.memory.most != before:
+            found.append((name_of_step(term), layers.get(term, ""), run.memory.most))
+        before = run.memory.live
+    return found
 
 
 def live_through(program: Program) -> dict[str, int]:

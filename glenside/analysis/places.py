@@ -6,7 +6,7 @@ are known: windows, paddings, transposes, regroupings. What computes ends it.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,6 +58,34 @@ def places(term: Term, ends: Container[Term] = ()) -> Places:
     (moved,) = rebuild_all([term], lambda _, __: None, stand_ins)
     (found,) = evaluate([moved], numbers)
     return Places(np.asarray(found).reshape(tuple(term.access.dims)), first)
+
+
+def sources(term: Term, at: Sequence[Array]) -> tuple[list[Term], Array, Array]:
+    """The elements of a term at some indices, (points) for each of its axes: the terms that hold or compute them; which
+    of those each is of, -1 where it is a zero; its place there, in row-major order. Only these elements are followed.
+    """
+    points = at[0].size if at else 1
+    found, whose, place = list[Term](), np.full(points, -1), np.zeros(points, np.int64)
+    waiting = [(term, list(at), np.arange(points))]
+    while waiting:
+        top, axes, of = waiting.pop()
+        if not of.size:
+            continue
+        map_ = top.index_map
+        if not moves(top) or map_ is None:
+            if top not in found:
+                found.append(top)
+            dims = tuple(top.access.dims)
+            whose[of] = found.index(top)
+            place[of] = np.ravel_multi_index(tuple(axes), dims) if dims else 0
+            continue
+        for piece in map_.pieces:
+            held = np.full(of.size, True)
+            for guard in piece.guards:
+                held &= guard.evaluate(axes)
+            inner = [np.broadcast_to(index.evaluate(axes), of.shape)[held] for index in piece.indices]
+            waiting.append((top.children[piece.operand], inner, of[held]))
+    return found, whose, place
 
 
 def leaves_of(term: Term, ends: Container[Term] = ()) -> list[Term]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from glenside.builder import indexing, layout, pointwise, products, reductions, windows
+from glenside.builder import dropout, indexing, layout, pointwise, products, reductions, windows
 from glenside.builder.einsum import einsum
 from glenside.builder.products import Layer
 from glenside.builder.windows import Padding, Sizes
@@ -110,6 +110,7 @@ class Builder:
         self._values: dict[str, Value] = {}
         self._layers: dict[str, Term] = {}
         self._labels: dict[str, str] = {}
+        self._masks = 0
 
     @property
     def tensors(self) -> Mapping[str, Tensor]:
@@ -142,6 +143,17 @@ class Builder:
     def full(self, shape: Sequence[int], value: float | str, dtype: str = "float32") -> Term:
         """One number everywhere."""
         return build("full", shape, value, dtype)
+
+    def dropout(self, x: Term, rate: float | str) -> Term:
+        """x / (1 - rate), and 0 with probability `rate`, by the input dropout-seed, ()() uint32. Raises BadInput."""
+        return dropout.masked(x, self.dropout_mask(x, rate), rate)
+
+    def dropout_mask(self, x: Term, rate: float | str) -> Term:
+        """Which elements of x a dropout keeps, bool; the next one of the same seed is another. Raises BadInput."""
+        self._masks += 1
+        if dropout.SEED.name not in self._tensors:
+            self._declare(dropout.SEED)
+        return dropout.mask(x, rate, self._masks - 1)
 
     def conv(
         self,

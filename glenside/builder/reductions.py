@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from glenside.builder.layout import concatenate, flip, gather, reshape, slice_axis, split_at, transpose
-from glenside.builder.pointwise import cast, compare, compute, divide, filled, multiply, select, subtract
+from glenside.builder.pointwise import cast, compare, compute, divide, filled, mean_from, multiply, select, subtract
 from glenside.ir.dtypes import HALVES
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
@@ -32,6 +32,15 @@ def reduce_axes(kind: str, x: Term, axes: Sequence[int], keep: bool = False) -> 
 def upcast(x: Term) -> Term:
     """Floats of 16 bits in float32, in which sums of them are made; all else as it is."""
     return cast(x, "float32") if x.access.dtype in HALVES else x
+
+
+def channel_statistics(x: Term, axis: int = 1) -> tuple[Term, Term]:
+    """The mean and the variance of each channel, ()(C) both, in float32 at least: over all other axes."""
+    rows = transpose(upcast(x), (axis, *(i for i in range(x.access.rank) if i != axis)))
+    mean = mean_from(rows, 1)
+    centred = subtract(rows, mean)
+    channels = rows.access.dims[:1]
+    return reshape(mean, channels), reshape(mean_from(multiply(centred, centred), 1), channels)
 
 
 def position(kind: str, x: Term, axis: int, *, last: bool = False) -> Term:

@@ -114,7 +114,8 @@ class Function(Compiled):
         known = self.program.constants  # those of one element are part of the loops
         values |= {name: array for name, array in known.items() if array.size == 1}
         constants = {name: values[name] for name in self.program.constants_declared}
-        drawn = Lowered(Program(term, name=self.program.name, constants=constants), self.machine)
+        residual = Program(term, name=self.program.name, constants=constants)
+        drawn = Lowered(residual, self.machine, schedule=self._lowered.schedule)
         if drawn.source != self.source:
             return "other constants make other loops, which is a mistake of the compiler"
         try:

@@ -7,9 +7,10 @@ of two numbers is the larger one, residues know their places on the real line (`
 around each constant of the program, in a turn for each element that a maximum may be of. Constants are random too, so
 that nothing folded can hide a difference.
 
-Layers are compared by name. A layer that differs may only follow one that does, so when anything differs each such
-layer runs alone, on the original's values of the layers before it. When every layer is equal in that way, all are equal
-in the whole program too, by induction along it.
+Layers are compared by name. A layer that differs may only follow one that does, or follow a number that rounding put on
+the other side of a corner: so when anything differs each such layer runs alone, on the original's values of the layers
+before it, and where all of those are equal, so does the result. When every layer is equal in that way, all are equal in
+the whole program too, by induction along it.
 """
 
 from __future__ import annotations
@@ -271,6 +272,8 @@ class _Comparison:
         digests: dict[str, bytes] = {}
         suspects: list[str] = []
         results: list[Any] = []
+        found: list[str | None] = []
+        """What differs of the result, once it is there and where it is to be compared."""
 
         def note(term: Term, value: Any) -> None:
             if term in self.expected:
@@ -289,12 +292,21 @@ class _Comparison:
                     else:
                         suspects.append(name)
             if term is self.optimized.term and _RESULT not in self.differs:
-                self._conclude(_RESULT, difference(results.pop(), value, trial.arithmetic))
+                found.append(difference(results.pop(), value, trial.arithmetic))
 
         held = observe([*self.expected, self.original.term], trial, self.clock, note, keep=self.shared)
         self._run_source(results[0], trial)
         observe([*self.found, self.optimized.term], trial, self.clock, compare, held)
         self._isolate([name for name in suspects if name not in self.differs], trial)
+        self._conclude_result(found, bool(suspects), trial)
+
+    def _conclude_result(self, found: Sequence[str | None], suspected: bool, trial: Trial) -> None:
+        """The result of a whole run; alone where layers differed in it, and none did alone."""
+        if any(found) and suspected and not any(name in self.differs for name in self.names):
+            self._isolate([_RESULT], trial)
+        else:
+            for what in found:
+                self._conclude(_RESULT, what)
 
     def _run_source(self, result: Any, trial: Trial) -> None:
         """Run the source, before anything is said of the result."""
@@ -311,18 +323,21 @@ class _Comparison:
         else:
             self.differs[name] = found
 
-    def _isolate(self, suspects: list[str], trial: Trial) -> None:
+    def _isolate(self, suspects: Sequence[str | None], trial: Trial) -> None:
         """Give each suspect the original's values of the layers that it reads, as the original runs once more."""
-        reads = {name: self._layers_below(self.optimized.layers[name]) for name in suspects}
+        reads = {name: self._layers_below(self._term(self.optimized, name)) for name in suspects}
         to_come = Counter(name for reading, below in reads.items() for name in (reading, *below))
-        held: dict[str, Array] = {}
+        named: dict[Term, list[str | None]] = {term: [*names] for term, names in self.expected.items()}
+        if _RESULT in reads:
+            named.setdefault(self.original.term, []).append(_RESULT)
+        held: dict[str | None, Any] = {}
 
         def take(term: Term, value: Any) -> None:
-            held.update((name, value) for name in self.expected[term] if to_come[name])
+            held.update((name, value) for name in named[term] if to_come[name])
             ready = [n for n, below in reads.items() if n in held and all(layer in held for layer in below)]
             for name in ready:
                 self.clock.look()
-                layer, below = self.optimized.layers[name], reads.pop(name)
+                layer, below = self._term(self.optimized, name), reads.pop(name)
                 given = {self.optimized.layers[other]: held[other] for other in below}
                 trial.begin(None)  # what it takes is of several terms
                 value = evaluate([layer], trial.values, trial.arithmetic, given=given)[0]
@@ -332,7 +347,7 @@ class _Comparison:
                     held.pop(done, None)
 
         if suspects:
-            roots = [term for term, names in self.expected.items() if any(to_come[n] for n in names)]
+            roots = [term for term, names in named.items() if any(to_come[n] for n in names)]
             observe(roots, trial, self.clock, take)
 
     def _layers_below(self, layer: Term) -> list[str]:

@@ -17,6 +17,7 @@ from glenside.cli.commands.calibration import calibrate
 from glenside.cli.commands.extract import extract
 from glenside.cli.commands.optimize import compare, layout, optimize, tensorize
 from glenside.cli.commands.sweep import sweep
+from glenside.cli.commands.train import train
 from glenside.cli.commands.winograd import winograd
 from glenside.cli.output import BAD_INPUT, OK
 from glenside.ir.errors import GlensideError, Renamed
@@ -44,6 +45,7 @@ for _command in (
     area,
     native.compile,
     bench.bench,
+    train,
     programs.run,
     programs.check,
 ):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,6 +37,10 @@ Output = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE.png", help="Where a plot goes; .png, .svg or .pdf.")]
+Html = Annotated[
+    str | None,
+    typer.Option("--html", metavar="FILE.html", help="Where the report goes as a page that one file holds."),
+]
 CheckIn = Annotated[
     str, typer.Option("--check", help="exact, or onnxruntime, which also runs both programs as ONNX files.")
 ]
@@ -92,7 +97,9 @@ class Declared:
         """How to load it; what is neither a model nor a file is refused at once. Raises BadInput."""
         from glenside.formats.sources import loader
 
-        return loader(**{"weights": None, "seed": 0, **vars(self), **more})
+        known = inspect.signature(loader).parameters
+        own = {name: value for name, value in vars(self).items() if name in known}
+        return loader(**{"weights": None, "seed": 0, **own, **more})
 
 
 @dataclass(frozen=True)
@@ -107,6 +114,50 @@ class Valued(Declared):
     def loader(self, **more: Any) -> Callable[[], Program]:
         whole("--seed", self.seed, most=MOST_COUNT)
         return super().loader(**more)
+
+    @property
+    def is_as_it_stands(self) -> bool:
+        """Whether the program is what the source says, with nothing put in or made of it."""
+        return self.weights is None
+
+
+@dataclass(frozen=True)
+class Trained(Valued):
+    """A program, or a step of training it."""
+
+    train: Annotated[
+        bool, typer.Option("--train", help="A step of training the network: forward, gradients and update.")
+    ] = False
+    loss: Annotated[
+        str | None,
+        typer.Option("--loss", help="For --train: the loss; by default what fits the end of the network."),
+    ] = None
+    optimizer: Annotated[
+        str | None,
+        typer.Option(
+            "--optimizer",
+            metavar="NAME[:OPTION=NUMBER,..]",
+            help="For --train: sgd (the default), momentum, adam or adamw, such as adam:rate=0.001.",
+        ),
+    ] = None
+
+    def loader(self, **more: Any) -> Callable[[], Program]:
+        given = {flag: value for flag, value in (("--loss", self.loss), ("--optimizer", self.optimizer)) if value}
+        if given and not self.train:
+            raise BadInput(f"{' and '.join(given)} {'are' if len(given) > 1 else 'is'} for training: give --train too")
+        load = super().loader(**more)
+        return partial(self._step, load) if self.train else load
+
+    def _step(self, load: Callable[[], Program]) -> Program:
+        from glenside.gradients.asked import asked_step
+
+        step, said = asked_step(load(), self.loss, self.optimizer)
+        signature = step.program.signature
+        return replace(step.program, signature=replace(signature, remarks=(*signature.remarks, said)))
+
+    @property
+    def is_as_it_stands(self) -> bool:
+        return super().is_as_it_stands and not self.train
 
 
 @dataclass(frozen=True)
@@ -182,6 +233,7 @@ class Bounds:
         str, typer.Option("--memory-limit", help="The most memory of the search, such as 500MB or 2GB.")
     ] = "8GB"
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither read nor write the cache of answers.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress on a terminal.")] = False
 
     def limits(self) -> Limits:
         """Raises BadInput."""
@@ -192,6 +244,13 @@ class Bounds:
             if not (value := getattr(self, name)) >= 0:
                 raise BadInput(f"--{name.replace('_', '-')} must be at least 0, got {value}")
         return Limits(nodes=self.node_limit, seconds=self.time_limit, iterations=self.iter_limit, memory=most)
+
+    def facts(self) -> dict[str, str]:
+        """What they are, for people."""
+        said = (
+            f"{self.node_limit:,} e-nodes, {self.time_limit:g} s, {self.iter_limit:,} iterations, {self.memory_limit}"
+        )
+        return {"limits of the search": said}
 
 
 @dataclass(frozen=True)
@@ -228,6 +287,7 @@ class Results:
     json_path: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Where the report goes as JSON; - is standard output.")
     ] = None
+    html: Html = None
     output: Output = None
     check: CheckIn = "exact"
     every: Annotated[

@@ -85,19 +85,23 @@ def egraph_endings(output: str | None) -> None:
     """Refuse a path of which no e-graph is written, before it is searched. Raises BadInput."""
     from glenside.report.draw import require_ending
 
+    writable(output)
     if output is not None:
         require_ending(output)
 
 
-def emit_egraph(result: Result, output: str | None) -> None:
-    """Print the e-graph as DOT, or write it as the ending of the path says. Raises BadInput."""
+def emit_egraph(result: Result, output: str | None, layer: str | None = None) -> None:
+    """Print the e-graph, or the part of one layer, as DOT, or write it as the ending of the path says. Raises
+    BadInput.
+    """
     from glenside.report.draw import egraph_dot, write_egraph
     from glenside.report.egraph_view import EGraphView
 
+    view = EGraphView.of(result, layer)
     if output is None:
-        print(egraph_dot(result.egraph, result.choice), end="")
+        print(egraph_dot(view.snapshot, view.choice), end="")
         return
-    left_out = write_egraph(EGraphView.of(result), output)
+    left_out = write_egraph(view, output)
     if left_out:
         print(left_out, file=sys.stderr)
 
@@ -105,10 +109,7 @@ def emit_egraph(result: Result, output: str | None) -> None:
 @contextmanager
 def status_line(first: str) -> Iterator[Callable[[str], None]]:
     """What shows a text in a line on standard error, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
+    from glenside.report.progress import Event, shown
 
-    with Console(stderr=True).status(first) as line:
-        yield line.update
+    with shown(first) as listener:
+        yield lambda text: listener(Event(text))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
 from glenside.check import is_equal
 from glenside.cli.instructions import Instructions, is_code, require_code
-from glenside.cli.output import OK, WRONG, save_program, status_line, writable, write_json
+from glenside.cli.output import OK, WRONG, save_program, writable, write_json
 from glenside.ir.errors import BadInput
+from glenside.ir.files import write_text
 from glenside.ir.interrupts import INTERRUPTED, undisturbed
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from glenside.cli.options import Bounds, Results, Valued
     from glenside.ir.program import Program
     from glenside.report.result import Result
-    from glenside.stages import Event
     from glenside.targets.base import Target, Way
 
 CHECKS = ("exact", "onnxruntime")
@@ -30,9 +30,13 @@ CHECKS = ("exact", "onnxruntime")
 
 def refuse(target: Target, *, pareto: bool, plot: str | None, compare: bool) -> None:
     """Raise BadInput for a list or a plot that the target has no measures for, or a plot that cannot be written."""
+    from glenside.report.network_picture import require_svg
     from glenside.report.plots import plot_ending
 
     writable(plot)
+    if plot is not None and target.counts_copies and not compare:
+        require_svg(plot)
+        return
     if plot is not None:
         plot_ending(plot)
     drawn = target.front is not None or (compare and target.peak is not None)
@@ -40,6 +44,18 @@ def refuse(target: Target, *, pareto: bool, plot: str | None, compare: bool) -> 
         if wanted:
             other = f"; use compare --plot for {target.name}" if target.peak is not None else ""
             raise BadInput(f"{flag} is for targets whose variants trade one measure for another, as cpu:8MB{other}")
+
+
+def _plot(result: Result, path: str, *, compare: bool) -> None:
+    """Write what the answer looks like: its copies, where those are counted, else what variants trade or take."""
+    if result.target.counts_copies and not compare:
+        from glenside.report.network_picture import layout_picture
+
+        write_text(path, layout_picture(result))
+        return
+    from glenside.report.plots import write_report_plot
+
+    write_report_plot(result.report, path)
 
 
 def in_runtime(check: str) -> bool:
@@ -71,22 +87,19 @@ def search(
     from glenside.cache import Cache
     from glenside.driver import optimize
     from glenside.egraph.search import ahead
+    from glenside.report.progress import Event, shown
 
     limits, load = bounds.limits(), source.loader()
     how: dict[str, Any] = {} if way is None else {**way.choices(), "trace": way.trace}
     with ExitStack() as open_:
-        show = open_.enter_context(status_line("loading"))
+        listener = open_.enter_context(shown("load", quiet=bounds.quiet))
         keeps = target.repeatable and not bounds.no_cache
         if not keeps:  # else there may be nothing to search for
             ahead(limits)
         started = time.perf_counter()
         program = load().seeded_constants(source.seed) if drawn else load()
-        program = program if code is None else code.prepared(program, show)
+        program = program if code is None else code.prepared(program, lambda text: listener(Event("load", text)))
         how["load_seconds"] = time.perf_counter() - started
-
-        def listener(event: Event) -> None:
-            share = "" if event.fraction is None else f" ({100 * event.fraction:.0f} %)"
-            show(f"{event.stage}: {event.detail}{share}")
 
         cache = open_.enter_context(Cache()) if keeps else None
         how |= {"cache": cache, "listener": listener, "limits": limits, "seed": source.seed, "on_answer": on_answer}
@@ -131,7 +144,7 @@ class Outcome:
 
         path, result = self.source.source, self.result
         exported = output if output is not None and ending(output) == ".onnx" else None
-        whole = ending(path) == ".onnx" and self.source.weights is None and self.code.integers is None
+        whole = ending(path) == ".onnx" and self.source.is_as_it_stands and self.code.integers is None
         replaced = exported is not None and os.path.realpath(path) == os.path.realpath(exported)
         original = path if whole and not replaced else result.original
         self.runtime = check_onnxruntime(original, self.program, seed=self.source.seed, exported=exported)
@@ -144,6 +157,18 @@ class Outcome:
         """Write the report, with what onnxruntime found."""
         content = {**self.result.report.as_dict(), **self.code.as_dict()}
         write_json(content if self.runtime is None else {**content, "onnxruntime": self.runtime.as_dict()}, path)
+
+    def page(self, *, compare: bool, facts: Mapping[str, str]) -> str:
+        """The report as a page, with the time of the instructions where there are any; `facts` that say nothing are
+        left out.
+        """
+        from glenside.report.machine_page import machine_sections
+        from glenside.report.report_page import result_document
+
+        made, said = self.code.made, {**facts, "instructions": self.code.words()}
+        sections = [] if made is None else machine_sections(made)
+        known = {name: text for name, text in said.items() if text}
+        return result_document(self.result, compare=compare, more=sections, facts=known).html()
 
     def exit_status(self, checked: bool) -> int:
         """The exit status of an answer that was to be `checked` or not."""
@@ -187,11 +212,18 @@ def report(
 ) -> NoReturn:
     """Optimize, print the table, write what was asked for, and leave."""
     refuse(target, pareto=pareto, plot=plot, compare=compare)
-    writable(out.json_path, out.output)
+    from glenside.report.html_file import require_page
+    from glenside.report.progress import shown
+    from glenside.targets.base import Way
+
+    writable(out.json_path, out.output, out.html)
+    require_page(out.html)
     require_code(target, out.output, quantize)
     twice = in_runtime(out.check)
     code = Instructions.of(quantize, out.output, source.seed)
 
+    if out.html is not None:
+        way = replace(way or Way(), trace=True)
     on_answer = saver(source, out.output, code)
     result = search(source, target, bounds, verify=not out.no_check, way=way, on_answer=on_answer, code=code)
     outcome = Outcome(source, result, result.program, code=code)
@@ -212,9 +244,11 @@ def report(
         if out.output == "-":
             outcome.save(out.output)
         if plot is not None:
-            from glenside.report.plots import write_report_plot
-
-            write_report_plot(result.report, plot)
+            _plot(result, plot, compare=compare)
         if out.json_path is not None:
             outcome.write_json(out.json_path)
+    if out.html is not None:
+        with shown("page", quiet=bounds.quiet):  # an answer of the cache has its e-graph searched for again
+            page = outcome.page(compare=compare, facts={**bounds.facts(), "onnxruntime": words})
+        write_text(out.html, page)
     outcome.leave(not out.no_check)

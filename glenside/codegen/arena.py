@@ -10,7 +10,8 @@ from glenside.codegen.in_place import overwritten
 from glenside.codegen.loops import Buffer, Fence, For, Let, Loops, Prefetch, Require, Role, Sort, Statement, Store, When
 from glenside.codegen.placement import Interval, Plan, placed
 
-_LINE = 64
+LINE = 64
+"""Bytes of a line of the cache: temporaries begin at one."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,13 @@ def arena(loops: Loops) -> Arena:
     """Temporaries where they share the least memory; over an operand that ends there, where that is no worse."""
     lives = _lives([nest.body for nest in loops.nests], Role.TEMPORARY)
     over = overwritten(loops.nests, lives)
-    apart, plan = _planned(lives, {}), _planned(lives, over)
+    plan = _planned(lives, over)
+    apart = _planned(lives, {}) if plan.plan.height > plan.plan.bound else plan
     if apart.plan.height < plan.plan.height:
         over, plan = {}, _Planned(apart.places, Plan(apart.plan.places, apart.plan.height, plan.plan.bound))
     own = [_scratch(nest.body).plan for nest in loops.nests]
-    scratch, least = (_LINE * max((getattr(p, name) for p in own), default=0) for name in ("height", "bound"))
-    return Arena(plan.places, plan.plan.height * _LINE, plan.plan.bound * _LINE, scratch, over, least)
+    scratch, least = (LINE * max((getattr(p, name) for p in own), default=0) for name in ("height", "bound"))
+    return Arena(plan.places, plan.plan.height * LINE, plan.plan.bound * LINE, scratch, over, least)
 
 
 def needed(loops: Loops) -> list[int]:
@@ -61,7 +63,7 @@ def needed(loops: Loops) -> list[int]:
     lives = _lives([nest.body for nest in loops.nests], Role.TEMPORARY)
     lasting = _together(lives, overwritten(loops.nests, lives))
     return [
-        sum(_lines(b) * _LINE for b, (first, last) in lasting.items() if first <= time <= last)
+        sum(lines(b) * LINE for b, (first, last) in lasting.items() if first <= time <= last)
         for time in range(len(loops.nests))
     ]
 
@@ -69,7 +71,7 @@ def needed(loops: Loops) -> list[int]:
 def scratch_of(body: Sequence[Statement]) -> tuple[dict[Buffer, int], int]:
     """Where the scratch memory of a nest begins in that of a thread, and its bytes."""
     planned = _scratch(body)
-    return planned.places, planned.plan.height * _LINE
+    return planned.places, planned.plan.height * LINE
 
 
 def _scratch(body: Sequence[Statement]) -> _Planned:
@@ -86,8 +88,8 @@ class _Planned:
 def _planned(lives: Mapping[Buffer, tuple[int, int]], over: Mapping[Buffer, Buffer]) -> _Planned:
     """A plan in which buffers lie over others, as one that lives as long as all of them."""
     below, ends = {buffer: _lowest(buffer, over) for buffer in lives}, _together(lives, over)
-    plan = placed(tuple(Interval(_lines(buffer), *life) for buffer, life in ends.items()))
-    places = {buffer: place * _LINE for buffer, place in zip(ends, plan.places, strict=True)}
+    plan = placed(tuple(Interval(lines(buffer), *life) for buffer, life in ends.items()))
+    places = {buffer: place * LINE for buffer, place in zip(ends, plan.places, strict=True)}
     return _Planned({buffer: places[below[buffer]] for buffer in lives}, plan)
 
 
@@ -117,8 +119,9 @@ def _lives(bodies: Sequence[Sequence[Statement]], role: Role) -> dict[Buffer, tu
     return lives
 
 
-def _lines(buffer: Buffer) -> int:
-    return -(-buffer.bytes // _LINE)
+def lines(buffer: Buffer) -> int:
+    """Lines of the cache that a buffer takes."""
+    return -(-buffer.bytes // LINE)
 
 
 def used(body: Sequence[Statement]) -> Iterator[Buffer]:

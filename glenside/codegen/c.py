@@ -8,14 +8,15 @@ Integers wrap, in unsigned arithmetic; halves are floats that are rounded after 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from glenside.codegen.alike import alike
 from glenside.codegen.arena import arena, scratch_of, used
+from glenside.codegen.c_jobs import SHARE, Job, Part
 from glenside.codegen.c_pointers import Pointers
 from glenside.codegen.c_primitives import sort_function
+from glenside.codegen.c_source import NOW, PUBLIC, Source
 from glenside.codegen.c_threads import NO_POOL, POOL
 from glenside.codegen.loops import (
     Buffer,
@@ -37,125 +38,6 @@ from glenside.ir.dtypes import STORED
 from glenside.ir.errors import BadInput
 from glenside.ir.index_map import Index
 
-_PRELUDE = r"""
-static inline float bits_float(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
-static inline uint32_t float_bits(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
-
-/* IEEE binary16 and bfloat16 as floats that hold the same values; to the nearest, halves to the even one. */
-static inline float float_of_float16(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, fraction = h & 1023u;
-    if (exponent == 31) return bits_float(sign | 0x7f800000u | fraction << 13);
-    if (exponent) return bits_float(sign | (exponent + 112) << 23 | fraction << 13);
-    float f = (float)fraction * 0x1p-24f;
-    return sign ? -f : f;
-}
-static inline uint16_t float16_of_double(double d)
-{
-    uint64_t u; memcpy(&u, &d, 8);
-    uint16_t sign = (uint16_t)(u >> 48 & 0x8000u);
-    double a = fabs(d);
-    if (a != a) return (uint16_t)(sign | 0x7e00u);
-    if (a >= 65520.0) return (uint16_t)(sign | 0x7c00u);
-    if (a < 0x1p-14) return (uint16_t)(sign | (uint16_t)nearbyint(a * 0x1p24));
-    int exponent; double m = frexp(a, &exponent);
-    uint32_t fraction = (uint32_t)nearbyint(m * 2048.0);
-    if (fraction == 2048) { fraction = 1024; exponent++; }
-    return (uint16_t)(sign | (uint16_t)((uint32_t)(exponent + 14) << 10 | (fraction & 1023u)));
-}
-static inline float round_float16(double d) { return float_of_float16(float16_of_double(d)); }
-static inline uint16_t float16_of_float(float f) { return float16_of_double((double)f); }
-static inline float float_of_bfloat16(uint16_t h) { return bits_float((uint32_t)h << 16); }
-static inline uint16_t bfloat16_of_double(double d)
-{
-    float f = (float)d;
-    uint32_t u = float_bits(f);
-    if (f != f) return (uint16_t)(u >> 16 | 0x40u);
-    if ((double)f != d && !isinf(f)) { /* rounded to odd on the way: once, not twice */
-        if (fabs((double)f) > fabs(d)) u--;
-        u |= 1u;
-    }
-    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
-}
-static inline float round_bfloat16(double d) { return float_of_bfloat16(bfloat16_of_double(d)); }
-static inline uint16_t bfloat16_of_float(float f) { return bfloat16_of_double((double)f); }
-"""
-
-
-NOW = """/* Of one thread what it took of its processor: what else runs there is nothing of it. */
-static double now(int alone)
-{
-    struct timespec t;
-    clock_gettime(alone ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}"""
-
-
-_HEADERS = """#define _GNU_SOURCE
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#if defined __GNUC__ && !defined __clang__ /* numbers that follow a sum stay in memory, and sums in registers */
-#pragma GCC optimize "no-move-loop-invariants"
-#endif"""
-_PUBLIC = """/* Where this text is part of another one, that says that these functions are its own. */
-#ifndef PUBLIC
-#define PUBLIC
-#endif"""
-
-
-@dataclass(frozen=True)
-class Source:
-    """C of a program: `str` is all of it as one text.
-
-    title    a comment
-    helpers  what the functions of nests call
-    nests    the functions of nests, from their result type on
-    end      threads, and `run`, which calls the nests
-    """
-
-    title: str
-    helpers: tuple[str, ...]
-    nests: tuple[str, ...]
-    end: str
-
-    def __str__(self) -> str:
-        return "\n".join([self._begin(), *self.helpers, *(f"static {text}" for text in self.nests), self.end])
-
-    def units(self, count: int) -> list[str]:
-        """The same as so many texts, of which the longest is short: each is compiled alone, all of them are linked."""
-        if count < 2:
-            return [str(self)]
-        parts: list[list[str]] = [[] for _ in range(count)]
-        for text in sorted(self.nests, key=len, reverse=True):
-            min(parts, key=lambda part: sum(map(len, part))).append(text)
-        heads = [text.partition("\n{")[0] + ";" for text in self.nests]
-        helpers = [self._begin(), *self.helpers]
-        return [
-            "\n".join([self._begin(), *(_HIDDEN + head for head in heads), self.end]),
-            *("\n".join([*helpers, *(_HIDDEN + text for text in part)]) + "\n" for part in parts if part),
-        ]
-
-    def _begin(self) -> str:
-        return "\n".join([self.title, _HEADERS, *_used(_PRELUDE, "\n".join([*self.helpers, *self.nests]))])
-
-
-def _used(prelude: str, text: str) -> list[str]:
-    """The functions of a prelude that a text needs; each may need those before it."""
-    found: list[str] = []
-    for function in reversed(re.split(r"\n(?=/[*]|static)", prelude.strip())):
-        named = re.search(r"static inline \w+ (\w+)\(", function)
-        if named is None or re.search(rf"\b{named[1]}\b", text):
-            found.append(function)
-            text += function
-    return found[::-1] if any("static" in function for function in found) else []
-
-
 _GIVEN = "const void *const *given, void *const *results, unsigned char *arena"
 _RUN = """PUBLIC int run(GIVEN, void *threads, double *seconds)
 {
@@ -167,7 +49,6 @@ _RUN = """PUBLIC int run(GIVEN, void *threads, double *seconds)
     }
     return 0;
 }""".replace("GIVEN", _GIVEN)
-_HIDDEN = '__attribute__((visibility("hidden"))) '
 
 
 def source(loops: Loops) -> Source:
@@ -190,7 +71,7 @@ class Printer(Pointers):
 
     nests   the text of each function -> its name
     apart   the same of loops that have functions of their own
-    spread  the functions whose steps any thread may take -> how many buffers they use, and whether scratch memory
+    jobs    what threads share out -> its name
     known   functions by what they do, whatever buffers they do it to -> name, and which of those buffers it is given
     """
 
@@ -201,7 +82,7 @@ class Printer(Pointers):
         self.shared: set[Buffer] = set()
         self.nests: dict[str, str] = {}
         self.apart: dict[str, str] = {}
-        self.spread: dict[str, tuple[int, bool]] = {}
+        self.jobs: dict[Job, str] = {}
         self.known: dict[Hashable, tuple[str, list[int]]] = {}
         self.required = 0
 
@@ -221,13 +102,12 @@ class Printer(Pointers):
         return Source(title, (*self.functions, *apart), nests, "\n".join(self._end(steps)) + "\n")
 
     def _end(self, steps: Sequence[str]) -> Iterator[str]:
-        yield _PUBLIC
-        yield POOL if self.spread else NO_POOL
-        for name, (count, scratch) in self.spread.items():
-            own = [f"(unsigned char *)b[{count}] + thread * {self.arena.scratch}"] if scratch else []
-            given = ", ".join([*(f"b[{i}]" for i in range(count)), "first", "last", *own])
-            yield f"static int each_{name}(void *const *b, int64_t first, int64_t last, int64_t thread)"
-            yield f"{{ {'' if scratch else '(void)thread; '}return {name}({given}); }}"
+        yield PUBLIC
+        yield POOL if self.jobs else NO_POOL
+        if any(len(job.parts) > 1 for job in self.jobs):
+            yield SHARE
+        for job, name in self.jobs.items():
+            yield from job.lines(name, self.arena.scratch)
         yield NOW
         yield from self.entries(_GIVEN, steps)
 
@@ -264,22 +144,34 @@ class Printer(Pointers):
         return f"{kind} *b{number} = {where};"
 
     def _calls(self, nest: Nest) -> Iterator[str]:
-        """The calls of a nest's functions, one for each loop whose steps are independent."""
+        """The calls of a nest's functions, one for each loop whose steps are independent, with those beside it."""
         numbers = {buffer: number for number, buffer in enumerate(self.loops.buffers)}
         for parallel, group in groupby(nest.body, _is_parallel):
-            for body in ([s] for s in group) if parallel else [list(group)]:
-                first = body[0]
-                last = first.axis.size if isinstance(first, For) else 1
-                name, buffers = self._function(body, parallel)
-                given = [f"b{numbers[buffer]}" for buffer in buffers]
-                if parallel:
-                    scratch = any(buffer.role is Role.SCRATCH for buffer in used(body))
-                    self.spread[name] = len(given), scratch
-                    given += [f"(arena + {self.arena.size})"] * scratch
-                    pointers = f"(void *[]){{{', '.join(f'(void *){buffer}' for buffer in given)}}}"
-                    yield f"    if ((status = for_all(threads, each_{name}, {pointers}, {last}))) return status;"
-                else:
-                    yield f"    if ((status = {name}({', '.join([*given, '0', str(last)])}))) return status;"
+            body = list(group)
+            if parallel:
+                loops = [statement for statement in body if isinstance(statement, For)]
+                firsts = [i for i, loop in enumerate(loops) if not i or not loop.beside]
+                for first, end in zip(firsts, [*firsts[1:], len(loops)], strict=True):
+                    yield self._job(loops[first:end], numbers)
+                continue
+            last = body[0].axis.size if isinstance(body[0], For) else 1
+            name, buffers = self._function(body, parallel)
+            given = [f"b{numbers[buffer]}" for buffer in buffers]
+            yield f"    if ((status = {name}({', '.join([*given, '0', str(last)])}))) return status;"
+
+    def _job(self, loops: Sequence[For], numbers: Mapping[Buffer, int]) -> str:
+        """A call for the steps of a loop, and for the rows of those that are beside it."""
+        steps, given, parts = loops[0].axis.size, [], []
+        for loop in loops:
+            name, buffers = self._function([loop], True)
+            given += [f"b{numbers[buffer]}" for buffer in buffers]
+            scratch = any(buffer.role is Role.SCRATCH for buffer in used([loop]))
+            parts.append(Part(name, len(buffers), scratch, loop.beside and (steps, *loop.beside, loop.axis.size)))
+        job = Job(tuple(parts))
+        name = self.jobs.setdefault(job, f"each{len(self.jobs) + 1}")
+        given += [f"(arena + {self.arena.size})"] * job.scratch
+        pointers = f"(void *[]){{{', '.join(f'(void *){buffer}' for buffer in given)}}}"
+        return f"    if ((status = for_all(threads, {name}, {pointers}, {steps}))) return status;"
 
     def _function(self, body: Sequence[Statement], parallel: bool) -> tuple[str, Sequence[Buffer]]:
         """The function of statements, and the buffers that it is given: one that is written already, if it can be."""

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from glenside.codegen.c import Source
 from glenside.codegen.c_numbers import Plain
 from glenside.codegen.c_primitives import STORED_AS, held, whole_function
+from glenside.codegen.c_source import Source
 from glenside.codegen.loops import Apply, Buffer, Convert, Formula, Loops, Nest, Number, Role
 from glenside.ir.dtypes import FLOATS, HALVES, INTEGERS, fraction_bits, largest_float
 from glenside.semantics.native import Native

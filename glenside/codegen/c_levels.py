@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from glenside.codegen.c import Source
 from glenside.codegen.c_bounds import Bounds, OneText, of_dtype
 from glenside.codegen.c_primitives import STORED_AS, whole_function
+from glenside.codegen.c_source import Source
 from glenside.codegen.instructions import Instruction, expanded
 from glenside.codegen.loops import (
     Apply,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from string import Template
 from textwrap import indent
 
-from glenside.codegen.c import NOW
 from glenside.codegen.c_primitives import STORED_AS
+from glenside.codegen.c_source import NOW
 from glenside.codegen.loops import Buffer, Role
 from glenside.codegen.machine import PLAIN, Machine
 from glenside.codegen.native import MOST_THREADS, Lowered

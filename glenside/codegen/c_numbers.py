@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from glenside.codegen.c import Printer, Source
+from glenside.codegen.c import Printer
 from glenside.codegen.c_primitives import STORED_AS
+from glenside.codegen.c_source import Source
 from glenside.codegen.loops import (
     Apply,
     Buffer,

@@ -137,6 +137,9 @@ class _Nest:
                 yield from self._unwritten(access)
         for loop, around in _parallel(self.nest.body, ()):
             yield from self._shared(loop, around)
+        for number, statement in enumerate(self.nest.body):
+            if isinstance(statement, For) and statement.beside is not None:
+                yield from self._along(number, statement, statement.beside)
 
     def _footprint(self, access: Access, fixed: Mapping[Axis, int] | None = None) -> Footprint:
         return footprint(access, fixed or {}, self.picks)
@@ -243,6 +246,48 @@ class _Nest:
                     several = f"several steps of {loop.axis}, which any thread may take,"
                     yield f"{several} use {buffer}[{place}], and one writes it"
                     break
+
+    def _along(self, number: int, loop: For, beside: tuple[int, int]) -> Iterator[str]:
+        """What is wrong with a loop that goes along with those before it: it uses what they write, or misses steps."""
+        parts, first = beside
+        before = number - 1
+        while before > 0 and _goes_along(self.nest.body[before]):
+            before -= 1
+        if before < 0 or not _is_parallel(self.nest.body[before]):
+            yield f"{loop.axis} goes along with no loop that threads share"
+            return
+        if first < 0 or first + loop.axis.size > parts:
+            yield f"{loop.axis} goes along with {parts} parts of a loop, and has {loop.axis.size} from {first} on"
+        own = [a for a in self.accesses if a.path[0] == number]
+        others = [a for a in self.accesses if before <= a.path[0] < number]
+        for buffer in {a.buffer: None for a in own if a.buffer.role not in _OWN}:
+            here = [a for a in own if a.buffer == buffer]
+            there = [a for a in others if a.buffer == buffer]
+            written, used = (self._mask(buffer, [a for a in side if a.writes]) for side in (here, there))
+            meet = written & self._mask(buffer, there) | used & self._mask(buffer, here)
+            if meet.any():
+                place = int(np.argmax(meet))
+                yield f"{loop.axis} goes along with loops that use {buffer}[{place}], which one of them writes"
+
+    def _mask(self, buffer: Buffer, found: Sequence[Access]) -> Array:
+        """The places of a buffer that are touched, or may be."""
+        mask = np.zeros(buffer.dims.product(), bool)
+        for access in found:
+            here = self._footprint(access)
+            if here.exact and not here.is_empty:
+                here.mark(mask)
+            elif not here.is_empty:
+                low, high = here.bounds
+                mask[max(0, low) : high + 1] = True
+        return mask
+
+
+def _is_parallel(statement: Statement) -> bool:
+    return isinstance(statement, For) and statement.way is Way.PARALLEL
+
+
+def _goes_along(statement: Statement) -> bool:
+    return isinstance(statement, For) and statement.beside is not None
 
 
 def _common(a: Access, b: Access) -> int:

@@ -17,7 +17,7 @@ from glenside.ir.types import Dims
 Places = Sequence[Index]
 
 
-_SET = 1 << 12
+_SET = 1 << 11
 """Bytes: what lies multiples of it apart takes the same few places of the nearest cache of most processors."""
 _APART = 64
 """Bytes by which it is moved apart: a line."""

@@ -32,6 +32,8 @@ from glenside.ir.dtypes import HALVES, INTEGERS, RECORDS
 from glenside.ir.index_map import Axis, Index
 from glenside.ir.types import Dims
 
+LEAST_AT_ONCE = 8
+"""Steps that threads share, where there are more of another kind: fewer do not divide evenly."""
 _PARALLEL = 20_000
 """Steps from which on a nest is worth more than one thread."""
 _LONG = 4
@@ -207,3 +209,13 @@ def spread(axes: Sequence[Axis], body: Sequence[Statement], steps: int) -> list[
     if steps >= _PARALLEL and any(axis.size != 1 for axis in axes):
         made = [with_way(made[0], Way.PARALLEL)]
     return made
+
+
+def evenly(axes: Sequence[Axis]) -> list[Axis]:
+    """Axes of loops that may be taken in any order, so that threads share the outermost one evenly: not the planes of
+    an image, say, but its rows.
+    """
+    first, *others = [axis for axis in axes if axis.size != 1] or [Axis(0, 1)]
+    if others and first.size < min(LEAST_AT_ONCE, others[0].size):
+        return [others[0], first, *others[1:]]
+    return [first, *others]

@@ -181,11 +181,16 @@ class Store:
 
 @dataclass(frozen=True)
 class For:
-    """The body for each value of a counter, from 0 up."""
+    """The body for each value of a counter, from 0 up.
+
+    beside  (n, first) of a loop that goes along with the one before it, by the same threads at the same time: of n
+            equal parts of that one's steps, its own go with those from the first on
+    """
 
     axis: Axis
     body: tuple[Statement, ...]
     way: Way = Way.LOOP
+    beside: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -352,7 +357,8 @@ def _place(index: Index, picked: Sequence[tuple[Local, int]]) -> str:
 def _lines(body: Sequence[Statement], indent: str) -> Iterator[str]:
     for statement in body:
         if isinstance(statement, For):
-            yield f"{indent}{statement.way.value} i{statement.axis.number} < {statement.axis.size}"
+            beside = "beside it, " if statement.beside else ""
+            yield f"{indent}{beside}{statement.way.value} i{statement.axis.number} < {statement.axis.size}"
             yield from _lines(statement.body, indent + "  ")
         elif isinstance(statement, When):
             conditions = [*map(str, statement.guards)]

@@ -18,6 +18,7 @@ from glenside.codegen.affine import affine
 from glenside.codegen.arena import used
 from glenside.codegen.bands import Scheduled, banded
 from glenside.codegen.blocks import Block, Joined
+from glenside.codegen.borders import BORDER, with_borders
 from glenside.codegen.filling import Filling, Memory, Places, View, around, under
 from glenside.codegen.formulas import applied, choose, convert, never, number
 from glenside.codegen.hosting import Border, Hosting, hosting, parts_of
@@ -107,6 +108,7 @@ class _Lowering:
             self.nests, *second = banded(nests, made, self.machine)
             for dropped, added in (first, second):
                 self.packings = [*(p for p in self.packings if p not in dropped), *added]
+            self.nests = with_borders(self.nests)
         every = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in self.packings)]
         read = {buffer for nest in self.nests for buffer in used(nest.body)}
         buffers = [b for b in every if b in read or b.role in (Role.INPUT, Role.RESULT)]
@@ -139,7 +141,7 @@ class _Lowering:
             for copied, view in hosted.copies:
                 self._nest(f"copy of {name_of(copied)}", Filling(self, copied, view))
             if hosted.borders:
-                self._nest("border", Filling(self, term, self.views[term]), partial(_bordered, hosted.borders))
+                self._nest(BORDER, Filling(self, term, self.views[term]), partial(_bordered, hosted.borders))
             return self.views[term].memory
         tensor = term.operator.name == "access-tensor"
         view = View.whole(self._memory(term)) if tensor or term not in self.views else self.views[term]

@@ -6,27 +6,30 @@ import ctypes
 import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
+from math import inf
 from threading import Lock
 from time import perf_counter
 from typing import Any, TypeGuard
 
 import numpy as np
 
-from glenside.codegen.arena import Arena, arena
+from glenside.codegen.arena import arena
 from glenside.codegen.c import source
+from glenside.codegen.compile_report import CompileReport
 from glenside.codegen.counts import told
 from glenside.codegen.loops import Buffer, Loops, Role, required
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import PLAIN, Machine, is_here, processors
 from glenside.codegen.packing import Memory, packed_constants
+from glenside.codegen.rematerialization.plan import Schedule, scheduled_within
+from glenside.codegen.rematerialization.steps import rescheduled, steps_of
 from glenside.codegen.storing import is_widening
 from glenside.codegen.toolchain import loaded
+from glenside.gradients.training import state_of
 from glenside.ir.bounds import whole
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
-from glenside.ir.names import one_line
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import postorder
@@ -46,19 +49,27 @@ def prepared(program: Program, *, lazily: bool = False) -> Program:
 class Lowered:
     """A program as loops for a machine, and the values of its constants in the order in which the loops read them.
 
-    program  it, with movement of constants done beforehand
-    memory   the bytes of temporaries and results, on one thread
+    program   it, with movement of constants done beforehand
+    schedule  what is computed again so that memory is at most so many bytes, where it would be more; or what is given
 
     Raises BadInput: a black box, a dtype that is only stored, a constant without a value.
     """
 
-    def __init__(self, program: Program, machine: Machine | None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        machine: Machine | None,
+        most: float | None = None,
+        schedule: Schedule | None = None,
+    ) -> None:
         self.machine, self.type = machine, program.term.type
         missing = [name for name in program.constants_declared if name not in program.constants]
         if missing:
             raise BadInput(f"to compile a program requires values of its constants, got none of {', '.join(missing)}")
         self.program = program = prepared(program) if machine is not None else program
-        self.loops: Loops = lower(program, machine)
+        self.loops, self.schedule = lower(program, machine), schedule
+        if schedule is not None:
+            self.loops = rescheduled(steps_of(self.loops), schedule.order)
         sources = {p.source for p in self.loops.packings if p.source.role is Role.CONSTANT}
         packed = {p.buffer for p in self.loops.packings}
         own = [b for b in self.loops.buffers if b.role is Role.CONSTANT and b not in packed]
@@ -67,9 +78,17 @@ class Lowered:
         self.inputs = [b for b in self.loops.buffers if b.role is Role.INPUT]
         self.results = list(dict.fromkeys(self.loops.results))
         self.arena = arena(self.loops)
-        self.memory = self.arena.bytes_of(1) + sum(b.bytes for b in self.results)
+        if most is not None and self.memory > most:
+            room = int(most) - self.memory + self.arena.size
+            self.loops, self.schedule = scheduled_within(self.loops, room)
+            self.arena = arena(self.loops)
         self.written = source(self.loops)
         self.source = str(self.written)
+
+    @property
+    def memory(self) -> int:
+        """The bytes of temporaries and results, on one thread."""
+        return self.arena.bytes_of(1) + sum(b.bytes for b in self.results)
 
 
 def budget_words(memory: int, most: float) -> str:
@@ -80,52 +99,25 @@ def budget_words(memory: int, most: float) -> str:
     return f"{held}, {memory - most:,.0f} above the budget of {most:,.0f}"
 
 
-def keeping(programs: Sequence[Program], machine: Machine | None, most: float | None) -> Program:
-    """The first of equal programs that keeps to a budget of bytes when it is compiled, or the one that takes least."""
-    found: list[tuple[int, Program]] = []
-    for program in programs if most is not None else ():
-        found.append((Lowered(program, machine).memory, program))
-        if found[-1][0] <= (most or 0):
-            return program
-    return min(found, key=lambda one: one[0])[1] if found else programs[0]
-
-
-@dataclass(frozen=True)
-class CompileReport:
-    """How a program was compiled.
-
-    kept         whether it was compiled before, and kept
-    seconds      what the compiler took, or to find what was kept
-    nests        loops over buffers, one after the other
-    functions    what is written for them: those that are alike share one
-    weights      bytes of constants, in the order in which they are read
-    arena        the memory of all that lies between the nests
-    budget       whether a budget of the search is kept, in a sentence; "" where there is none
-    found        the report of the search, if there was one
+def keeping(programs: Sequence[Program], machine: Machine | None, most: float | None) -> Lowered:
+    """The first of equal programs that keeps to a budget of bytes; where none does, the one that does so for the least
+    work where some of it is done again, or the one that takes least.
     """
+    distinct = list({program.term: program for program in programs}.values())
+    found = [Lowered(distinct[0], machine)]
+    if most is None or found[0].memory <= most:
+        return found[0]
+    for program in distinct[1:]:
+        found.append(Lowered(program, machine))
+        if found[-1].memory <= most:
+            return found[-1]
+    found += [Lowered(program, machine, most) for program in distinct]
 
-    program: str
-    machine: str
-    compiler: str
-    kept: bool
-    seconds: float
-    nests: int
-    functions: int
-    weights: int
-    arena: Arena
-    budget: str = ""
-    found: object = None
+    def rank(one: Lowered) -> tuple[float, float]:
+        work = one.schedule.work if one.schedule is not None else inf
+        return (0.0, work) if one.memory <= most else (1.0, one.memory)
 
-    def __str__(self) -> str:
-        how = "kept from before" if self.kept else f"compiled by {self.compiler}"
-        lines = [
-            f"{one_line(self.program)}: {self.nests} nests of loops, {self.functions} functions, for {self.machine};"
-            f" {how}, {self.seconds:.2f} s",
-            f"Weights: {self.weights:,} bytes, in the order in which they are read.",
-            str(self.arena),
-            *([f"Budget: {self.budget}."] if self.budget else []),
-        ]
-        return "\n".join([*lines, *([] if self.found is None else [str(self.found)])])
+    return min(found, key=rank)
 
 
 class Compiled:
@@ -138,11 +130,11 @@ class Compiled:
     """
 
     def __init__(
-        self, program: Program, machine: Machine | None, found: object = None, budget: float | None = None
+        self, program: Program | Lowered, machine: Machine | None, found: object = None, budget: float | None = None
     ) -> None:
         if machine is not None and not is_here(machine):
             raise BadInput(f"this computer has no {machine.name}; C for it comes from `glenside compile`")
-        self._lowered = Lowered(program, machine)
+        self._lowered = program if isinstance(program, Lowered) else Lowered(program, machine, budget)
         self.program, self.machine = self._lowered.program, machine
         self.loops, self.source, self.arena = self._lowered.loops, self._lowered.source, self._lowered.arena
         self.inputs, self.constants = self._lowered.inputs, self._lowered.constants
@@ -150,7 +142,7 @@ class Compiled:
         made = loaded(self._lowered.written, machine)
         self.library = made.library
         self.report = CompileReport(
-            program.name,
+            self.program.name,
             machine.name if machine is not None else PLAIN,
             made.compiler,
             made.kept,
@@ -159,6 +151,8 @@ class Compiled:
             len(self._lowered.written.nests),
             sum(array.nbytes for array in self._lowered.constants.values()),
             self.arena,
+            sum(t.dims.product() * RECORDS[t.dtype].numpy.itemsize for t in state_of(self.program)),
+            self._lowered.schedule,
             "" if budget is None else budget_words(self._lowered.memory, budget),
             found,
         )

@@ -65,26 +65,32 @@ def _height(intervals: Sequence[Interval], places: Sequence[int]) -> int:
     return max((place + i.size for i, place in zip(intervals, places, strict=True)), default=0)
 
 
-def _stacked(intervals: Sequence[Interval], order: Sequence[int]) -> tuple[int, ...]:
-    """Each at the lowest place that is free as long as it is needed, one after the other."""
-    places: dict[int, int] = {}
+def _neighbours(intervals: Sequence[Interval]) -> list[list[int]]:
+    """Those that meet each of some intervals."""
+    every = list(enumerate(intervals))
+    return [[i for i, one in every if i != number and one.meets(own)] for number, own in every]
+
+
+def _stacked(intervals: Sequence[Interval], near: Sequence[Sequence[int]], order: Sequence[int]) -> tuple[int, ...]:
+    """Each at the lowest place that is free as long as it is needed, one after the other; those `near` meet it."""
+    places = [-1] * len(intervals)
     for own in order:
-        interval, place = intervals[own], 0
-        beside = [(at, at + intervals[i].size) for i, at in places.items() if intervals[i].meets(interval)]
-        for begin, end in sorted(beside):
-            if place + interval.size <= begin:
+        size, place = intervals[own].size, 0
+        for begin, end in sorted((places[i], places[i] + intervals[i].size) for i in near[own] if places[i] >= 0):
+            if place + size <= begin:
                 break
             place = max(place, end)
         places[own] = place
-    return tuple(places[i] for i in range(len(intervals)))
+    return tuple(places)
 
 
 def _improved(intervals: Sequence[Interval], bound: int) -> tuple[int, ...]:
     """The best of some orders: what lies highest in the plan of one comes earlier in the next."""
     best: tuple[int, ...] | None = None
+    near = _neighbours(intervals)
     for order in _orders(intervals):
         for _ in range(_ROUNDS):
-            places = _stacked(intervals, order)
+            places = _stacked(intervals, near, order)
             height = _height(intervals, places)
             if best is None or height < _height(intervals, best):
                 best = places
@@ -99,9 +105,15 @@ def _improved(intervals: Sequence[Interval], bound: int) -> tuple[int, ...]:
 
 
 def _orders(intervals: Sequence[Interval]) -> Iterator[list[int]]:
-    """The largest first, those that are needed longest, both, and as they come."""
+    """What is needed when most is, the last to end first, then when less is; the largest first, those that are needed
+    longest, both, and as they come.
+    """
     span = [i.last - i.first + 1 for i in intervals]
     numbers = range(len(intervals))
+    times = {i.first for i in intervals}
+    live = {time: [i for i in numbers if intervals[i].first <= time <= intervals[i].last] for time in times}
+    full = sorted(times, key=lambda time: (-sum(intervals[i].size for i in live[time]), time))
+    yield list(dict.fromkeys(i for time in full for i in sorted(live[time], key=lambda i: (-intervals[i].last, i))))
     yield sorted(numbers, key=lambda i: (-intervals[i].size, intervals[i].first))
     yield sorted(numbers, key=lambda i: (-intervals[i].size * span[i], intervals[i].first))
     yield sorted(numbers, key=lambda i: (-span[i], -intervals[i].size))

@@ -22,7 +22,7 @@ from glenside.codegen.blocks import Block
 from glenside.codegen.deep_tiles import PairTiles
 from glenside.codegen.filling import around
 from glenside.codegen.integer_tiles import IntegerTiles
-from glenside.codegen.lanes import at, in_vectors, joined_in_lanes, lanes_in, run, runs_along, spread
+from glenside.codegen.lanes import at, evenly, in_vectors, joined_in_lanes, lanes_in, run, runs_along, spread
 from glenside.codegen.loops import Statement, Store
 from glenside.codegen.machine import Machine
 from glenside.codegen.tiles import Made, Tiles
@@ -75,7 +75,7 @@ def _elementwise(block: Block, axes: Iterator[int], machine: Machine) -> Made:
     if across is not None:
         return Made(_squares(block, across, axes))
     outer, inner = block.axes[:-1], replace(block, axes=block.axes[-1:])
-    return Made(spread(outer, _run(inner, axes, machine), steps))
+    return Made(spread(evenly(outer), _run(inner, axes, machine), steps))
 
 
 def _across(block: Block) -> Axis | None:

@@ -26,7 +26,7 @@ from glenside.codegen.affine import (
 from glenside.codegen.blocks import Block
 from glenside.codegen.filling import around
 from glenside.codegen.formulas import apply
-from glenside.codegen.lanes import at, in_vectors, is_long, lanes_in, lanes_of, spread
+from glenside.codegen.lanes import LEAST_AT_ONCE, at, in_vectors, is_long, lanes_in, lanes_of, spread
 from glenside.codegen.loops import (
     Apply,
     Buffer,
@@ -223,7 +223,9 @@ class Tiles:
         shared = [axis for axis in outer if not any(coefficient(load.place, axis) for load in self.packings)]
         grouped = [axis for axis in outer if axis not in shared]
         row_pieces = rows_of(self.rows[0].size, height) if self.rows else [(0, 1, 1)]
-        near = packed <= self.machine.l2 // 2 * prod(a.size for a in grouped)
+        tiles = prod(a.size for a in outer) * sum(times for *_, times in row_pieces)
+        few = tiles < min(LEAST_AT_ONCE, sum(times for *_, times in self.pieces))
+        near = packed <= self.machine.l2 // 2 * prod(a.size for a in grouped) and not few
         pairs: list[tuple[list[Axis], list[Statement]]] = []
         if near:
             for rows in row_pieces:

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from glenside.cache.objects import find, keep
-from glenside.codegen.c import Source
+from glenside.codegen.c_source import Source
 from glenside.codegen.compilers import Compiler, Kind, compiler, known_compiler
 from glenside.codegen.machine import Machine, processors
 from glenside.ir.errors import BadInput

@@ -132,10 +132,15 @@ def _extent(place: Index, axes: Sequence[Axis], buffer: Buffer) -> tuple[object,
     steps = sorted((abs(factor), axis.size) for axis, factor in place.terms if isinstance(axis, Axis) and axis in axes)
     line = _LINE / _size(buffer)
     nearest = steps[0][0] if steps else line
-    count, reach = min(line, nearest), 0
+    count, reach, unit, span = min(line, nearest), 0, 0, 0
     for step, size in steps:
         reach += step * (size - 1)
-        count *= size
+        if unit and step % unit == 0 and step <= span + unit:  # a window and the image that it moves along, say
+            count *= (span + step * (size - 1) + unit) / (span + unit)
+            span += step * (size - 1)
+        else:
+            count *= size
+            unit, span = step, step * (size - 1)
     others = tuple((atom, factor) for atom, factor in place.terms if atom not in axes)
     key = tuple(steps), place.constant // max(int(line), reach), others
     return key, min(count, reach + line)

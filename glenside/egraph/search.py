@@ -154,9 +154,10 @@ def search(
     trace: bool = False,
     worker: Worker | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    on_snapshot: Callable[[SearchResult], None] | None = None,
 ) -> SearchResult:
     """Saturate the program `nodes` (children first) under limits; `reported` relations become facts of the snapshot.
-    Ctrl-C ends the search and keeps what it had found.
+    Ctrl-C ends the search and keeps what it had found. `on_snapshot` is given what there is while the search goes on.
     """
     limits = limits or Limits()
     started = time.perf_counter()
@@ -175,6 +176,8 @@ def search(
             if kind in ("snapshot", "done"):
                 snapshot, progress = content[0], content[1]
                 stays = kind == "done" and content[2]
+                if kind == "snapshot" and on_snapshot is not None:
+                    on_snapshot(SearchResult(with_program(snapshot, nodes, trace), progress))
             elif kind in ("progress", "waiting") and on_progress is not None:
                 latest = content[0] if kind == "progress" else latest
                 on_progress(replace(latest, seconds=time.perf_counter() - started))

@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from glenside.builder.indexing import gather_elements
 from glenside.builder.layout import element, reshape, stack
 from glenside.builder.pointwise import add, compare, compute, filled, multiply, select, softmax, subtract
 from glenside.builder.reductions import reduce_axes, upcast
 from glenside.ir.dtypes import FLOATS, INTEGERS
+from glenside.ir.errors import BadInput
+from glenside.ir.names import spelled_name, suggestion
+from glenside.ir.operand import Array
 from glenside.ir.operator import require
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType
@@ -21,24 +26,46 @@ from glenside.ir.types import AccessType
 
 @dataclass(frozen=True)
 class Loss:
-    """One loss: `of` output and target gives one number, ()(); `target` is the type of targets for an output's."""
+    """One loss: `of` output and target gives one number, ()(); `target` is the type of targets for an output's.
+
+    of_output  the compute type that it begins with: a network that ends with it is trained on what that is computed of
+    right     which outputs and targets agree, of arrays, where that is a yes or no
+    bounds    the least and the most that a target may be, for an output's type
+    """
 
     name: str
     doc: str
     of: Callable[[Term, Term], Term]
     target: Callable[[AccessType], AccessType]
+    of_output: str = ""
+    right: Callable[[Array, Array], Array] | None = None
+    bounds: Callable[[AccessType], tuple[int, int]] | None = None
 
 
 LOSSES: dict[str, Loss] = {}
 
 
-def _loss(name: str, target: Callable[[AccessType], AccessType]) -> Callable[[Callable[[Term, Term], Term]], Loss]:
+def loss_named(name: str) -> Loss:
+    """The loss of that name. Raises BadInput."""
+    if name not in LOSSES:
+        have, hint = ", ".join(LOSSES), suggestion(name, LOSSES)
+        raise BadInput(f"training requires a loss ({have}), got {spelled_name(name)}{hint}")
+    return LOSSES[name]
+
+
+def _loss(
+    name: str,
+    target: Callable[[AccessType], AccessType],
+    of_output: str = "",
+    right: Callable[[Array, Array], Array] | None = None,
+    bounds: Callable[[AccessType], tuple[int, int]] | None = None,
+) -> Callable[[Callable[[Term, Term], Term]], Loss]:
     """Declare a loss, under its name; its docstring is its documentation."""
 
     def declare(of: Callable[[Term, Term], Term]) -> Loss:
         if name in LOSSES:
             raise ValueError(f"{name} is declared twice")
-        return LOSSES.setdefault(name, Loss(name, of.__doc__ or "", of, target))
+        return LOSSES.setdefault(name, Loss(name, of.__doc__ or "", of, target, of_output, right, bounds))
 
     return declare
 
@@ -52,6 +79,26 @@ def _class_of_each(output: AccessType) -> AccessType:
     return AccessType(output.dims.take(output.rank - 1), 0, "int64")
 
 
+def _classes(output: AccessType) -> tuple[int, int]:
+    return 0, output.dims[-1] - 1
+
+
+def _shares(output: AccessType) -> tuple[int, int]:
+    return 0, 1
+
+
+def _most_likely(output: Array, target: Array) -> Array:
+    return np.asarray(output.argmax(-1) == target)
+
+
+def _most_likely_of_both(output: Array, target: Array) -> Array:
+    return np.asarray(output.argmax(-1) == target.argmax(-1))
+
+
+def _on_one_side(output: Array, target: Array) -> Array:
+    return np.asarray((output > 0) == (target > 0.5))
+
+
 def _mean(x: Term) -> Term:
     return reduce_axes("reduce-mean", x, [*range(x.access.rank)])
 
@@ -63,7 +110,7 @@ def _difference(name: str, output: Term, target: Term) -> Term:
     return subtract(upcast(output), upcast(target))
 
 
-@_loss("softmax-cross-entropy", _class_of_each)
+@_loss("softmax-cross-entropy", _class_of_each, "softmax", _most_likely, _classes)
 def softmax_cross_entropy(output: Term, target: Term) -> Term:
     """-log softmax(logits) at the class of each example: logits ()(N.. C), classes ()(N..) of integers 0 to C - 1."""
     name, dims = "softmax-cross-entropy", output.access.dims
@@ -75,7 +122,7 @@ def softmax_cross_entropy(output: Term, target: Term) -> Term:
     return compute("negative", _mean(chosen))
 
 
-@_loss("softmax-cross-entropy-one-hot", _like_output)
+@_loss("softmax-cross-entropy-one-hot", _like_output, "softmax", _most_likely_of_both, _shares)
 def softmax_cross_entropy_one_hot(output: Term, target: Term) -> Term:
     """-sum(target * log softmax(logits)) of an example, ()(N.. C) both; targets are 1 at a class, or probabilities."""
     name = "softmax-cross-entropy-one-hot"
@@ -85,7 +132,7 @@ def softmax_cross_entropy_one_hot(output: Term, target: Term) -> Term:
     return compute("negative", _mean(reduce_axes("reduce-sum", weighted, [output.access.rank - 1])))
 
 
-@_loss("binary-cross-entropy", _like_output)
+@_loss("binary-cross-entropy", _like_output, "sigmoid", _on_one_side, _shares)
 def binary_cross_entropy(output: Term, target: Term) -> Term:
     """-target * log sigmoid(x) - (1 - target) * log sigmoid(-x) of each logit x: targets are from 0 to 1.
 

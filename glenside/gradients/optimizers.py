@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeVar
 
 from glenside.builder.pointwise import combine
 from glenside.gradients.algebra import add, broadcast, compute, divide, filled, multiply, reshape, subtract
@@ -25,7 +25,8 @@ class Optimizer(Protocol):
     ()() both of the weight's dtype; it gives the new weight and what is kept then.
     """
 
-    rate: Amount | None
+    @property
+    def rate(self) -> Amount | None: ...
 
     @property
     def kept(self) -> Sequence[str]: ...
@@ -66,6 +67,19 @@ def _less(one: str) -> str:
     return str(1 - number)
 
 
+Declared = TypeVar("Declared", bound=type)
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {}
+"""By name, as commands have it: the class's, in small letters."""
+
+
+def _named(optimizer: Declared) -> Declared:
+    """Declare an optimizer, under its name; its docstring is its documentation."""
+    OPTIMIZERS[optimizer.__name__.lower()] = optimizer
+    return optimizer
+
+
+@_named
 @dataclass(frozen=True)
 class SGD:
     """w - rate * g. A rate of None is an input of the step, learning-rate. Raises BadInput."""
@@ -85,6 +99,7 @@ class SGD:
         return subtract(weight, _scaled(gradient, rate)), {}
 
 
+@_named
 @dataclass(frozen=True)
 class Momentum:
     """v' = momentum * v + g; w - rate * v', or with `nesterov` w - rate * (g + momentum * v'). Raises BadInput."""
@@ -109,6 +124,7 @@ class Momentum:
         return subtract(weight, _scaled(along, rate)), {"velocity": velocity}
 
 
+@_named
 @dataclass(frozen=True)
 class Adam:
     """w - rate * m' / (sqrt(v') + epsilon), of running means of g and g^2, corrected for starting at 0.
@@ -147,6 +163,7 @@ class Adam:
         return moment, divide(moment, _repeated(corrected, moment))
 
 
+@_named
 @dataclass(frozen=True)
 class AdamW(Adam):
     """Adam, and the weight less rate * decay of itself.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from glenside.builder.pointwise import add, cast, filled
-from glenside.gradients.losses import LOSSES, Loss
-from glenside.gradients.optimizers import Optimizer
+from glenside.gradients.batch_norms import batch_statistics
+from glenside.gradients.losses import Loss, loss_named
+from glenside.gradients.optimizers import Amount, Optimizer, amount
 from glenside.gradients.programs import require_new, value_and_gradient
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import BadInput
@@ -19,15 +20,18 @@ from glenside.ir.program import Program, Signature
 from glenside.ir.term import Term, build, rebuild_all
 from glenside.ir.types import Dims, Tensor, TupleType
 
+NEXT = ".next"
+"""What the name of a tensor of the state ends in where it comes out."""
+
 
 @dataclass(frozen=True)
 class TrainingStep:
     """One step as a program, and the state before the first.
 
     program  inputs: those of the network, the labels, the state, and the learning rate where it is one; results: the
-             loss, then the next state, each tensor NAME as NAME.next
+             loss, the network's output where it is asked for, then the next state, each tensor NAME as NAME.next
     state    the tensors of the state in that order: weights, what the optimizer keeps for each (WEIGHT.velocity ..),
-             and the number of steps so far where it counts them
+             the number of steps so far where it counts them, and running averages of batch norms where they move
     weights  the names of those that are trained
     labels   the name of the input that says what the output should be
     initial  the state before the first step: weights as they are in the network where it has their values, all else 0
@@ -41,8 +45,8 @@ class TrainingStep:
 
     def next(self, results: Sequence[Array]) -> tuple[Array, dict[str, Array]]:
         """The loss and the next state, of what the program gives."""
-        loss, *state = results
-        return loss, {tensor.name: array for tensor, array in zip(self.state, state, strict=True)}
+        state = results[-len(self.state) :]
+        return results[0], {tensor.name: array for tensor, array in zip(self.state, state, strict=True)}
 
 
 def training_step(
@@ -52,20 +56,31 @@ def training_step(
     *,
     weights: Sequence[str] | None = None,
     labels: str = "labels",
+    output: bool = False,
+    batch_momentum: Amount | None = None,
 ) -> TrainingStep:
     """One step of training a network of one result, as one program: state in, state out.
 
     loss       a name of `glenside.gradients.losses`, such as softmax-cross-entropy, or a record like those
     optimizer  gl.SGD(rate), gl.Momentum(..), gl.Adam(..) or gl.AdamW(..); a rate of None is an input, learning-rate
-    weights    names of constants of a float dtype; all of those unless given. Name them where some are no weights, such
-               as the statistics of batch norms: those are used as they are, and not made of the batch
+    weights    names of constants of a float dtype; all of those unless given. Name them where some are no weights
     labels     the name of the new input for what the output should be
+    output     whether the network's output, before the update, is a result too, after the loss
+    batch_momentum
+               None uses the statistics of batch norms as they are. A number from 0 to below 1 has them made of the
+               batch, and those of the network are running averages, tensors of the state: the next one is momentum *
+               average + (1 - momentum) * statistic, with variances divided by the size of the batch
 
     In the step weights are inputs: what is done to them is done at every step. Raises BadInput, TypeMismatch.
     """
     if isinstance(program.term.type, TupleType):
         raise BadInput(f"training requires a network of one result, got {program.term.type}")
-    record = _record(loss)
+    record = loss if isinstance(loss, Loss) else loss_named(loss)
+    own = {**{t.name: t for t in program.signature.inputs}, **program.inputs}.values()
+    known, moved = program, _NONE
+    if batch_momentum is not None:
+        program, moved = batch_statistics(known, amount("the momentum of batch norms", batch_momentum, below=1))
+    averages = [known.constants_declared[name] for name in moved]
     trained = _trained(program, weights)
     kind = record.target(program.term.access)
     target = Tensor(labels, kind.dims, kind.dtype)
@@ -74,28 +89,30 @@ def training_step(
     inputs = [target, *state[len(trained) :], *([rate] if optimizer.rate is None else [])]
     require_new(program, inputs)
     whole = record.of(build("access", program.term, 0), build("access-tensor", target))
-    own = {**{t.name: t for t in program.signature.inputs}, **program.inputs}.values()
     measured = replace(program, term=whole, signature=Signature((*own, target), ("loss",)))
     both = value_and_gradient(measured, [t.name for t in trained])
     value, *gradients = both.term.children
-    results = [value, *_updates(optimizer, trained, gradients, rate)]
-    outputs = ("loss", *(f"{tensor.name}.next" for tensor in state))
+    updates = [*_updates(optimizer, trained, gradients, rate), *moved.values()]
+    results = [value, *([program.term] if output else []), *updates]
+    state += averages
+    outputs = ("loss", *(["output"] if output else []), *(f"{tensor.name}{NEXT}" for tensor in state))
     stepped = replace(both, term=build("construct-tuple", *results), name=f"{program.name}-training-step")
-    signature = Signature((*own, *trained, *inputs), outputs)
-    opened = _opened(replace(stepped, signature=Signature()), {t.name for t in trained}, signature)
+    signature = Signature((*own, *trained, *inputs, *averages), outputs)
     names = tuple(t.name for t in trained)
-    zeros = {t.name: np.zeros(t.dims, t.dtype) for t in state[len(trained) :]}
-    initial = {**{name: program.constants[name] for name in names if name in program.constants}, **zeros}
-    return TrainingStep(opened, tuple(replace(t, constant=False) for t in state), names, labels, initial)
+    step = opened(replace(stepped, signature=Signature()), {*names, *moved}, signature)
+    values = {n: known.constants[n] for n in (*names, *moved) if n in known.constants}
+    zeros = {t.name: np.zeros(t.dims, t.dtype) for t in inputs[1:] if t is not rate}
+    initial = {**values, **zeros}
+    return TrainingStep(step, tuple(replace(t, constant=False) for t in state), names, labels, initial)
 
 
-def _record(loss: str | Loss) -> Loss:
-    if isinstance(loss, Loss):
-        return loss
-    if loss not in LOSSES:
-        have, hint = ", ".join(LOSSES), suggestion(loss, LOSSES)
-        raise BadInput(f"training requires a loss ({have}), got {spelled_name(loss)}{hint}")
-    return LOSSES[loss]
+_NONE: Mapping[str, Term] = {}
+
+
+def state_of(program: Program) -> tuple[Tensor, ...]:
+    """The inputs of a program whose next values are among its results: weights, and what an optimizer keeps."""
+    outputs = set(program.signature.outputs)
+    return tuple(t for t in program.signature.inputs if f"{t.name}{NEXT}" in outputs)
 
 
 def _trained(program: Program, weights: Sequence[str] | None) -> list[Tensor]:
@@ -135,17 +152,17 @@ def _updates(optimizer: Optimizer, trained: Sequence[Tensor], gradients: Sequenc
     return [*weights, *kept, *([step] if optimizer.counts else [])]
 
 
-def _opened(program: Program, weights: set[str], signature: Signature) -> Program:
+def opened(program: Program, weights: Container[str], signature: Signature) -> Program:
     """The program where these constants are inputs."""
 
-    def opened(term: Term, _: tuple[Term, ...]) -> Term | None:
+    def open_leaf(term: Term, _: tuple[Term, ...]) -> Term | None:
         tensor = term.attributes[0] if term.attributes else None
         if not isinstance(tensor, Tensor) or tensor.name not in weights:
             return None
         return build("access-tensor", replace(tensor, constant=False))
 
     terms = [program.term, *program.layers.values(), *program.names.values()]
-    term, *rest = rebuild_all(terms, opened)
+    term, *rest = rebuild_all(terms, open_leaf)
     layers = dict(zip(program.layers, rest, strict=False))
     names = dict(zip(program.names, rest[len(layers) :], strict=True))
     inputs = tuple(replace(t, constant=False) if t.name in weights else t for t in signature.inputs)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,11 +30,12 @@ from glenside.npu.instructions import (
     Stream,
     Sums,
     Tables,
+    Wait,
     Weights,
 )
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
-from glenside.npu.timing import Times, times
+from glenside.npu.timing import Times, delays, times
 
 ARRAY = "stream"
 """The unit whose cycles compute."""
@@ -132,12 +133,19 @@ class Ledger:
     """A program's accounts: one for each stretch, in order, then what is of none, if there is any.
 
     uncounted  instructions that energies do not count, but for their bytes of DRAM
+    bound      cycles that no order and no waits of these instructions spare: those of the unit that has most to do
     """
 
     machine: Machine
     layers: Sequence[Account]
     cycles: int
     uncounted: Sequence[str] = ()
+    bound: int = 0
+
+    @property
+    def gap(self) -> float:
+        """What part of its cycles a better schedule of the same instructions may spare, at most."""
+        return 1 - self.bound / self.cycles if self.cycles else 0.0
 
     @property
     def total(self) -> Account:
@@ -153,7 +161,8 @@ class Ledger:
         """For JSON: energies in picojoules, and where their figures are from."""
         energy = self.machine.energy
         source = {} if energy is None else {"energy source": energy.source, "energy without": [*self.uncounted]}
-        return {"total": self._told(self.total), "layers": [self._told(own) for own in self.layers], **source}
+        layers = [self._told(own) for own in self.layers]
+        return {"total": self._told(self.total), "bound": self.bound, "gap": self.gap, "layers": layers, **source}
 
     def _told(self, own: Account) -> dict[str, Any]:
         utilization, energy = own.utilization(self.machine), own.energy(self.machine)
@@ -182,6 +191,19 @@ def _sorted(counts: Counter[str]) -> dict[str, int]:
 def accounts(program: NpuProgram, found: Times | None = None) -> Ledger:
     """Where the cycles and bytes of a program go. Raises BadInput: it waits for what does not come."""
     return _Accounting(program, times(program) if found is None else found).ledger()
+
+
+def bound(program: NpuProgram) -> int:
+    """Cycles that the busiest unit takes for its instructions until the last is completed, where nothing is waited for;
+    the array's with the loads of its weights.
+    """
+    machine, late = program.machine, delays(program.machine)
+    queues = {unit: tuple(replace(own, wait=Wait()) for own in program.queue(unit)) for unit in ("load", ARRAY)}  # type: ignore[type-var]
+    array = times(NpuProgram(machine, queues, program.dram)).cycles
+    others = (
+        sum(own.cycles(machine) for own in program.queue(unit)) + late[unit] for unit in UNITS if program.queue(unit)
+    )
+    return max((array, *others))
 
 
 _STARTS, _ENDS, _COMPLETES = "start", "end", "completed"
@@ -235,7 +257,7 @@ class _Accounting:
             self._spend(ends[-1], last)
         outside = self.accounts[-1]
         layers = self.accounts if outside.cycles or outside.busy.total() else self.accounts[:-1]
-        return Ledger(self.machine, layers, self.cycles, uncounted(self.program))
+        return Ledger(self.machine, layers, self.cycles, uncounted(self.program), bound(self.program))
 
     def _count(self, unit: str) -> None:
         """What each instruction of a unit takes by itself."""

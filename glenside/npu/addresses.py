@@ -20,6 +20,8 @@ assert ENTRY.itemsize == TABLE_ENTRY
 
 def generated(address: Address, counts: Counts) -> Integers:
     """The address of every iteration (n), in order."""
+    if counts == (1, 1, 1):
+        return np.array([address.base])
     inner, middle, outer = (np.arange(n) * s for n, s in zip(counts, address.strides, strict=True))
     return (address.base + outer[:, None, None] + middle[:, None] + inner).reshape(-1)
 

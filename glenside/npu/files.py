@@ -88,7 +88,7 @@ def _read(found: bytes, machine: Machine | None) -> NpuProgram:
     if head.get("layout") != layout():
         raise BadInput("its instructions have the bits of another version of Glenside")
     own = machine_of(head.get("machine"))
-    if machine is not None and own != machine:
+    if machine is not None and not own.runs_as(machine):
         raise BadInput(f"it is for another machine, {own}, and not for {machine}")
     queues = {}
     for unit, count in zip(UNITS, counts, strict=True):

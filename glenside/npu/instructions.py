@@ -11,7 +11,7 @@ and written without conflicts. There address and turn are together one number of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, partial
@@ -183,8 +183,20 @@ class Instruction:
         for name, kind in self.kinds().items():
             yield from zip(kind.parts(name), kind.numbers(getattr(self, name)), strict=True)
 
+    @classmethod
+    @cache
+    def _ranges(cls) -> Sequence[tuple[str, Kind, Sequence[tuple[int, int]]]]:
+        """Of each field what its numbers are from and to."""
+        return [(name, kind, [part.range for part in kind.parts(name)]) for name, kind in cls.kinds().items()]
+
     def require_fit(self) -> None:
         """Raises BadInput: a number that its field cannot hold."""
+        if all(
+            least <= number <= most
+            for name, kind, ranges in self._ranges()
+            for (least, most), number in zip(ranges, kind.numbers(getattr(self, name)), strict=True)
+        ):
+            return
         for name, kind in self.kinds().items():
             for part, number in zip(kind.parts(name), kind.numbers(getattr(self, name)), strict=True):
                 least, most = part.range

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import isfinite
 
 from glenside.ir.errors import BadInput
@@ -97,6 +97,11 @@ class Machine:
                 f"a lane of an npu has at most {MOST_DEPTH:,} bytes and its weight memory {MOST_WEIGHT_ROWS:,} rows,"
                 f" got {self.depth:,} and {self.weight_rows:,}: addresses have no more bits"
             )
+
+    def runs_as(self, other: Machine) -> bool:
+        """Whether a program of the one does the same on the other: clock and energy only say what that takes."""
+        one, two = (replace(own, weights=own.weight_bytes, clock=None, energy=None) for own in (self, other))
+        return one == two
 
     @property
     def weight_bytes(self) -> int:

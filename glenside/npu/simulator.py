@@ -17,8 +17,8 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu import requantise
 from glenside.npu.addresses import ENTRY, Integers, Table, decoded, generated
+from glenside.npu.bounds import require_fit, require_int32, require_one_address, require_within
 from glenside.npu.instructions import (
-    MOST,
     UNITS,
     Address,
     Fill,
@@ -50,7 +50,6 @@ from glenside.npu.timing import (
     times,
 )
 
-_INT32 = np.iinfo(np.int32)
 _Lanes = Stream | Store | Lanes | Fill | Out
 """Those that read or write lanes through a table."""
 
@@ -71,13 +70,18 @@ class Run:
 
 def run(program: NpuProgram) -> Run:
     """Run a program on its DRAM image, which stays as it is. Raises BadInput: the program is not right."""
-    _require_fit(program)
+    require_fit(program)
     found = times(program)
     return _Timed(program, found, known(program, found)).finished()
 
 
 class State:
-    """The machine's memories, what is known of each place in them, and what each instruction does there."""
+    """The machine's memories, what is known of each place in them, and what each instruction does there.
+
+    computes  whether it also has values in lanes, weights and accumulators, and not only who reads and writes where
+    """
+
+    computes = True
 
     def __init__(self, program: NpuProgram) -> None:
         self.program = program
@@ -89,6 +93,8 @@ class State:
         """The bytes of weight memory that something wrote."""
         self.sums = np.zeros((machine.accumulators, machine.columns), np.int64)
         self.tables: list[npt.NDArray[np.void]] = [np.zeros(machine.entries, ENTRY)] * machine.tables
+        self.decoded: dict[tuple[int, int], Table] = {}
+        """Of tables in slots their first so many entries."""
         self.parameters: list[npt.NDArray[np.void]] = [np.zeros(0, requantise.PARAMETER)] * machine.parameters
         self.tiles: list[npt.NDArray[np.float32]] = []
         self.active = -1
@@ -134,9 +140,11 @@ class State:
     # Reading and writing with checks. Flat places are rows of a memory times its columns.
 
     def _table(self, now: Now, number: int, used: int) -> Table:
-        _require_within("table", np.array([number]), self.machine.tables)
+        require_within("table", np.array([number]), self.machine.tables)
         self.of_tables.read(np.array([number]), now, own=False)
-        return Table.of(self.tables[number], used)
+        if (number, used) not in self.decoded:
+            self.decoded[number, used] = Table.of(self.tables[number], used)
+        return self.decoded[number, used]
 
     def _lane_places(self, own: _Lanes, table: Table, lanes: Integers) -> tuple[Integers, Integers]:
         """The lanes that those of a table become in each iteration, and the addresses there: (n)(enabled) each.
@@ -144,7 +152,7 @@ class State:
         Raises BadInput: a turn or an address that there is not.
         """
         rows = self.machine.rows
-        _require_within("turn", np.array([own.turn.base, *own.turn.strides]), rows)
+        require_within("turn", np.array([own.turn.base, *own.turn.strides]), rows)
         at, turn = generated(own.lanes, own.counts), generated(own.turn, own.counts)
         if own.carry:
             at = at + turn // rows
@@ -155,20 +163,20 @@ class State:
             past = turned >= rows
             turned = turned - rows * past
             places += past & own.carry
-        _require_within("lane address", places, self.machine.depth)
+        require_within("lane address", places, self.machine.depth)
         return turned, places
 
     def _flat(self, lanes: Integers, at: Integers) -> Integers:
         return lanes * self.machine.depth + at
 
-    def _use(self, ports: Ports, now: Now, delay: int, lanes: Integers, at: Integers) -> None:
+    def use_lanes(self, ports: Ports, now: Now, delay: int, lanes: Integers, at: Integers) -> None:
         halves = np.full((len(at), self.machine.rows), -1, np.int8)
         halves[np.arange(len(at))[:, None], lanes] = at >= self.machine.half_depth
         ports.use(now.unit, now.number, now.start, now.start + delay, halves)
 
     def sum_rows(self, address: Address, counts: tuple[int, int, int]) -> Integers:
         rows = generated(address, counts)
-        _require_within("accumulator", rows, self.machine.accumulators)
+        require_within("accumulator", rows, self.machine.accumulators)
         return rows
 
     def read_sums(self, now: Now, rows: Integers, delay: int, *, every: int = 1, skew: int = 0) -> None:
@@ -185,8 +193,9 @@ class State:
     def _write_lanes(self, now: Now, delay: int, lanes: Integers, at: Integers, values: npt.NDArray[np.int8]) -> None:
         flat = self._flat(lanes, at)
         self.of_lanes.write(flat, now)
-        self._use(self.writers, now, delay, lanes, at)
-        self.lanes.reshape(-1)[flat] = values
+        self.use_lanes(self.writers, now, delay, lanes, at)
+        if self.computes:
+            self.lanes.reshape(-1)[flat] = values
 
     def _beats(self, base: Integers, beats: int = 1) -> Integers:
         """The numbers of the beats from each base on, (n * beats)."""
@@ -194,7 +203,7 @@ class State:
         if (base % size).any():
             raise BadInput(f"DRAM is accessed in beats of {size} bytes, got address {base[(base % size).argmax()]:,}")
         found = (base[:, None] // size + np.arange(beats)).reshape(-1)
-        _require_within("beat", found, len(self.dram) // size)
+        require_within("beat", found, len(self.dram) // size)
         return found
 
     def fetched(self, now: Now, base: Integers, beats: int = 1) -> npt.NDArray[np.uint8]:
@@ -216,13 +225,14 @@ class State:
         if not self.machine.pipelined and self.last_stream >= now.known[UNITS.index("stream")]:
             now.require("stream", self.last_stream + 1, "replaces", "the array's weights", "uses")
         rows = own.weights + np.arange(own.rows)
-        _require_within("row of weights", rows, self.machine.weight_rows)
+        require_within("row of weights", rows, self.machine.weight_rows)
         self.of_weights.read(rows, now)
         if not self.brought[rows].all():
             row, column = np.argwhere(~self.brought[rows])[0]
             raise BadInput(f"it reads row of weights {rows[row]}, of which nothing has written column {column} by then")
-        tile = np.zeros((self.machine.rows, self.machine.columns), np.float32)
-        tile[: own.rows] = self.weights[rows]
+        tile = np.zeros((self.machine.rows if self.computes else 0, self.machine.columns), np.float32)
+        if self.computes:
+            tile[: own.rows] = self.weights[rows]
         self.tiles.append(tile)
 
     def _stream(self, now: Now, own: Stream) -> None:
@@ -240,18 +250,23 @@ class State:
         lanes, at = self._lane_places(own, table, table.lanes)
         flat = self._flat(lanes, at)
         self.of_lanes.read(flat, now)
-        self._use(self.readers, now, STREAM_READS_LANES, lanes, at)
+        self.use_lanes(self.readers, now, STREAM_READS_LANES, lanes, at)
         rows = self.sum_rows(own.accumulators, own.counts)
-        # Sums of up to 1,024 products of two int8 are exact in float32, and a product of matrices is fast there.
-        sums = (self.lanes.reshape(-1)[flat].astype(np.float32) @ self.tiles[self.active][table.lanes]).astype(np.int64)
         if own.accumulate:
             self.read_sums(now, rows, stream_adds(machine), skew=machine.columns)
+        self.use_sums(now, rows, stream_adds(machine), machine.columns)
+        self.of_sums.write(rows, now)
+        if self.computes:
+            self._multiply(rows, self.lanes.reshape(-1)[flat], table.lanes, own.accumulate)
+
+    def _multiply(self, rows: Integers, streamed: npt.NDArray[np.int8], lanes: Integers, accumulate: bool) -> None:
+        """Sums of up to 1,024 products of two int8 are exact in float32, and a product of matrices is fast there."""
+        sums = (streamed.astype(np.float32) @ self.tiles[self.active][lanes]).astype(np.int64)
+        if accumulate:
             np.add.at(self.sums, rows, sums)  # a row may come twice
         else:
             self.sums[rows] = sums
-        self.use_sums(now, rows, stream_adds(machine), machine.columns)
-        self.of_sums.write(rows, now)
-        _require_int32(self.sums[rows])
+        require_int32(self.sums[rows])
 
     def _store(self, now: Now, own: Store) -> None:
         machine = self.machine
@@ -260,10 +275,12 @@ class State:
         parameters = self._parameters_of(now, own, table)
         rows = self.sum_rows(own.accumulators, own.counts)
         self.read_sums(now, rows, STORE_READS_SUMS)
-        sums = self.sums[rows][:, table.select] + parameters["bias"]
-        _require_int32(sums)
         lanes, at = self._lane_places(own, table, table.lanes)
-        values = requantise.requantised(sums, parameters)
+        values = np.zeros(at.shape, np.int8)
+        if self.computes:
+            sums = self.sums[rows][:, table.select] + parameters["bias"]
+            require_int32(sums)
+            values = requantise.requantised(sums, parameters)
         if own.applies:
             values = self.columns.applied(now, own, values).astype(np.int8)
         self._write_lanes(now, STORE_WRITES_LANES, lanes, at, values)
@@ -271,9 +288,11 @@ class State:
     def _parameters_of(self, now: Now, own: Store, table: Table) -> npt.NDArray[np.void]:
         """Those of each column that is selected in each iteration, (n)(enabled). Raises BadInput."""
         rows, columns = generated(own.parameters, own.counts), generated(own.column, own.counts)
-        _require_within("column", columns, self.machine.columns)
+        require_within("column", columns, self.machine.columns)
         distinct, which = np.unique(rows, return_inverse=True)
         every = self.entries_of(now, distinct)
+        if not self.computes:
+            return every
         found: npt.NDArray[np.void] = every[
             which[:, None], columns[:, None] + 0 * table.select if own.alike else table.select
         ]
@@ -281,13 +300,13 @@ class State:
 
     def entries_of(self, now: Now, rows: Integers) -> npt.NDArray[np.void]:
         """Rows of parameters, (n)(C). Raises BadInput."""
-        _require_within("row of parameters", rows, self.machine.parameters)
+        require_within("row of parameters", rows, self.machine.parameters)
         self.of_parameters.read(rows, now)
         return np.stack([self.parameters[row] for row in rows])
 
     def _weights(self, now: Now, own: Weights) -> None:
         rows = own.weights + np.arange(own.rows)
-        _require_within("row of weights", rows, self.machine.weight_rows)
+        require_within("row of weights", rows, self.machine.weight_rows)
         content = self.fetched(now, np.array([own.dram]), own.rows * self.machine.weight_beats)
         self.of_weights.write(rows, now)
         self.weights[rows] = content.reshape(own.rows, -1)[:, : self.machine.columns].view(np.int8)
@@ -298,33 +317,37 @@ class State:
         table = self._table(now, own.table, self.machine.columns)
         table.require_selects(self.machine.bandwidth, "byte")
         rows = generated(own.weights, own.counts)[:, None] + table.offset
-        _require_within("row of weights", rows, self.machine.weight_rows)
+        require_within("row of weights", rows, self.machine.weight_rows)
         content = self.fetched(now, generated(own.dram, own.counts))
         self.of_weights.write(rows, now)
-        self.weights[rows, table.lanes] = content[:, table.select].view(np.int8)
+        if self.computes:
+            self.weights[rows, table.lanes] = content[:, table.select].view(np.int8)
         self.brought[rows, table.lanes] = True
 
     def _fill(self, now: Now, own: Lanes | Fill) -> None:
         """Beats, or what the table says, to lanes."""
         table = self._table(now, own.table, self.machine.rows)
         lanes, at = self._lane_places(own, table, table.lanes)
-        values = np.broadcast_to(table.select.astype(np.uint8).view(np.int8), at.shape)
+        values = table.select.astype(np.uint8).view(np.int8)
         if isinstance(own, Lanes):
             table.require_selects(self.machine.bandwidth, "byte")
-            values = self.fetched(now, generated(own.dram, own.counts))[:, table.select].view(np.int8)
+            content = self.fetched(now, generated(own.dram, own.counts))
+            values = content[:, table.select].view(np.int8) if self.computes else values
         self._write_lanes(now, dma_writes_lanes(self.machine), lanes, at, values)
 
     def _tables(self, now: Now, own: Tables) -> None:
         numbers = own.table + np.arange(own.number)
-        _require_within("table", numbers, self.machine.tables)
+        require_within("table", numbers, self.machine.tables)
         content = self.fetched(now, np.array([own.dram]), own.number * self.machine.table_beats)
         self.of_tables.write(numbers, now)
-        for number, each in zip(numbers, content.reshape(own.number, -1), strict=True):
+        for number, each in zip(numbers.tolist(), content.reshape(own.number, -1), strict=True):
             self.tables[number] = decoded(each, self.machine.entries)
+            for used in (self.machine.rows, self.machine.columns, self.machine.bandwidth):
+                self.decoded.pop((number, used), None)
 
     def _parameters(self, now: Now, own: Parameters) -> None:
         rows = own.parameters + np.arange(own.rows)
-        _require_within("row of parameters", rows, self.machine.parameters)
+        require_within("row of parameters", rows, self.machine.parameters)
         content = self.fetched(now, np.array([own.dram]), own.rows * self.machine.parameter_beats)
         self.of_parameters.write(rows, now)
         for row, each in zip(rows, content.reshape(own.rows, -1), strict=True):
@@ -334,11 +357,12 @@ class State:
         table = self._table(now, own.table, self.machine.bandwidth)
         table.require_selects(self.machine.rows, "lane")
         lanes, at = self._lane_places(own, table, table.select)
-        _require_one_address(table)
+        require_one_address(table)
         flat = self._flat(lanes, at)
         self.of_lanes.read(flat, now, own=False)
-        self._use(self.readers, now, OUT_READS_LANES, lanes, at)
-        self._put(now, self._beats(generated(own.dram, own.counts)), table.lanes, self.lanes.reshape(-1)[flat])
+        self.use_lanes(self.readers, now, OUT_READS_LANES, lanes, at)
+        values = self.lanes.reshape(-1)[flat] if self.computes else np.zeros(flat.shape, np.int8)
+        self._put(now, self._beats(generated(own.dram, own.counts)), table.lanes, values)
 
     def _sums(self, now: Now, own: Sums) -> None:
         machine = self.machine
@@ -371,48 +395,3 @@ class _Timed(State):
         for start, unit, number in sorted(moments):
             self.do(Now(unit, number, start, self.known[unit][number]), self.program.queue(unit)[number])
         return Run(self.dram, self.times, self.read, self.written)
-
-
-def _require_fit(program: NpuProgram) -> None:
-    """Raises BadInput: a field, a queue or DRAM that is not what the machine takes."""
-    if program.dram.dtype != np.uint8 or program.dram.ndim != 1 or len(program.dram) % program.machine.bandwidth:
-        raise BadInput(f"DRAM of a program is bytes, in whole beats of {program.machine.bandwidth}")
-    for unit in UNITS:
-        queue = program.queue(unit)
-        if len(queue) > MOST:
-            raise BadInput(f"a program has at most {MOST:,} instructions of a unit, got {len(queue):,} of {unit}")
-        for number, instruction in enumerate(queue):
-            if instruction.unit != unit:
-                raise BadInput(
-                    f"{unit} instruction {number} is {instruction.mnemonic()}, which {instruction.unit} takes"
-                )
-            try:
-                instruction.require_fit()
-            except BadInput as error:
-                raise BadInput(f"{unit} instruction {number}: {error.message}") from None
-
-
-def _require_within(what: str, at: Integers, most: int) -> None:
-    if at.size and not (at.min() >= 0 and at.max() < most):
-        worst = at.min() if at.min() < 0 else at.max()
-        raise BadInput(f"{what} {worst:,} is outside of the {most:,} there are")
-
-
-def _require_one_address(table: Table) -> None:
-    """A lane's bank has one address a cycle: two bytes of a beat that are of one lane have one offset. Where one of
-    them is past the last lane, so is the other, so this holds with a carry too.
-    """
-    order = np.argsort(table.select, kind="stable")
-    select, offset = table.select[order], table.offset[order]
-    clash = (select[1:] == select[:-1]) & (offset[1:] != offset[:-1])
-    if clash.any():
-        lane = select[1:][clash.argmax()]
-        raise BadInput(
-            f"two bytes of its beats are of lane {lane} at two offsets, and a lane is read at one address a cycle"
-        )
-
-
-def _require_int32(sums: npt.NDArray[np.int64]) -> None:
-    if sums.size and not (sums.min() >= _INT32.min and sums.max() <= _INT32.max):
-        worst = sums.min() if sums.min() < _INT32.min else sums.max()
-        raise BadInput(f"the sum {worst:,} is not an int32")

@@ -13,8 +13,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from glenside.npu.addresses import Integers
+from glenside.npu.columns import Reduction, Rewriting
 from glenside.npu.instructions import UNITS, Instruction, Load, Stream, Wait
-from glenside.npu.machine import HALVES
 from glenside.npu.order import Known, Now, after
 from glenside.npu.ports import Ports
 from glenside.npu.program import NpuProgram
@@ -32,7 +33,7 @@ def waiting(
     simulator then refuses. Of the program the machine, DRAM and stretches count. Raises BadInput: an instruction reads
     what nothing wrote, or what is not there.
     """
-    return _Inferred(program, ports).queues_of(written)
+    return _Inferred(program, written, ports).finished()
 
 
 @dataclass
@@ -78,29 +79,48 @@ class _Halves(Ports):
         self.last: dict[tuple[str, int], int] = {}
         self.now: _Asking | None = None
 
-    def use(
-        self, unit: str, number: int, start: int, begin: int, halves: npt.NDArray[np.int8], *, skew: int = 0
-    ) -> None:
+    def meet(self, upper: npt.NDArray[np.bool_]) -> None:
+        """Places of one half or of both are used now."""
+        if not self.counts or not upper.size:
+            return
         assert self.now is not None
-        present = [half for half in range(HALVES) if (halves == half).any()] if self.counts else []
+        present = [half for half, there in enumerate((not upper.all(), upper.any())) if there]
         for (other, half), last in self.last.items():
-            if other != unit and half in present and last >= self.now.known[UNITS.index(other)]:
+            if other != self.now.unit and half in present and last >= self.now.known[UNITS.index(other)]:
                 self.now.learn(other, last + 1)
-        self.last |= {(unit, half): number for half in present}
+        self.last |= {(self.now.unit, half): self.now.number for half in present}
 
 
 class _Inferred(State):
-    def __init__(self, program: NpuProgram, ports: bool) -> None:
+    """Values matter only to operations on columns, which refuse some of them."""
+
+    def __init__(self, program: NpuProgram, written: Sequence[Instruction], ports: bool) -> None:
         super().__init__(program)
-        self.readers, self.writers, self.summers, self.adders = (_Halves(ports) for _ in range(4))
+        self.computes = any(isinstance(own, Reduction | Rewriting) for own in written)
+        self.written_down = written
+        self.readers: _Halves = _Halves(ports)
+        self.writers: _Halves = _Halves(ports)
+        self.summers: _Halves = _Halves(ports)
+        self.adders: _Halves = _Halves(ports)
         self.queues: dict[str, list[Instruction]] = {unit: [] for unit in UNITS}
         self.knows: dict[str, list[Known]] = {unit: [] for unit in UNITS}
         self.fresh: list[Known] = []
 
-    def queues_of(self, written: Sequence[Instruction]) -> Mapping[str, tuple[Instruction, ...]]:
-        for instruction in written:
+    def finished(self) -> Mapping[str, tuple[Instruction, ...]]:
+        for instruction in self.written_down:
             self._add(instruction)
         return {unit: tuple(queue) for unit, queue in self.queues.items()}
+
+    def use_lanes(self, ports: Ports, now: Now, delay: int, lanes: Integers, at: Integers) -> None:
+        assert isinstance(ports, _Halves)
+        ports.meet(at >= self.machine.half_depth)
+
+    def read_sums(self, now: Now, rows: Integers, delay: int, *, every: int = 1, skew: int = 0) -> None:
+        self.summers.meet(rows >= self.machine.half_accumulators)
+        self.of_sums.read(rows, now)
+
+    def use_sums(self, now: Now, rows: Integers, delay: int, skew: int = 0) -> None:
+        self.adders.meet(rows >= self.machine.half_accumulators)
 
     def _add(self, instruction: Instruction) -> None:
         unit = instruction.unit
@@ -112,7 +132,6 @@ class _Inferred(State):
             if count:
                 now.learn(other, count)
         for port in (self.readers, self.writers, self.summers, self.adders):
-            assert isinstance(port, _Halves)
             port.now = now
         self.do(now, instruction)
         self.queues[unit].append(replaced(instruction, now.needed(before)))

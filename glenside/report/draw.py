@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +12,6 @@ from glenside.ir.errors import BadInput
 
 if TYPE_CHECKING:
     from glenside.report.egraph_view import EGraphView
-
-LARGEST = 60  # classes that a picture can show and a person can read
-_WIDE, _HIGH = 3.0, 1.5  # inches for a class
 
 
 def node_label(node: ENode) -> str:
@@ -97,71 +93,6 @@ def egraph_json(snapshot: Snapshot, choice: Mapping[int, int] | None = None) -> 
     }
 
 
-def levels(snapshot: Snapshot, shown: Sequence[int]) -> list[list[int]]:
-    """Rows of a drawing: operands stand below what reads them, except around cycles."""
-    inside = set(shown)
-    depth: dict[int, int] = {}
-    for root in shown:  # what an earlier root reaches has its place already
-        waiting = [] if root in depth else [(root, 0)]
-        while waiting:
-            c, level = waiting.pop()
-            # A class sinks below its lowest reader; on a cycle it stops once it is as deep as there are classes.
-            if depth.get(c, -1) >= level or level >= len(shown):
-                continue
-            depth[c] = level
-            for i in snapshot.classes[c]:
-                ahead = snapshot.nodes[i].children
-                waiting += [(d, level + 1) for d in ahead if d in inside and d not in depth]
-    rows: list[list[int]] = [[] for _ in range(max(depth.values(), default=0) + 1)]
-    for c in shown:
-        rows[depth.get(c, 0)].append(c)
-    return [row for row in rows if row]
-
-
-def egraph_figure(snapshot: Snapshot, choice: Mapping[int, int] | None = None, limit: int = LARGEST) -> Any:
-    """A matplotlib figure: a dashed box for each e-class with its type, its e-nodes inside, the chosen ones filled."""
-    from matplotlib.figure import Figure
-    from matplotlib.patches import FancyBboxPatch
-
-    shown = nearest_classes(snapshot, limit)
-    rows, chosen = levels(snapshot, shown), set((choice or {}).values())
-    width = max(len(row) for row in rows) * _WIDE
-    tall = [max(len(snapshot.classes[c]) for c in row) * 0.28 + 1.0 for row in rows]
-    figure = Figure(figsize=(max(width, 4.0), sum(tall) + 0.3), layout="constrained")
-    axes = figure.add_subplot()
-    axes.set(xlim=(0, max(width, 4.0)), ylim=(-sum(tall) - 0.3, 0.1))
-    axes.axis("off")
-    place: dict[int, tuple[float, float, float]] = {}
-    at: dict[int, tuple[float, float]] = {}
-    top = 0.0
-    for row, height in zip(rows, tall, strict=True):
-        for position, c in enumerate(row):
-            x = max(width, 4.0) * (position + 0.5) / len(row)
-            size = len(snapshot.classes[c]) * 0.28 + 0.35
-            place[c] = (x, top, size)
-            box = FancyBboxPatch((x - 1.35, top - size), 2.7, size, boxstyle="round,pad=0.04", fill=False, ls="--")
-            box.set_edgecolor("#888888")
-            axes.add_patch(box)
-            axes.text(x, top - 0.03, str(snapshot.types[c] or ""), ha="center", va="top", fontsize=7, color="#555555")
-            for line, i in enumerate(snapshot.classes[c]):
-                y = top - 0.38 - 0.28 * line
-                at[i] = (x, y)
-                label = node_label(snapshot.nodes[i])
-                label = label if len(label) <= 42 else label[:40] + ".."
-                fill = {"facecolor": "#cfe8cf" if i in chosen else "white", "edgecolor": "#444444", "pad": 1.5}
-                axes.text(x, y, label, ha="center", va="center", fontsize=7, bbox=fill, zorder=3)
-        top -= height
-    for i, (x, y) in at.items():
-        for d in dict.fromkeys(snapshot.nodes[i].children):
-            if d in place:
-                arrow = {"arrowstyle": "->", "lw": 0.7, "color": "#3366aa" if i in chosen else "#bbbbbb"}
-                axes.annotate("", xy=(place[d][0], place[d][1] + 0.04), xytext=(x, y - 0.1), arrowprops=arrow, zorder=1)
-    sentence = left_out(snapshot, limit)
-    if sentence:
-        axes.text(0, -sum(tall) - 0.2, sentence, fontsize=7, va="bottom")
-    return figure
-
-
 ENDINGS = (".html", ".svg", ".dot", ".gv", ".json", ".png", ".pdf")
 
 
@@ -178,7 +109,7 @@ def write_egraph(view: EGraphView, path: str) -> str:
 
     Raises BadInput for another ending or a path that cannot be written.
     """
-    from glenside.ir.files import write_bytes, write_text
+    from glenside.ir.files import write_text
 
     snapshot, choice, ending = view.snapshot, view.choice, require_ending(path)
     if ending == ".html":
@@ -193,7 +124,8 @@ def write_egraph(view: EGraphView, path: str) -> str:
     if ending == ".json":
         write_text(path, json.dumps(egraph_json(snapshot, choice)) + "\n")
         return ""
-    picture = io.BytesIO()
-    egraph_figure(snapshot, choice).savefig(picture, format=ending[1:], dpi=110)
-    write_bytes(path, picture.getvalue())
-    return left_out(snapshot, LARGEST)
+    from glenside.report.egraph_figure import egraph_figure
+    from glenside.report.plots import write_figure
+
+    write_figure(egraph_figure(view.picture), path, dpi="figure")
+    return view.picture.left_out

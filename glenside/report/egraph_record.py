@@ -15,7 +15,7 @@ from glenside.egraph.snapshot import ENode, Snapshot
 from glenside.ir.names import spelled_name
 from glenside.ir.operator import OPERATORS, Kind
 from glenside.passes.extraction import PricedGraph
-from glenside.targets.base import Prices
+from glenside.targets.base import NodeCosts, Prices
 from glenside.targets.base.prices import order
 from rewrites import RULES
 
@@ -79,7 +79,7 @@ def egraph_record(
     snapshot: Snapshot,
     choice: Mapping[int, int] | None = None,
     *,
-    prices: Prices | None = None,
+    costs: NodeCosts | None = None,
     roots: Mapping[str, int] | None = None,
     known: Mapping[str, str] | None = None,
     links: Mapping[int, int] | None = None,
@@ -87,16 +87,16 @@ def egraph_record(
 ) -> dict[str, Any]:
     """The record of an e-graph.
 
-    prices  what e-nodes cost, where a target prices them one by one
+    costs   what e-nodes cost, where a target prices them one by one
     roots   name of a layer, "" of the result -> its class
     known   name of a layer -> what is known of its cost as a whole, as a sentence
     links   class of what stands for a layer's result -> the class of the layer, where that is not read itself
     """
-    patterns, types, costs, rules = _Table(), _Table(), _Table(), _Table()
-    own, members, best, bound = _costs(snapshot, prices)
+    patterns, types, amounts, rules = _Table(), _Table(), _Table(), _Table()
+    own, members, best, bound = _costs(snapshot, costs)
 
     def number(amount: Amount | None) -> int:
-        return UNKNOWN if amount is None else costs(amount)
+        return UNKNOWN if amount is None else amounts(amount)
 
     places = roots or {}
     return {
@@ -119,12 +119,12 @@ def egraph_record(
         "rules": [_rule(name) for name in rules],
         "patterns": [*patterns],
         "types": [*types],
-        **_said([*costs], prices),
+        **_said([*amounts], costs),
         "title": title,
-        "priced": UNPRICED if prices is None else PRICED,
+        "priced": UNPRICED if costs is None else " ".join(filter(None, (PRICED, costs.remark))),
         "roots": [[name, c, (known or {}).get(name, "")] for name, c in places.items()],
         "links": [list(link) for link in (links or {}).items()],
-        "result": places.get("", snapshot.program[-1] if snapshot.program else 0),
+        "result": places.get("", next(iter(places.values()), snapshot.program[-1] if snapshot.program else 0)),
     }
 
 
@@ -156,13 +156,21 @@ def _rule(name: str) -> dict[str, str]:
 _Least = Mapping[int, Amount]
 
 
-def _costs(snapshot: Snapshot, prices: Prices | None) -> tuple[_Least, _Least, _Least, _Least]:
-    """Of e-nodes, by themselves and with the cheapest of each child; of classes, the least cost and a bound."""
-    if prices is None:
+def priced(snapshot: Snapshot, prices: Prices) -> NodeCosts:
+    """What e-nodes cost by prices that add up."""
+    graph = PricedGraph(snapshot, prices)
+    names = [(name, _WORDS[name]) for name in order(prices.objectives)]
+    return NodeCosts(names, lambda n: graph.cost(n).ordered(prices.objectives))
+
+
+def _costs(snapshot: Snapshot, costs: NodeCosts | None) -> tuple[_Least, _Least, _Least, _Least]:
+    """Of e-nodes, by themselves and with the cheapest of each child; of classes, the least cost and a bound. An e-node
+    that the machine does not have costs nothing that is known.
+    """
+    if costs is None:
         return {}, {}, {}, {}
-    priced = PricedGraph(snapshot, prices)
-    own = {n: priced.cost(n).ordered(prices.objectives) for n in range(snapshot.e_nodes)}
-    nothing = tuple(0 for _ in order(prices.objectives))
+    own = {n: cost for n in range(snapshot.e_nodes) if (cost := costs.cost(n)) is not None}
+    nothing = tuple(0 for _ in costs.names)
 
     def together(parts: Sequence[Amount]) -> Amount:
         return tuple(map(sum, zip(*parts, strict=True)))
@@ -172,7 +180,7 @@ def _costs(snapshot: Snapshot, prices: Prices | None) -> tuple[_Least, _Least, _
     members = {
         n: together([own[n], *(best[c] for c in node.children)])
         for n, node in enumerate(snapshot.nodes)
-        if all(c in best for c in node.children)
+        if n in own and all(c in best for c in node.children)
     }
     return own, members, best, bound
 
@@ -186,7 +194,7 @@ def _least(
     """
     waiting = {n: len(set(node.children)) for n, node in enumerate(snapshot.nodes)}
     readers: dict[int, list[int]] = {}
-    usable = {n for _, members in snapshot.usable() for n in members}
+    usable = {n for _, members in snapshot.usable() for n in members if n in own}
     for n in usable:
         for child in set(snapshot.nodes[n].children):
             readers.setdefault(child, []).append(n)
@@ -206,15 +214,15 @@ def _least(
     return least
 
 
-def _said(costs: Sequence[Amount], prices: Prices | None) -> dict[str, list[str]]:
+def _said(amounts: Sequence[Amount], costs: NodeCosts | None) -> dict[str, list[str]]:
     """Costs in words, and the first part of each; e-nodes only tell equals apart."""
-    names = () if prices is None else order(prices.objectives)
+    names = () if costs is None else costs.names
     said, briefs = [], []
-    for amount in costs:
-        parts = [(name, _short(value)) for name, value in zip(names, amount, strict=True) if value]
-        words = [f"{value} {_WORDS[name]}" for name, value in parts]
+    for amount in amounts:
+        parts = [(*name, _short(value)) for name, value in zip(names, amount, strict=True) if value]
+        words = [f"{value} {what}" for _, what, value in parts]
         said.append(", ".join(words).replace(" 1 e-nodes", " 1 e-node").removeprefix("1 e-nodes") or "1 e-node")
-        briefs.append(" ".join(reversed(parts[0])) if parts and parts[0][0] != "nodes" else "")
+        briefs.append(f"{parts[0][2]} {parts[0][0]}" if parts and parts[0][0] != "nodes" else "")
     return {"costs": said, "briefs": briefs}
 
 

@@ -7,9 +7,12 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from glenside.egraph.part import part
 from glenside.egraph.snapshot import Snapshot
+from glenside.ir.errors import BadInput
+from glenside.ir.names import spelled_name, suggestion
 from glenside.report.egraph_picture import Picture
-from glenside.report.egraph_record import egraph_record
+from glenside.report.egraph_record import egraph_record, priced
 
 if TYPE_CHECKING:
     from glenside.report.result import Result
@@ -29,19 +32,24 @@ class EGraphView:
         self._what = what
 
     @classmethod
-    def of(cls, result: Result) -> EGraphView:
-        """The view of the e-graph that a result was chosen from."""
-        target, answer = result.target, result.answer
-        return cls(
-            result.egraph,
-            result.choice,
-            # Where e-nodes were chosen one by one, they have prices.
-            prices=target.prices if result.choice else None,
-            roots=answer.roots,
-            links=answer.stands_for,
-            known=_known(result),
-            title=f"{result.original.name} on {target.name}",
-        )
+    def of(cls, result: Result, layer: str | None = None) -> EGraphView:
+        """The view of the e-graph that a result was chosen from, or of the part of it that one layer needs. Raises
+        BadInput for a layer that there is not.
+        """
+        target, answer, snapshot, choice = result.target, result.answer, result.egraph, result.choice
+        roots, links, title = answer.roots, answer.stands_for, f"{result.original.name} on {target.name}"
+        if layer is not None:
+            if layer not in roots or not layer:
+                known = [name for name in roots if name]
+                raise BadInput(f"the program has no layer {spelled_name(layer)}{suggestion(layer, known)}")
+            own = part(snapshot, roots[layer])
+            links = {own.classes[a]: own.classes[b] for a, b in links.items() if {a, b} <= own.classes.keys()}
+            named = {layer: roots[layer], **roots}  # the page begins at the first
+            roots = {name: own.classes[c] for name, c in named.items() if c in own.classes}
+            snapshot, choice, title = own.snapshot, own.choice(choice), f"{layer} of {title}"
+        # Where e-nodes were chosen one by one, they have prices.
+        costs = priced(snapshot, target.prices) if result.choice else target.node_costs(snapshot)
+        return cls(snapshot, choice, costs=costs, roots=roots, links=links, known=_known(result), title=title)
 
     @cached_property
     def record(self) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Any
 import anywidget
 import traitlets
 
-from glenside.report.egraph_page import data, style, widget_module, worker_text
+from glenside.report.egraph_page import style, widget_module
+from glenside.report.html_file import data, worker_text
 
 
 class EGraphWidget(anywidget.AnyWidget):

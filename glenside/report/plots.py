@@ -78,9 +78,9 @@ def front_figure(report: Report) -> Any:
     down = max(1, math.ceil(len(rows) / across))
     figure = Figure(figsize=(4.6 * across, 3.6 * down + 0.6), layout="constrained")
     panels = figure.subplots(down, across, squeeze=False).flatten()
-    first, second = report.front
+    first, second = report.front[:2]
     for panel, row in zip(panels, rows, strict=False):
-        front = row.front_of(report.front)
+        front = row.front_of((first, second))
         every = [_point(c, first, second) for c in row.front]
         panel.plot(*zip(*every, strict=True), "o", color="0.75", markersize=4, label="every variant")
         best = sorted(_point(c, first, second) for c in front)
@@ -128,7 +128,7 @@ def write_report_plot(report: Report, path: str) -> None:
     write_figure(front_figure(report) if report.front else comparison_figure(report), path)
 
 
-def write_figure(figure: Any, path: str) -> None:
+def write_figure(figure: Any, path: str, dpi: int | str = 130) -> None:
     """Write a figure, whole or not at all. Raises BadInput."""
     import matplotlib
 
@@ -139,5 +139,5 @@ def write_figure(figure: Any, path: str) -> None:
     with matplotlib.rc_context({"svg.hashsalt": "glenside"}), warnings.catch_warnings():
         # The same rows give the same bytes. A font may lack letters of a name: it shows boxes for them.
         warnings.filterwarnings("ignore", "Glyph .* missing")
-        figure.savefig(picture, format=kind, dpi=130, metadata={"Date": None} if kind == "svg" else {})
+        figure.savefig(picture, format=kind, dpi=dpi, metadata={"Date": None} if kind == "svg" else {})
     write_bytes(path, picture.getvalue())

@@ -5,7 +5,7 @@ Tables, JSON, pages, plots and the cache derive from this one record.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,6 +16,14 @@ from glenside.report.deprecated import OldChoiceNames, OldReportNames, OldRowNam
 from glenside.targets.base import Amounts, Measure
 
 CHOSEN = "chosen"
+FORWARD = "forward"
+_GRADIENT = "-gradient"
+
+
+def part_of(name: str, names: Container[str]) -> tuple[str, str]:
+    """The layer that a name is of, and which part: `pw1.input-gradient` is that of pw1 where there is a layer pw1."""
+    layer, dot, part = name.rpartition(".")
+    return (layer, part) if dot and part.endswith(_GRADIENT) and layer in names else (name, FORWARD)
 
 
 @dataclass(frozen=True)
@@ -30,6 +38,7 @@ class Choice(OldChoiceNames):
 class LayerRow(OldRowNames):
     """One product of the program. groups, m, k, n are its own sizes, before any padding.
 
+    part          forward, or in a training step input-gradient or weight-gradient of the layer that begins the name
     variants      a baseline, or "chosen" -> what that takes
     front         every variant that was found, where there are several
     lower_bound   what is proven to be the least of the first objective; gap is how far above that the answer is
@@ -55,6 +64,7 @@ class LayerRow(OldRowNames):
     rules: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     nearest_miss: str = ""
+    part: str = FORWARD
 
     @property
     def chosen(self) -> Choice:
@@ -156,6 +166,11 @@ class Report(OldReportNames):
     def baseline(self) -> Amounts:
         """What the first baseline takes as a whole."""
         return next(iter(self.totals.values()))
+
+    @property
+    def parts(self) -> list[str]:
+        """What the layers are of a training step: forward, and gradients; just forward otherwise."""
+        return [*dict.fromkeys(row.part for row in self.layers)]
 
     @property
     def mapped(self) -> int:

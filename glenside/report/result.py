@@ -107,6 +107,12 @@ class Result(OldResultNames):
 
         return EGraphView.of(self)
 
+    def page(self) -> str:
+        """The report as one HTML file that fetches nothing: tables, plots, each layer, its tiles and its e-graph."""
+        from glenside.report.report_page import result_document
+
+        return result_document(self).html()
+
     @property
     def choice(self) -> Mapping[int, int]:
         """class -> e-node"""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from glenside.analysis.layers import ProductSizes, product_sizes
 from glenside.egraph.search import SearchResult
@@ -10,14 +10,25 @@ from glenside.ir.operators.opaque import black_boxes
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term
 from glenside.passes.answer import CHOSEN, Answer, Problem
-from glenside.report.report import Choice, LayerRow, Report
+from glenside.report.report import FORWARD, Choice, LayerRow, Report, part_of
 from glenside.targets.base import Amounts, Target, Variant
+
+
+def by_layer(names: Iterable[str]) -> list[str]:
+    """Names of layers in their order, those of gradients, LAYER.PART-gradient, right after their layer."""
+    known = dict.fromkeys(names)
+    after: dict[str, list[str]] = {}
+    for name in known:
+        layer, part = part_of(name, known)
+        if part != FORWARD:
+            after.setdefault(layer, []).append(name)
+    return [found for name in known if part_of(name, known)[1] == FORWARD for found in (name, *after.get(name, ()))]
 
 
 def report_of(original: Program, target: Target, problem: Problem, searched: SearchResult, answer: Answer) -> Report:
     """The report of an answer that is not yet checked."""
     program = answer.prepared
-    rows = [_row(name, program, target, answer, searched.stopped) for name in program.layers]
+    rows = [_row(name, program, target, answer, searched.stopped) for name in by_layer(program.layers)]
     totals = {which: _total(target, answer, which, rows) for which in (answer.variants or answer.programs)}
     summed = all(target.whole(p) is None for p in answer.programs.values())
     chosen, budget, notes = answer.program, target.budget, []
@@ -62,6 +73,7 @@ def _row(name: str, program: Program, target: Target, answer: Answer, stopped: s
         gap = None if least is None else objective - least
     return LayerRow(
         name=name,
+        part=part_of(name, program.layers)[1],
         operator=program.labels.get(name, "") or _operator(product, sizes),
         groups=sizes.groups,
         m=sizes.m,

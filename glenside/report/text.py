@@ -101,7 +101,8 @@ def _columns(report: Report, alike: Alike, bounds: bool, every: bool) -> list[Co
     counted = report.peak is not None
     compared = [m.name for m in report.measures if m.name in report.compared] or [report.measures[0].name]
     others = [m.name for m in report.measures if m.shown == "amount" and m.name not in compared and _known(report, m)]
-    baselines = [name for name in report.totals if name != CHOSEN] if report.compared or bounds else []
+    beside = report.compared or bounds or report.parts[1:]
+    baselines = [name for name in report.totals if name != CHOSEN] if beside else []
 
     def column(
         name: str, cell: Callable[[LayerRow], str], total: str = "", *, words: bool = False, rank: int = ALWAYS
@@ -205,6 +206,7 @@ def sentences(report: Report) -> list[str]:
     counted = report.peak is not None or report.mapped < len(report.layers)
     return [
         *_gain(report),
+        *_parts(report),
         *_growth(report),
         *_copies(report),
         *_units(report),
@@ -231,6 +233,19 @@ def _gain(report: Report) -> list[str]:
     if any(rest.values()) and report.layers:
         layers = {name: None if n is None else n - (rest[name] or 0) for name, n in totals.items()}
         lines.append(f"{layers[CHOSEN]:,} {what} in the layers{_under(layers)}.")
+    return lines
+
+
+def _parts(report: Report) -> list[str]:
+    """What each part of a training step takes, of the measure that is compared first."""
+    measure, lines = report.measures[0].name, []
+    for part in report.parts if report.parts[1:] else ():
+        rows = [row for row in report.layers if row.part == part]
+        taken = {
+            which: sum(n for row in rows if (n := row.variants[which].measures[measure]) is not None)
+            for which in report.totals
+        }
+        lines.append(f"{part}, {len(rows)} layers: {taken[CHOSEN]:,} {measure}{_under(taken)}.")
     return lines
 
 
@@ -290,10 +305,11 @@ def _certificate(report: Report) -> list[str]:
 def report_html(report: Report) -> str:
     """The tables of a report, with totals, and the sentences under them, as HTML."""
     said = "<br>".join(map(escape, sentences(report)))
-    return f"{''.join(map(_html_table, tables_of(report)))}<p>{said}</p>"
+    return f"{''.join(map(table_html, tables_of(report)))}<p>{said}</p>"
 
 
-def _html_table(table: Table) -> str:
+def table_html(table: Table) -> str:
+    """A table as HTML, escaped, with totals."""
     head, foot = [column.name for column in table.columns], [column.total for column in table.columns]
     body = "".join(_html_line(line, "td") for line in (*table.rows(), foot))
     return f"<table>{_html_line(head, 'th')}{body}</table>"

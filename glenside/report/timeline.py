@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _WIDE, _HIGH = 15.0, 7.5  # inches
 _APART = 0.011  # the least share of the width between two names of layers
-_ROWS = {"stream": "array", "load": "weights to array", "store": "sums to lanes"}
+ROWS = {"stream": "array", "load": "weights to array", "store": "sums to lanes"}
 _LINES = {"lanes": ("black", "-"), "weights": ("0.55", "-"), "accumulators": ("0.3", ":")}
 
 
@@ -35,7 +35,7 @@ def timeline_figure(name: str, program: NpuProgram, times: Times) -> Any:
         upper.fill_between(found.edges, base, [*(base + 0.85 * shares), base], step="post", color=dark, linewidth=0)
         upper.axhline(base, color="0.7", linewidth=0.6)
     labels = [
-        f"{_ROWS.get(unit, unit)}\n{100 * float((shares * (found.edges[1:] - begins)).sum()) / last:.0f} % busy"
+        f"{ROWS.get(unit, unit)}\n{100 * float((shares * (found.edges[1:] - begins)).sum()) / last:.0f} % busy"
         for unit, shares in found.busy.items()
     ]
     upper.set_yticks([0.4 - row for row in range(len(labels))], labels, fontsize=9)

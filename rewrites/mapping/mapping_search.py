@@ -48,6 +48,7 @@ group_factor = relation("group-factor", product=ACCESS, m=INT, k=INT, o=INT, r=I
 candidate = relation("candidate", product=ACCESS, price=INT, second=INT, third=INT, weight=INT, swapped=INT, plan=INTS)
 planned = relation("planned", product=ACCESS, rest=INTS, plan=INTS)
 matrix_plan = relation("matrix-plan", product=ACCESS, r=INT, p=INT, swap=INT, plan=INTS)
+"""What is left of a plan: r rows together, p groups packed, 1 if swapped; 2 more if they are crossed (`crossing`)."""
 
 _CONV = ex.dot(ex.windows(ex.X, "2 3", "1 2"), ex.W, 1)
 
@@ -79,25 +80,26 @@ EXAMPLES = (
 
 # The product that is searched: its operand, its sizes as they are in the program, and the best price so far.
 _A, _G, _M, _K, _O, _BEST = Variable("a", ACCESS), *(Variable(name, INT) for name in ("g", "m0", "k0", "o0", "best"))
-_SEARCHED = (_BEST == cheapest(ROOT), product_of(ROOT, _A, _G, _M, _K, _O))
+SIZES = (_G, _M, _K, _O)
+SEARCHED = (_BEST == cheapest(ROOT), product_of(ROOT, _A, _G, _M, _K, _O))
 
 
-def _light(weights: V) -> Facts:
+def light(weights: V) -> Facts:
     """A target may refuse mappings with many more weights than the product has."""
     return exceeds_growth(weights, _G * (_K * _O)) == 0
 
 
-def _promising(work: V, depth: V, results: V, weights: V) -> Facts:
+def is_promising(work: V, depth: V, results: V, weights: V) -> Facts:
     """What follows from these sizes costs their bound at least: it must not be above what is kept."""
-    return _light(weights), bound(work, depth, results, weights) <= within(_BEST)
+    return light(weights), bound(work, depth, results, weights) <= within(_BEST)
 
 
-def _left(left: V, size: V, factor: V) -> Facts:
+def left_of(left: V, size: V, factor: V) -> Facts:
     """How many windows, rows or groups are left of so many."""
     return left == ceil_div(size, factor)
 
 
-def _next(size: V, left: V) -> V:
+def next_factor(size: V, left: V) -> V:
     """The smallest factor that leaves fewer than `left` of `size`."""
     return ceil_div(size, left - 1)
 
@@ -116,13 +118,13 @@ def _window_factors() -> Clauses:
             *(slide, h == da[i], h > 1, w == da[j]),
         ).then(window_factor(ROOT, i, j, h, w, t // c, d // c, m, k, o, plan, q=2)),
         when(
-            *(factor, _SEARCHED, _left(left, h, q), left > 1, deeper, heavy),
-            _promising((_G * depth) * (m * o), _G * depth, _G * (m * o), weights),
-        ).then(window_factor(ROOT, i, j, h, w, t, d, m, k, o, plan, _next(h, left))),
+            *(factor, SEARCHED, left_of(left, h, q), left > 1, deeper, heavy),
+            is_promising((_G * depth) * (m * o), _G * depth, _G * (m * o), weights),
+        ).then(window_factor(ROOT, i, j, h, w, t, d, m, k, o, plan, next_factor(h, left))),
         when(
-            *(factor, _SEARCHED, _left(left, h, q), deeper, heavy),
+            *(factor, SEARCHED, left_of(left, h, q), deeper, heavy),
             *(rows == (m // h) * left, results == (_G * rows) * (o * q)),
-            _promising(results * depth, _G * depth, results, weights),
+            is_promising(results * depth, _G * depth, results, weights),
         ).then(regrouping(ROOT, below=i, m=rows, k=depth, o=o * q, plan=plan.append(vec(i, j, q)))),
     )
 
@@ -131,41 +133,46 @@ def _row_factors() -> Clauses:
     """r rows together, of each regrouping."""
     below, m, k, o, plan, r, left, weights = variables("below m k o plan r left weights")
     promising = (
-        *(row_factor(ROOT, m, k, o, plan, r), _SEARCHED, weights == (_G * k) * (o * (r * r))),
-        _promising((_G * m) * (k * (o * r)), _G * (k * r), _G * (m * o), weights),
-        _left(left, m, r),
+        *(row_factor(ROOT, m, k, o, plan, r), SEARCHED, weights == (_G * k) * (o * (r * r))),
+        is_promising((_G * m) * (k * (o * r)), _G * (k * r), _G * (m * o), weights),
+        left_of(left, m, r),
     )
     return (
         when(regrouping(ROOT, below, m, k, o, plan)).then(row_factor(ROOT, m, k, o, plan, r=1)),
         when(promising).then(group_factor(ROOT, m=left, k=k * r, o=o * r, r=r, plan=plan, p=1)),
-        when(promising, left > 1).then(row_factor(ROOT, m, k, o, plan, _next(m, left))),
+        when(promising, left > 1).then(row_factor(ROOT, m, k, o, plan, next_factor(m, left))),
+    )
+
+
+def a_candidate(where: Facts, swapped: int, sides: tuple[V, V, V, V], weights: V, plan: V) -> Clauses:
+    """A whole plan, which leaves these sizes and so many weights, if it costs no more than the best; `swapped` is what
+    it ends with.
+    """
+    cost, second, weight, whole = variables("cost second weight whole")
+    return when(*(where, light(weights)), *(cost == price(*sides), cost <= within(_BEST))).then(
+        set_(cheapest(ROOT), cost),
+        let(second, second_price(*sides)),
+        let(whole, plan),
+        let(weight, 64 * weights + (whole.length + swapped)),
+        set_(next_cheapest(ROOT, cost), second),
+        set_(lightest(ROOT, cost, second), weight),
+        candidate(ROOT, cost, second, third_price(*sides), weight, swapped, whole),
     )
 
 
 def _group_factors() -> Clauses:
     """p groups packed, as they are and swapped: a whole plan, which is a candidate."""
-    m, k, o, r, plan, p, left = variables("m k o r plan p left")
-    weights, cost, second, weight, whole = variables("weights cost second weight whole")
+    m, k, o, r, plan, p, left, weights = variables("m k o r plan p left weights")
     factor = group_factor(ROOT, m, k, o, r, plan, p)
-    promising = (weights == (_G * k) * (o * p), _promising((_G * m) * (k * (o * p)), _G * k, _G * (m * o), weights))
+    promising = (weights == (_G * k) * (o * p), is_promising((_G * m) * (k * (o * p)), _G * k, _G * (m * o), weights))
 
     def priced(swapped: int, sides: tuple[V, V, V, V]) -> Clauses:
-        return when(
-            *(factor, _SEARCHED, _left(left, _G, p), weights == (left * (k * p)) * (o * p), _light(weights)),
-            *(cost == price(*sides), cost <= within(_BEST)),
-        ).then(
-            set_(cheapest(ROOT), cost),
-            let(second, second_price(*sides)),
-            let(whole, plan.append(vec(r, p, swapped))),
-            let(weight, 64 * weights + (plan.length + swapped)),
-            set_(next_cheapest(ROOT, cost), second),
-            set_(lightest(ROOT, cost, second), weight),
-            candidate(ROOT, cost, second, third_price(*sides), weight, swapped, whole),
-        )
+        where = (factor, SEARCHED, left_of(left, _G, p), weights == (left * (k * p)) * (o * p))
+        return a_candidate(where, swapped, sides, weights, plan.append(vec(r, p, swapped)))
 
     return (
-        when(factor, _SEARCHED, promising, _left(left, _G, p), left > 1).then(
-            group_factor(ROOT, m, k, o, r, plan, _next(_G, left))
+        when(factor, SEARCHED, promising, left_of(left, _G, p), left > 1).then(
+            group_factor(ROOT, m, k, o, r, plan, next_factor(_G, left))
         ),
         priced(0, (left, m, k * p, o * p)),
         priced(1, (left, o * p, k * p, m)),
@@ -234,7 +241,7 @@ def steps_of_plans_are_demanded(
     first = (length > 3, i == plan[0], j == plan[1], q == plan[2])
     last = (length == 3, r == plan[0], p == plan[1], s == plan[2])
     of_rows = (matrix_plan(flat, r, p, s, whole), r > 1)
-    of_groups = (matrix_plan(flat, 1, p, s, whole), p > 1)
+    of_groups = (matrix_plan(flat, 1, p, s, whole), p > 1, s < 2)
     of_swap = matrix_plan(flat, 1, 1, 1, whole)
     return (
         when(open_plan, first).then(want_regroup(ROOT, i, j, q)),

@@ -30,18 +30,18 @@ pack_of = relation("pack-of", product=ACCESS, p=INT, packed=ACCESS)
 want_call = relation("want-call", product=ACCESS, plan=INTS)
 mapping = relation("mapping", call=ACCESS, plan=INTS, sizes=INTS)  # for reports: a call's plan, and the g m k o it left
 
-_PRODUCT = access_at("root")
-_WANTED = [want_matrices(_PRODUCT)]
+PRODUCT = access_at("root")
+_WANTED = [want_matrices(PRODUCT)]
 
 
 @rule(
     FAMILY,
     Example(
-        ex.dot(ex.access("x", 3), ex.access("w", 2), 1), {"x": "g m 1 k l", "w": "g n k l"}, [want_matrices(_PRODUCT)]
+        ex.dot(ex.access("x", 3), ex.access("w", 2), 1), {"x": "g m 1 k l", "w": "g n k l"}, [want_matrices(PRODUCT)]
     ),
     Example(ex.MATMUL, {"x": "m k", "w": "n k"}, _WANTED),
 )
-def product_is_a_product_of_matrices(
+def product_is_a_productof_matrices(
     a: V, b: V, n: V, g: V, m: V, k: V, o: V, d: V, left: V, right: V, flattened: V
 ) -> Clauses:
     """dot(a x b) = reshape(dot(reshape(a; (g m)(k)) x reshape(b; (g o)(k)))), with g for all shared axes.
@@ -59,13 +59,13 @@ def product_is_a_product_of_matrices(
     )
 
 
-def _of_matrices(g: int, m: int, k: int, o: int, want: Fact, **parameters: int) -> Example:
+def of_matrices(g: int, m: int, k: int, o: int, want: Fact, **parameters: int) -> Example:
     """The product of x, g groups of m rows, and w, of o rows, which is matrices already, and what is wanted of it."""
-    known = matrices(_PRODUCT, access_at("x2"), access_at("w2"), g, m, k, o)
+    known = matrices(PRODUCT, access_at("x2"), access_at("w2"), g, m, k, o)
     return Example(ex.MATMULS, {"x": f"{g} {m} {k}", "w": f"{g} {o} {k}"}, [known, want], parameters)
 
 
-@rule(FAMILY, _of_matrices(3, 5, 2, 4, want_swap(_PRODUCT)))
+@rule(FAMILY, of_matrices(3, 5, 2, 4, want_swap(PRODUCT)))
 def operands_are_swapped(a: V, b: V, g: V, m: V, k: V, o: V, swapped: V) -> Clauses:
     """dot(a x b) = transpose(dot(b x a)).
 
@@ -80,7 +80,7 @@ def operands_are_swapped(a: V, b: V, g: V, m: V, k: V, o: V, swapped: V) -> Clau
     )
 
 
-@rule(FAMILY, _of_matrices(2, 5, 3, 4, want_rows(_PRODUCT, 2)), _of_matrices(1, 4, 3, 2, want_rows(_PRODUCT, 4)))
+@rule(FAMILY, of_matrices(2, 5, 3, 4, want_rows(PRODUCT, 2)), of_matrices(1, 4, 3, 2, want_rows(PRODUCT, 4)))
 def rows_are_taken_together(
     a: V, b: V, g: V, m: V, k: V, o: V, r: V, together: V, left: V, right: V, product: V
 ) -> Clauses:
@@ -100,7 +100,7 @@ def rows_are_taken_together(
     )
 
 
-@rule(FAMILY, _of_matrices(5, 4, 3, 2, want_pack(_PRODUCT, 2)), _of_matrices(3, 4, 2, 1, want_pack(_PRODUCT, 3)))
+@rule(FAMILY, of_matrices(5, 4, 3, 2, want_pack(PRODUCT, 2)), of_matrices(3, 4, 2, 1, want_pack(PRODUCT, 3)))
 def groups_are_packed(a: V, b: V, g: V, m: V, k: V, o: V, p: V, packs: V, left: V, right: V, packed: V) -> Clauses:
     """dot(a x b) = groups of dot(items of p groups of a side by side x p groups of b on a diagonal).
 
@@ -124,8 +124,8 @@ def groups_are_packed(a: V, b: V, g: V, m: V, k: V, o: V, p: V, packs: V, left: 
 
 
 def _in_tiles(rows: int, columns: int, max_rows: int) -> Example:
-    as_written = want_call(_PRODUCT, vec(1, 1, 0))
-    return _of_matrices(2, 7, 8, 3, as_written, rows=rows, columns=columns, max_rows=max_rows)
+    as_written = want_call(PRODUCT, vec(1, 1, 0))
+    return of_matrices(2, 7, 8, 3, as_written, rows=rows, columns=columns, max_rows=max_rows)
 
 
 def _product(tiles: V, g: V, m: V, o: V, row_tiles: V, tile_rows: V, column_tiles: V) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -386,6 +386,29 @@ def test_layers_may_share_a_term() -> None:
 
 
 @pytest.mark.slow
+def _rounded(order: Sequence[int], more: int = 0) -> Program:
+    """A sum in some order under a corner, between two layers, and what comes of that."""
+    b = Builder("rounded")
+    parts = [b.input(name, (1, 3), "float64") for name in "abcd"]
+    x = parts[order[0]]
+    for i in order[1:]:
+        x = b.add(x, parts[i])
+    w, v = b.input("w", (2, 3), "float64"), b.input("v", (4, 2), "float64")
+    y = b.linear(b.relu(b.linear(x, w, name="first")), v, name="second")
+    return b.finish(b.add(y, y) if not more else b.add(y, b.add(y, y)))
+
+
+def test_a_corner_that_rounding_crosses_is_no_difference() -> None:
+    """The sum is 5000: floats give that, or less than 0, and the layer after relu differs, and so does the result."""
+    given = {n: np.full((1, 3), x) for n, x in zip("abcd", (1e20, -1e20, -2.5e4, 3e4), strict=True)}
+    given["w"] = np.ones((2, 3))
+    verdict = check(_rounded((0, 1, 2, 3)), _rounded((0, 2, 1, 3)), given=given)
+    assert verdict.ok, verdict
+    wrong = check(_rounded((0, 1, 2, 3)), _rounded((0, 2, 1, 3), more=1), given=given)
+    assert is_equal(wrong.layers["second"])
+    assert wrong.result == "differs in 4 of 4 elements, first at (0, 0)"
+
+
 def test_deep_terms() -> None:
     def chain(end: Term) -> Term:
         x = end

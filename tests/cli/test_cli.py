@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,23 @@ def test_an_egraph_goes_where_its_ending_says(program: Path, tmp_path: Path) -> 
         assert path.stat().st_size > 100
 
 
+def test_the_egraph_of_a_layer_is_written_alone(program: Path, tmp_path: Path) -> None:
+    path, none = tmp_path / "e.json", tmp_path / "none.json"
+    more = ("tensorize", program, "--array", "4x2", "--emit", "egraph", "--layer")
+    assert run(*more, "product-1", "-o", path) == 0
+    assert json.loads(path.read_text())["nodes"]
+    assert run(*more, "product-2", "-o", none) == 2
+    assert not none.exists()
+
+
+@pytest.mark.parametrize("command", [("tensorize", "--array", "4x2"), ("compare", "--target", "cpu:1MB"), ("layout",)])
+def test_a_report_is_a_page_too(program: Path, tmp_path: Path, command: Sequence[str]) -> None:
+    path = tmp_path / "report.html"
+    name, *machine = command
+    assert run(name, program, *machine, "--html", path) == 0
+    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
 def test_run_is_the_interpreter(tmp_path: Path) -> None:
     (tmp_path / "p.glenside").write_text(DOT)
     a, b = np.arange(15.0).reshape(3, 5), np.arange(20.0).reshape(4, 5)
@@ -144,6 +162,10 @@ BAD = {
     "no array": ("tensorize mobilenet-v1", "--array RxC"),
     "unknown model": ("tensorize mobilnet --array 4x4", "did you mean mobilenet-v"),
     "unknown target": ("optimize mobilenet-v1 --target gpu:1x1", "there is no target 'gpu'"),
+    "a layer of no egraph": ("tensorize mobilenet-v1 --array 4x4 --layer dw1", "give --emit egraph too"),
+    "unknown output": ("tensorize mobilenet-v1 --array 4x4 --emit code", "--emit must be table or egraph"),
+    "no page": ("tensorize mobilenet-v1 --array 4x4 --html report.pdf", "a page is written as .html"),
+    "a folder for a page": ("compare mobilenet-v1 --array 4x4 --html .", "it is a folder"),
     "unknown stage": ("optimize mobilenet-v1 --array 4x4 --emit code", "--emit must be one of"),
     "unknown parameter": ("tensorize mobilenet-v1 --array 4x4 --set depth=3", "requires parameters among"),
     "bad parameter": ("tensorize mobilenet-v1 --array 4x4 --set resolution=0", "at least 1, got 0"),

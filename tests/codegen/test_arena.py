@@ -24,8 +24,8 @@ from glenside.codegen.toolchain import compiler
 from glenside.ir.program import Program
 
 BEYOND_ORDERS = {
-    (23, 23): "2 3-4, 1 5-7, 4 1-3, 2 8-8, 3 4-6, 5 3-6, 4 6-7, 6 4-6, 5 3-5, 5 3-3, 4 6-8, 2 3-5",
-    (8, 8): "4 1-3, 4 5-5, 2 4-5, 3 1-1, 1 1-4, 2 3-5, 3 0-0",
+    (25, 25): "6 2-4, 2 6-6, 5 4-8, 6 1-1, 6 2-6, 5 0-2, 1 6-8, 2 2-6, 3 1-3, 1 5-8, 2 2-4, 4 3-6",
+    (10, 10): "3 0-1, 2 5-5, 4 0-4, 1 3-5, 3 4-5, 1 3-5, 3 5-5",
 }
 """What no order that is tried reaches; height and bound."""
 
@@ -46,8 +46,8 @@ def _drawn(seed: int, count: int, times: int, most: int) -> tuple[Interval, ...]
 
 def _least(intervals: tuple[Interval, ...]) -> int:
     """Of all orders: what is stacked in the order of places of a best plan is as low."""
-    every = itertools.permutations(range(len(intervals)))
-    return min(placement._height(intervals, placement._stacked(intervals, order)) for order in every)
+    every, near = itertools.permutations(range(len(intervals))), placement._neighbours(intervals)
+    return min(placement._height(intervals, placement._stacked(intervals, near, order)) for order in every)
 
 
 def _holds(intervals: tuple[Interval, ...], plan: Plan) -> None:

@@ -14,7 +14,7 @@ from random_terms import terms
 import glenside as gl
 from glenside.builder import pointwise
 from glenside.codegen import native
-from glenside.codegen.c import Source
+from glenside.codegen.c_source import Source
 from glenside.codegen.checker import faults
 from glenside.codegen.compilers import compiler
 from glenside.codegen.lower import lower

@@ -13,6 +13,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
+import glenside as gl  # noqa: E402
 from glenside.importers.onnx import backend as onnx_backend  # noqa: E402
 from glenside.importers.onnx import program_of_model  # noqa: E402
 from glenside.ir.errors import BadInput  # noqa: E402
@@ -277,8 +278,28 @@ def test_dropout_at_inference_gives_its_input() -> None:
         assert mask.all()
     zero, training = np.array(0, "float32"), np.array(True)
     np.testing.assert_array_equal(run("Dropout", x, zero, training, version=22), x)
-    with pytest.raises(BadInput, match=r"training_mode requires a ratio of 0, as nothing here is random, got 0.5"):
-        run("Dropout", x, None, training, version=22)
+
+
+def test_dropout_in_training_is_made_of_a_seed_that_is_an_input() -> None:
+    node = "y, mask = Dropout(x, ratio, training)  z = Dropout(x, ratio, training)"
+    model = onnx.parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : 17]>
+        net (float[50,40] x) => (float[50,40] y, bool[50,40] mask, float[50,40] z)
+        <float ratio = {{0.2}}, bool training = {{1}}> {{ {node} }}""")
+    program = program_of_model(model)
+    assert [*program.inputs] == ["x", "dropout-seed"]
+    assert [t.name for t in program.signature.inputs] == ["x", "dropout-seed"]
+    x = np.ones((50, 40), "float32")
+    masks = []
+    for seed in (0, 1, 0):
+        values = {"x": x, "dropout-seed": np.array(seed, "uint32")}
+        ((y, mask, z),) = gl.evaluate([program.term], values)
+        np.testing.assert_allclose(y, np.where(mask, 1.25, 0))
+        assert 0.75 < mask.mean() < 0.85
+        assert not np.array_equal(y, z)
+        masks.append(mask)
+    assert np.array_equal(masks[0], masks[2])
+    assert not np.array_equal(masks[0], masks[1])
 
 
 REDUCTIONS: dict[str, Callable[..., Any]] = {

@@ -34,6 +34,7 @@ def _holds(program: NpuProgram) -> Ledger:
     assert min(total.stalls.values(), default=0) >= 0
     assert {unit: total.busy[unit] for unit in UNITS} == done.times.busy
     assert total.compute == total.busy["stream"]
+    assert max(total.busy.values()) <= found.bound <= found.cycles
     for unit, ends in done.times.end.items():
         assert total.waits.get(unit, Counter()).total() == ends.max(initial=0) - total.busy[unit]
     return found

@@ -56,6 +56,10 @@ def test_a_file_holds_the_program(tmp_path: Path) -> None:
     costly = replace(MACHINE, clock=1e9, energy=Energy(0.2, 0.1, 0.1, 0.3, 20.0, "a table"))
     files.save(replace(program, machine=costly), tmp_path / "p.bin")
     assert files.load(tmp_path / "p.bin").machine == costly
+    files.load(tmp_path / "p.bin", MACHINE)  # what it costs is nothing that a program depends on
+    files.load(tmp_path / "p.bin", replace(MACHINE, weights=MACHINE.weight_bytes))
+    with pytest.raises(BadInput, match="for another machine"):
+        files.load(tmp_path / "p.bin", replace(costly, latency=MACHINE.latency + 1))
 
 
 def test_text_is_the_program() -> None:

@@ -86,6 +86,10 @@ def test_text_of_instructions_comes_from_a_network_and_goes_back(
     total, layers = told["schedule"]["total"], told["schedule"]["layers"]
     assert total["cycles"] == told["predicted"] == total["compute"] + sum(total["stalls"].values())
     assert f"Of {total['cycles']:,} cycles the array computes in {total['compute']:,}" in said
+    bound = told["schedule"]["bound"]
+    assert max(total["busy"].values()) <= bound <= total["cycles"]
+    assert told["schedule"]["gap"] == pytest.approx(1 - bound / total["cycles"])
+    assert f"The busiest unit alone takes {bound:,} cycles" in said
     assert [own["macs"] for own in layers] == [36 * 27 * 4, 36 * 4 * 5]
     assert total["utilization"] == pytest.approx(36 * (27 * 4 + 4 * 5) / (16 * total["cycles"]))
     capsys.readouterr()

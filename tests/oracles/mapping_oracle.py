@@ -1,10 +1,12 @@
 """The fewest cycles of a layer on a systolic array, by trying everything. Knows nothing of the project's rules.
 
-A layer is plain integers. As G products [M, K] x [K, N] it may be changed in three ways, here in every combination:
+A layer is plain integers. As G products [M, K] x [K, N] it may be changed in three ways, here in every combination, and
+in a fourth one where that is asked for:
 
     regroup  one window serves q outputs of an axis, any q from 1 to all of them: fewer rows, wider windows, q times
              the filters
     pack     p groups become one, any p from 1 to all of them: K and N times p, the weights block-diagonal
+    cross    instead, and of the layer as it is, p groups become one: M and N times p, of p x p results p are kept
     swap     the weights stream and the activations stay: M and N change places
 
 There is no bound, no dominance and no order, so what this returns is the least there is.
@@ -61,6 +63,7 @@ class Mapping:
     factors: tuple[int, ...]  # q for each axis
     packed: int  # p
     swapped: bool
+    crossed: bool = False
 
 
 def _ceil(a: Any, b: Any) -> Any:
@@ -94,10 +97,28 @@ def window(kernel: int, stride: int, dilation: int, q: int, dilated_span: bool =
 
 
 def best(
-    layer: Layer, rows: int, columns: int, cycles: Cycles = weight_stationary, *, dilated_span: bool = False
+    layer: Layer,
+    rows: int,
+    columns: int,
+    cycles: Cycles = weight_stationary,
+    *,
+    dilated_span: bool = False,
+    crossing: bool = False,
 ) -> Mapping:
-    """The least cycles of all combinations, and the first combination that takes them."""
-    return min(_candidates(layer, rows, columns, cycles, dilated_span), key=lambda mapping: mapping.cycles)
+    """The least cycles of all combinations, and the first that takes them; of `crossing`, too."""
+    found = [*_candidates(layer, rows, columns, cycles, dilated_span)]
+    found += _crossings(layer, rows, columns, cycles) if crossing else ()
+    return min(found, key=lambda mapping: mapping.cycles)
+
+
+def _crossings(layer: Layer, rows: int, columns: int, cycles: Cycles) -> Iterator[Mapping]:
+    """Every number of groups crossed, as they are and swapped."""
+    groups, m, k, n = products(layer, Mapping(0, (1,) * len(layer.sizes), 1, False))
+    for p in range(2, groups + 1):
+        for swapped in (False, True):
+            left, right = (n * p, m * p) if swapped else (m * p, n * p)
+            price = int(cycles(_ceil(groups, p), left, k, right, rows, columns))
+            yield Mapping(price, (1,) * len(layer.sizes), p, swapped, crossed=True)
 
 
 def _candidates(layer: Layer, rows: int, columns: int, cycles: Cycles, dilated_span: bool) -> Iterator[Mapping]:

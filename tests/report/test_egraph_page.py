@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +12,9 @@ import pytest
 import glenside as gl
 from glenside.report.egraph_view import EGraphView
 
-selenium = pytest.importorskip("selenium", reason="selenium, which drives the browser, is not installed")
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-needs_browser = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="there is no chromium with its chromedriver here")
 PRODUCT = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
 EVIL = "</script><script>alert(1)</script>"
 _DONE = "const done = arguments[0]; viewer.ready.then(() => done(true), (error) => done(String(error)));"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM or ""
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.add_argument("--window-size=1400,900")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    try:
-        driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    except selenium.common.exceptions.WebDriverException as error:  # one that is there and cannot start
-        pytest.skip(f"chromium does not start here: {str(error).splitlines()[0]}")
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +42,6 @@ def settled(browser: Any, script: str) -> Any:
     return result
 
 
-@needs_browser
 def test_one_walks_from_the_result_to_the_leaves(browser: Any, view: EGraphView, tmp_path: Path) -> None:
     opened(browser, view, tmp_path)
     assert found(browser, ".box.result .name")[0].text == "result"
@@ -83,7 +59,6 @@ def test_one_walks_from_the_result_to_the_leaves(browser: Any, view: EGraphView,
     assert browser.get_log("browser") == []
 
 
-@needs_browser
 def test_search_shows_what_it_finds_with_its_rule(browser: Any, view: EGraphView, tmp_path: Path) -> None:
     opened(browser, view, tmp_path)
     browser.find_element("css selector", "input[type=search]").send_keys("systolic-array")
@@ -101,7 +76,6 @@ def test_search_shows_what_it_finds_with_its_rule(browser: Any, view: EGraphView
     assert browser.get_log("browser") == []
 
 
-@needs_browser
 def test_the_slider_takes_the_e_graph_back_to_the_program(browser: Any, view: EGraphView, tmp_path: Path) -> None:
     opened(browser, view, tmp_path)
     at_end = browser.execute_script("return viewer.walk.members(viewer.model.record.roots[0][1]).length")
@@ -118,7 +92,6 @@ def test_the_slider_takes_the_e_graph_back_to_the_program(browser: Any, view: EG
     assert browser.get_log("browser") == []
 
 
-@needs_browser
 def test_the_keyboard_is_enough(browser: Any, view: EGraphView, tmp_path: Path) -> None:
     from selenium.webdriver.common.keys import Keys
 
@@ -135,7 +108,6 @@ def test_the_keyboard_is_enough(browser: Any, view: EGraphView, tmp_path: Path) 
     assert browser.switch_to.active_element.get_attribute("type") == "search"
 
 
-@needs_browser
 def test_no_edge_runs_through_a_box(browser: Any, view: EGraphView, tmp_path: Path) -> None:
     opened(browser, view, tmp_path)
     for _ in range(20):
@@ -157,7 +129,6 @@ def test_no_edge_runs_through_a_box(browser: Any, view: EGraphView, tmp_path: Pa
     assert through == 0
 
 
-@needs_browser
 def test_a_name_that_is_a_script_is_text(browser: Any, tmp_path: Path) -> None:
     b = gl.Builder(EVIL)
     program = b.finish(b.conv(b.input("x", (1, 2, 6)), b.constant(EVIL, (3, 2, 3)), name=EVIL))
@@ -168,7 +139,6 @@ def test_a_name_that_is_a_script_is_text(browser: Any, tmp_path: Path) -> None:
     assert browser.get_log("browser") == []
 
 
-@needs_browser
 def test_without_workers_it_says_so_and_draws(browser: Any, view: EGraphView, tmp_path: Path) -> None:
     none = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": "delete globalThis.Worker;"})
     try:
@@ -180,7 +150,6 @@ def test_without_workers_it_says_so_and_draws(browser: Any, view: EGraphView, tm
         browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", none)
 
 
-@needs_browser
 def test_the_widget_draws_into_the_cell_that_it_is_given(browser: Any, view: EGraphView) -> None:
     pytest.importorskip("anywidget", reason="anywidget, which runs the viewer in notebooks, is not installed")
     widget = view.widget()

@@ -14,8 +14,11 @@ import pytest
 from command_line import run
 
 import glenside as gl
+from glenside.egraph.part import part
+from glenside.passes.extraction import reachable
 from glenside.report.egraph_page import egraph_page
 from glenside.report.egraph_record import HOLE, PRICED, UNPRICED
+from glenside.report.egraph_view import EGraphView
 
 PRODUCT = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
 EVIL = "</script><script>alert(1)</script>"
@@ -74,13 +77,63 @@ def test_without_a_trace_nothing_is_said_of_rules(result: gl.Result) -> None:
     assert plain.report.total == result.report.total
 
 
-def test_a_target_that_prices_variants_gives_classes_no_cost() -> None:
+def taps() -> gl.Program:
     b = gl.Builder("taps")
-    line = b.finish(b.conv(b.input("x", (1, 1, 6)), b.constant("w", (1, 1, 3)), name="conv"))
-    record = gl.optimize(line, gl.MPC(truncation="late", outputs=(2,), objectives=["bytes"]), trace=True).view.record
+    return b.finish(b.conv(b.input("x", (1, 1, 6)), b.constant("w", (1, 1, 3)), name="conv"))
+
+
+def test_a_target_that_prices_variants_gives_classes_no_cost() -> None:
+    record = gl.optimize(taps(), gl.CPU("1MB"), trace=True).view.record
     assert record["priced"] == UNPRICED
     assert set(record["classes"]["cost"]) == {-1}
     assert record["made"]["rule"]
+
+
+def test_classes_of_two_parties_cost_what_their_variants_do() -> None:
+    """No variant takes less than the bound of its class; of a layer as written it is the cost to the byte."""
+    result = gl.optimize(taps(), gl.MPC(outputs=(2,), objectives=["bytes"]), trace=True)
+    record, (row,) = result.view.record, result.report.layers
+    root = result.answer.roots["conv"]
+    cost, bound = (record["costs"][record["classes"][which][root]] for which in ("cost", "bound"))
+    least = min(choice.measures["bytes"] or 0 for choice in row.variants.values())
+    assert 0 < sent(bound) <= least
+    plain = gl.optimize(taps(), gl.MPC(outputs=(), objectives=["bytes"]), trace=True)
+    record = plain.view.record
+    cost = record["costs"][record["classes"]["cost"][plain.answer.roots["conv"]]]
+    assert sent(cost) == plain.report.layers[0].measures["bytes"]
+
+
+def sent(cost: str) -> int:
+    found = re.search(r"([\d,]+) bytes sent", cost)
+    assert found is not None, cost
+    return int(found[1].replace(",", ""))
+
+
+def test_the_e_graph_of_a_layer_is_a_part_of_all() -> None:
+    b = gl.Builder("two")
+    x = b.relu(b.conv(b.input("x", (1, 2, 6)), b.constant("v", (3, 2, 3)), name="first"))
+    result = gl.optimize(
+        b.finish(b.conv(x, b.constant("w", (5, 3, 2)), name="second")), gl.SystolicArray(4, 2), trace=True
+    )
+    sizes = []
+    for layer, root in result.answer.roots.items():
+        if layer:
+            view = EGraphView.of(result, layer)
+            own = part(result.egraph, root)
+            ((start, *_),) = (view.snapshot.program,)
+            assert view.snapshot.types[start] == result.egraph.types[root]
+            assert len(view.snapshot.classes[start]) == len(result.egraph.classes[root])
+            chosen = view.snapshot.terms(view.choice, [start])[start]
+            assert chosen == result.egraph.terms(result.choice, [root])[root]
+            assert own.classes.keys() >= reachable(result.egraph, root)
+            record = view.record
+            assert record["result"] == start
+            assert {*record["made"]["node"], *record["written"]} == {*range(view.snapshot.e_nodes)}
+            sizes.append(view.snapshot.e_nodes)
+    assert len(sizes) == 2
+    assert max(sizes) < result.egraph.e_nodes
+    with pytest.raises(gl.GlensideError, match="no layer frist; did you mean first"):
+        EGraphView.of(result, "frist")
 
 
 def evil() -> gl.Result:

@@ -64,11 +64,12 @@ def bench(
     unless_stopped()  # what a search found by then is no figure yet
     model = Path(source.source) if Path(source.source).suffix == ".onnx" else None
     with status_line("compile") as show:
-        compiled = Compiled(keeping(found.programs, of, found.most_bytes), of)
+        lowered = keeping(found.programs, of, found.most_bytes)
+        compiled = Compiled(lowered, of)
         arrays = {b.name: array for b, array in zip(compiled.inputs, compiled.drawn(source.seed), strict=True)}
         signature = found.program.signature
         unused = {t.name: np.zeros(tuple(t.dims), RECORDS[t.dtype].numpy) for t in signature.inputs}
-        programs = {"compiled": Lowered(compiled.program, of)}
+        programs = {"compiled": lowered}
         if naive and of is not None:
             programs["naive loops"] = Lowered(found.program, None)
         with Contest(programs, model, {**unused, **signature.values, **arrays}, names) as contest:

@@ -108,14 +108,14 @@ class _Made:
     def put(self, found: Prepared) -> None:
         """All files, or none. Raises BadInput, and KeyboardInterrupt where a signal leaves no time."""
         from glenside.codegen.library import library
-        from glenside.codegen.native import Lowered, keeping
+        from glenside.codegen.native import keeping
         from glenside.ir.files import write_text, write_together
 
         if self.of is not None and self.of.program.term is found.program.term:
             return
         with finishing():
             with status_line("lower"):
-                lowered = [Lowered(keeping(found.programs, of, found.most_bytes), of) for of in self.machines]
+                lowered = [keeping(found.programs, of, found.most_bytes) for of in self.machines]
             made = None
             if self.emit == "c":
                 assert self.output is not None, "C has a file"
@@ -140,6 +140,8 @@ class _Made:
         for one in self.lowered:
             print(f"{path}: {len(one.loops.nests)} nests of loops, for {machine_name(one.machine)}.")
             print(one.arena)
+            if one.schedule is not None:
+                print(one.schedule)
             if most is not None:
                 print(f"Budget: {budget_words(one.memory, most)}.")
         print(f"Weights: {len(self.library.weights):,} bytes, in the order in which they are read.")

@@ -37,11 +37,12 @@ def run_on_npu(
     output: str | None,
     json_path: str | None,
     plot: str | None = None,
+    html: str | None = None,
 ) -> int:
     """Run a program and tell what it took; the exit status is 1 where the RTL and the simulator, or a prediction within
     the program, disagree. Raises BadInput.
     """
-    _refuse(others, output, plot)
+    _refuse(others, output, plot, html)
     program = with_values(loaded(source.source, target), source.inputs or ())
     from glenside.npu import simulator
     from glenside.npu.accounting import accounts
@@ -68,6 +69,8 @@ def run_on_npu(
         from glenside.report.timeline import write_timeline
 
         write_timeline(Path(source.source).name, program, simulated.times, plot)
+    if html is not None:
+        _write_page(said, program, simulated, html)
     if json_path != "-":
         _print(said, ledger, {} if output is not None else _results(program, dram))
     if json_path is not None:
@@ -75,8 +78,11 @@ def run_on_npu(
     return OK if said["equal"] and said["cycles"] == said["predicted"] else WRONG
 
 
-def _refuse(others: Mapping[str, object], output: str | None, plot: str | None) -> None:
+def _refuse(others: Mapping[str, object], output: str | None, plot: str | None, html: str | None) -> None:
     """Raises BadInput: options of other machines, and endings that nothing is written as."""
+    from glenside.report.html_file import require_page
+
+    require_page(html)
     given = [name for name, value in others.items() if value is not None]
     if given:
         raise BadInput(f"--{given[0]} is for programs that run on SPU: give --on spu")
@@ -188,16 +194,35 @@ def _in_rtl(program: NpuProgram, simulated: Run) -> tuple[dict[str, Any], Array]
     }, found.dram
 
 
-def _print(said: Mapping[str, Any], ledger: Ledger, results: Mapping[str, Array]) -> None:
+def _write_page(said: Mapping[str, Any], program: NpuProgram, simulated: Run, path: str) -> None:
+    """Write what it took as a page. Raises BadInput."""
+    from glenside.ir.files import write_text
+    from glenside.report.document import Document, Section, Words, asked
+    from glenside.report.machine_page import machine_sections
+
+    lead, *others = _sentences(said)
+    facts = [("program", one_line(said["program"])), ("machine", said["machine"])]
+    sections = [Section("", [Words(others)]), *machine_sections(program, simulated.times), asked(facts)]
+    title = f"{one_line(Path(said['program']).name)} on {said['machine']}"
+    write_text(path, Document(title, lead, sections).html())
+
+
+def _sentences(said: Mapping[str, Any]) -> list[str]:
+    """What it took, and whether it is as it should be."""
     where = "its RTL" if said["on"] == "rtl" else "the simulator"
-    print(f"{one_line(said['program'])}: {said['cycles']:,} cycles in {where}, {said['predicted']:,} predicted")
-    print(f"{said['machine']}: {said['read']:,} bytes read, {said['written']:,} written")
+    lines = [
+        f"{one_line(said['program'])}: {said['cycles']:,} cycles in {where}, {said['predicted']:,} predicted",
+        f"{said['machine']}: {said['read']:,} bytes read, {said['written']:,} written",
+    ]
     if said["on"] == "rtl":
-        print(f"DRAM is {'equal' if said['equal'] else 'NOT equal'} to the simulator's, bit by bit")
+        lines.append(f"DRAM is {'equal' if said['equal'] else 'NOT equal'} to the simulator's, bit by bit")
         if said["starved"]:
-            print(f"in {said['starved']:,} cycles a queue was empty: the host is not fast enough")
-    for name in said["wrong"]:
-        print(f"{one_line(name)} is NOT what the interpreter says of it")
+            lines.append(f"in {said['starved']:,} cycles a queue was empty: the host is not fast enough")
+    return [*lines, *(f"{one_line(name)} is NOT what the interpreter says of it" for name in said["wrong"])]
+
+
+def _print(said: Mapping[str, Any], ledger: Ledger, results: Mapping[str, Array]) -> None:
+    print("\n".join(_sentences(said)))
     if said["layers"]:
         print("layers, each from its first instruction's start to its last one's end, while neighbours work too:")
     for layer in said["layers"]:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from glenside.cli.instructions import Instructions, require_code
-from glenside.cli.options import Bounds, CheckIn, Machine, Output, Plot, Results, Valued, Ways, command
+from glenside.cli.options import Bounds, CheckIn, Machine, Output, Plot, Results, Trained, Valued, Ways, command
 from glenside.cli.output import egraph_endings, emit_egraph, print_or_write, typed_text, writable
 from glenside.cli.search import Outcome, in_runtime, report, saver, search
 from glenside.ir.errors import BadInput
 
+if TYPE_CHECKING:
+    from glenside.targets.base import Target, Way
+
 STAGES = ("typed", "egraph", "extracted", "folded", "report")
+_LAYER = typer.Option("--layer", metavar="NAME", help="With --emit egraph, the part of it that one layer needs.")
 _ORDERS = "none, runs (which keep neighbours together) or all"
 
 
 @command
 def tensorize(
-    source: Valued,
+    source: Trained,
     machine: Machine,
     out: Results,
     bounds: Bounds,
@@ -39,15 +43,26 @@ def tensorize(
             "input; -o NAME.bin is then one program, input to result.",
         ),
     ] = None,
+    emit: Annotated[
+        str, typer.Option("--emit", help="table, or egraph: the e-graph instead, -o is where it goes.")
+    ] = "table",
+    layer: Annotated[str | None, _LAYER] = None,
 ) -> None:
     """Find the best variant of every layer on a target, such as its mapping onto an array, and print a row for each."""
+    if emit not in ("table", "egraph"):
+        raise BadInput(f"--emit must be table or egraph, got {emit!r}")
+    _of_egraph(emit, layer)
+    if source.train and quantize is not None:
+        raise BadInput("--train makes a step in floats, and --quantize a network of integers: give one of them")
     target = machine.parsed()
     way = ways.way(target, explain=explain)
+    if emit == "egraph":
+        _emit_egraph(source, target, bounds, way, out.output, layer)
     report(source, target, bounds, out, way=way, plot=plot, pareto=pareto, quantize=quantize)
 
 
 @command
-def compare(source: Valued, machine: Machine, out: Results, bounds: Bounds, plot: Plot = None) -> None:
+def compare(source: Trained, machine: Machine, out: Results, bounds: Bounds, plot: Plot = None) -> None:
     """Compare what each layer takes in a baseline, such as the baseline mapping, with the best that was found."""
     report(source, machine.parsed(), bounds, out, plot=plot, compare=True)
 
@@ -64,11 +79,15 @@ def layout(
     stores: Annotated[
         str, typer.Option(help=f"The other orders in which a result is stored for nothing: {_ORDERS}.")
     ] = "all",
+    plot: Annotated[
+        str | None,
+        typer.Option("--plot", metavar="FILE.svg", help="Where a picture goes: the network with every copy, twice."),
+    ] = None,
 ) -> None:
     """Find the layouts in which a network moves the fewest bytes, and list every copy before and after."""
     from glenside.targets import ConvolutionUnit
 
-    report(source, ConvolutionUnit(unit, loads=loads, stores=stores), bounds, out)
+    report(source, ConvolutionUnit(unit, loads=loads, stores=stores), bounds, out, plot=plot)
 
 
 @command
@@ -78,29 +97,27 @@ def optimize(
     bounds: Bounds,
     ways: Ways,
     emit: Annotated[str, typer.Option("--emit", help=f"What is printed: {', '.join(STAGES)}.")] = "extracted",
+    layer: Annotated[str | None, _LAYER] = None,
     output: Output = None,
     check: CheckIn = "exact",
 ) -> None:
     """Optimize a program and print it, or another stage of the way there."""
     _refuse(emit, check)
+    _of_egraph(emit, layer)
     target = machine.parsed()
     way = ways.way(target)
     writable(output)
     require_code(target, output)
-    twice, verify = in_runtime(check), emit != "egraph"
+    twice = in_runtime(check)
     if emit == "typed":
         print_or_write(typed_text(source.loader()()), output)
         return
     early = output if emit == "extracted" else None
     code = Instructions.of(None, early, source.seed)
     if emit == "egraph":
-        egraph_endings(output)
-        way = replace(way, trace=True)
-    result = search(source, target, bounds, verify=verify, way=way, on_answer=saver(source, early, code), code=code)
+        _emit_egraph(source, target, bounds, way, output, layer)
+    result = search(source, target, bounds, verify=True, way=way, on_answer=saver(source, early, code), code=code)
     outcome = Outcome(source, result, result.program, code=code)
-    if emit == "egraph":
-        emit_egraph(result, output)
-        outcome.leave(checked=False)
     if emit == "folded":
         from glenside.passes.constant_folding import fold
 
@@ -114,6 +131,22 @@ def optimize(
         for said in (code.words(), words):
             print(said, file=sys.stderr, end="\n" if said else "")
     outcome.leave(checked=True)
+
+
+def _of_egraph(emit: str, layer: str | None) -> None:
+    """Raise BadInput for a layer of what has none."""
+    if layer is not None and emit != "egraph":
+        raise BadInput("--layer is the part of an e-graph to write: give --emit egraph too")
+
+
+def _emit_egraph(
+    source: Valued, target: Target, bounds: Bounds, way: Way, output: str | None, layer: str | None
+) -> NoReturn:
+    """Search, write the e-graph, and leave: it is not checked."""
+    egraph_endings(output)
+    result = search(source, target, bounds, verify=False, way=replace(way, trace=True))
+    emit_egraph(result, output, layer)
+    Outcome(source, result, result.program).leave(checked=False)
 
 
 def _refuse(emit: str, check: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from glenside.cli.instructions import CODE
-from glenside.cli.options import Valued, command
+from glenside.cli.options import Html, Valued, command
 from glenside.cli.output import OK, WRONG, status_line, writable
 from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import INTERRUPTED
@@ -54,6 +54,7 @@ def run(
         str | None,
         typer.Option("--plot", metavar="FILE", help="Where the timeline of an npu's program goes; .png, .svg or .pdf."),
     ] = None,
+    html: Html = None,
 ) -> None:
     """Run a program on arrays with the interpreter; or as C; or on SPU, with bytes, messages and seconds told and
     measured; or a program of an npu, with its cycles told and measured.
@@ -62,15 +63,16 @@ def run(
     from glenside.ir.operators.opaque import require_meaning
     from glenside.semantics.interpreter import evaluate
 
-    writable(output, json_path, plot)
+    writable(output, json_path, plot, html)
     if on in ("simulator", "rtl"):
         from glenside.cli.commands.npu import run_on_npu
 
-        raise typer.Exit(run_on_npu(source, on, target, {"link": link, "runs": runs}, output, json_path, plot))
+        raise typer.Exit(run_on_npu(source, on, target, {"link": link, "runs": runs}, output, json_path, plot, html))
     if ending(source.source) in CODE:
         raise BadInput(f"{source.source} is a program of an npu, which runs --on simulator or --on rtl")
-    if plot is not None:
-        raise BadInput("--plot is for programs of an npu: give --on simulator or --on rtl too")
+    for flag, wanted in (("--plot", plot), ("--html", html)):
+        if wanted is not None:
+            raise BadInput(f"{flag} is for programs of an npu: give --on simulator or --on rtl too")
     of_machine = (("target", target), ("link", link), ("runs", runs), ("json", json_path))
     given = [name for name, value in of_machine if value is not None]
     if on != "spu" and given:

@@ -9,11 +9,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from glenside.cli.options import Opaque, OpenDims, Shape
+from glenside.cli.options import Html, Opaque, OpenDims, Shape
 from glenside.cli.output import OK, WRONG, status_line, writable, write_json
 from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import INTERRUPTED
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from glenside.sweep.cells import Cell, Row, Runner
 
     Finished = Sequence[tuple[Cell, Row]]
-
-_COLUMNS = (
-    *("model", "array", "objective", "layers mapped", "baseline cycles", "best cycles", "ratio"),
-    *("util %", "gap %", "bytes", "seconds"),
-)
-_PROGRAM = ("program's\ncycles", "DRAM\nbytes", "energy,\nuJ", "area,\nM gates")
 
 
 def sweep(
@@ -84,6 +78,7 @@ def sweep(
             help="Where a plot of cycles against area, and against energy, of machines goes; .png, .svg or .pdf.",
         ),
     ] = None,
+    html: Html = None,
     quantize: Annotated[
         str,
         typer.Option(
@@ -103,8 +98,8 @@ def sweep(
     from glenside.sweep.cells import sweep as run_sweep
     from glenside.sweep.history import History
 
-    _refuse_paths(output, plot, json_path, pareto)
-    _refuse_endings(plot, pareto)
+    _refuse_paths(output, plot, json_path, pareto, html)
+    _refuse_endings(plot, pareto, html=html)
     if scheduler is not None and jobs is not None:
         raise BadInput("--jobs is for processes of this machine; with --scheduler the cluster has its own")
     of_files: dict[str, Any] = {"shapes": shapes, "shape": shape or ()}
@@ -131,6 +126,12 @@ def sweep(
         write_json({"cells": [as_dict(cell, row) for cell, row in finished], "interrupted": interrupted}, json_path)
     if json_path != "-":
         _print(finished, len(wanted), check)
+    if html is not None:
+        from glenside.ir.files import write_text
+        from glenside.sweep.page import sweep_document
+
+        said = {"machines": "; ".join(filter(None, (arrays, targets))), "made least": objectives}
+        write_text(html, sweep_document(finished, len(wanted), check, said).html())
     if interrupted:
         left_out = " The plots are left out." if plot or pareto else ""
         print(f"Interrupted: {len(finished)} of {len(wanted)} cells are finished.{left_out}", file=sys.stderr)
@@ -150,10 +151,12 @@ def _plot(finished: Finished, plot: str | None, pareto: str | None) -> None:
         write_pareto_plot(finished, pareto)
 
 
-def _refuse_endings(*plots: str | None) -> None:
+def _refuse_endings(*plots: str | None, html: str | None) -> None:
     """Raises BadInput."""
+    from glenside.report.html_file import require_page
     from glenside.report.plots import plot_ending
 
+    require_page(html)
     for path in plots:
         if path is not None:
             plot_ending(path)
@@ -174,7 +177,7 @@ def _refuse_paths(*paths: str | None) -> None:
     writable(*paths)
     real = [os.path.realpath(path) for path in paths if path not in (None, "-")]
     if len(set(real)) < len(real):
-        raise BadInput("the rows, the plot and the JSON go to a file each, and two of them are one file")
+        raise BadInput("the rows, the plots, the page and the JSON go to a file each, and two of them are one file")
     if paths[0] == "-":
         raise BadInput("the rows of a sweep go to a file, such as -o sweep.jsonl; --json - prints them")
 
@@ -197,54 +200,22 @@ def as_dict(cell: Cell, row: Row) -> dict[str, Any]:
 
 
 def sweep_table(finished: Finished, check: bool) -> Table:
-    """One row for each cell; a column of notes where there is one to make."""
+    """The table for a terminal; rows to look at are yellow."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
-    noted = any(row.note() for _, row in finished)
-    lines = [
-        [cell.model, cell.array, cell.objective, *_numbers(row), *([row.checked] if check else [])]
-        for cell, row in finished
-    ]
-    whole = any(row.program_cycles for _, row in finished)
-    if whole:
-        lines = [[*line, *_of_program(row)] for line, (_, row) in zip(lines, finished, strict=True)]
-    names = [*_COLUMNS, *(["checked"] if check else []), *(_PROGRAM if whole else ())]
+    from glenside.sweep.page import table_of
+
+    content = table_of(finished, check)
     table = Table(box=box.SIMPLE, pad_edge=False)
-    for name, column in zip(names, zip(*lines, strict=True), strict=True):
-        width = 0 if name in ("model", "checked") else max(map(len, column))  # a number is never cut
-        right = name in (*_COLUMNS[3:], *_PROGRAM)
-        table.add_column(name, justify="right" if right else "left", min_width=width, overflow="fold")
-    if noted:
-        table.add_column("note", min_width=20, overflow="fold")
-    for line, (_, row) in zip(lines, finished, strict=True):
-        values = [*line, *([row.note()] if noted else [])]
-        table.add_row(*map(escape, values), style=None if row.ok else "yellow")
+    for column in content.columns:
+        width = 20 if column.name == "note" else 0 if column.folds else max(map(len, column.cells))  # no number is cut
+        justify: Literal["left", "right"] = "left" if column.words else "right"
+        table.add_column(column.name, justify=justify, min_width=width, overflow="fold")
+    for number, line in enumerate(content.rows()):
+        table.add_row(*map(escape, line), style="yellow" if number in content.wrong else None)
     return table
-
-
-def _numbers(row: Row) -> list[str]:
-    if row.failed:
-        return ["failed", *[""] * 7]
-    return [
-        f"{row.mapped} of {row.layers}",
-        f"{row.baseline_cycles:,}",
-        f"{row.cycles:,}",
-        "" if row.ratio is None else f"{row.ratio:.2f}",
-        f"{100 * row.utilization:.2f}",
-        f"{100 * row.gap / row.lower_bound:.2f}" if row.lower_bound else "",
-        f"{row.bytes:,}",
-        f"{row.seconds:.2f}",
-    ]
-
-
-def _of_program(row: Row) -> list[str]:
-    """What the whole program takes, and the area of its machine."""
-    if row.failed or not row.program_cycles:
-        return [""] * len(_PROGRAM)
-    energy = f"{row.picojoules / 1e6:,.2f}" if row.picojoules else ""
-    return [f"{row.program_cycles:,}", f"{row.program_bytes:,}", energy, f"{row.gates / 1e6:,.2f}"]
 
 
 def _print(finished: Finished, wanted: int, check: bool) -> None:

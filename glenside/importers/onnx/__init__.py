@@ -1,5 +1,5 @@
 """ONNX files as programs: every node becomes terms of our operators, through the builder."""
 
-from glenside.importers.onnx.model import load_onnx, program_of_model
+from glenside.importers.onnx.model import input_sizes, load_onnx, program_of_model
 
-__all__ = ["load_onnx", "program_of_model"]
+__all__ = ["input_sizes", "load_onnx", "program_of_model"]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from glenside.builder import Builder
+from glenside.builder.dropout import SEED
 from glenside.importers.onnx.checks import Shapes, check_given, check_model
 from glenside.importers.onnx.functions import functions_of, plain_domain
 from glenside.importers.onnx.graph import Scope
@@ -78,6 +79,24 @@ def read_model(path: str | os.PathLike[str]) -> Any:
     except DecodeError:
         raise BadInput("is not an ONNX file, or is cut off, or nested deeper than protobuf reads") from None
     return model
+
+
+def input_sizes(path: str | os.PathLike[str]) -> dict[str, list[int | str]]:
+    """The sizes of the inputs of an ONNX file that have a rank: numbers, or names, "" where there is none.
+
+    Raises BadInput.
+    """
+    try:
+        graph = read_model(path).graph
+    except BadInput as error:
+        raise BadInput(f"{os.fspath(path)}: {error.message}") from None
+    known = {tensor.name for tensor in graph.initializer}
+    formal = {i.name: i.type.tensor_type for i in graph.input if i.name not in known}
+    return {
+        name: [d.dim_value if d.WhichOneof("value") == "dim_value" else d.dim_param for d in kind.shape.dim]
+        for name, kind in formal.items()
+        if kind.HasField("shape")
+    }
 
 
 def program_of_model(
@@ -174,6 +193,7 @@ def walk(
     except NoTerm as error:
         names = scope.computable(graph.node, {value.name for value in graph.output})
         raise NoTerm(error.message + _cut(names)) from None
+    inputs += [SEED] if builder.tensors.get(SEED.name) == SEED else []
     return Walked(results, inputs, builder, fixed, tuple(scope.tally.remarks), scope.tally.origins)
 
 

@@ -173,14 +173,17 @@ def _moved(layer: Layer, lanes: Array, used: Array) -> Layer:
 
 
 def _in_order(layer: Layer, machine: Machine) -> list[Run]:
-    """Group by group; side by side where weights are spread then, and are not otherwise."""
+    """Group by group; side by side where weights are spread sooner then, or are not otherwise."""
     plain = [*runs_of(layer, whole(layer), machine)]
     m = layer.product.rows.numbers.shape[1]
     if all(len(group.tiles) == 1 for group in layer.groups) or HALVES * m > machine.half_accumulators:
         return plain
     other, spreads = [*side_by_side(layer, machine)], Spreadings(machine)
-    found = (any(spreads.of_all(layer.weights, [run.tile for run in runs])) for runs in (plain, other))
-    return other if tuple(found) == (False, True) else plain
+    orders = [run.tile for run in plain], [run.tile for run in other]
+    first, second = (spreads.of_all(layer.weights, order) for order in orders)
+    if not any(first) or not any(second):
+        return other if any(second) else plain
+    return other if spreads.beats(second, orders[1]) < spreads.beats(first, orders[0]) else plain
 
 
 class Kept(BytesOut):

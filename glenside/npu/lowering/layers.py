@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -24,17 +25,18 @@ from glenside.npu.instructions import (
     Parameters,
     Spread,
     Stream,
-    Sums,
     Tables,
     Weights,
 )
 from glenside.npu.lowering.carrying import blank, gone_on
+from glenside.npu.lowering.coming import Clocks, Coming, slots_for
 from glenside.npu.lowering.filling import Table, batches, modulo, transfers
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.operands import Brought
 from glenside.npu.lowering.plan import Chunk, Plan
 from glenside.npu.lowering.runs import Order, Run
 from glenside.npu.lowering.slots import Slots
+from glenside.npu.lowering.spreading import Remains
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.lowering.unrolling import unrolled
 from glenside.npu.machine import HALVES, Machine
@@ -74,6 +76,9 @@ class Sink(Protocol):
     def begin(self) -> None:
         """Write down what is to be done beforehand."""
 
+    def expect(self, run: Run) -> None:
+        """The sums of a run will be sent: write down what that needs from DRAM."""
+
     def send(self, done: Sequence[tuple[Run, int]], half: int) -> None:
         """Write down what brings the sums of runs, each from an accumulator on, to DRAM; by way of that half of lanes
         where it takes any.
@@ -100,15 +105,18 @@ class Writer:
         self.active = b""
         self.later: Callable[[], None] | None = None
         self.before: Callable[[], None] | None = None
-        self.zeros: dict[int, tuple[int, bytes]] = {}
+        self.zeros: dict[int, Remains] = {}
+        self.clocks = Clocks(machine)
         self.cells = np.full(machine.rows * machine.depth, _UNKNOWN, np.int16)
 
-    def layer(self, layer: Layer, source: Source, feed: Feed, sink: Sink) -> None:
-        """The instructions of a layer, whose results go to a sink."""
+    def layer(self, layer: Layer, source: Source, feed: Feed, sink: Sink, coming: Sequence[Brought] = ()) -> None:
+        """The instructions of a layer, whose results go to a sink; `coming` are the tiles of the runs of the next one,
+        known already.
+        """
         if not sink.lanes:  # the layer may fill all lanes, those too which what was put off is still in
             self.settle()
         self.before = self.later
-        _Work(self, layer, source, feed, sink).write()
+        _Work(self, layer, source, feed, sink, coming).write()
         self.run += len(source.runs)
 
     def blank(self, cells: Array, byte: int) -> None:
@@ -136,7 +144,9 @@ class Writer:
 
     def add(self, instruction: Instruction) -> None:
         """One more: those of other units that it needs or that need it come before or after it."""
-        self.written += unrolled(instruction, self.machine.rows)
+        for own in unrolled(instruction, self.machine.rows):
+            self.written.append(own)
+            self.clocks.count(own)
 
     def with_tables(self, parts: Iterable[tuple[Table, Nest]]) -> Iterator[tuple[int, Nest]]:
         """What is done with a table each, with the slot of that instead: DRAM takes a while, so tables are asked for
@@ -163,24 +173,48 @@ class Writer:
 
     def suits(self, tile: Brought, slot: int) -> bool:
         """Whether a slot of weight memory has a tile's zeros; rows suit slots in which none are known."""
-        zeros = None if tile.spread is None else (tile.rows, tile.spread.zeros)
-        return self.zeros.get(slot) == zeros
+        there = self.zeros.get(slot)
+        if tile.spread is None or there is None:
+            return tile.spread is None and there is None
+        apart = (there.patterns != 0) & (there.patterns != tile.spread.zeros)
+        return tile.rows <= there.rows and not (apart if tile.used is None else apart & tile.used).any()
 
     def bring_weights(self, tile: Brought, slot: int) -> None:
         """The weights of a tile to a slot of weight memory, which may have its zeros from the tile before."""
+        self.clocks.take(slot)
+        self._bring(tile, slot)
+        self.clocks.there(slot)
+
+    def _bring(self, tile: Brought, slot: int) -> None:
         row, spread = slot * self.machine.rows, tile.spread
         if spread is None:
             self.zeros.pop(slot, None)
             self.add(Weights(tile.address, row, tile.rows))
             return
         if not self.suits(tile, slot):
-            self.zeros[slot] = tile.rows, spread.zeros
-            nothing = self.image.packed(np.zeros(self.machine.bandwidth, np.uint8))
-            every = Table(tuple((column, 0, 0) for column in range(self.machine.columns)))
-            self.add(Spread((tile.rows, 1, 1), Address(nothing), Address(row, (1, 0, 0)), self.table(every)))
+            self._erase(tile, slot)
+        there = self.zeros[slot]
+        there.patterns = np.where(spread.zeros, spread.zeros, there.patterns)
+        there.tables |= dict.fromkeys(table for _, table in spread.steps)
         tables = [self.table(table) for _, table in spread.steps]  # all of them, as DRAM takes a while
         for (beat, _), table in zip(spread.steps, tables, strict=True):
             self.add(Spread((1, 1, 1), Address(tile.address + beat * self.machine.bandwidth), Address(row), table))
+
+    def _erase(self, tile: Brought, slot: int) -> None:
+        """Zeros to a slot: to all of its rows that a tile has, or where those before wrote anything else."""
+        row, there = slot * self.machine.rows, self.zeros.get(slot)
+        nothing = Address(self.image.packed(np.zeros(self.machine.bandwidth, np.uint8)))
+        again = [] if there is None else [*there.tables]
+        beats = sum(1 if own.key in self.tables.held else 1 + self.machine.table_beats for own in again)
+        few = beats < tile.rows and len(again) <= self.machine.tables // 2
+        if there is not None and tile.rows <= there.rows and few:
+            for table in [self.table(own) for own in again]:
+                self.add(Spread((1, 1, 1), nothing, Address(row), table))
+            self.zeros[slot] = Remains(there.rows, np.zeros_like(there.patterns))
+            return
+        every = Table(tuple((column, 0, 0) for column in range(self.machine.columns)))
+        self.add(Spread((tile.rows, 1, 1), nothing, Address(row, (1, 0, 0)), self.table(every)))
+        self.zeros[slot] = Remains(tile.rows, np.zeros(self.machine.columns, np.int64))
 
     def table(self, table: Table) -> int:
         """The slot of a lane table, filled before."""
@@ -203,35 +237,6 @@ class Writer:
         if is_new:
             self.add(Parameters(self.image.parameters(content), slot, 1))
         return slot
-
-
-class SumsOut:
-    """A layer's sums as they are: int32 in DRAM, rows of the array's columns."""
-
-    lanes = 0
-    whole = False
-
-    def __init__(self, writer: Writer, layer: Layer) -> None:
-        self.writer, self.layer = writer, layer
-        self.m = layer.product.rows.numbers.shape[1]
-        self.row_bytes = writer.machine.sum_beats * writer.machine.bandwidth
-        self.base = writer.image.room(len(layer.groups) * self.m * self.row_bytes)
-
-    def send(self, done: Sequence[tuple[Run, int]], half: int) -> None:
-        for run, base in done:
-            dram = Address(self.base + (run.group * self.m + run.begin) * self.row_bytes, (self.row_bytes, 0, 0))
-            self.writer.add(Sums((run.end - run.begin, 1, 1), dram, Address(base, (1, 0, 0))))
-
-    def begin(self) -> None:
-        pass
-
-    @property
-    def addresses(self) -> Array:
-        """Of the layer's elements, int32 each; -1 of zeros."""
-        line, column = self.layer.lines()
-        where = self.base + line * self.row_bytes + 4 * column
-        made: Array = np.where(self.layer.elements > 0, where, -1)
-        return made
 
 
 class Source(Protocol):
@@ -311,9 +316,14 @@ class _Work:
     alone  no tile is added to another: then sums leave a half of the accumulators while others come to it
     """
 
-    def __init__(self, writer: Writer, layer: Layer, source: Source, feed: Feed, sink: Sink) -> None:
+    def __init__(
+        self, writer: Writer, layer: Layer, source: Source, feed: Feed, sink: Sink, coming: Sequence[Brought]
+    ) -> None:
         self.writer, self.layer, self.source, self.feed, self.sink = writer, layer, source, feed, sink
         self.machine, self.runs = writer.machine, source.runs
+        patterns = {own.spread.zeros.tobytes() for own in feed.tiles if own.spread is not None}
+        self.patterns = max(1, len(patterns))
+        self.coming = Coming(coming, writer.run + len(self.runs), writer.weights)
         self.used = 0
         self.alone = all(run.first and run.last for run in self.runs)
         self.done: list[tuple[Run, int]] = []
@@ -323,9 +333,12 @@ class _Work:
         ahead = 0
         for now, run in enumerate(self.runs):
             while ahead < len(self.runs) and self._fill(ahead, now):
+                if self.runs[ahead].last and ahead > now:
+                    self.sink.expect(self.runs[ahead])
                 ahead += 1
             if not now:
                 self.sink.begin()
+            self.coming.bring(writer := self.writer, writer.run + now, max(self.machine.rows, run.end - run.begin))
             self._stream(now, run)
         self._flip(len(self.runs) - 1)
 
@@ -336,7 +349,9 @@ class _Work:
     def _fill_weights(self, number: int, now: int) -> bool:
         own = self.feed.tiles[self.runs[number].tile]
         base = self.writer.run
-        found = self.writer.weights.take(own.key, base + number, base + now, lambda slot: self.writer.suits(own, slot))
+        suits = partial(self.writer.suits, own)
+        enough = slots_for(own, self.writer.weights.count, self.patterns)
+        found = self.writer.weights.take(own.key, base + number, base + now, suits, enough)
         if found is None:
             return False
         slot, is_new = found
@@ -356,7 +371,8 @@ class _Work:
         fresh = own.key != writer.active
         if fresh:
             writer.active = own.key
-            writer.add(Load(writer.weights.held[own.key] * machine.rows, own.rows))
+            writer.clocks.load(slot := writer.weights.held[own.key])
+            writer.add(Load(slot * machine.rows, own.rows))
         table = writer.table(self.source.table(run.tile))
         base = self._base(run)
         places = np.stack([self.source.cells(number), base + np.arange(size)], axis=1)

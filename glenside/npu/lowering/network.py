@@ -12,16 +12,18 @@ from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder, rebuild_all
 from glenside.npu import requantise
+from glenside.npu.lowering.abreast import abreast
 from glenside.npu.lowering.copying import write_copy
 from glenside.npu.lowering.holding import gaps
 from glenside.npu.lowering.inplace import InPlace, Kept, Windows, bring
-from glenside.npu.lowering.layers import Copied, Feed, Sink, Source, SumsOut
+from glenside.npu.lowering.layers import Copied, Feed, Sink, Source
 from glenside.npu.lowering.mapped import Mapped, Own, Unlowered, name_of
-from glenside.npu.lowering.operands import Tiles, arranged
+from glenside.npu.lowering.operands import Brought, Tiles, arranged
 from glenside.npu.lowering.program import Filled, counted, finished, stand_in
 from glenside.npu.lowering.skewed import Skew
-from glenside.npu.lowering.storing import Bytes, BytesOut
+from glenside.npu.lowering.storing import Bytes, BytesOut, distinct_parameters
 from glenside.npu.lowering.strips import Part
+from glenside.npu.lowering.sums_out import SumsOut
 from glenside.npu.lowering.tensors import Somewhere, Tensors
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
@@ -60,6 +62,16 @@ class Piece:
     last: bool = True
 
 
+@dataclass(frozen=True)
+class _Ready:
+    """A layer that streams from the lanes: as tiles there, its rows and weights, and where its operands are in DRAM."""
+
+    layer: Layer
+    source: InPlace
+    tiles: Tiles
+    operands: dict[Term, Place]
+
+
 class _Chain(Tensors):
     def __init__(
         self,
@@ -77,6 +89,7 @@ class _Chain(Tensors):
         self.stretches = list[Stretch]()
         self.constants: dict[Term, Place] = {}
         self.sums: dict[str, SumsOut] = {}
+        self.ready: dict[tuple[str, int], _Ready] = {}
 
     def program(self, given: Mapping[str, Array], seed: int) -> NpuProgram:
         network, draw = self.network, np.random.default_rng(seed)
@@ -92,11 +105,12 @@ class _Chain(Tensors):
         for term in self.inputs():  # copies are over by now: they pass through any lanes
             if term in self.held:
                 bring(self.writer, inputs[name_of(term)].addresses, self.held[term], self.zero(term))
-        for layer, piece in self._pieces():
+        pieces = [*self._pieces()]
+        for (layer, piece), then in zip(pieces, [*pieces[1:], None], strict=True):
             self.show(layer.name, self.numbers[layer.name], len(network.layers))
             begin = counted(self.writer)
             try:
-                stretch = self._layer(layer, piece)
+                stretch = self._layer(layer, piece, self._coming(then))
             except Unlowered:
                 raise
             except BadInput as error:
@@ -147,17 +161,37 @@ class _Chain(Tensors):
         self.stretches.append(Stretch(name, begin, end, meaning, operands, result))
         self.copies[term] = name
 
-    def _layer(self, layer: IntegerLayer, piece: Piece) -> Stretch:
+    def _coming(self, then: tuple[IntegerLayer, Piece] | None) -> Sequence[Brought]:
+        """The tiles of the runs of what comes next, where all that these read is in the lanes or constant."""
+        ready = None if then is None else self._in_place(*then)
+        if then is None or ready is None:
+            return []
+        self.ready[then[0].name, then[1].strip] = ready
+        return [ready.tiles.brought[run.tile] for run in ready.source.runs]
+
+    def _in_place(self, layer: IntegerLayer, piece: Piece) -> _Ready | None:
+        """A layer whose rows stream from where tensors are held; None: others have to be brought."""
+        own, operands = replace(self.own(layer)), dict[Term, Place]()
+        rows = [own.operands[leaf] for leaf in own.layer.product.rows.first]
+        if not rows or any(tensor not in self.held for tensor in rows):
+            return None
+        held = [self.held[tensor].at(piece.strip) for tensor in rows]
+        source = InPlace(own.layer, held, layer.name, self.machine, piece.part)
+        own.layer = source.layer
+        if layer.requantised is not None and layer.normalised is None:
+            _, alike = distinct_parameters(self._parameters(layer, own))
+            own.layer = abreast(own.layer, alike, self.machine)
+        tiles = self._stays(layer.name, own, operands, [run.tile for run in source.runs])
+        return _Ready(own.layer, source, tiles, operands)
+
+    def _layer(self, layer: IntegerLayer, piece: Piece, coming: Sequence[Brought]) -> Stretch:
         own = replace(self.own(layer))
         rows = [own.operands[leaf] for leaf in own.layer.product.rows.first]
         operands = dict[Term, Place]()
         source: Source
-        if rows and all(tensor in self.held for tensor in rows):
-            held = [self.held[tensor].at(piece.strip) for tensor in rows]
-            there = InPlace(own.layer, held, layer.name, self.machine, piece.part)
-            own.layer, source = there.layer, there
-            tiles = self._stays(layer.name, own, operands, [run.tile for run in there.runs])
-            feed = Feed(tiles.brought, own.zeros[0])
+        if (ready := self.ready.pop((layer.name, piece.strip), None) or self._in_place(layer, piece)) is not None:
+            own.layer, source, operands = ready.layer, ready.source, ready.operands
+            feed = Feed(ready.tiles.brought, own.zeros[0])
         elif len(rows) == 1 and rows[0] in self.passing and (windows := self._windows(layer, own, rows[0])) is not None:
             own.layer, source = windows.layer, windows
             (leaf,) = own.layer.product.rows.first
@@ -173,7 +207,7 @@ class _Chain(Tensors):
             if layer.name not in self.sums:
                 self.sums[layer.name] = SumsOut(self.writer, own.layer)
             sums = self.sums[layer.name]
-            self.writer.layer(own.layer, source, feed, sums)
+            self.writer.layer(own.layer, source, feed, sums, coming)
             lacking = narrow(self._corrected(layer, own))  # of sums as they are: nothing is added to them
             stands_for = StandsFor.of(1, -lacking) if lacking.any() else None
             result: Place | None = replace(Place.of(sums.addresses, "int32"), stands_for=stands_for)
@@ -181,10 +215,10 @@ class _Chain(Tensors):
             parameters = self._parameters(layer, own)
             made = self.held[layer.result].at(piece.strip)
             kept = Kept(self.writer, own.layer, parameters, made, self.zero(layer.result), layer, piece.part)
-            self.writer.layer(own.layer, source, feed, kept)
+            self.writer.layer(own.layer, source, feed, kept, coming)
             result = None
         else:
-            self.writer.layer(own.layer, source, feed, self._bytes_out(layer, own))
+            self.writer.layer(own.layer, source, feed, self._bytes_out(layer, own), coming)
             result = self.place(layer.result)
         if not piece.last:
             return Stretch("", {}, {})

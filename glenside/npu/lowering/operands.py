@@ -62,16 +62,17 @@ def laid_out(dims: Sequence[int], axis: int, beat: int) -> Array:
 @dataclass(frozen=True)
 class Brought:
     """The weights of a tile in DRAM: the address of what is there, its rows, and how they are spread over columns; None
-    where they are there row by row.
+    where they are there row by row. Sums of columns that are not `used` are no one's, (C); None: all are.
     """
 
     address: int
     rows: int
     spread: Spreading | None = None
+    used: Array | None = None
 
     @property
     def key(self) -> bytes:
-        zeros = b"" if self.spread is None else self.spread.zeros
+        zeros = b"" if self.spread is None else self.spread.zeros.tobytes()
         return f"{self.address} {self.rows} ".encode() + zeros
 
 
@@ -97,7 +98,7 @@ class Tiles:
     def known(image: Image, layer: Layer, values: Mapping[Term, Array], order: Iterable[int] | None = None) -> Tiles:
         """Of constants, of tiles that come in that order."""
         every, found = layer.product.weights.values(values, "int8"), list[Brought]()
-        spreads = Spreadings(image.machine).of_all(layer.weights, order)
+        spreads, used = Spreadings(image.machine).of_all(layer.weights, order), layer.used
         for tile, (rows, spread) in enumerate(zip(layer.loaded, spreads, strict=True)):
             content = every[tile, :rows]
             if spread is None:
@@ -105,7 +106,7 @@ class Tiles:
             else:
                 packed = np.zeros(spread.beats * image.machine.bandwidth, np.int8)
                 packed[spread.places[:, 1]] = content.reshape(-1)[spread.places[:, 0]]
-                found.append(Brought(image.packed(packed.view(np.uint8)), rows, spread))
+                found.append(Brought(image.packed(packed.view(np.uint8)), rows, spread, used[tile]))
         return Tiles._placed(image, layer, found)
 
     @staticmethod

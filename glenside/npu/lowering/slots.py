@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-_AHEAD = 4
-"""So many slots that suit are enough to fill one while others are used."""
-
 
 @dataclass
 class Slots:
@@ -19,10 +16,11 @@ class Slots:
     """Slot -> the last run that needs what it holds."""
 
     def take(
-        self, key: bytes, run: int, now: int, suits: Callable[[int], bool] = lambda _: True
+        self, key: bytes, run: int, now: int, suits: Callable[[int], bool] = lambda _: True, enough: int = 3
     ) -> tuple[int, bool] | None:
         """A slot for what a run needs, and whether it must be filled; None where all are needed from run `now` on, or
-        where it is better to wait until one of those that suit is free.
+        where it is better to wait until one of those that suit is free, of which so many are enough to fill one while
+        others are used.
         """
         if key in self.held:
             slot = self.held.pop(key)
@@ -36,7 +34,7 @@ class Slots:
             if not old:
                 return None
             free = next((k for k in old if suits(self.held[k])), None)
-            if free is None and run > now and sum(suits(s) for s in self.held.values()) >= _AHEAD:
+            if free is None and run > now and sum(suits(s) for s in self.held.values()) >= enough:
                 return None
             slot = self.held.pop(free or old[0])
         self.held[key], self.until[slot] = slot, run

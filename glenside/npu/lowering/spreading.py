@@ -6,8 +6,9 @@ for all columns, one a cycle, and the zeros between them stay in weight memory f
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -26,14 +27,25 @@ class Spreading:
     places where in the beats each value is: pairs of the number of a value's element in the tile and a byte, (n)(2)
     beats  how many there are
     steps  of each cycle the beat, and of each column the byte of it and the row
-    zeros  which elements are zeros, as a key
+    zeros  of each column which elements are zeros, as a number; 0 where all are, (C)
     """
 
     rows: int
     places: Array
     beats: int
     steps: tuple[tuple[int, Table], ...]
-    zeros: bytes
+    zeros: Array
+
+
+@dataclass
+class Remains:
+    """A slot of weights that were spread: how many rows are zeros elsewhere, of each column the pattern of those that
+    are not, 0 for none, (C), and the tables by which these came.
+    """
+
+    rows: int
+    patterns: Array
+    tables: dict[Table, None] = field(default_factory=dict)
 
 
 class Spreadings:
@@ -62,12 +74,21 @@ class Spreadings:
         most = self.machine.tables - self.machine.tables // _TABLES
         if len(tables) <= most:
             return found
-        slots, beats, rows = Slots(most), 0, 0
-        for tile in dict.fromkeys(range(len(tiles)) if order is None else order):
-            new = sum(slots.any(table.key)[1] for _, table in steps[tile])
-            beats += len(steps[tile]) + new * self.machine.table_beats
-            rows += len(tiles[tile]) * self.machine.weight_beats if steps[tile] else 0
-        return found if beats * _WORTH <= rows else [None] * len(found)
+        order = range(len(tiles)) if order is None else order
+        rows = sum(len(own) * self.machine.weight_beats for own, by in zip(tiles, steps, strict=True) if by)
+        return found if self.beats(found, order) * _WORTH <= rows else [None] * len(found)
+
+    def beats(self, spreads: Sequence[Spreading | None], order: Iterable[int]) -> int:
+        """Of tiles that are spread and come in that order, lane tables included, of which half stay beside those of
+        others; tiles that are not spread have none.
+        """
+        slots, found = Slots(max(1, self.machine.tables // 2)), 0
+        for tile in dict.fromkeys(order):
+            own = spreads[tile]
+            steps = () if own is None else own.steps
+            new = sum(slots.any(table.key)[1] for _, table in steps)
+            found += len(steps) + new * self.machine.table_beats
+        return found
 
     def _found(self, alike: Array) -> Spreading | None:
         machine = self.machine
@@ -75,11 +96,11 @@ class Spreadings:
         values, value = np.unique(alike[row, column], return_inverse=True)
         if len(distinct(value * alike.shape[1] + column)) < len(value):
             return None  # a column takes a value twice
-        step = _steps_by_rows(value, row, column, len(values))
-        step = _steps(value, column, len(values), alike.shape[1]) if step is None else step
+        ways = _steps_by_rows(value, row, column, len(values)), _steps(value, column, len(values), machine)
+        fits = [own for own in ways if own is not None and np.bincount(own, minlength=1).max() <= machine.bandwidth]
+        step = min(fits, key=lambda own: own.max(initial=-1))  # the first of those that take as long
         count = int(step.max(initial=-1)) + 1
-        slow = count * _WORTH > len(alike) * machine.weight_beats
-        if slow or count > machine.tables // _TABLES or np.bincount(step, minlength=1).max() > machine.bandwidth:
+        if count * _WORTH > len(alike) * machine.weight_beats or count > machine.tables // _TABLES:
             return None
         at = np.zeros(len(values), np.int64)
         steps, beat, used = list[tuple[int, Table]](), 0, 0
@@ -94,7 +115,13 @@ class Spreadings:
             steps.append((beat, Table(tuple(sorted((c, byte, r) for c, byte, r in entries)))))
         _, first = np.unique(value, return_index=True)
         pairs = np.stack([row[first] * alike.shape[1] + column[first], at], axis=1)
-        return Spreading(len(alike), pairs, beat + 1, tuple(steps), np.packbits(alike > 0).tobytes())
+        return Spreading(len(alike), pairs, beat + 1, tuple(steps), _patterns(alike > 0))
+
+
+def _patterns(there: Array) -> Array:
+    """A number for each column, (C), equal of equal columns of (rows)(C), and 0 where nothing is there."""
+    packed = np.packbits(there, axis=0)
+    return np.array([hash(own.tobytes()) or 1 if own.any() else 0 for own in packed.T])
 
 
 def _steps_by_rows(value: Array, row: Array, column: Array, values: int) -> Array | None:
@@ -111,18 +138,23 @@ def _steps_by_rows(value: Array, row: Array, column: Array, values: int) -> Arra
     return step
 
 
-def _steps(value: Array, column: Array, values: int, columns: int) -> Array:
-    """A cycle for each value, in which all columns take it that have it: none takes two in one."""
+def _steps(value: Array, column: Array, values: int, machine: Machine) -> Array:
+    """A cycle for each value, in which all columns take it that have it: none takes two in one, and no more come than a
+    beat has.
+    """
     of_value: list[list[int]] = [[] for _ in range(values)]
     for each, place in zip(value.tolist(), column.tolist(), strict=True):
         of_value[each].append(place)
-    taken, found = [0] * columns, np.zeros(values, np.int64)
+    taken, found = [0] * machine.columns, np.zeros(values, np.int64)
+    full, count = 0, defaultdict[int, int](int)
     for each, places in enumerate(of_value):
-        busy = 0
+        busy = full
         for place in places:
             busy |= taken[place]
         free = ~busy & (busy + 1)  # the lowest bit that is not set
         found[each] = free.bit_length() - 1
+        count[free] += 1
+        full |= free if count[free] == machine.bandwidth else 0
         for place in places:
             taken[place] |= free
     return found

@@ -18,6 +18,7 @@ from glenside.ir.operand import Array
 from glenside.npu import requantise
 from glenside.npu.instructions import Store
 from glenside.npu.lowering.columnwise import write_columns
+from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.filling import Table, modulo, unwrapped
 from glenside.npu.lowering.layers import Writer
 from glenside.npu.lowering.runs import Run
@@ -56,6 +57,8 @@ def rows_needed(machine: Machine) -> int:
 
 
 _SIDES = 2
+_EXPECTED = 32
+"""What part of the rows of parameters a run may bring beforehand."""
 
 
 class BytesOut:
@@ -100,9 +103,8 @@ class BytesOut:
         self.items, begins = np.unique(key, return_index=True)
         low, high = np.minimum.reduceat(self.entry, begins), np.maximum.reduceat(self.entry, begins)
         self.alike = np.where(low == high, low % width, -1)
-        found: dict[bytes, int] = {}
-        known: dict[object, int] = {}
-        self.contents, self.content = list[Array](), np.zeros(len(begins), int)
+        found, known = _Rows(width, self.machine.parameters // HALVES), dict[object, int]()
+        self.content = np.zeros(len(begins), int)
         for item, (begin, end) in enumerate(pairwise([*begins.tolist(), len(key)])):
             which: object = int(low[item]) // width
             if self.alike[item] < 0:
@@ -110,16 +112,14 @@ class BytesOut:
             if which in known:
                 self.content[item] = known[which]
                 continue
-            own = np.zeros(width, requantise.PARAMETER)
             if self.alike[item] < 0:
-                own["scale"] = self.entries["scale"][0]
-                own[self.column[begin:end]] = self.entries[self.entry[begin:end]]
+                own = found.any(self.column[begin:end], self.entry[begin:end])
             else:
                 first = low[item] // width * width
-                own[: len(self.entries) - first] = self.entries[first : first + width]
-            self.content[item] = known[which] = found.setdefault(own.tobytes(), len(found))
-            if len(found) > len(self.contents):
-                self.contents.append(own.view(np.uint8))
+                every = np.arange(first, min(first + width, len(self.entries)))
+                own = found.new(every - first, every)
+            self.content[item] = known[which] = own
+        self.contents = [found.content(row, self.entries) for row in range(len(found.rows))]
 
     @property
     def whole(self) -> bool:
@@ -128,6 +128,15 @@ class BytesOut:
 
     def begin(self) -> None:
         pass
+
+    def expect(self, run: Run) -> None:
+        """Its rows of parameters, where these are few."""
+        begin = (run.group * self.m + run.begin) * self.passes
+        first, last = np.searchsorted(self.items, (begin, begin + (run.end - run.begin) * self.passes))
+        rows = distinct(self.content[first:last])
+        if len(rows) * _EXPECTED <= self.machine.parameters:
+            for row in rows.tolist():
+                self.writer.parameter_row(self.contents[row])
 
     def normalise(self, done: Sequence[tuple[Run, int]]) -> None:
         """Change sums, where they are to be changed."""
@@ -235,6 +244,43 @@ class BytesOut:
         item = batch.item[batch.owner]
         lane = (batch.lane[batch.owner] + turns[item]) % self.machine.rows
         self.writer.empty_lanes(batch.address, lane, base + item)
+
+
+class _Rows:
+    """Rows of parameters, as the number of the entry that each column has, -1 for any: one serves all whose columns
+    do not differ; of those before, so many are looked at.
+    """
+
+    def __init__(self, width: int, most: int) -> None:
+        self.width, self.most = width, max(1, most)
+        self.rows: list[Array] = []
+
+    def any(self, columns: Array, entries: Array) -> int:
+        """The row in which these columns have these entries."""
+        first = max(0, len(self.rows) - self.most)
+        if len(self.rows) > first:
+            there = np.stack(self.rows[first:])[:, columns]
+            fits = ((there == entries) | (there < 0)).all(axis=1)
+            if fits.any():
+                found = first + int(fits.argmax())
+                self.rows[found][columns] = entries
+                return found
+        return self.new(columns, entries)
+
+    def new(self, columns: Array, entries: Array) -> int:
+        """The same, a row of its own."""
+        row = np.full(self.width, -1)
+        row[columns] = entries
+        self.rows.append(row)
+        return len(self.rows) - 1
+
+    def content(self, row: int, entries: Array) -> Array:
+        """Its bytes."""
+        own = np.zeros(self.width, requantise.PARAMETER)
+        own["scale"] = entries["scale"][0]  # of columns that nobody asks for: a scale is no zero
+        there = self.rows[row] >= 0
+        own[there] = entries[self.rows[row][there]]
+        return own.view(np.uint8)
 
 
 @dataclass(frozen=True)

@@ -80,12 +80,13 @@ def side_by_side(layer: Layer, machine: Machine) -> Iterator[Run]:
     """
     m = layer.product.rows.numbers.shape[1]
     most = machine.half_accumulators // m
-    for begin in range(0, len(layer.groups), most):
+    for turn, begin in enumerate(range(0, len(layer.groups), most)):
         own = [*enumerate(layer.groups)][begin : begin + most]
         for place in range(max(len(group.tiles) for _, group in own)):
             for number, group in own:
                 if place < len(group.tiles):
-                    yield Run(number, group.tiles[place], 0, m, place == 0, place == len(group.tiles) - 1)
+                    tiles = group.tiles[::-1] if turn % 2 else group.tiles  # what the last ones needed is still there
+                    yield Run(number, tiles[place], 0, m, place == 0, place == len(tiles) - 1)
 
 
 def strips(layers: Sequence[Layer], dims: Sequence[int], axis: int, count: int) -> list[list[Part]]:

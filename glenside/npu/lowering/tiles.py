@@ -94,6 +94,18 @@ class Layer:
         """The numbers of the elements of each tile's weights, as many rows of these as it needs."""
         return [own[:rows] for own, rows in zip(self.product.weights.numbers, self.loaded, strict=True)]
 
+    @cached_property
+    def used(self) -> Array:
+        """The columns of each tile whose sums are elements, (tiles)(C)."""
+        line, column = self.sums_of()
+        m, columns = self.product.rows.numbers.shape[1], self.product.weights.numbers.shape[2]
+        of_group = np.zeros((len(self.groups), columns), bool)
+        of_group[line // m, column] = True
+        found = np.zeros((len(self.product.rows.numbers), columns), bool)
+        for group, used in zip(self.groups, of_group, strict=True):
+            found[list(group.tiles)] = used
+        return found
+
     def lines(self) -> tuple[Array, Array]:
         """Of each element the row of sums, among those of all groups, and its column: (dims) each."""
         m, columns = self.product.rows.numbers.shape[1], self.product.weights.numbers.shape[2]

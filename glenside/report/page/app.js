@@ -7,6 +7,7 @@ import { Layouts } from "./layouts.js";
 import { element, showPanel } from "./panel.js";
 
 const FOUND = 30; // results of a search that are listed
+const GROUPED = "An earlier iteration shows the e-nodes that were made by then, in the e-classes of the end.";
 
 /** @param {string} label @param {HTMLElement} control */
 function labelled(label, control) {
@@ -85,8 +86,11 @@ export class Viewer {
     this.slider.value = String(record.iterations);
     this.when = element("output", "");
     this.slider.addEventListener("input", () => this.moveTo(Number(this.slider?.value)));
-    if (record.made) bar.append(labelled("Iteration", element("span", "slider", this.slider, this.when)));
-    else bar.append(element("span", "quiet", "No trace was kept, so iterations and rules are not known."));
+    if (record.made) {
+      const slide = labelled("Iteration", element("span", "slider", this.slider, this.when));
+      slide.title = GROUPED;
+      bar.append(slide);
+    } else bar.append(element("span", "quiet", "No trace was kept, so iterations and rules are not known."));
     bar.append(element("div", "search", labelled("Search", this.search), this.results));
     this.told();
     return bar;
@@ -100,7 +104,7 @@ export class Viewer {
       button("Fit", "All that is open (0)", () => this.picture.fit()));
     const legend = element("p", "legend",
       element("span", "key chosen", "● chosen"), element("span", "key new", "+ made in this iteration"),
-      element("span", "key subsumed", "taken away"), element("span", "key hidden", "+3: e-classes not open; click to open or close"));
+      element("span", "key subsumed", "taken away"), ...(this.model.record.made ? [element("span", "quiet", GROUPED)] : []), element("span", "key hidden", "+3: e-classes not open; click to open or close"));
     return element("footer", "foot", this.status, more, zoom, legend, this.way, this.note);
   }
 

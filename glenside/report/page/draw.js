@@ -15,8 +15,8 @@ const LONGEST = 40; // characters of a row
 /** @typedef {import("./walk.js").Part} Part */
 /** @typedef {import("./walk.js").Box} Box */
 
-/** @param {string} name @param {Record<string, string | number>} attributes @param {string} [text] */
-function svg(name, attributes, text) {
+/** An element of SVG. @param {string} name @param {Record<string, string | number>} attributes @param {string} [text] */
+export function svg(name, attributes, text) {
   const element = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
   if (text !== undefined) element.textContent = text;

@@ -1,7 +1,7 @@
 """What describes a machine: measures, prices, budgets, the rules that serve it. Nothing here searches."""
 
 from glenside.targets.base.prices import Cost, Instruction, InstructionCost, Prices, free, parse_objectives
-from glenside.targets.base.target import Amounts, Budget, Measure, Refinement, Scope, Target, Variant, Way
+from glenside.targets.base.target import Amounts, Budget, Measure, NodeCosts, Refinement, Scope, Target, Variant, Way
 
 __all__ = ["Cost", "Instruction", "InstructionCost", "Prices", "free", "parse_objectives"]
-__all__ += ["Amounts", "Budget", "Measure", "Refinement", "Scope", "Target", "Variant", "Way"]
+__all__ += ["Amounts", "Budget", "Measure", "NodeCosts", "Refinement", "Scope", "Target", "Variant", "Way"]

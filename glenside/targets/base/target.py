@@ -22,6 +22,7 @@ from glenside.targets.base.prices import Prices
 
 if TYPE_CHECKING:
     from glenside.egraph.search import SearchResult
+    from glenside.egraph.snapshot import Snapshot
     from glenside.passes.answer import Answer, Placed
     from glenside.passes.extraction import Cone
     from glenside.passes.network import Pass
@@ -127,6 +128,20 @@ class Budget:
 
 Refinement: TypeAlias = "Callable[[Sequence[Extracted], Placed], Sequence[Extracted]]"
 """The variants of distinct layers, and where they stand -> the same variants, with what they take there."""
+
+
+@dataclass(frozen=True)
+class NodeCosts:
+    """What the e-nodes of one e-graph take, one by one.
+
+    names   of amounts in the order in which they are compared, the last one "nodes": short, and in words after a number
+    cost    of an e-node by itself, in that order; None of one that the machine does not have
+    remark  what else must be said of them
+    """
+
+    names: Sequence[tuple[str, str]]
+    cost: Callable[[int], tuple[int, ...] | None]
+    remark: str = ""
 
 
 class Target(ABC):
@@ -282,6 +297,23 @@ class Target(ABC):
     def held(self, program: Program) -> Mapping[str, int]:
         """Layer -> how much of the budget other values take while it is computed."""
         return {}
+
+    def node_costs(self, snapshot: Snapshot) -> NodeCosts | None:
+        """What e-nodes take where `prices` do not say it; None where only whole variants have a price."""
+        return None
+
+    def memory_over_time(self, program: Program) -> Sequence[tuple[str, str, int]] | None:
+        """What each step of a program is, the layer whose result that is or "", and the most bytes that are held
+        meanwhile; None where memory is not counted.
+        """
+        return None
+
+    counts_copies = False
+    """Whether `copies` tells what programs only put elsewhere."""
+
+    def copies(self, program: Program) -> Sequence[tuple[Term, Any]]:
+        """Every copy of a program with the term that it is, or for which it is made."""
+        return ()
 
     def bound(self, macs: int) -> int:
         """The least that any program of so many multiply-accumulates takes of the first objective; 0 if unknown."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from glenside.analysis.copies import Copy, copies_of, total
+from glenside.analysis.copies import Copy, placed_copies, total
 from glenside.egraph.rule import Parameters
 from glenside.egraph.search import SearchResult
 from glenside.ir.errors import BadInput
@@ -76,6 +76,7 @@ class ConvolutionUnit(Target):
     )
     unknown: Amounts = dict.fromkeys(m.name for m in measures)  # of one layer
     objectives = ("copies",)
+    counts_copies = True
 
     def __init__(self, layout: str = "nhwc", *, loads: str = "all", stores: str = "all") -> None:
         for what, got in (("loads", loads), ("stores", stores)):
@@ -117,6 +118,9 @@ class ConvolutionUnit(Target):
         return dict(zip((m.name for m in self.measures), amounts, strict=True))
 
     def _copies(self, program: Program) -> Sequence[Copy]:
+        return [copy for _, copy in self.copies(program)]
+
+    def copies(self, program: Program) -> Sequence[tuple[Term, Copy]]:
         return _copies_of(program.term, self._parameters["layout"])
 
     def report(self, before: Program, after: Program) -> Mapping[str, Any]:
@@ -128,8 +132,8 @@ class ConvolutionUnit(Target):
 
 
 @lru_cache(maxsize=4)  # what is told of a program and of its answer, in every place of a report
-def _copies_of(term: Term, layout: int) -> Sequence[Copy]:
-    return copies_of(term, copied_bytes, layout)
+def _copies_of(term: Term, layout: int) -> Sequence[tuple[Term, Copy]]:
+    return placed_copies(term, copied_bytes, layout)
 
 
 def copied_bytes(operator: str, attributes: Sequence[Any], operands: Sequence[AccessType], own: AccessType) -> int:

@@ -18,6 +18,7 @@ from glenside.analysis.liveness import (
     held_buffers,
     live_through,
     operations,
+    over_time,
     prepared,
 )
 from glenside.codegen.machine import Machine, read_machine
@@ -181,6 +182,9 @@ class CPU(Target):
 
     def held(self, program: Program) -> Mapping[str, int]:
         return live_through(program)
+
+    def memory_over_time(self, program: Program) -> Sequence[tuple[str, str, int]]:
+        return over_time(program)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

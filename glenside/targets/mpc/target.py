@@ -18,15 +18,15 @@ from glenside.ir.program import Program, constant_terms
 from glenside.ir.term import Term, build
 from glenside.passes.network import Pass, fold_batch_norms
 from glenside.passes.variants import ByRecipe
-from glenside.targets.base import Amounts, Budget, Measure, Target, Variant, Way
+from glenside.targets.base import Amounts, Budget, Measure, NodeCosts, Target, Variant, Way
 from glenside.targets.mpc.analysis import secrets
 from glenside.targets.mpc.costs import BUILT_IN, costs_of, read_costs
 from glenside.targets.mpc.link import Link, parse_link
 from glenside.targets.mpc.precision import seen_error
 from glenside.targets.mpc.pricing import PUBLIC, Pricing, truncate_late
-from glenside.targets.mpc.semi2k import FIELDS, FRACTION_BITS, Semi2k, Traffic
+from glenside.targets.mpc.semi2k import FIELDS, FRACTION_BITS, NOTHING, Semi2k, Traffic
 from glenside.targets.mpc.traffic import counted, prepare, program_traffic
-from glenside.targets.mpc.work import Work, program_work
+from glenside.targets.mpc.work import NO_WORK, Work, program_work
 from glenside.targets.registry import target, whole_numbers, with_options
 
 PROTOCOLS = ("semi2k",)
@@ -146,6 +146,16 @@ class MPC(Target):
     def root(self, product: Term) -> Term:
         """A product, truncated; late truncations stand behind it already, where they are fewest."""
         return build("truncate", product) if product.access.dtype in FLOATS and not self.late else product
+
+    def node_costs(self, snapshot: Snapshot) -> NodeCosts:
+        """By the same prices as variants, but for what cuts the result of a layer behind it."""
+        pricing, words = self.pricing(snapshot), {"time": "ns", "bytes": "bytes sent"}
+        names = [(words.get(name, name).split()[0], words.get(name, name)) for name in self.amounts(NOTHING, NO_WORK)]
+        return NodeCosts(
+            [("unknown", "steps of no exact formula"), *names, ("nodes", "e-nodes")],
+            lambda n: pricing.cost(n) if pricing.possible(n) else None,
+            "What cuts a layer's result behind it is not in them." if self.late else "",
+        )
 
     def pricing(self, snapshot: Snapshot) -> Pricing:
         """What each e-node of an e-graph sends."""

@@ -30,14 +30,19 @@ class Plan:
     swapped: bool
     sizes: ProductSizes
     """As the calls take them: operands that were swapped are."""
+    crossed: bool = False
+    """Whether those groups are below each other, and the diagonal of the result is theirs."""
 
     @classmethod
     def of(cls, steps: Sequence[int], sizes: Sequence[int]) -> Plan:
-        """From the vectors of a `mapping` fact: (i, j, q) for each regrouping, then r, p, s; and (g, m, k, o)."""
-        *windows, rows, groups, swapped = steps
+        """From the vectors of a `mapping` fact: (i, j, q) for each regrouping, then r, p, s; and (g, m, k, o).
+
+        s is 1 for swapped operands, and 2 more for groups that are crossed.
+        """
+        *windows, rows, groups, last = steps
         factors = sorted(zip(windows[::3], windows[2::3], strict=True))
         g, m, k, o = sizes
-        return cls(tuple(factors), rows, groups, bool(swapped), ProductSizes(g, m, k, o))
+        return cls(tuple(factors), rows, groups, bool(last & 1), ProductSizes(g, m, k, o), bool(last & 2))
 
     @property
     def weights(self) -> int:
@@ -51,6 +56,7 @@ class Plan:
             "windows": {str(axis): factor for axis, factor in self.windows},
             "rows": self.rows,
             "groups": self.groups,
+            "crossed": self.crossed,
             "swapped": self.swapped,
             "matrices": asdict(self.sizes),
         }
@@ -63,7 +69,8 @@ class Plan:
         if self.rows > 1:
             found.append(f"{self.rows} rows at once")
         if self.groups > 1:
-            found.append(f"{self.groups} {'channels' if channels else 'groups'} per tile")
+            what = "channels" if channels else "groups"
+            found.append(f"{self.groups} {what} {'crossed' if self.crossed else 'per tile'}")
         if self.swapped:
             found.append("operands swapped")
         return found

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from glenside.analysis.copies import Copy
 from glenside.analysis.layers import product_sizes
 from glenside.egraph.search import SearchResult
 from glenside.ir.bounds import number
@@ -30,6 +31,7 @@ BASELINE = "baseline"
 _ANALYSES = ("analyses", "mapping-analyses")
 _SLICES = (*_ANALYSES, "products", "through-products", "systolic-array", "algebra", "through-computes")
 _LOOPS = (*_ANALYSES, "matrices", "algebra", "through-products")
+_CROSSED = ("crossed-mapping-analyses", "crossed-mapping")
 CYCLES = Measure("cycles", "cycles", "of the array, and of the vector unit beside it")
 
 
@@ -110,7 +112,7 @@ class SystolicArray(Target):
         if way.blocking == "unrolled-tiles":
             return _SLICES
         stays = "output-stationary" if self.array.dataflow == "output-stationary" else "weight-stationary"
-        own = ("windows", "mapping") if way.mapping == "best" else ("baseline-mapping",)
+        own = ("windows", "mapping", *_CROSSED) if way.mapping == "best" else ("baseline-mapping",)
         between = any(_stands_between(node) for node in nodes)
         return (*(f for f in _LOOPS if between or f != "through-products"), *own, stays)
 
@@ -180,6 +182,7 @@ class SystolicArrayWithLayouts(SystolicArray):
 
     ways = frozenset()
     measures = (CYCLES, *ConvolutionUnit.measures)
+    counts_copies = True
 
     def __init__(self, rows: int, columns: int, *, layout: str = "nhwc", **options: Any) -> None:
         super().__init__(rows, columns, **options)
@@ -225,6 +228,9 @@ class SystolicArrayWithLayouts(SystolicArray):
 
     def whole(self, program: Program) -> Amounts:
         return self.unit.whole(program)
+
+    def copies(self, program: Program) -> Sequence[tuple[Term, Copy]]:
+        return self.unit.copies(program)
 
     def report(self, before: Program, after: Program) -> Mapping[str, Any]:
         return self.unit.report(before, after)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from glenside.builder import pointwise
+from glenside.builder.dropout import masked
 from glenside.builder.layout import reshape, split_at, transpose, untransposed
 from glenside.builder.pointwise import add, compare, compute, divide, filled, multiply, relu, select, subtract
 from glenside.importers.onnx.node import Node, onnx_operator
-from glenside.ir.errors import BadInput
 from glenside.ir.rational import exact, represents
 from glenside.ir.term import Term, build
 
@@ -163,12 +163,13 @@ def _text(node: Node, limit: Term | None) -> str | None:
 
 @onnx_operator("Dropout")
 def dropout(node: Node) -> list[Term]:
-    """What it does at inference: nothing."""
+    """At inference nothing; in training by the input dropout-seed, as no seed of ONNX says which numbers it gives."""
     x = node.term(0)
     training = node.version >= 12 and node.optional(2) is not None and bool(node.known(2).any())
-    ratio = 0.5 if node.optional(1) is None else float(node.known(1).reshape(-1)[0]) if training else 0.0
-    if training and ratio:
-        raise BadInput(f"training_mode requires a ratio of 0, as nothing here is random, got {ratio}")
+    rate = "0.5" if node.optional(1) is None else str(node.known(1).reshape(-1)[0]) if training else "0"
+    if training and float(rate):
+        mask = node.builder.dropout_mask(x, rate)
+        return [masked(x, mask, rate), mask]
     return [x, node.builder.full(x.access.dims, 1, "bool" if node.version >= 10 else x.access.dtype)]
 
 

@@ -7,9 +7,9 @@ from math import prod
 import numpy as np
 
 from glenside.builder import pointwise
-from glenside.builder.layout import broadcast, channel_vector, pad, reshape, split_at, transpose
-from glenside.builder.pointwise import add, cast, combine, divide, filled, mean_from, multiply, standardized, subtract
-from glenside.builder.reductions import reduce_axes, upcast
+from glenside.builder.layout import broadcast, channel_vector, pad, reshape, split_at
+from glenside.builder.pointwise import add, cast, combine, divide, filled, mean_from, multiply, standardized
+from glenside.builder.reductions import channel_statistics, reduce_axes
 from glenside.builder.windows import powers, root, windows
 from glenside.importers.onnx.node import Node, onnx_operator
 from glenside.importers.onnx.tensors import dtype_name
@@ -36,7 +36,7 @@ def normalized_batch(node: Node, x: Term, parameters: list[Term]) -> list[Term]:
     gamma, beta, mean, var = parameters
     running = []
     if is_training(node):
-        current = statistics(x)
+        current = channel_statistics(x)
         running = [moved(node, old, new) for old, new in zip((mean, var), current, strict=True)]
         mean, var = current
     dtype = max((t.access.dtype for t in (x, gamma, mean)), key=lambda name: np.dtype(name).itemsize)
@@ -54,15 +54,6 @@ def is_training(node: Node) -> bool:
     if any(node.wants(i) for i in range(1, 5)):
         raise BadInput("requires one output, got more: training is understood from opset 14 on")
     return False
-
-
-def statistics(x: Term) -> tuple[Term, Term]:
-    """The mean and the variance of each channel of ()(N C d..), in float32 at least."""
-    rows = transpose(upcast(x), (1, 0, *range(2, x.access.rank)))
-    mean = mean_from(rows, 1)
-    centred = subtract(rows, mean)
-    channels = x.access.dims[1:2]
-    return reshape(mean, channels), reshape(mean_from(multiply(centred, centred), 1), channels)
 
 
 def moved(node: Node, old: Term, new: Term) -> Term:

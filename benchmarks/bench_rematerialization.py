@@ -1,0 +1,160 @@
+"""What training steps compute again to take less memory: multiply-adds against the peak, beside the usual policies.
+
+Run from the root of the repository: python -m benchmarks.bench_rematerialization. Writes
+results/bench_rematerialization.csv and its picture, results/bench_rematerialization.png. A training step is softmax
+cross-entropy (squared error of the U-Net) and momentum; batch norms use their statistics as they are. It is lowered for
+vectors of 512 bits, whatever this machine has; nothing is run. Policies are each step once, in the order in which the
+program has them and in the best that is found, blocks that are computed again (a number of them, or the root of the
+number of forward steps), and schedules within shares of what each step once needs in the best order. `allocated` is
+the arena: activations and temporaries; weights and what the optimizer keeps are beside it, in `state`. `least` is what
+no schedule takes less than, in any order where `any` is yes. Seconds are those of the processor, of the whole plan.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import glenside as gl
+from glenside.codegen.arena import LINE, arena
+from glenside.codegen.lower import lower
+from glenside.codegen.machine import MACHINES
+from glenside.codegen.native import prepared
+from glenside.codegen.rematerialization.order import ordered
+from glenside.codegen.rematerialization.plan import in_blocks, scheduled_within
+from glenside.codegen.rematerialization.runs import Run
+from glenside.codegen.rematerialization.steps import Steps, rescheduled, steps_of
+from glenside.gradients.training import state_of
+from glenside.ir.dtypes import RECORDS
+from glenside.ir.program import Program
+
+RESULTS = Path(__file__).parent / "results"
+NETWORKS = {"mobilenet-v1": 32, "resnet-18": 32, "unet-small": 8}
+SHARES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.45, 0.4, 0.35)
+BLOCKS = (2, 4, 8, 16)
+COLUMNS = "network batch policy budget needed allocated multiply-adds more-percent bound-percent gap-percent again "
+COLUMNS += "least any state held seconds"
+MB = 1e6
+
+
+def training(name: str, batch: int) -> Program:
+    """A training step: weights, scales and offsets are trained, statistics are not."""
+    network = gl.models.load(name, batch=batch)
+    statistics = (".mean", ".var")
+    trained = [n for n, t in network.constants_declared.items() if t.dtype == "float32" and not n.endswith(statistics)]
+    loss = "squared-error" if name.startswith("unet") else "softmax-cross-entropy"
+    return prepared(gl.training_step(network, loss, gl.Momentum("0.01"), weights=trained).program, lazily=True)
+
+
+def rows(name: str, batch: int) -> Iterator[dict[str, object]]:
+    """The policies, and schedules within ever lower budgets until one is not held."""
+    program = training(name, batch)
+    loops = lower(program, MACHINES["avx512"])
+    steps = steps_of(loops)
+    state = sum(t.dims.product() * RECORDS[t.dtype].numpy.itemsize for t in state_of(program))
+    own: dict[str, object] = {
+        "network": name,
+        "batch": batch,
+        "state": state,
+        "least": steps.least * LINE,
+        "any": "yes",
+    }
+    once = ordered(steps)
+    yield {**own, **_policy("keep all, as given", Run(steps, tuple(range(len(steps.steps)))), steps)}
+    yield {**own, **_policy("keep all", once, steps)}
+    yield {**own, **_policy("blocks of root n", in_blocks(steps, once), steps)}
+    for count in BLOCKS:
+        yield {**own, **_policy(f"{count} blocks", in_blocks(steps, once, count), steps)}
+    for share in SHARES:
+        begin = time.process_time()
+        made, plan = scheduled_within(loops, round(once.peak * LINE * share))
+        taken = time.process_time() - begin
+        size = arena(made).size
+        yield {
+            **own,
+            "policy": f"within {share:.0%}",
+            "budget": plan.budget,
+            "needed": plan.peak,
+            "allocated": size,
+            "multiply-adds": plan.work,
+            "more-percent": _more(plan.work, steps),
+            "bound-percent": _more(plan.bound, steps) if plan.holds else "",
+            "gap-percent": f"{100 * plan.gap:.4f}" if plan.holds else "",
+            "again": plan.again,
+            "least": plan.least,
+            "any": "yes" if plan.any_order else "no",
+            "held": "yes" if size <= plan.budget else "no",
+            "seconds": f"{taken:.1f}",
+        }
+        if not plan.holds:
+            return
+
+
+def _policy(policy: str, run: Run, steps: Steps) -> dict[str, object]:
+    size = arena(rescheduled(steps, run.order)).size
+    taken = {"multiply-adds": run.work, "more-percent": _more(run.work, steps), "again": sum(run.again)}
+    return {"policy": policy, "needed": run.peak * LINE, "allocated": size, **taken}
+
+
+def _more(work: float, steps: Steps) -> str:
+    return f"{100 * (work - steps.work) / steps.work:.4f}"
+
+
+def draw(found: list[dict[str, object]], path: Path) -> None:
+    """Multiply-adds against the peak, a network each."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    names = list(dict.fromkeys(str(row["network"]) for row in found))
+    figure, axes = pyplot.subplots(1, len(names), figsize=(4.6 * len(names), 3.9), squeeze=False, layout="constrained")
+    for plot, name in zip(axes[0], names, strict=True):
+        own = [row for row in found if row["network"] == name]
+        kinds = {
+            "schedules": [r for r in own if str(r["policy"]).startswith("within") and r["held"] == "yes"],
+            "blocks computed again": [r for r in own if "blocks" in str(r["policy"])],
+            "keep all": [r for r in own if str(r["policy"]).startswith("keep")],
+        }
+        styles = {"schedules": "o-", "blocks computed again": "s", "keep all": "D"}
+        for kind, points in kinds.items():
+            places = [(_megabytes(r["allocated"]), float(str(r["more-percent"]))) for r in points]
+            plot.plot(*zip(*sorted(places), strict=True), styles[kind], label=kind, markersize=5)
+        plot.axvline(_megabytes(own[0]["least"]), color="gray", linestyle=":", label="no schedule takes less")
+        plot.set_yscale("symlog", linthresh=0.1)
+        plot.set_ylim(-0.02, 100)
+        plot.set_xlim(left=0)
+        plot.set_title(f"{name}, batch {own[0]['batch']}")
+        plot.set_xlabel("activations and temporaries, MB")
+    axes[0][0].set_ylabel("more multiply-adds, %")
+    axes[0][0].legend(fontsize="small", loc="center left")
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def _megabytes(count: object) -> float:
+    return int(str(count)) / MB
+
+
+def main() -> None:
+    """All networks, or those that are named, beside what is there of others."""
+    path = RESULTS / "bench_rematerialization.csv"
+    names = sys.argv[1:] or [*NETWORKS]
+    there = list(csv.DictReader(path.open(encoding="utf-8"))) if path.exists() else []
+    found: list[dict[str, object]] = [{**row} for row in there if row["network"] not in names]
+    for name in names:
+        for row in rows(name, NETWORKS.get(name, 1)):
+            found.append(row)
+            print(*(f"{row.get(column, '')}" for column in COLUMNS.split()), sep=", ", flush=True)
+            with path.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, COLUMNS.split())
+                writer.writeheader()
+                writer.writerows(found)
+    draw(found, RESULTS / "bench_rematerialization.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Jobs in C: steps of a loop that any thread may take, and with each those of other loops that go along with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+SHARE = """
+/* Of `count` parts, the first of which is the `begin`-th of so many, those that come before a step of a loop. */
+static int64_t share(int64_t step, int64_t steps, int64_t parts, int64_t begin, int64_t count)
+{
+    int64_t found = step * parts / steps - begin;
+    return found < 0 ? 0 : found > count ? count : found;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a job calls for some steps.
+
+    function  its name
+    buffers   how many it is given
+    scratch   whether it is given memory of the thread, too
+    along     of a loop that goes along with another one: (steps of that, in how many parts, the first that it goes
+              with, how many it has)
+    """
+
+    function: str
+    buffers: int
+    scratch: bool
+    along: tuple[int, int, int, int] | None = None
+
+    def call(self, first: int, scratch: str) -> str:
+        """The call, of buffers from the so many-eth on."""
+        given = [f"b[{first + i}]" for i in range(self.buffers)]
+        steps = ["first", "last"]
+        if self.along is not None:
+            numbers = ", ".join(map(str, self.along))
+            steps = [f"share({step}, {numbers})" for step in steps]
+        return f"{self.function}({', '.join([*given, *steps, *([scratch] if self.scratch else [])])})"
+
+
+@dataclass(frozen=True)
+class Job:
+    """The parts, of which the first has the steps that are shared out."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def buffers(self) -> int:
+        return sum(part.buffers for part in self.parts)
+
+    @property
+    def scratch(self) -> bool:
+        return any(part.scratch for part in self.parts)
+
+    def lines(self, name: str, scratch: int) -> Iterator[str]:
+        """The function, where each thread has so many bytes of its own."""
+        own = f"(unsigned char *)b[{self.buffers}] + thread * {scratch}"
+        yield f"static int {name}(void *const *b, int64_t first, int64_t last, int64_t thread)"
+        unused = "" if self.scratch else "(void)thread; "
+        calls, begin = [], 0
+        for part in self.parts:
+            calls.append(part.call(begin, own))
+            begin += part.buffers
+        if len(calls) == 1:
+            yield f"{{ {unused}return {calls[0]}; }}"
+            return
+        yield f"{{\n    {unused}int status = {calls[0]};"
+        yield from (f"    if (!status) status = {call};" for call in calls[1:])
+        yield "    return status;\n}"

@@ -1,0 +1,57 @@
+"""How a program was compiled, in numbers and in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from glenside.codegen.arena import Arena
+from glenside.codegen.rematerialization.plan import Schedule
+from glenside.ir.names import one_line
+
+
+@dataclass(frozen=True)
+class CompileReport:
+    """How a program was compiled.
+
+    kept         whether it was compiled before, and kept
+    seconds      what the compiler took, or to find what was kept
+    nests        loops over buffers, one after the other
+    functions    what is written for them: those that are alike share one
+    weights      bytes of constants, in the order in which they are read
+    arena        the memory of all that lies between the nests: activations and temporaries
+    state        bytes of weights and of what an optimizer keeps, that go in and come out; 0 where it is no such step
+    schedule     what is computed again within a budget, if anything had to be
+    budget       whether a budget of the search is kept, in a sentence; "" where there is none
+    found        the report of the search, if there was one
+    """
+
+    program: str
+    machine: str
+    compiler: str
+    kept: bool
+    seconds: float
+    nests: int
+    functions: int
+    weights: int
+    arena: Arena
+    state: int = 0
+    schedule: Schedule | None = None
+    budget: str = ""
+    found: object = None
+
+    def __str__(self) -> str:
+        how = "kept from before" if self.kept else f"compiled by {self.compiler}"
+        lines = [
+            f"{one_line(self.program)}: {self.nests} nests of loops, {self.functions} functions, for {self.machine};"
+            f" {how}, {self.seconds:.2f} s",
+            f"Weights: {self.weights:,} bytes, in the order in which they are read.",
+            str(self.arena),
+            *(
+                [f"State: {self.state:,} bytes of weights and what the optimizer keeps; as many go out."]
+                if self.state
+                else []
+            ),
+            *([] if self.schedule is None else [str(self.schedule)]),
+            *([f"Budget: {self.budget}."] if self.budget else []),
+        ]
+        return "\n".join([*lines, *([] if self.found is None else [str(self.found)])])

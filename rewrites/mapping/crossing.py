@@ -1,0 +1,113 @@
+"""Groups crossed: products of few rows and columns each, several at once, of which the diagonal blocks are kept.
+
+A product of groups whose own results are few fills no matrix unit: the weight gradient of a depthwise convolution has
+one row and a filter's elements as columns for each channel, and all pixels in its depth. With p groups below each other
+on both sides a tile computes p x p blocks at once, and the p on the diagonal are what is wanted: p times the results,
+in as many tiles of depth as one group has. Packing (`matrices`) is the other way: p times the depth, no more results.
+
+A step of a plan in place of packing, of products as they are written: after it there are ceil(g/p) groups of (m p)(k)
+and (o p)(k). It makes the depth of all groups less, which no other step does, so its bound has that of one group. Its
+plan is (1, p, 2), or (1, p, 3) with operands swapped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rewrites import operators as op
+from rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
+from rewrites.facts import ACCESS, INT, access_at, relation
+from rewrites.mapping import matrices
+from rewrites.mapping.mapping_search import (
+    EXAMPLE_PARAMETERS,
+    SEARCHED,
+    SIZES,
+    a_candidate,
+    cheapest,
+    is_promising,
+    left_of,
+    matrix_plan,
+    next_factor,
+    product_of,
+)
+from rewrites.parameters import price
+from rewrites.terms import ceil_div, dot, padded, reshaped, transposed, vec
+
+FAMILY, ANALYSES = "crossed-mapping", "crossed-mapping-analyses"
+cross_factor = relation("cross-factor", product=ACCESS, p=INT)
+want_cross = relation("want-cross", product=ACCESS, p=INT)
+cross_of = relation("cross-of", product=ACCESS, p=INT, crossed=ACCESS)
+
+_MATRICES = "(compute dot-product (access-product (access (access-tensor x) 2) (access (access-tensor w) 2) 1))"
+_FEW = Example(
+    _MATRICES,
+    {"x": "7 1 9", "w": "7 2 9"},
+    [
+        product_of(matrices.PRODUCT, access_at("x2"), 7, 1, 9, 2),
+        matrix_plan(matrices.PRODUCT, 1, 2, 2, vec(1, 2, 2)),
+        cross_of(matrices.PRODUCT, 2, matrices.PRODUCT),
+    ],
+    EXAMPLE_PARAMETERS,
+)
+
+
+@analysis(ANALYSES, _FEW)
+def crossed_groups_are_known(
+    a: V, p: V, left: V, cost: V, weights: V, p_rows: V, p_columns: V, s: V, plan: V, larger: V
+) -> Clauses:
+    """Which products may have p groups crossed, what that costs, and the next step of a plan that has it.
+
+    An analysis: it adds no e-node. Sound because it only reads sizes, and demands what rules make.
+    """
+    g, m, k, o = SIZES
+    factor, own = cross_factor(ROOT, p), (p_rows == m * p, p_columns == o * p)
+    promising = is_promising((g * k) * (m * p_columns), k, (g * m) * p_columns, (g * k) * o)
+
+    def priced(swapped: int, sides: tuple[V, V, V, V]) -> Clauses:
+        where = (factor, SEARCHED, left_of(left, g, p), own, weights == (left * k) * p_columns)
+        return a_candidate(where, 2 + swapped, sides, weights, vec(1, p, 2 + swapped))
+
+    return (
+        when(product_of(ROOT, a, g, m, k, o), g > 1, cost == price(g, m, k, o)).then(
+            set_(cheapest(ROOT), cost), cross_factor(ROOT, 2)
+        ),
+        when(factor, SEARCHED, left_of(left, g, p), left > 1, own, promising).then(
+            cross_factor(ROOT, next_factor(g, left))
+        ),
+        priced(0, (left, p_rows, k, p_columns)),
+        priced(1, (left, p_columns, k, p_rows)),
+        when(matrix_plan(ROOT, 1, p, s, plan), s > 1).then(want_cross(ROOT, p)),
+        when(matrix_plan(ROOT, 1, p, s, plan), s > 1, cross_of(ROOT, p, larger)).then(
+            matrix_plan(larger, 1, 1, s - 2, plan)
+        ),
+    )
+
+
+@rule(
+    FAMILY,
+    matrices.of_matrices(5, 2, 3, 4, want_cross(matrices.PRODUCT, 2)),
+    matrices.of_matrices(3, 1, 4, 2, want_cross(matrices.PRODUCT, 3)),
+)
+def groups_are_crossed(a: V, b: V, g: V, m: V, k: V, o: V, p: V, packs: V, left: V, right: V, crossed: V) -> Clauses:
+    """dot(a x b) = diagonal blocks of dot(rows of p groups of a x rows of p groups of b).
+
+    Several channels of the weight gradient of a depthwise convolution in one tile: more rows and columns of it are
+    used, and of the results those of a channel with another are left. Sound because block (i, j) of p x p is the
+    product of group i of a and group j of b, of which i = j is what was asked for: each p + 1 blocks after the last,
+    when they lie in a row. Groups added to fill up p are cut off again.
+    """
+
+    def together(x: V, rows: V) -> Any:
+        return reshaped(padded(x, 0, packs * p - g), vec(packs, p * rows, k), 2)
+
+    blocks = transposed(reshaped(crossed, vec(packs, p, m, p, o), 0), 0, 1, 3, 2, 4)
+    in_a_row = padded(reshaped(blocks, vec(packs, p * p, m, o), 0), 1, p)
+    diagonal = op.slice(reshaped(in_a_row, vec(packs, p, p + 1, m, o), 0), 2, 0, 1)
+    return when(want_cross(ROOT, p), matrices.matrices(ROOT, a, b, g, m, k, o), packs == ceil_div(g, p)).then(
+        let(left, together(a, m)),
+        let(right, together(b, o)),
+        let(crossed, dot(left, right)),
+        union(ROOT, op.slice(reshaped(diagonal, vec(packs * p, m, o), 3), 0, 0, g)),
+        matrices.matrices(crossed, left, right, g=packs, m=m * p, k=k, o=o * p),
+        cross_of(ROOT, p, crossed),
+    )
