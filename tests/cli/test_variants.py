@@ -168,7 +168,7 @@ def test_a_program_over_its_budget_says_by_how_much(
         (("--target", "cpu:1MB", "--extract", "exact"), "cpu:1MB has no option --extract"),
         (("--target", "cpu:1MB", "--explain"), "cpu:1MB has no option --explain"),
         (("--target", "cpu:1MB", "--objective", "bytes"), "the target cpu has no objectives"),
-        (("--target", "convolution-unit:nhwc", "--plot", "front.png"), "--plot is for targets whose variants trade"),
+        (("--target", "convolution-unit:nhwc", "--plot", "front.png"), "a picture of a network is written as .svg"),
         (("--target", "mpc:semi2k", "--max-rows", "3"), "the target mpc has no max-rows"),
         (("--array", "4x4", "--link", "lan"), "the target systolic-array has no link"),
         (("--array", "4x4", "--pareto"), "--pareto is for targets whose variants trade one measure for another"),
