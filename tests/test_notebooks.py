@@ -13,7 +13,8 @@ ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
-LONG = ("02_mobilenet", "03_the_best_mapping", "04_variants_of_a_convolution")
+LONG = ("02_mobilenet", "03_the_best_mapping", "04_variants_of_a_convolution", "06_train_on_digits",
+        "07_layouts_of_super_resolution")  # fmt: skip
 RUN = [pytest.param(path, marks=[pytest.mark.slow] if path.stem in LONG else []) for path in NOTEBOOKS]
 
 

@@ -249,6 +249,7 @@ def test_bad_input_is_one_sentence_and_status_2(name: str, bad_files: Path, caps
     assert sorted(bad_files.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_ctrl_c_answers_soon_with_the_best_so_far(tmp_path: Path) -> None:
     """A search that would take minutes: the program as found so far is written, the status is 130.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import run
 
 import glenside as gl
 from glenside.codegen.library import library
@@ -244,8 +245,10 @@ def test_nothing_is_written_where_the_disk_is_full(tmp_path: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_is_wrong_is_a_sentence(tmp_path: Path, words: list[str], said: str) -> None:
-    done = _glenside(*words, folder=tmp_path)
-    assert done.returncode == 2
-    assert said in done.stderr
+def test_what_is_wrong_is_a_sentence(
+    tmp_path: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(*words) == 2
+    assert said in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

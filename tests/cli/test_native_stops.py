@@ -83,7 +83,7 @@ def _children(*marks: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("which", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_search_is_ended_with_a_status_of_its_own(tmp_path: Path, which: int) -> None:
     status, errors = _stopped("compile", 2.5, tmp_path, which)
     assert status == 128 + which
@@ -91,7 +91,8 @@ def test_a_search_is_ended_with_a_status_of_its_own(tmp_path: Path, which: int) 
 
 
 @needs_compiler
-@pytest.mark.parametrize("which", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
 def test_what_prices_tell_is_there_while_variants_are_timed(tmp_path: Path, which: int) -> None:
     status, errors = _stopped("tune", 0.3, tmp_path, which, there="net.weights")
     assert status == 128 + which, errors
@@ -106,6 +107,7 @@ def test_what_prices_tell_is_there_while_variants_are_timed(tmp_path: Path, whic
 
 
 @needs_compiler
+@pytest.mark.slow
 def test_c_that_runs_long_is_not_waited_for(tmp_path: Path) -> None:
     assert _stopped("run", 5.0, tmp_path)[0] == 130
 

@@ -61,7 +61,7 @@ def _hold(name: str, which: int, after: float, out: Path) -> None:
             assert gl.load(out).term.access.size
 
 
-@pytest.mark.parametrize("name", ["array", "mpc"])
+@pytest.mark.parametrize("name", ["array", pytest.param("mpc", marks=pytest.mark.slow)])
 def test_sigterm_leaves_an_answer(name: str, tmp_path: Path) -> None:
     _hold(name, signal.SIGTERM, 3.0, tmp_path / "best.glenside")
 

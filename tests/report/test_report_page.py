@@ -102,12 +102,19 @@ def test_a_filter_takes_words_and_amounts(opened: Any) -> None:
     assert texts(browser, ".filter [role=status]") == ["7 of 30 rows"]
 
 
+def headed(browser: Any, titles: list[str]) -> None:
+    """Wait for the headings: a change of the address is told to the page after what made it."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    WebDriverWait(browser, 5).until(lambda _: texts(browser, "h1") == titles)
+
+
 def test_rows_lead_to_layers_and_keys_from_one_to_the_next(opened: Any, of_array: gl.Result) -> None:
     from selenium.webdriver.common.keys import Keys
 
     browser = opened(result_document(of_array))
     browser.find_element("link text", "conv1").click()
-    assert texts(browser, "h1") == ["conv1"]
+    headed(browser, ["conv1"])
     said = browser.find_element("tag name", "body").text
     row = of_array.report.layers[1]
     cone = of_array.answer.layers["conv1"].cone
@@ -115,9 +122,9 @@ def test_rows_lead_to_layers_and_keys_from_one_to_the_next(opened: Any, of_array
     for part in (row.operator, row.label, f"nothing takes less than {row.lower_bound:,} cycles", *cone.rules):
         assert part in said
     browser.find_element("tag name", "body").send_keys(Keys.ARROW_RIGHT)
-    assert texts(browser, "h1") == ["conv2"]
+    headed(browser, ["conv2"])
     browser.find_element("tag name", "body").send_keys(Keys.ESCAPE)
-    assert texts(browser, "h1") == ["small network on systolic-array:8x4"]
+    headed(browser, ["small network on systolic-array:8x4"])
 
 
 @pytest.mark.parametrize("target", [gl.MPC(outputs=(2,)), gl.CPU("20KB")], ids=["mpc", "cpu"])
