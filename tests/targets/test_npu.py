@@ -230,6 +230,10 @@ def plans(layer: oracle.Layer) -> Iterator[tuple[bool, tuple[int, int, int, int]
             sizes = (-(-g // p), -(-m // r), k * r * p, o * r * p)
             yield False, sizes
             yield True, (sizes[0], sizes[3], sizes[2], sizes[1])
+    g, m, k, o = oracle.products(layer, oracle.Mapping(0, (1,) * len(axes), 1, False))
+    for p in range(2, g + 1):  # crossed: below each other on both sides
+        yield False, (-(-g // p), m * p, k, o * p)
+        yield True, (-(-g // p), o * p, k, m * p)
 
 
 def hold_to_brute_force(program: Program, target: gl.NPU) -> None:

@@ -217,14 +217,16 @@ class Kept(BytesOut):
         for batch in self._batches(done):
             rows = np.array([writer.parameter_row(self.contents[self.content[item]]) for item in batch.items])
             alike = self.alike[batch.items]
-            more = np.stack([batch.sums, rows, np.maximum(alike, 0), alike >= 0], axis=1)
+            more = np.stack([batch.sums, rows, np.maximum(alike, 0)], axis=1)
             item, column = batch.item[batch.owner], batch.column[batch.owner]
             applies, function = self.applied()
-            for slot, nest in writer.with_tables(carried(item, column, batch.address, lanes, more)):
-                cells, sums, row, one, same = (nest.address(which) for which in range(5))
-                to, turn = gone_on(cells, lanes)
-                every = same.base > 0
-                writer.add(Store(nest.counts, sums, to, slot, row, every, one, turn, True, applies, function))
+            for every in (False, True):  # a store finds its parameters in one of two ways: no loop goes over both
+                own = (alike[item] >= 0) == every
+                of_kind = carried(item[own], column[own], batch.address[own], lanes, more)
+                for slot, nest in writer.with_tables(of_kind):
+                    cells, sums, row, one = (nest.address(which) for which in range(4))
+                    to, turn = gone_on(cells, lanes)
+                    writer.add(Store(nest.counts, sums, to, slot, row, every, one, turn, True, applies, function))
             writer.forget(batch.address)
 
 
