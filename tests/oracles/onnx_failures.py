@@ -41,6 +41,11 @@ FAILURES: Mapping[str, tuple[str, ...]] = {
 }
 """Reason -> the names of tests, as regular expressions that match them whole."""
 
+DEPENDS_ON_ROUNDING: Mapping[str, str] = {
+    "test_squeezenet": "all weights are 0.02: its sums near 1e10 are equal but for how a BLAS rounds their columns"
+}
+"""Tests that pass on most machines -> why they may fail on one: counted among those that pass."""
+
 
 def reason(name: str) -> str | None:
     """Why a test of that name fails, or None when it passes."""
