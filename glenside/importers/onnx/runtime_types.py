@@ -5,6 +5,7 @@ It runs in a process of its own, as it may crash on a node that no program has w
 
 from __future__ import annotations
 
+import atexit
 import json
 import struct
 import subprocess
@@ -40,8 +41,19 @@ class Process:
         with self._lock:
             return self._asked(model)
 
+    def end(self) -> None:
+        """Ends the process and closes its pipes."""
+        if self._process is not None:
+            self._process.kill()
+            for pipe in filter(None, (self._process.stdin, self._process.stdout)):
+                with suppress(OSError):  # what was left to write to a process that has ended
+                    pipe.close()
+            self._process.wait()
+            self._process = None
+
     def _asked(self, model: bytes) -> Told | None:
         if self._process is None or self._process.poll() is not None:
+            self.end()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__],
                 stdin=subprocess.PIPE,
@@ -66,6 +78,7 @@ class Process:
 
 
 ONNXRUNTIME = Process()
+atexit.register(ONNXRUNTIME.end)
 
 
 def _told(model: bytes) -> Told | None:
