@@ -3,7 +3,7 @@
     python tests/onnx_failures.py
 
 runs all of them and prints how many pass, what fails and is not listed here (grouped by its error), what is listed here
-and passes, or is no test, and the table for docs/onnx.md. The tests demand that the lists are exact and the table is there.
+and passes, or is no test, and the table for docs/onnx.md. Tests demand that the lists are exact and the table is there.
 """
 
 from __future__ import annotations
