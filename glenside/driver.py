@@ -120,7 +120,7 @@ def compile(
              has a budget of its own, which variants of layers keep to before
     how      see `optimize`
 
-    Raises BadInput: a black box, a dtype that is only stored, a constant without a value, no compiler.
+    Raises BadInput: a black box, a constant without a value, no compiler.
     """
     from glenside.check.compiled import Function  # a back end takes as long to load as many a search
     from glenside.codegen.machine import machine_of

@@ -26,7 +26,7 @@ from glenside.codegen.loops import Nest, Role
 from glenside.codegen.native import Compiled, Lowered, completed, pointers
 from glenside.codegen.packing import Memory
 from glenside.codegen.toolchain import loaded
-from glenside.ir.dtypes import FLOATS, REALS, RECORDS, fraction_bits
+from glenside.ir.dtypes import REALS, RECORDS, fraction_bits, name_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, arrays
 from glenside.ir.program import Program
@@ -195,7 +195,7 @@ class _Nests:
         before = self.memory.copy()
         completed(self.loops, self.library.run_nest(ctypes.c_int64(number), *self.where, None))
         got = self.views[buffer].reshape(-1)
-        own = np.zeros(max(1, got.size), _PAIR if buffer.dtype in FLOATS else _LEVEL if levels else got.dtype)
+        own = np.zeros(max(1, got.size), _PAIR if buffer.dtype in REALS else _LEVEL if levels else got.dtype)
         if own.dtype.names:
             own["v"][: got.size] = got
         else:
@@ -211,7 +211,7 @@ class _Nests:
             return NestRounding(0.0, np.inf, "not bounded: what it chooses may depend on rounding")
         if levels:
             return _levels(own, got)
-        if buffer.dtype not in FLOATS:
+        if buffer.dtype not in REALS:
             sure = own < 2 if buffer.dtype == "bool" else np.full(own.shape, True)
             return _whole_numbers(own[sure], got[sure])
         return _floats(own["v"], own["e"] * (1 + _OWN_ROUNDING), got.astype(np.float64))
@@ -219,7 +219,7 @@ class _Nests:
 
 def _levels(want: Array, got: Array) -> NestRounding:
     """Integers beside those that they may be, up to multiples of 2^bits."""
-    turn = 1 << 8 * got.itemsize
+    turn = 1 << RECORDS[name_of(got.dtype)].bits
     above = (got.astype(np.int64) - want["v"]) % turn
     share = np.where(above == 0, 0.0, np.minimum(_share(above, want["more"]), _share(turn - above, want["less"])))
     wrong = np.flatnonzero(share > 1)

@@ -34,8 +34,6 @@ from glenside.codegen.loops import (
     Way,
     When,
 )
-from glenside.ir.dtypes import STORED
-from glenside.ir.errors import BadInput
 from glenside.ir.index_map import Index
 
 _GIVEN = "const void *const *given, void *const *results, unsigned char *arena"
@@ -58,11 +56,8 @@ def source(loops: Loops) -> Source:
 
     It gives 0; n where an index lies outside of its axis that the nth `Require` of the loops asks for; -1 where memory
     does not suffice. Tensors, packed constants among them, and results are given in the order of their buffers;
-    temporaries lie in the arena. `run_nest` does one nest. Raises BadInput for dtypes that are only stored.
+    temporaries lie in the arena. `run_nest` does one nest.
     """
-    for buffer in loops.buffers:
-        if buffer.dtype in STORED:
-            raise BadInput(f"{buffer.name} has dtype {buffer.dtype}, which is not compiled yet")
     return Printer(loops).source()
 
 
@@ -276,8 +271,7 @@ class Printer(Pointers):
             kind = "" if statement.known else f"{self.computed(statement.local.dtype)} "
             yield f"{kind}{statement.local.name} = {self.formula(statement.formula)};"
         elif isinstance(statement, Store):
-            value = self.kept(self.formula(statement.formula), statement.buffer)
-            yield f"{self.target(statement)} = {value};"
+            yield f"{self.target(statement)} = {self.stored(statement)};"
         elif isinstance(statement, Prefetch):
             yield f"__builtin_prefetch({' + '.join(self.address(statement.buffer, statement.place))});"
         elif isinstance(statement, Fence):

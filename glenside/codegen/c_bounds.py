@@ -13,16 +13,15 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from glenside.codegen.c_numbers import Plain
-from glenside.codegen.c_primitives import STORED_AS, held, whole_function
+from glenside.codegen.c_primitives import BITS, STORED_AS, from_memory, held, in_memory, whole_function
 from glenside.codegen.c_source import Source
 from glenside.codegen.loops import Apply, Buffer, Convert, Formula, Loops, Nest, Number, Role
-from glenside.ir.dtypes import FLOATS, HALVES, INTEGERS, fraction_bits, largest_float
+from glenside.ir.dtypes import REALS, STORED, WHOLE, fraction_bits, largest_float, least_exponent
 from glenside.semantics.native import Native
 
 _ULPS = 16
 """Units in the last place by which functions of reals are off, those of the library and in vectors."""
-_KINDS = {"float64": 0, "float32": 1, "float16": 2, "bfloat16": 3}
-_LEAST_EXPONENT = {"float64": -1022, "float32": -126, "float16": -14, "bfloat16": -126}
+_KINDS = {"float64": 0, "float32": 1, "float16": 2, "bfloat16": 3, **dict.fromkeys(STORED, 4)}
 _NUMBERS = r"""
 /* v, and how far from it the rounded one is at most. Of a dtype: the unit of rounding, least and largest numbers. */
 typedef struct { double v, e; } num;
@@ -195,21 +194,22 @@ class Bounds(Plain):
         return "num" if self._is_own(buffer) else super().memory(buffer)
 
     def _is_own(self, buffer: Buffer) -> bool:
-        return buffer.dtype in FLOATS and (buffer is self.filled or buffer.role is Role.SCRATCH)
+        return buffer.dtype in REALS and (buffer is self.filled or buffer.role is Role.SCRATCH)
 
     def computed(self, dtype: str) -> str:
-        return "num" if dtype in FLOATS else super().computed(dtype)
+        return "num" if dtype in REALS else super().computed(dtype)
 
     def loaded(self, element: str, buffer: Buffer) -> str:
-        if self._is_own(buffer) or buffer.dtype not in FLOATS:
+        if self._is_own(buffer):
             return element
-        return f"exactly({super().loaded(element, buffer)})"
+        value = super().loaded(element, buffer)
+        return f"exactly({value})" if buffer.dtype in REALS else value
 
     def kept(self, value: str, buffer: Buffer) -> str:
-        return value if buffer.dtype in FLOATS else super().kept(value, buffer)
+        return value if buffer.dtype in REALS else super().kept(value, buffer)
 
     def number(self, number: Number) -> str:
-        if number.dtype not in FLOATS:
+        if number.dtype not in REALS:
             return super().number(number)
         if number.value is None:
             return "exactly(-INFINITY)"
@@ -224,7 +224,7 @@ class Bounds(Plain):
         value = self.formula(formula)
         if formula.dtype == "bool":
             return value
-        return f"differs({value})" if formula.dtype in FLOATS else f"(uint8_t)({value} != 0)"
+        return f"differs({value})" if formula.dtype in REALS else f"(uint8_t)({value} != 0)"
 
     def converted(self, formula: Convert) -> str:
         given, wanted = formula.formula.dtype, formula.dtype
@@ -234,36 +234,45 @@ class Bounds(Plain):
             return self.truth(formula.formula)
         value = self.formula(formula.formula)
         if given == "bool":
-            return f"of_truth({value})" if wanted in FLOATS else f"({STORED_AS[wanted]})decided({value})"
-        if given in FLOATS and wanted in FLOATS:
-            text = f"static inline num as_{wanted}(num a) {{ return rounded(a.v, a.e, {of_dtype(wanted)}); }}"
-            self.functions.setdefault(text)
-            return f"as_{wanted}({value})"
-        if wanted in FLOATS:
+            return f"of_truth({value})" if wanted in REALS else self.wrapped(f"decided({value})", wanted)
+        if given in REALS and wanted in REALS:
+            return self._as(wanted, value)
+        if wanted in STORED and wanted in REALS:
+            return self._as(wanted, f"exactly((double){value})")
+        if wanted in REALS:
             return f"rounded((double){value}, 0, {of_dtype(wanted)})"
-        if given in FLOATS and wanted in INTEGERS:
+        if given in REALS and wanted in WHOLE:
             self.functions.setdefault(whole_function(f"{wanted}_of_real", wanted))
             return f"{wanted}_of_real(whole({value}))"
         return super().converted(formula)
+
+    def _as(self, dtype: str, value: str) -> str:
+        """A number of another dtype: of one that is exact it is known what those that are only stored make of it."""
+        text = f"return rounded(a.v, a.e, {of_dtype(dtype)});"
+        if dtype in STORED:
+            self.need(dtype)
+            text = f"if (a.e == 0) return exactly(round_{dtype}(a.v)); {text}"
+        self.functions.setdefault(f"static inline num as_{dtype}(num a) {{ {text} }}")
+        return f"as_{dtype}({value})"
 
     def _bits(self, formula: Convert) -> str:
         """Of numbers that are exact."""
         given, wanted = formula.formula.dtype, formula.dtype
         value = self.formula(formula.formula)
-        if given in FLOATS:
+        if given in REALS:
             value = f"({held(given)})known({value})"
         elif given == "bool":
             value = f"(uint8_t)decided({value})"
-        if given in HALVES:
-            value = f"{given}_of_float({value})"
+        self.need(given)
+        self.need(wanted)
+        value = in_memory(value, given)
         name = f"bits_{given}_{wanted}"
         self.functions.setdefault(
             f"static inline {STORED_AS[wanted]} {name}({STORED_AS[given]} x)"
             f" {{ {STORED_AS[wanted]} y; memcpy(&y, &x, sizeof y); return y; }}"
         )
-        found = f"{name}({value})"
-        found = f"float_of_{wanted}({found})" if wanted in HALVES else found
-        return f"exactly((double){found})" if wanted in FLOATS else found
+        found = from_memory(f"{name}({value})", wanted)
+        return f"exactly((double){found})" if wanted in REALS else found
 
     def applied(self, formula: Apply) -> str:
         name, operands = formula.primitive.name, formula.operands
@@ -274,7 +283,7 @@ class Bounds(Plain):
             if name in _TRUTHS:
                 return f"{_TRUTHS[name]}({', '.join(texts)})"
             return self.of_texts(formula, [f"(uint8_t)decided({text})" for text in texts])
-        if operands[-1].dtype not in FLOATS:
+        if operands[-1].dtype not in REALS:
             return super().applied(formula)
         if name in _RELATIONS:
             return self.related(name, texts)
@@ -306,7 +315,7 @@ class Bounds(Plain):
 
     def _selected(self, formula: Apply) -> str:
         condition, (then, otherwise) = self.truth(formula.operands[0]), map(self.formula, formula.operands[1:])
-        if formula.dtype in FLOATS:
+        if formula.dtype in REALS:
             return f"chosen({condition}, {then}, {otherwise})"
         if formula.dtype == "bool":
             return f"truth_chosen({condition}, {then}, {otherwise})"
@@ -315,8 +324,8 @@ class Bounds(Plain):
 
 def of_dtype(dtype: str) -> str:
     """The unit of rounding, the least number, the largest one; the value beside is one of float64."""
-    unit = 2.0 ** -(fraction_bits(dtype) + 1) + 2.0**-53 + (2.0**-24 if dtype in HALVES else 0)
-    least = 2.0 ** max(-1074, _LEAST_EXPONENT[dtype] - fraction_bits(dtype))
+    unit = 2.0 ** -(fraction_bits(dtype) + 1) + 2.0**-53 + (2.0**-24 if dtype in BITS else 0)
+    least = 2.0 ** max(-1074, least_exponent(dtype) - fraction_bits(dtype))
     return f"{unit.hex()}, {least.hex()}, {largest_float(dtype).hex()}, {_KINDS[dtype]}"
 
 

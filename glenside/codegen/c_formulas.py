@@ -8,9 +8,13 @@ from fractions import Fraction
 
 from glenside.codegen.affine import substituted
 from glenside.codegen.c_primitives import (
+    BITS,
     PRIMITIVES_IN_C,
     STORED_AS,
+    from_memory,
     held,
+    in_memory,
+    needed,
     whole_function,
 )
 from glenside.codegen.instructions import Instruction, expanded
@@ -27,7 +31,7 @@ from glenside.codegen.loops import (
     Role,
     Store,
 )
-from glenside.ir.dtypes import HALVES, INTEGERS, RECORDS, limits
+from glenside.ir.dtypes import HALVES, RECORDS, STORED, WHOLE, limits
 from glenside.ir.errors import BadInput
 from glenside.ir.index_map import Axis, Guard, Index, Within
 
@@ -69,11 +73,40 @@ class Formulas:
 
     def loaded(self, element: str, buffer: Buffer) -> str:
         """An element of a buffer as a value."""
-        return f"float_of_{buffer.dtype}({element})" if buffer.dtype in HALVES else element
+        self.need(buffer.dtype)
+        return from_memory(element, buffer.dtype)
 
     def kept(self, value: str, buffer: Buffer) -> str:
         """A value as an element of a buffer."""
+        self.need(buffer.dtype)
         return in_memory(value, buffer.dtype)
+
+    def element(self, load: Load) -> str:
+        """An element in memory, as it is there."""
+        if load.picked:
+            return f"{self.name(load.buffer)}[{self.place(load)}]"
+        return "{}[{}]".format(*self.address(load.buffer, load.place))
+
+    def stored(self, store: Store) -> str:
+        """What is put into a place: bits as they are, where they are merely moved."""
+        formula, buffer = store.formula, store.buffer
+        if (
+            isinstance(formula, Load)
+            and formula.dtype == buffer.dtype in BITS
+            and Role.REGISTER
+            not in (
+                formula.buffer.role,
+                buffer.role,
+            )
+        ):
+            if self.memory(formula.buffer) == self.memory(buffer):
+                return self.element(formula)
+        return self.kept(self.formula(formula), buffer)
+
+    def need(self, dtype: str) -> None:
+        """What turns elements into values and back is written."""
+        if text := needed(dtype):
+            self.functions.setdefault(text)
 
     def sorted_as(self, dtype: str) -> str:
         """The dtype as which elements of one are sorted in memory."""
@@ -98,9 +131,7 @@ class Formulas:
         if isinstance(formula, Load):
             if formula.buffer.role is Role.REGISTER:
                 return self.register(formula)
-            if formula.picked:
-                return self.loaded(f"{self.name(formula.buffer)}[{self.place(formula)}]", formula.buffer)
-            return self.loaded("{}[{}]".format(*self.address(formula.buffer, formula.place)), formula.buffer)
+            return self.loaded(self.element(formula), formula.buffer)
         if isinstance(formula, Choose):
             guards = " && ".join(self.guard(guard) for guard in formula.guards)
             return f"(({guards}) ? {self.formula(formula.then)} : {self.formula(formula.otherwise)})"
@@ -119,17 +150,27 @@ class Formulas:
                 f"static inline {STORED_AS[wanted]} {name}({STORED_AS[given]} x)"
                 f" {{ {STORED_AS[wanted]} y; memcpy(&y, &x, sizeof y); return y; }}"
             )
-            found = f"{name}({in_memory(value, given)})"
-            return f"float_of_{wanted}({found})" if wanted in HALVES else found
+            self.need(given)
+            self.need(wanted)
+            return from_memory(f"{name}({in_memory(value, given)})", wanted)
         if wanted == "bool":
             return f"(uint8_t)({value} != 0)"
-        if wanted in HALVES:
+        if wanted in HALVES or (wanted in STORED and RECORDS[wanted].kind == "float"):
+            self.need(wanted)
             return f"round_{wanted}((double){value})"
-        if wanted in INTEGERS and RECORDS[given].kind == "float":
+        if wanted in WHOLE and RECORDS[given].kind == "float":
             name = f"{wanted}_of_real"
             self.functions.setdefault(whole_function(name, wanted))
             return f"{name}((double){value})"
-        return f"({held(wanted)}){value}"
+        return self.wrapped(value, wanted)
+
+    def wrapped(self, value: str, dtype: str) -> str:
+        """An integer as one of another dtype."""
+        kept = f"({held(dtype)}){value}"
+        if dtype not in STORED:
+            return kept
+        self.need(dtype)
+        return from_memory(in_memory(kept, dtype), dtype)
 
     def applied(self, formula: Apply) -> str:
         """A primitive of values."""
@@ -188,11 +229,6 @@ class Formulas:
         """A helper, which is written once."""
         self.functions.setdefault(text)
         return name
-
-
-def in_memory(value: str, dtype: str) -> str:
-    """A value of the type in which a dtype is computed, as it is stored."""
-    return f"{dtype}_of_float({value})" if dtype in HALVES else value
 
 
 def _index(index: Index) -> str:

@@ -35,7 +35,7 @@ from glenside.codegen.loops import (
     Store,
     When,
 )
-from glenside.ir.dtypes import FLOATS, INTEGERS, RECORDS, limits
+from glenside.ir.dtypes import INTEGERS, REALS, RECORDS, limits
 
 _LEVELS = r"""
 typedef struct { int64_t v; double less, more; } level;
@@ -143,7 +143,7 @@ def _is_unsure(formula: Formula, held: set[_Held] | frozenset[_Held]) -> bool:
     formula = _plain(formula)
     if formula.dtype not in INTEGERS:
         return False
-    if isinstance(formula, Convert) and formula.formula.dtype in FLOATS:
+    if isinstance(formula, Convert) and formula.formula.dtype in REALS:
         return not formula.bits
     if isinstance(formula, Load | Local):
         return (formula.buffer if isinstance(formula, Load) else formula) in held
@@ -220,7 +220,7 @@ class Levels(Bounds):
 
     def converted(self, formula: Convert) -> str:
         given, wanted = formula.formula.dtype, formula.dtype
-        if self._is_unsure(formula) and given in FLOATS:
+        if self._is_unsure(formula) and given in REALS:
             self.functions.setdefault(whole_function(f"{wanted}_of_real", wanted))
             low, high = _range(formula.formula)
             self.functions.setdefault(_CUT.replace("DTYPE", wanted))
@@ -228,7 +228,7 @@ class Levels(Bounds):
             return f"{wanted}_cut({value}, {is_whole}, {_text(low)}, {_text(high)})"
         if not self._is_unsure(formula.formula) or wanted == "bool":
             return super().converted(formula)
-        if wanted in FLOATS:
+        if wanted in REALS:
             text = f"static inline num {wanted}_of(num a) {{ return rounded(a.v, a.e, {of_dtype(wanted)}); }}"
             self.functions.setdefault(text)
             return f"{wanted}_of({self._lying(formula.formula)})"
@@ -238,8 +238,8 @@ class Levels(Bounds):
         return self._wrapped(wanted, value)
 
     def _wrapped(self, dtype: str, level: str) -> str:
-        kind = STORED_AS[dtype]
-        text = f"static inline level {dtype}_level(level a) {{ return (level){{({kind})a.v, a.less, a.more}}; }}"
+        kept = self.wrapped("a.v", dtype)
+        text = f"static inline level {dtype}_level(level a) {{ return (level){{{kept}, a.less, a.more}}; }}"
         self.functions.setdefault(text)
         return f"{dtype}_level({level})"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from glenside.codegen.c import Printer
-from glenside.codegen.c_primitives import STORED_AS
 from glenside.codegen.c_source import Source
 from glenside.codegen.loops import (
     Apply,
@@ -22,7 +21,7 @@ from glenside.codegen.loops import (
     Store,
     When,
 )
-from glenside.ir.dtypes import REALS, RECORDS
+from glenside.ir.dtypes import REALS, RECORDS, STORED
 from glenside.ir.operator import Keeps
 from glenside.semantics.prime_field import PrimeField, function_seed
 
@@ -156,14 +155,14 @@ class Residues(Plain):
         if given not in REALS and wanted not in REALS:
             return super().converted(formula)
         if given in REALS and wanted in REALS:
-            return value
+            return self._rounded(value, wanted)
         if formula.bits:
             value = f"scattered((double){value}, {_seed('bitcast')})"
         elif wanted in REALS:
-            return f"of_{'signed' if RECORDS[given].signed else 'unsigned'}({value})"
+            return self._rounded(f"of_{'signed' if RECORDS[given].signed else 'unsigned'}({value})", wanted)
         if wanted in REALS:
             return value
-        return f"(uint8_t)({value} != 0)" if wanted == "bool" else f"({STORED_AS[wanted]})(int64_t)({value})"
+        return f"(uint8_t)({value} != 0)" if wanted == "bool" else self.wrapped(f"(int64_t)({value})", wanted)
 
     def applied(self, formula: Apply) -> str:
         name, operands = formula.primitive.name, [self.formula(operand) for operand in formula.operands]
@@ -178,8 +177,16 @@ class Residues(Plain):
         (operand,) = operands
         if Keeps.ZERO not in formula.primitive.keeps:
             return f"scattered({operand}, {_seed(name)})"
+        return self._keeping_zero(name, operand)
+
+    def _rounded(self, value: str, dtype: str) -> str:
+        """Rounding to floats that are only stored is a function like any other."""
+        return self._keeping_zero(f"cast {dtype}", value) if dtype in STORED else value
+
+    def _keeping_zero(self, function: str, operand: str) -> str:
+        name = function.replace(" ", "_")
         self.functions.setdefault(
-            f"static inline double {name}_of(double x) {{ return x == 0 ? 0 : scattered(x, {_seed(name)}); }}"
+            f"static inline double {name}_of(double x) {{ return x == 0 ? 0 : scattered(x, {_seed(function)}); }}"
         )
         return f"{name}_of({operand})"
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from string import Template
 from typing import Protocol
 
-from glenside.ir.dtypes import HALVES, INTEGERS, RECORDS
+from glenside.codegen.c_stored import functions_of_stored
+from glenside.ir.dtypes import HALVES, INTEGERS, RECORDS, STORED
 
 STORED_AS: Mapping[str, str] = {
     "float16": "uint16_t",
@@ -15,6 +16,7 @@ STORED_AS: Mapping[str, str] = {
     "float64": "double",
     "bool": "uint8_t",
     **{name: f"{name}_t" for name in INTEGERS},
+    **dict.fromkeys(STORED, "uint8_t"),
 }
 """dtype -> the C type of an element in memory."""
 
@@ -25,9 +27,34 @@ class Printer(Protocol):
     def helper(self, name: str, text: str) -> str: ...
 
 
+BITS = (*HALVES, *STORED)
+"""Dtypes that C has no type of: bits in memory, values of a type that holds them."""
+
+
 def held(dtype: str) -> str:
     """The C type in which a dtype is computed."""
-    return "float" if dtype in HALVES else STORED_AS[dtype]
+    if dtype in BITS:
+        return "float" if RECORDS[dtype].kind == "float" else f"{RECORDS[dtype].wider}_t"
+    return STORED_AS[dtype]
+
+
+def from_memory(element: str, dtype: str) -> str:
+    """The value of an element as it is stored; `needed` says what must be written for that."""
+    return f"{_held_name(dtype)}_of_{dtype}({element})" if dtype in BITS else element
+
+
+def in_memory(value: str, dtype: str) -> str:
+    """A value of the type in which a dtype is computed, as it is stored."""
+    return f"{dtype}_of_{_held_name(dtype)}({value})" if dtype in BITS else value
+
+
+def needed(dtype: str) -> str:
+    """The functions that those call beside the ones which every program has, or nothing."""
+    return functions_of_stored(dtype) if dtype in STORED else ""
+
+
+def _held_name(dtype: str) -> str:
+    return held(dtype).removesuffix("_t")
 
 
 def _unsigned(dtype: str) -> str:
@@ -152,6 +179,8 @@ PRIMITIVES_IN_C: Mapping[str, Callable[..., str]] = {
 
 def whole_function(name: str, dtype: str) -> str:
     """A real cut towards zero, in an integer that wraps; what no 64 bits hold is what the processor makes of it."""
+    if dtype in STORED:
+        return functions_of_stored(dtype)
     kind = STORED_AS[dtype]
     if dtype == "uint64":
         body = "return x >= 0x1p63 ? (uint64_t)(int64_t)(x - 0x1p63) + (1ull << 63) : (uint64_t)(int64_t)x;"

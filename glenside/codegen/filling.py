@@ -43,7 +43,7 @@ class Memory:
     def buffer(self) -> Buffer:
         if self._buffer is None:
             dims = self.dims.permute(self.order)
-            size = RECORDS[self.dtype].bits // 8
+            size = RECORDS[self.dtype].numpy.itemsize
             if self.apart and size and len(dims) > 1 and dims.product() > dims[-1] and dims[-1] * size % _SET == 0:
                 dims = Dims((*dims[:-1], dims[-1] + _APART // size))
             self._buffer = Buffer(self.name, dims, self.dtype, self.role)

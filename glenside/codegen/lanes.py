@@ -44,7 +44,7 @@ _SUMS = 4
 
 def lanes_of(dtype: str, machine: Machine) -> int:
     """Elements of a dtype in a vector."""
-    return max(1, machine.vector * 8 // RECORDS[dtype].bits)
+    return max(1, machine.vector // RECORDS[dtype].numpy.itemsize)
 
 
 def at(axis: Axis) -> Index:

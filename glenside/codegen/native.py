@@ -52,7 +52,7 @@ class Lowered:
     program   it, with movement of constants done beforehand
     schedule  what is computed again so that memory is at most so many bytes, where it would be more; or what is given
 
-    Raises BadInput: a black box, a dtype that is only stored, a constant without a value.
+    Raises BadInput: a black box, a constant without a value.
     """
 
     def __init__(

@@ -146,6 +146,6 @@ def _extent(place: Index, axes: Sequence[Axis], buffer: Buffer) -> tuple[object,
     return key, min(count, reach + line)
 
 
-def _size(buffer: Buffer) -> float:
+def _size(buffer: Buffer) -> int:
     """Bytes of an element."""
-    return RECORDS[buffer.dtype].bits / 8
+    return RECORDS[buffer.dtype].numpy.itemsize

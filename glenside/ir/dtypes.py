@@ -153,6 +153,11 @@ def fraction_bits(dtype: str) -> int:
     return int(_finfo(dtype).nmant)
 
 
+def least_exponent(dtype: str) -> int:
+    """The exponent of the smallest float of full precision."""
+    return int(_finfo(dtype).minexp)
+
+
 def bits_dtype(dtype: str) -> np.dtype[Any]:
     """The unsigned integers of the same width in memory, as which the bits of a dtype are kept in files."""
     return np.dtype(f"u{RECORDS[dtype].numpy.itemsize}")

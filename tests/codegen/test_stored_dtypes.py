@@ -1,0 +1,93 @@
+"""Dtypes that are only moved and cast: compiled, every code becomes what `ml_dtypes` makes of it, and back."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.builder.pointwise import cast
+from glenside.codegen.toolchain import compiler
+from glenside.ir.dtypes import COMPUTED, REALS, RECORDS, STORED, WHOLE, limits, name_of
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+from glenside.ir.term import Term, build
+from glenside.ir.types import Dims, Tensor
+
+pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+
+
+def _codes(dtype: str) -> Array:
+    return np.arange(1 << RECORDS[dtype].bits, dtype=np.uint8).view(dtype)
+
+
+def _between(dtype: str) -> Array:
+    """The values of a stored dtype, what lies halfway between two, what lies just beside that, and what overflows."""
+    values = _codes(dtype).astype(np.float64)
+    values = np.unique(values[np.isfinite(values)])
+    halves = (values[1:] + values[:-1]) / 2
+    ends = np.array([values[-1], values[-1] + (values[-1] - values[-2]) / 2])
+    beside = [np.nextafter(halves, end) for end in (-1e9, 1e9)]
+    return np.concatenate([values, halves, *beside, ends, -ends, 2 * ends, [-0.0, 1e-30, -1e-30]])
+
+
+def _input(name: str, array: Array) -> Term:
+    return build("access", build("access-tensor", Tensor(name, Dims(array.shape), name_of(array.dtype))), 1)
+
+
+def _same(want: Array, got: Array) -> bool:
+    """To the bit, but for which nan it is."""
+    assert want.dtype == got.dtype
+    width = want.dtype.itemsize
+    same = want.view(f"u{width}") == got.view(f"u{width}")
+    if name_of(want.dtype) in REALS:
+        same |= np.isnan(want.astype(np.float64)) & np.isnan(got.astype(np.float64))
+    return bool(same.all())
+
+
+def _agrees(terms: list[Term], values: dict[str, Array], machine: str) -> gl.Function:
+    compiled = gl.compile(Program(build("construct-tuple", *terms)), machine=machine)
+    found = compiled(*(values[buffer.name] for buffer in compiled.inputs))
+    with np.errstate(all="ignore"):
+        want = gl.evaluate(terms, values)
+    for term, a, b in zip(terms, want, found, strict=True):
+        assert _same(a, b), term
+    return compiled
+
+
+@pytest.mark.parametrize("machine", ["native", "plain"])
+@pytest.mark.parametrize("dtype", STORED)
+def test_each_code_and_what_is_between_two(dtype: str, machine: str) -> None:
+    codes = _codes(dtype)
+    whole = np.isfinite(codes.astype(np.float32))  # which integer is no number is nowhere said
+    values = {"all": codes, "numbers": codes[whole], "reals": _between(dtype)}
+    values["floats"] = values["reals"].astype(np.float32)
+    values["bytes"] = np.arange(-128, 128).astype(np.int8)
+    values["wide"] = np.arange(-300, 300).astype(np.int64)
+    all_codes, numbers = _input("all", codes), _input("numbers", values["numbers"])
+    terms = [cast(all_codes, to) for to in (*COMPUTED, dtype) if to in REALS]
+    terms += [cast(numbers, to) for to in COMPUTED if to in WHOLE or to == "bool"]
+    terms += [cast(_input(name, values[name]), dtype) for name in ("reals", "floats", "bytes", "wide")]
+    _agrees(terms, values, machine)
+
+
+@pytest.mark.parametrize("dtype", STORED)
+def test_moved_padded_and_checked(dtype: str) -> None:
+    codes = _codes(dtype)[:4]
+    x = _input("x", codes)
+    moved = build("access-pad", x, "zero-padding", 0, 1, 2)
+    compiled = _agrees([moved, cast(moved, "float32"), cast(cast(x, "float32"), dtype)], {"x": codes}, "native")
+    assert compiled.check().ok
+
+
+def test_one_stored_dtype_becomes_another() -> None:
+    for dtype in STORED:
+        codes = _codes(dtype)
+        codes = codes[np.isfinite(codes.astype(np.float32))]
+        low, high = limits("int2")
+        kept = codes[(codes.astype(np.float32) >= low) & (codes.astype(np.float32) <= high)]
+        terms = [cast(_input("codes", codes), to) for to in STORED if to in REALS]
+        terms += [cast(_input("kept", kept), to) for to in STORED if to in WHOLE]
+        _agrees(terms, {"codes": codes, "kept": kept}, "native")
