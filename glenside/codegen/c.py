@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import groupby
 
 from glenside.codegen.alike import alike
@@ -119,16 +120,28 @@ class Printer(Pointers):
     def _step(self, nest: Nest) -> Iterator[str]:
         """The buffers of a nest, and the calls that run it."""
         calls = list(self._calls(nest))
-        named = set(re.findall(r"\bb\d+\b", " ".join(calls)))
-        counts = {Role.INPUT: 0, Role.CONSTANT: 0, Role.RESULT: 0}
-        for number, buffer in enumerate(self.loops.buffers):
-            place = counts[Role.RESULT] if buffer.role is Role.RESULT else counts[Role.INPUT] + counts[Role.CONSTANT]
-            if buffer.role in counts:
-                counts[buffer.role] += 1
-            if f"b{number}" in named:
-                yield f"        {self.pointer(buffer, number, place)} /* {_said(buffer)} */"
+        named = {int(number) for number in re.findall(r"\bb(\d+)\b", " ".join(calls))}
+        for number in sorted(named):
+            buffer, place = self.places_given[number]
+            yield f"        {self.pointer(buffer, number, place)} /* {_said(buffer)} */"
         yield from (f"    {line}" for line in calls)
         yield "        break;"
+
+    @cached_property
+    def places_given(self) -> list[tuple[Buffer, int]]:
+        """Each buffer, and the how-many-eth it is of what is given to a program, or of its results."""
+        found, given, results = [], 0, 0
+        for buffer in self.loops.buffers:
+            is_result = buffer.role is Role.RESULT
+            found.append((buffer, results if is_result else given))
+            results += is_result
+            given += buffer.role in (Role.INPUT, Role.CONSTANT)
+        return found
+
+    @cached_property
+    def numbers(self) -> Mapping[Buffer, int]:
+        """Buffers as `run` numbers them."""
+        return {buffer: number for number, buffer in enumerate(self.loops.buffers)}
 
     def pointer(self, buffer: Buffer, number: int, place: int) -> str:
         """Where a buffer is, the so many-eth of those that are given, or of the results."""
@@ -140,7 +153,7 @@ class Printer(Pointers):
 
     def _calls(self, nest: Nest) -> Iterator[str]:
         """The calls of a nest's functions, one for each loop whose steps are independent, with those beside it."""
-        numbers = {buffer: number for number, buffer in enumerate(self.loops.buffers)}
+        numbers = self.numbers
         for parallel, group in groupby(nest.body, _is_parallel):
             body = list(group)
             if parallel:

@@ -30,7 +30,7 @@ class Plain(Printer):
     """Loops that say `for`, whatever their way, one function for each nest."""
 
     def _calls(self, nest: Nest) -> Iterator[str]:
-        numbers = {buffer: number for number, buffer in enumerate(self.loops.buffers)}
+        numbers = self.numbers
         self.names, self.written, self.declared = {}, set(), set()
         lines = list(self._statements(nest.body, "    "))
         given = [b for b in self.names if b.role is not Role.SCRATCH]

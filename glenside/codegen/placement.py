@@ -8,6 +8,7 @@ counted, not seconds: the same intervals have the same plan everywhere.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,8 +19,8 @@ from glenside.ir.operand import Array
 
 STEPS, CELLS = 20_000, 100_000_000
 """Partial plans that the exact search looks at, at most, and intervals by times in all of them: about a second."""
-_ROUNDS = 100
-"""How often an order is improved."""
+_ROUNDS, _FEW_ROUNDS, _PLACED = 100, 10, 20_000
+"""How often an order is improved: of many intervals less often, so that so many are placed, but some times at least."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,12 @@ class Plan:
     bound: int
 
 
-@lru_cache(maxsize=256)
 def placed(intervals: tuple[Interval, ...], steps: int = STEPS) -> Plan:
     """A plan that is as low as can be, or as orders and so many steps of search find."""
+    return (_planned if len(intervals) <= _FEW else _known)(intervals, steps)
+
+
+def _planned(intervals: tuple[Interval, ...], steps: int) -> Plan:
     bound = needed(intervals)
     found = _improved(intervals, bound)
     best, low = found, bound
@@ -55,53 +59,82 @@ def placed(intervals: tuple[Interval, ...], steps: int = STEPS) -> Plan:
     return Plan(best, _height(intervals, best), low)
 
 
+_known = lru_cache(maxsize=256)(_planned)
+_FEW = 8
+"""Intervals that are planned anew each time: of these there are thousands in a program, of more a few."""
+
+
 def needed(intervals: Sequence[Interval]) -> int:
     """The most that is needed at a time."""
-    times = {i.first for i in intervals}
-    return max((sum(i.size for i in intervals if i.first <= time <= i.last) for time in times), default=0)
+    times, sizes, live = _table(intervals)
+    return int((live * sizes[:, None]).sum(0).max(initial=0)) if len(times) else 0
+
+
+def _table(intervals: Sequence[Interval]) -> tuple[Array, Array, Array]:
+    """The times at which some interval begins, sizes, and whether each interval (rows) is needed at each time."""
+    times = np.array(sorted({i.first for i in intervals}), np.int64)
+    sizes = np.array([i.size for i in intervals], np.int64)
+    first, last = (np.array([getattr(i, name) for i in intervals], np.int64)[:, None] for name in ("first", "last"))
+    return times, sizes, (first <= times) & (times <= last)
 
 
 def _height(intervals: Sequence[Interval], places: Sequence[int]) -> int:
     return max((place + i.size for i, place in zip(intervals, places, strict=True)), default=0)
 
 
-def _neighbours(intervals: Sequence[Interval]) -> list[list[int]]:
-    """Those that meet each of some intervals."""
-    every = list(enumerate(intervals))
-    return [[i for i, one in every if i != number and one.meets(own)] for number, own in every]
+def _meeting(intervals: Sequence[Interval]) -> list[bytes]:
+    """Of each, whether it meets each."""
+    first, last = (np.array([getattr(i, name) for i in intervals], np.int64) for name in ("first", "last"))
+    return [row.tobytes() for row in (first[:, None] <= last) & (first <= last[:, None])]
 
 
-def _stacked(intervals: Sequence[Interval], near: Sequence[Sequence[int]], order: Sequence[int]) -> tuple[int, ...]:
-    """Each at the lowest place that is free as long as it is needed, one after the other; those `near` meet it."""
-    places = [-1] * len(intervals)
+def _stacked(intervals: Sequence[Interval], meeting: Sequence[bytes], order: Sequence[int]) -> tuple[int, ...]:
+    """Each at the lowest place that is free as long as it is needed, one after the other."""
+    places = [0] * len(intervals)
+    below: list[tuple[int, int, int]] = []  # where those that are placed begin and end
     for own in order:
-        size, place = intervals[own].size, 0
-        for begin, end in sorted((places[i], places[i] + intervals[i].size) for i in near[own] if places[i] >= 0):
-            if place + size <= begin:
-                break
-            place = max(place, end)
+        size, place, meets = intervals[own].size, 0, meeting[own]
+        for begin, end, number in below:
+            if meets[number]:
+                if place + size <= begin:
+                    break
+                if end > place:
+                    place = end
         places[own] = place
+        insort(below, (place, place + size, own))
     return tuple(places)
 
 
 def _improved(intervals: Sequence[Interval], bound: int) -> tuple[int, ...]:
     """The best of some orders: what lies highest in the plan of one comes earlier in the next."""
-    best: tuple[int, ...] | None = None
-    near = _neighbours(intervals)
-    for order in _orders(intervals):
-        for _ in range(_ROUNDS):
-            places = _stacked(intervals, near, order)
-            height = _height(intervals, places)
-            if best is None or height < _height(intervals, best):
-                best = places
-            if height <= bound:
-                return places
+    if not intervals:
+        return ()
+    meeting = _meeting(intervals)
+    orders = list(_orders(intervals))
+    plans: list[tuple[int, tuple[int, ...]]] = []  # heights first
+
+    def plan(order: Sequence[int]) -> tuple[int, ...]:
+        places = _stacked(intervals, meeting, order)
+        plans.append((_height(intervals, places), places))
+        return places
+
+    for order in orders:
+        plan(order)
+        if plans[-1][0] <= bound:
+            return plans[-1][1]
+    rounds = min(_ROUNDS, max(_FEW_ROUNDS, _PLACED // len(intervals)))
+    for order, (_, first) in zip(orders, list(plans), strict=True):
+        places = first
+        for _ in range(rounds):
             top = max(order, key=lambda i: (places[i] + intervals[i].size, intervals[i].size))
             at = order.index(top)
             if not at:
                 break
             order.insert(at // 2, order.pop(at))
-    return best or ()
+            places = plan(order)
+            if plans[-1][0] <= bound:
+                return places
+    return min(plans, key=lambda one: one[0])[1]
 
 
 def _orders(intervals: Sequence[Interval]) -> Iterator[list[int]]:
@@ -110,10 +143,11 @@ def _orders(intervals: Sequence[Interval]) -> Iterator[list[int]]:
     """
     span = [i.last - i.first + 1 for i in intervals]
     numbers = range(len(intervals))
-    times = {i.first for i in intervals}
-    live = {time: [i for i in numbers if intervals[i].first <= time <= intervals[i].last] for time in times}
-    full = sorted(times, key=lambda time: (-sum(intervals[i].size for i in live[time]), time))
-    yield list(dict.fromkeys(i for time in full for i in sorted(live[time], key=lambda i: (-intervals[i].last, i))))
+    times, sizes, live = _table(intervals)
+    full = np.lexsort((times, -(live * sizes[:, None]).sum(0)))
+    late = sorted(numbers, key=lambda i: (-intervals[i].last, i))
+    rank = live[late][:, full].argmax(1)  # the first of those times at which each is needed
+    yield [late[i] for i in np.argsort(rank, kind="stable")]
     yield sorted(numbers, key=lambda i: (-intervals[i].size, intervals[i].first))
     yield sorted(numbers, key=lambda i: (-intervals[i].size * span[i], intervals[i].first))
     yield sorted(numbers, key=lambda i: (-span[i], -intervals[i].size))
@@ -128,10 +162,7 @@ class _Exact:
     """
 
     def __init__(self, intervals: Sequence[Interval], steps: int) -> None:
-        times = np.array(sorted({i.first for i in intervals}))
-        self.sizes = np.array([i.size for i in intervals], np.int64)
-        first, last = (np.array([getattr(i, name) for i in intervals])[:, None] for name in ("first", "last"))
-        self.live: Array = (first <= times) & (times <= last)
+        _, self.sizes, self.live = _table(intervals)
         self.steps = min(steps, CELLS // self.live.size)
         self.same = [next(j for j, other in enumerate(intervals) if other == own) for own in intervals]
 

@@ -46,7 +46,7 @@ def _drawn(seed: int, count: int, times: int, most: int) -> tuple[Interval, ...]
 
 def _least(intervals: tuple[Interval, ...]) -> int:
     """Of all orders: what is stacked in the order of places of a best plan is as low."""
-    every, near = itertools.permutations(range(len(intervals))), placement._neighbours(intervals)
+    every, near = itertools.permutations(range(len(intervals))), placement._meeting(intervals)
     return min(placement._height(intervals, placement._stacked(intervals, near, order)) for order in every)
 
 
