@@ -100,6 +100,12 @@ def test_the_keyboard_is_enough(browser: Any, view: EGraphView, tmp_path: Path) 
     browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
     selected = found(browser, ".box.selected")[0]
     assert "result" not in selected.get_attribute("class")
+    read = int(selected.get_attribute("data-eclass"))
+    assert read in browser.execute_script("return viewer.walk.below(viewer.model.record.result)")
+    browser.switch_to.active_element.send_keys(Keys.ARROW_LEFT)
+    assert "result" in found(browser, ".box.selected")[0].get_attribute("class")
+    browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    assert found(browser, ".box.selected")[0].get_attribute("data-eclass") == str(read)
     before = len(found(browser, ".box"))
     browser.switch_to.active_element.send_keys(Keys.ENTER)
     assert browser.execute_async_script(_DONE) is True
