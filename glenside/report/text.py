@@ -262,7 +262,7 @@ def _under(amounts: Mapping[str, int | None]) -> str:
         else f"the baseline {name}".replace("baseline baseline", "baseline")
     )
     if chosen == least:
-        return f", as many as {best} takes"
+        return f", as many as {best}{',' * (len(amounts) > 2)} takes"
     share = 100 * (1 - chosen / least)
     than = f"{abs(share):.1f} % {'above' if share < 0 else 'under'} {best}"
     return f", {than}, which takes {least:,}: {times(least, chosen)} times as many"
