@@ -46,6 +46,7 @@ export class Viewer {
     this.layouts = new Layouts(worker, (sentence) => (this.note.textContent = sentence));
     this.root = element("div", "glenside-egraph");
     this.root.tabIndex = -1;
+    this.root.dataset.lmSuppressShortcuts = "true"; // JupyterLab would take m and 0 for commands of its own
     this.status = element("p", "status");
     this.status.setAttribute("role", "status");
     this.results = element("ul", "results");
