@@ -5,6 +5,7 @@ Any command with a table makes a `Document` of it, and has sorting, filters, plo
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -125,6 +126,21 @@ class Steps(Block):
     apart: bool = False
     top: float = 0
     most: tuple[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Curves(Block):
+    """Amounts along an axis, a line for each series: (what, an amount at each place), of which None is not known."""
+
+    title: str
+    x: str
+    unit: str
+    at: Sequence[float]
+    series: Sequence[tuple[str, Sequence[float | None]]]
+
+    def record(self, cells: _Cells) -> dict[str, Any]:
+        known = [(what, [n if n is not None and math.isfinite(n) else None for n in own]) for what, own in self.series]
+        return {**super().record(cells), "series": known}
 
 
 @dataclass(frozen=True)

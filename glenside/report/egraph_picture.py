@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ from glenside.report.egraph_record import HOLE
 from glenside.report.layered import placed
 
 MOST = 36  # classes of a picture
-_ROWS, _LONGEST = 5, 34
+_ROWS, _LONGEST, _NARROW = 5, 34, 60  # rows of a box; characters of a row, and of a sentence below a narrow picture
 _CHARACTER, _LINE, _HEAD, _EDGE = 7.25, 19.0, 25.0, 24.0
 _FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 # Colours of Okabe and Ito, as the page has them.
@@ -137,8 +138,10 @@ class Picture:
         edges, kinds = self._edges()
         layout = placed({c: box.size for c, box in boxes.items()}, edges)
         legend = "●  chosen: the blue lines are the program that was chosen; grey ones lead to other e-nodes' operands"
-        below = [legend, self.record["title"], *([self.left_out] if self.left_out else [])]
-        wide = max(layout.width, max(map(len, below)) * _CHARACTER) + 2 * _EDGE
+        room = max(int(layout.width / _CHARACTER), _NARROW)
+        said = [(legend, "chosen"), (self.record["title"], "quiet"), (self.left_out, "quiet")]
+        below = [(line, kind) for text, kind in said for line in textwrap.wrap(text, room)]
+        wide = max(layout.width, max(len(line) for line, _ in below) * _CHARACTER) + 2 * _EDGE
         high = layout.height + 3 * _EDGE + _LINE * len(below)
         lines = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:.0f} {high:.0f}" width="{wide:.0f}" '
@@ -157,9 +160,8 @@ class Picture:
         for c, box in boxes.items():
             lines += self._drawn(box, *layout.boxes[c])
         lines.append("</g>")
-        for i, sentence in enumerate(below):
-            y = layout.height + 2 * _EDGE + _LINE * (i + 1)
-            lines.append(_text(_EDGE, y, sentence, "chosen" if sentence is legend else "quiet"))
+        for i, (line, kind) in enumerate(below):
+            lines.append(_text(_EDGE, layout.height + 2 * _EDGE + _LINE * (i + 1), line, kind))
         return "\n".join([*lines, "</svg>", ""])
 
     def _edges(self) -> tuple[list[tuple[int, int, float]], list[str]]:

@@ -90,12 +90,15 @@ class EGraphView:
 
 
 def _known(result: Result) -> dict[str, str]:
-    """What the report says of each layer, in a sentence."""
+    """What the report says of each layer, in a sentence, and of all of it."""
     known: dict[str, str] = {}
-    objectives = result.report.objectives
-    for row in result.report.layers:
-        first = objectives[0] if objectives else ""
+    report, objectives = result.report, result.report.objectives
+    first = objectives[0] if objectives else ""
+    if (amount := report.total.get(first)) is not None:
+        proven = "" if report.lower_bound is None else f"; nothing takes less than {report.lower_bound:,}"
+        known[""] = f"{amount:,} {report.units.get(first) or first}, layers and all{proven}"
+    for row in report.layers:
         if (amount := row.measures.get(first)) is not None:
             proven = "" if row.lower_bound is None else f"; nothing takes less than {row.lower_bound:,}"
-            known[row.name] = f"{row.label}: {amount:,} {result.report.units.get(first) or first}{proven}"
+            known[row.name] = f"{row.label}: {amount:,} {report.units.get(first) or first}{proven}"
     return known

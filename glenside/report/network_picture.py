@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ TUPLE = "construct-tuple"
 MOST = 600  # steps of a picture
 _ROOM = 60  # steps that are drawn each for itself; of more, those in a row between copies are one box
 _CHARACTER, _LINE, _MARGIN, _LONGEST = 7.0, 17.0, 22.0, 40
+_NARROW = 50  # characters of a sentence below a narrow picture
 _FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 # Colours of Okabe and Ito; a copy is told by its word and its dashes too.
 _STYLE = f"""
@@ -169,7 +171,9 @@ def network_picture(title: str, networks: Sequence[tuple[str, Network]]) -> str:
         "blue: a layer   grey: computed between layers   dashed, orange: a copy, which only puts data elsewhere",
         "Bytes of a copy are read once and written once. Weights, and what is only an address, are not drawn.",
     ]
-    wide = max(sum(c.width + 2 * _MARGIN for c in drawn), max(map(len, (title, *legend))) * _CHARACTER + 2 * _MARGIN)
+    room = sum(c.width + 2 * _MARGIN for c in drawn)
+    legend = [line for said in legend for line in textwrap.wrap(said, max(int(room / _CHARACTER) - 6, _NARROW))]
+    wide = max(room, max(map(len, (title, *legend))) * _CHARACTER + 2 * _MARGIN)
     top = _MARGIN + 4 * _LINE
     high = top + max((c.layout.height for c in drawn), default=0) + 2 * _MARGIN + _LINE * len(legend)
     lines = [

@@ -88,20 +88,23 @@ def front_figure(report: Report) -> Any:
         panel.plot(*zip(*best, strict=True), "s-", label="front", **look)
         chosen = _point(row.chosen, first, second)
         panel.plot(*chosen, "D", color="black", markersize=7, label="chosen")
+        lowest = chosen[1] <= min(y for _, y in best)  # below it the front does not run
         right = 2 * chosen[0] > min(best)[0] + max(x for x, _ in every)
         panel.annotate(
             textwrap.fill(one_line(row.label), 24),
             chosen,
-            xytext=(-6 if right else 6, 8),
+            xytext=(-6 if right else 6, -7 if lowest else 8),
             ha="right" if right else "left",
+            va="top" if lowest else "bottom",
             textcoords="offset points",
             fontsize=8,
             parse_math=False,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5},
         )
         panel.set_title(shown(f"{row.name}, {row.operator}", 44), fontsize=10, parse_math=False)
         panel.set_xlabel(_with_unit(second, report.units[second]), fontsize=9)
         panel.set_ylabel(_with_unit(first, report.units[first]), fontsize=9)
-        panel.margins(0.15)
+        panel.margins(0.15, 0.28)
         panel.grid(color="0.9")
         panel.set_axisbelow(True)
         panel.ticklabel_format(axis="both", style="sci", scilimits=(-3, 4))

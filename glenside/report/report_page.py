@@ -159,7 +159,7 @@ def _spans(layers: Sequence[str]) -> list[tuple[str, float, float]]:
 
 
 def _search(report: Report) -> list[Block]:
-    """Which rules found anything, how often, and what they say."""
+    """Which rules found anything, how often, and what they say. Analyses run together and are not timed one by one."""
     found = [(name, run) for name, run in report.rules.items() if run.matches]
     found.sort(key=lambda item: -item[1].matches)
     rules = [RULES.get(name) for name, _ in found]
@@ -167,7 +167,7 @@ def _search(report: Report) -> list[Block]:
         Column("rule", [name for name, _ in found], words=True),
         Column("family", ["" if rule is None else rule.family for rule in rules], words=True),
         Column("matches", [f"{run.matches:,}" for _, run in found]),
-        Column("seconds", [f"{run.seconds:.4f}" for _, run in found]),
+        Column("seconds", [f"{run.seconds:.4f}" if run.seconds else "" for _, run in found]),
         Column("what it says", ["" if rule is None else rule.equation for rule in rules], words=True),
     ]
     return [Grid("Rules that matched", Table(columns))] if found else []

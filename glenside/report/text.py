@@ -225,6 +225,7 @@ def _gain(report: Report) -> list[str]:
     """How far the answer is from the best baseline in the measure that is compared first; in the layers alone, too."""
     first = report.measures[0]
     what = f"bytes of {first.name}" if first.unit == "bytes" != first.name else first.name
+    what = f"{first.unit} of {what}" if what == "time" else what
     totals = {name: amounts[first.name] for name, amounts in report.totals.items()}
     if totals[CHOSEN] is None:
         return [f"How many {what} the answer takes is unknown."]
@@ -260,6 +261,8 @@ def _under(amounts: Mapping[str, int | None]) -> str:
         if len(amounts) > 2
         else f"the baseline {name}".replace("baseline baseline", "baseline")
     )
+    if chosen == least:
+        return f", as many as {best}{',' * (len(amounts) > 2)} takes"
     share = 100 * (1 - chosen / least)
     than = f"{abs(share):.1f} % {'above' if share < 0 else 'under'} {best}"
     return f", {than}, which takes {least:,}: {times(least, chosen)} times as many"

@@ -57,7 +57,9 @@ def test_an_onnx_file_is_trained_and_onnxruntime_runs_what_comes_of_it(
     examples = _quarters(data)
     words = ["train", net, data, "--input", "image=pictures", "--input", "labels=quarter", "--batch", "10"]
     more = ["--epochs", "4", "--held-out", "0.25", "--optimizer", "adam:0.005", "--plot", tmp_path / "curve.png"]
+    more += ["--html", tmp_path / "curve.html"]
     assert run(*words, *more, "-o", out) == 0
+    assert "After 4 epochs: loss" in (tmp_path / "curve.html").read_text()
     done = capsys.readouterr()
     assert "12 steps an epoch, of 10 of 120 examples, 40 more are held out; native code" in done.err
     assert [line.split(":")[0] for line in done.out.splitlines()] == [f"epoch {n}" for n in (1, 2, 3, 4)]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,3 +34,14 @@ def browser() -> Iterator[Any]:
         pytest.skip(f"chromium does not start here: {str(error).splitlines()[0]}")
     yield driver
     driver.quit()
+
+
+@pytest.fixture(autouse=True)
+def screenshot(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What the browser shows when a test is over, for people to look at, in the folder of GLENSIDE_SCREENSHOTS."""
+    yield
+    folder = os.environ.get("GLENSIDE_SCREENSHOTS")
+    if folder and "browser" in request.fixturenames:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        name = re.sub(r"[^\w.-]+", "-", request.node.name)
+        request.getfixturevalue("browser").save_screenshot(str(Path(folder) / f"{name}.png"))

@@ -100,6 +100,12 @@ def test_the_keyboard_is_enough(browser: Any, view: EGraphView, tmp_path: Path) 
     browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
     selected = found(browser, ".box.selected")[0]
     assert "result" not in selected.get_attribute("class")
+    read = int(selected.get_attribute("data-eclass"))
+    assert read in browser.execute_script("return viewer.walk.below(viewer.model.record.result)")
+    browser.switch_to.active_element.send_keys(Keys.ARROW_LEFT)
+    assert "result" in found(browser, ".box.selected")[0].get_attribute("class")
+    browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    assert found(browser, ".box.selected")[0].get_attribute("data-eclass") == str(read)
     before = len(found(browser, ".box"))
     browser.switch_to.active_element.send_keys(Keys.ENTER)
     assert browser.execute_async_script(_DONE) is True
@@ -156,20 +162,32 @@ def test_the_widget_draws_into_the_cell_that_it_is_given(browser: Any, view: EGr
     traits = {name: getattr(widget, name) for name in ("record", "worker", "height")}
     browser.get("about:blank")
     script = """
-      const [text, traits, done] = arguments;
+      const [text, traits, css, done] = arguments;
+      document.head.appendChild(document.createElement("style")).textContent = css;
+      document.body.dataset.jpThemeLight = "false";
       const cell = document.body.appendChild(document.createElement("div"));
+      cell.className = "jp-RenderedHTMLCommon";
       import(URL.createObjectURL(new Blob([text], {type: "text/javascript"}))).then((module) => {
         const end = module.default.render({ model: { get: (name) => traits[name] }, el: cell });
         const wait = () => {
           if (!cell.querySelector(".box.result")) return setTimeout(wait, 20);
           end();
-          done([cell.querySelectorAll(".box").length, cell.style.height]);
+          const lines = [...cell.querySelectorAll("dt")].map((name) => {
+            const range = document.createRange();
+            range.selectNodeContents(name);
+            return range.getClientRects().length;
+          });
+          const paper = getComputedStyle(cell.firstElementChild).backgroundColor;
+          done([cell.querySelectorAll(".box").length, cell.style.height, Math.max(...lines), paper]);
         };
         wait();
       }, (error) => done(String(error)));"""
-    boxes, height = browser.execute_async_script(script, widget._esm, traits)
+    css = f"{widget._css}\n.jp-RenderedHTMLCommon dl dt {{ float: left; width: 20%; font-weight: bold; }}"
+    boxes, height, lines, paper = browser.execute_async_script(script, widget._esm, traits, css)
     assert boxes > 10
     assert height == "640px"
+    assert lines == 1, "names of facts stand on one line, whatever a notebook's sheet says of them"
+    assert paper == "rgb(21, 25, 29)", "the page is dark where the notebook is"
 
 
 def test_the_models_own_tests_pass() -> None:

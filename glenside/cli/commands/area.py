@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glenside.cli.options import Json
-from glenside.cli.output import status_line
+from glenside.cli.options import Html, Json
+from glenside.cli.output import status_line, writable
 from glenside.ir.errors import BadInput
 
 if TYPE_CHECKING:
@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 def area(
     target: Annotated[str, typer.Argument(help="An npu, such as npu:8x8, or a .toml file that describes one.")],
     as_json: Json = False,
+    html: Html = None,
 ) -> None:
     """Synthesise the npu with Yosys, and print the area of its parts: gates, flip-flops and bits of memory."""
     from glenside.npu.area import area as measured
+    from glenside.report.html_file import require_page
     from glenside.targets import parse_target
 
+    writable(html)
+    require_page(html)
     machine = getattr(parse_target(target), "npu", None)
     if machine is None:
         raise BadInput(f"an npu has SystemVerilog to measure, such as npu:8x8, got {target}")
@@ -33,6 +37,21 @@ def area(
         print(json.dumps(_content(found), indent=2))
     else:
         _print(found)
+    if html is not None:
+        from glenside.ir.files import write_text
+        from glenside.report.measured_pages import area_document
+
+        write_text(html, area_document(found, _words(found), {"machine": str(found.machine)}).html())
+
+
+def _words(found: Area) -> list[str]:
+    """What must be said of the numbers."""
+    lines = ["Gates are NANDs of two inputs, flip-flops among them; memories are bits."]
+    if found.growth is not None:
+        lines.append(
+            "Gates and flip-flops are told from arrays of 8 and 16 lanes by 8 and 16 columns; bits are counted."
+        )
+    return lines
 
 
 def _content(found: Area) -> dict[str, object]:
@@ -47,13 +66,16 @@ def _content(found: Area) -> dict[str, object]:
 
 
 def _print(found: Area) -> None:
-    print(f"{found.machine}: gates are NANDs of two inputs, flip-flops among them; memories are bits")
-    rows: list[tuple[str, ...]] = [("", "gates", "flip-flops", "bits of RAM", "bits of registers")]
-    every = sorted(found.parts.items(), key=lambda named: -named[1].gates)
-    for name, part in [*every, ("all", found.total), ("an element of the array", found.element)]:
-        rows.append((name, *(f"{number:,.0f}" for number in asdict(part).values())))
+    from glenside.report.measured_pages import area_table
+
+    said, *more = _words(found)
+    print(f"{found.machine}: {said[0].lower()}{said[1:].rstrip('.')}")
+    table = area_table(found)
+    *parts, element = table.rows()
+    total = tuple(column.total for column in table.columns)
+    rows = [("", *(column.name for column in table.columns[1:])), *parts, total, element]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for first, *rest in rows:
         print("  ".join([f"{first:<{widths[0]}}", *(f"{w:>{n}}" for w, n in zip(rest, widths[1:], strict=True))]))
-    if found.growth is not None:
-        print("Gates and flip-flops are told from arrays of 8 and 16 lanes by 8 and 16 columns; bits are counted.")
+    for line in more:
+        print(line)

@@ -9,20 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glenside.cli.commands.native import Chosen, MachineName, machines_for, prepared
-from glenside.cli.options import Bounds, Valued, command
-from glenside.cli.output import status_line
+from glenside.cli.options import Bounds, Html, Valued, command
+from glenside.cli.output import status_line, writable
 from glenside.ir.bounds import whole
 from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import INTERRUPTED, unless_stopped, waited_for
 from glenside.ir.names import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from glenside.execution.contest import Row
-
-_WRONG = 1e-3
-"""A difference from which on a runtime computes something else, or in another dtype."""
 
 
 @command
@@ -42,6 +39,7 @@ def bench(
     naive: Annotated[bool, typer.Option("--naive/--no-naive", help="Plain loops of the same program too.")] = True,
     busy: Annotated[int, typer.Option("--busy", help="Beside so many processes that keep a processor busy each.")] = 0,
     every: Annotated[bool, typer.Option("--all", help="A row for each nest of loops.")] = False,
+    html: Html = None,
 ) -> None:
     """Time a program as C, by nest, beside plain loops and, of an ONNX file, other runtimes: in turn, each in a process
     of its own.
@@ -52,7 +50,10 @@ def bench(
     from glenside.execution.contest import Contest
     from glenside.execution.turns import RUNS
     from glenside.ir.dtypes import RECORDS
+    from glenside.report.html_file import require_page
 
+    writable(html)
+    require_page(html)
     whole("--rounds", rounds, 1, 100_000)
     whole("--busy", busy, 0, 1024)
     counts, names = _counts(threads), _named(peers)
@@ -75,19 +76,53 @@ def bench(
         with Contest(programs, model, {**unused, **signature.values, **arrays}, names) as contest:
             what = f"medians of {rounds} rounds in turn, of each the least of {RUNS} runs"
             print(f"{one_line(compiled.program.name)}: milliseconds, {what}{_beside(busy)}")
+            rows: list[Row] = []
             for count in counts:
-                rows = contest.run(count, rounds, busy, show)
-                _print_rows(rows)
+                own = contest.run(count, rounds, busy, show)
+                _print_rows(own)
+                rows += own
                 if contest.interrupted:
                     break
     _say(contest.notes if model is not None else ["other runtimes take ONNX files: save it as one, and bench that"])
+    words = [f"milliseconds are {what}{_beside(busy)}.", *_COLUMNS]
+    facts = {"program": one_line(source.source), "machine": "plain loops" if of is None else of.name}
+    facts |= {"target": target or "none: as it is", "seed": str(source.seed)}
     if contest.interrupted:
+        _write_page(
+            html, compiled.program.name, rows, [], ["Interrupted: these are the rounds until then.", *words], facts
+        )
         print("glenside: interrupted: these are the rounds until then", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
-    print("first: the first runs of rounds over ours, which find in the caches what others left there.")
-    print("MB: what a process grew by at most from before it loaded the model; not the inputs, nor the runtime's code.")
-    _print_nests(waited_for(lambda: compiled.profile(arrays, threads=1)), compiled.told(), every)
+    print("\n".join(_COLUMNS))
+    nests, told = waited_for(lambda: compiled.profile(arrays, threads=1)), compiled.told()
+    _print_nests(nests, told, every)
+    beside: Sequence[float | None] = told or [None] * len(nests)
+    known = [(name, seconds, own) for (name, seconds), own in zip(nests, beside, strict=True)]
+    _write_page(html, compiled.program.name, rows, known, [*words, *contest.notes], facts)
     raise typer.Exit(found.status)
+
+
+_COLUMNS = (
+    "first: the first runs of rounds over ours, which find in the caches what others left there.",
+    "MB: what a process grew by at most from before it loaded the model; not the inputs, nor the runtime's code.",
+)
+
+
+def _write_page(
+    path: str | None,
+    program: str,
+    rows: Sequence[Row],
+    nests: Sequence[tuple[str, float, float | None]],
+    words: Sequence[str],
+    facts: Mapping[str, str],
+) -> None:
+    """Write what was timed as a page, where one was asked for. Raises BadInput."""
+    if path is None:
+        return
+    from glenside.ir.files import write_text
+    from glenside.report.measured_pages import bench_document
+
+    write_text(path, bench_document(program, rows, nests, words, facts).html())
 
 
 def _beside(busy: int) -> str:
@@ -108,13 +143,15 @@ def _named(peers: str | None) -> Sequence[str]:
 
 
 def _print_rows(rows: Sequence[Row]) -> None:
+    from glenside.report.measured_pages import WRONG
+
     count = rows[0].threads
     head = f"{count} thread{'s' if count > 1 else ''}"
     print(f"\n  {head:24} {'median':>9} {'least':>9} {'over ours':>10} {'first':>6} {'MB':>8}  differs by")
     for row in rows:
         grown = "" if row.grown is None else f"{row.grown / 1e6:8.1f}"
         times = f"{1e3 * row.median:9.3f} {1e3 * min(row.seconds):9.3f} {row.ratio:10.2f} {row.first:6.2f}"
-        wrong = "  and so computes something else" if row.difference > _WRONG else ""
+        wrong = "  and so computes something else" if row.difference > WRONG else ""
         print(f"  {row.title:24} {times} {grown:>8}  {row.difference:.1e}{wrong}")
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
+from glenside.cli.options import Html
 from glenside.cli.output import print_or_write, status_line, writable
 from glenside.ir.bounds import whole
 from glenside.ir.errors import BadInput
@@ -22,22 +24,40 @@ def calibrate(
         str, typer.Option("-o", "--output", metavar="FILE.toml", help="Where the costs go, for --target FILE.toml.")
     ],
     runs: Annotated[int | None, typer.Option("--runs", help="How often each is timed; the fastest counts.")] = None,
+    html: Html = None,
 ) -> None:
     """Measure what a machine takes, and write it: this processor for compiled programs, or two parties in two local
     processes.
     """
+    from glenside.report.html_file import require_page
+
+    writable(html)
+    require_page(html)
     if runs is not None:
         whole("the number of --runs", runs, 1, _MOST_RUNS)
     if not output.lower().endswith(".toml"):
         raise BadInput(f"costs are written as TOML, for --target FILE.toml, got {output}")
     name, _, machine = target.partition(":")
     if name == "cpu":
-        _processor(machine or "native", output, runs)
+        _processor(machine or "native", output, runs, html)
     else:
-        _parties(target, output, runs)
+        _parties(target, output, runs, html)
 
 
-def _processor(name: str, output: str, runs: int | None) -> None:
+def _write_page(
+    path: str | None, machine: str, timed: Sequence[tuple[str, float, float]], costs: str, rounds: int
+) -> None:
+    """Write what was measured as a page, where one was asked for. Raises BadInput."""
+    if path is None:
+        return
+    from glenside.ir.files import write_text
+    from glenside.report.measured_pages import calibration_document
+
+    facts = {"machine": machine, "timed": f"{rounds} times each; the fastest counts"}
+    write_text(path, calibration_document(machine, timed, costs, facts).html())
+
+
+def _processor(name: str, output: str, runs: int | None, html: str | None) -> None:
     from glenside.codegen.machine import MACHINES, machine_of
     from glenside.driver import optimize
     from glenside.execution.processor import ROUNDS, described
@@ -56,7 +76,11 @@ def _processor(name: str, output: str, runs: int | None) -> None:
             rounds,
             lambda done, of, what: show(f"{what}, {done + 1} of {of}"),
         )
-    print_or_write(described(fit, machine.name, rounds), output)
+    costs = described(fit, machine.name, rounds)
+    print_or_write(costs, output)
+    prices = fit.machine.nanoseconds
+    timed = [(nest.name, nest.seconds, 1e-9 * nest.work.priced(prices)) for nest in fit.nests]
+    _write_page(html, machine.name, timed, costs, rounds)
     errors = fit.errors
     print(
         f"{len(errors)} nests of loops: told {statistics.mean(errors):.0%} from what was measured (mean), "
@@ -64,7 +88,7 @@ def _processor(name: str, output: str, runs: int | None) -> None:
     )
 
 
-def _parties(target: str, output: str, runs: int | None) -> None:
+def _parties(target: str, output: str, runs: int | None, html: str | None) -> None:
     from glenside.cli.commands.secure import parties_of
     from glenside.execution.spu.calibration import RUNS, described
     from glenside.execution.spu.calibration import calibrate as measured
@@ -74,5 +98,8 @@ def _parties(target: str, output: str, runs: int | None) -> None:
     count = RUNS if runs is None else runs
     with status_line("SPU: compiling") as show:
         fit = measured(parties.protocol, count, lambda done, of: show(f"SPU: {done} of {of} runs"))
-    print_or_write(described(fit, parties.protocol, count), output)
+    costs = described(fit, parties.protocol, count)
+    print_or_write(costs, output)
+    timed = [(name, seconds, told) for name, (seconds, told) in fit.programs.items()]
+    _write_page(html, parties.name, timed, costs, count)
     print(f"{len(fit.programs)} programs: told {fit.median_error:.0%} from what was measured (median)")

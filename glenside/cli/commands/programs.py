@@ -18,6 +18,7 @@ from glenside.ir.interrupts import INTERRUPTED
 from glenside.ir.names import one_line, spelled_name
 
 if TYPE_CHECKING:
+    from glenside.check import CheckReport, GradientReport
     from glenside.ir.program import Program
 
 
@@ -61,6 +62,7 @@ def run(
     """
     from glenside.formats import ending
     from glenside.ir.operators.opaque import require_meaning
+    from glenside.report.html_file import require_page
     from glenside.semantics.interpreter import evaluate
 
     writable(output, json_path, plot, html)
@@ -70,9 +72,11 @@ def run(
         raise typer.Exit(run_on_npu(source, on, target, {"link": link, "runs": runs}, output, json_path, plot, html))
     if ending(source.source) in CODE:
         raise BadInput(f"{source.source} is a program of an npu, which runs --on simulator or --on rtl")
-    for flag, wanted in (("--plot", plot), ("--html", html)):
-        if wanted is not None:
-            raise BadInput(f"{flag} is for programs of an npu: give --on simulator or --on rtl too")
+    if plot is not None:
+        raise BadInput("--plot is for programs of an npu: give --on simulator or --on rtl too")
+    if html is not None and on != "spu":
+        raise BadInput("--html tells what a machine takes: give --on simulator, --on rtl or --on spu too")
+    require_page(html)
     of_machine = (("target", target), ("link", link), ("runs", runs), ("json", json_path))
     given = [name for name, value in of_machine if value is not None]
     if on != "spu" and given:
@@ -81,7 +85,7 @@ def run(
     if on == "spu":
         from glenside.cli.commands.secure import run_in_spu
 
-        value, names, status = run_in_spu(load, target, link, runs, source.seed, json_path)
+        value, names, status = run_in_spu(load, target, link, runs, source.seed, json_path, html)
         if output is not None:
             _write(value, names, output)
         raise typer.Exit(status)
@@ -138,12 +142,18 @@ def check(
             " gradient.TENSOR name, unless given.",
         ),
     ] = None,
+    html: Html = None,
 ) -> None:
     """Check the types of a program, and print its type and the sizes of its products; or whether two programs are
     equal, layer by layer and as a whole; or whether the other is the gradient of the first, tensor by tensor.
     """
     from glenside.analysis.layers import product_sizes
+    from glenside.report.html_file import require_page
 
+    writable(html)
+    require_page(html)
+    if html is not None and other is None:
+        raise BadInput("--html tells how two programs compare: give the other one too")
     if wrt and other is None:
         raise BadInput("--wrt is for a program and its gradient: give the file of that too")
     program = source.loader()()
@@ -151,8 +161,8 @@ def check(
         second = dataclasses.replace(source, source=other).loader()()
         by = wrt or _differentiated(program, second)
         if by:
-            _differentiate(program, second, by, source.seed)
-        _compare(program, second, source.seed)
+            _differentiate(program, second, by, source.seed, html)
+        _compare(program, second, source.seed, html)
     program = program.as_written()
     print(f"{one_line(program.name)}: {program.term.type}")
     for name, product in program.layers.items():
@@ -169,7 +179,23 @@ def _differentiated(program: Program, other: Program) -> list[str]:
     return by if named and known.issuperset(by) else []
 
 
-def _differentiate(program: Program, gradient: Program, wrt: Sequence[str], seed: int) -> NoReturn:
+def _write_page(path: str | None, title: str, report: CheckReport | GradientReport, seed: int) -> None:
+    """Write the verdicts of a check as a page, where one was asked for. Raises BadInput."""
+    if path is None:
+        return
+    from glenside.check import CheckReport
+    from glenside.ir.files import write_text
+    from glenside.report.check_page import check_document
+
+    how = f"{report.how} ({report.seconds:.2f} s)"
+    if isinstance(report, CheckReport):
+        what, verdicts, result = "layer", report.layers, report.result
+    else:
+        what, verdicts, result = "gradient", report.gradients, report.value
+    write_text(path, check_document(title, what, verdicts, result, how, {"seed": str(seed)}).html())
+
+
+def _differentiate(program: Program, gradient: Program, wrt: Sequence[str], seed: int, html: str | None) -> NoReturn:
     """Print what the exact check says of a gradient, and leave with its status. Raises BadInput."""
     from glenside.check import check_gradient
 
@@ -184,10 +210,12 @@ def _differentiate(program: Program, gradient: Program, wrt: Sequence[str], seed
             progress=lambda done, total: show(f"check: {done} of {total}"),
         )
     print(report)
+    title = f"{one_line(gradient.name)} as the gradient of {one_line(program.name)}"
+    _write_page(html, title, report, seed)
     raise typer.Exit(INTERRUPTED if report.stopped == "interrupted" else OK if report.ok else WRONG)
 
 
-def _compare(first: Program, second: Program, seed: int) -> NoReturn:
+def _compare(first: Program, second: Program, seed: int, html: str | None) -> NoReturn:
     """Print what the exact check says of two programs, and leave with its status. Raises BadInput."""
     from glenside.check import check as compare_exactly
 
@@ -206,6 +234,7 @@ def _compare(first: Program, second: Program, seed: int) -> NoReturn:
     print(report)
     if moved:
         print(f"Of {len(moved)} layers the types differ, as in other layouts: they are compared by the result alone.")
+    _write_page(html, f"{one_line(first.name)} beside {one_line(second.name)}", report, seed)
     raise typer.Exit(INTERRUPTED if report.stopped == "interrupted" else OK if report.ok else WRONG)
 
 

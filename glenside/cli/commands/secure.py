@@ -13,7 +13,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.names import one_line, spelled_name
 
 if TYPE_CHECKING:
-    from glenside.execution.spu.comparison import Comparison, Row
+    from glenside.execution.spu.comparison import Comparison
     from glenside.ir.operand import Array
     from glenside.ir.program import Program
     from glenside.ir.types import Type
@@ -30,6 +30,7 @@ def run_in_spu(
     runs: int | None,
     seed: int,
     json_path: str | None,
+    html: str | None = None,
 ) -> tuple[Any, Sequence[str], int]:
     """Run a program there and tell what it takes: its value, the names of its results, and the exit status.
 
@@ -57,6 +58,13 @@ def run_in_spu(
             "seed": seed,
         }
         print_or_write(json.dumps({**said, **found.as_dict()}, indent=2) + "\n", json_path)
+    if html is not None:
+        from glenside.report.measured_pages import spu_document
+
+        facts = {"program": one_line(program.name), "target": parties.name, "link": str(parties.link)}
+        facts |= {"runs": str(count), "seed": str(seed)}
+        words = _sentences(found, parties, count, seed)
+        print_or_write(spu_document(program.name, parties.name, found, words, facts).html(), html)
     return _nested(program.term.type, iter(found.values)), program.result_names(), 0 if found.agrees else WRONG
 
 
@@ -77,29 +85,22 @@ def _print(program: Program, found: Comparison, target: MPC, runs: int, seed: in
     from rich.text import Text
 
     from glenside.cli.table import console
+    from glenside.report.measured_pages import parties_table
 
     table = Table(title=Text(f"{one_line(program.name)} on {target.name}"), title_justify="left", box=box.SIMPLE)
     table.pad_edge = False
-    for name in ("part", "bytes told", "measured", "messages told", "measured", "ms told", "measured"):
-        table.add_column(name, justify="left" if name == "part" else "right", overflow="fold")
-    for row in (*found.layers, found.between()):
-        table.add_row(*_cells(row))
+    content = parties_table(found)
+    for column in content.columns:
+        heading = "measured" if column.name.endswith(" measured") else column.name
+        table.add_column(heading, justify="left" if column.words else "right", overflow="fold")
+    for cells in content.rows():
+        table.add_row(*cells)
     table.add_section()
-    table.add_row(*_cells(found.whole, "the whole, run as one"))
+    table.add_row(*(column.total for column in content.columns))
     out = console()
     out.print(table)
     for line in _sentences(found, target, runs, seed):
         out.print(line, markup=False)
-
-
-def _cells(row: Row, name: str | None = None) -> list[str]:
-    more = f", and {len(row.names) - 1} more, each" if len(row.names) > 1 else ""
-    told, measured = row.told, row.measured
-    return [
-        name or f"{one_line(row.names[0])}{more}",
-        *(f"{told.bytes:,}", f"{measured.bytes:,}", f"{told.messages:,}", f"{measured.messages:,}"),
-        *(f"{1e3 * told.seconds:,.1f}", f"{1e3 * measured.seconds:,.1f}"),
-    ]
 
 
 def _sentences(found: Comparison, target: MPC, runs: int, seed: int) -> Iterator[str]:

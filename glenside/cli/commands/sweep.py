@@ -131,6 +131,7 @@ def sweep(
         from glenside.sweep.page import sweep_document
 
         said = {"machines": "; ".join(filter(None, (arrays, targets))), "made least": objectives}
+        said["checked"] = "every answer, exactly, layer by layer" if check else "no answer: --check does"
         write_text(html, sweep_document(finished, len(wanted), check, said).html())
     if interrupted:
         left_out = " The plots are left out." if plot or pareto else ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glenside.cli.options import Valued, command
+from glenside.cli.options import Html, Valued, command
 from glenside.cli.output import OK, save_program, writable
 from glenside.ir.bounds import MOST_COUNT, whole
 from glenside.ir.errors import BadInput
@@ -86,15 +86,18 @@ def train(
         typer.Option("-o", "--output", metavar="FILE", help="Where the network goes; .onnx, .glenside or .json."),
     ] = None,
     plot: Annotated[str | None, typer.Option("--plot", metavar="FILE.png", help="Where the curve goes.")] = None,
+    html: Html = None,
 ) -> None:
     """Train a network on examples, with native code where there is a compiler: loss, and share of outputs that are
     right, by epoch.
     """
     from glenside.ir.files import read_arrays
+    from glenside.report.html_file import require_page
     from glenside.report.plots import plot_ending
     from glenside.targets import parse_target
 
-    writable(output, checkpoint, plot)
+    writable(output, checkpoint, plot, html)
+    require_page(html)
     if plot is not None:
         plot_ending(plot)
     if checkpoint is not None and not checkpoint.endswith(".npz"):
@@ -135,6 +138,13 @@ def train(
             from glenside.report.plots import write_figure
 
             write_figure(trained.plot(), plot)
+        if html is not None:
+            from glenside.ir.files import write_text
+            from glenside.training.page import training_document
+
+            facts = {"network": one_line(source.source), "examples": one_line(data), "loss": loss}
+            facts |= {"optimizer": optimizer, "epochs": str(epochs), "held out": f"{held_out:g}"}
+            write_text(html, training_document(trained, {**facts, "seed": str(source.seed)}).html())
     if trained.interrupted:
         after = f"after {len(trained.epochs)} whole epochs"
         kept = [f"{one_line(path)} is the run" for path in (checkpoint,) if path is not None]

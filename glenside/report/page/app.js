@@ -7,6 +7,7 @@ import { Layouts } from "./layouts.js";
 import { element, showPanel } from "./panel.js";
 
 const FOUND = 30; // results of a search that are listed
+const KEYS = "Keys: → what it reads, ← what reads it, Enter opens and closes, / searches, m opens more, 0 fits.";
 const GROUPED = "An earlier iteration shows the e-nodes that were made by then, in the e-classes of the end.";
 
 /** @param {string} label @param {HTMLElement} control */
@@ -41,9 +42,11 @@ export class Viewer {
     this.selected = null;
     this.note = element("p", "note");
     this.way = element("p", "note");
+    this.grouped = element("p", "note grouped");
     this.layouts = new Layouts(worker, (sentence) => (this.note.textContent = sentence));
     this.root = element("div", "glenside-egraph");
     this.root.tabIndex = -1;
+    this.root.dataset.lmSuppressShortcuts = "true"; // JupyterLab would take m and 0 for commands of its own
     this.status = element("p", "status");
     this.status.setAttribute("role", "status");
     this.results = element("ul", "results");
@@ -104,8 +107,8 @@ export class Viewer {
       button("Fit", "All that is open (0)", () => this.picture.fit()));
     const legend = element("p", "legend",
       element("span", "key chosen", "● chosen"), element("span", "key new", "+ made in this iteration"),
-      element("span", "key subsumed", "taken away"), ...(this.model.record.made ? [element("span", "quiet", GROUPED)] : []), element("span", "key hidden", "+3: e-classes not open; click to open or close"));
-    return element("footer", "foot", this.status, more, zoom, legend, this.way, this.note);
+      element("span", "key subsumed", "taken away"), element("span", "key hidden", "+3: e-classes not open; click to open or close"));
+    return element("footer", "foot", this.status, more, zoom, legend, this.grouped, this.way, this.note, element("p", "keys quiet", KEYS));
   }
 
   /** Change what is open, and draw it. @param {() => void} change @param {number} [still] @param {boolean} [fit] */
@@ -160,7 +163,9 @@ export class Viewer {
   }
 
   told(iteration = this.walk.iteration) {
-    if (this.when) this.when.textContent = iteration === 0 ? "0: the program" : `${iteration} of ${this.model.record.iterations}`;
+    const all = this.model.record.iterations;
+    if (this.when) this.when.textContent = iteration === 0 ? "0: the program" : iteration === all ? `${all}: all of it` : `${iteration} of ${all}`;
+    this.grouped.textContent = this.model.record.made && iteration < all ? GROUPED : "";
   }
 
   find() {

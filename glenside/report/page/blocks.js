@@ -2,7 +2,7 @@
 
 import { element } from "./panel.js";
 import { table } from "./table.js";
-import { bars, points, steps } from "./charts.js";
+import { bars, curves, points, steps } from "./charts.js";
 import { tilePicture } from "./tile.js";
 
 /** @typedef {{kind: string} & Record<string, any>} Block what `glenside.report.document` says of one */
@@ -21,6 +21,7 @@ const KINDS = {
   bars: (block, { go }) => bars(block, go),
   points: (block) => points(block),
   steps: (block) => steps(block),
+  curves: (block) => curves(block),
   tiles: ({ tiles }, { cells }) => element("div", "tiles", ...tiles.map((/** @type {any} */ tile) => tilePicture(tile, cells[tile.cells]))),
   rules: ({ rules }) => element("div", "rules", ...rules.map(rule)),
   code: ({ text }) => element("pre", "", text),

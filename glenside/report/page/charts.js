@@ -10,6 +10,7 @@ import { brief, farApart, linear, logarithmic, said } from "./scales.js";
 /** @typedef {{title: string, x: string, y: string, clouds: Cloud[]}} Points */
 /** @typedef {{title: string, x: string, unit: string, edges: number[], series: [string, number[]][], labels: string[],
  *   spans: [string, number, number][], apart: boolean, top: number, most: [string, number] | null}} Steps */
+/** @typedef {{title: string, x: string, unit: string, at: number[], series: [string, (number | null)[]][]}} Curves */
 /** Where the keys go, what is told there, and what it leads to.
  * @typedef {{x: number, y: number, lines: string[], go?: () => void}} Stop */
 
@@ -18,7 +19,8 @@ const RIGHT = 16;
 const TOP = 10;
 const WIDE = 960;
 const HIGH = 240;
-const NAMES = 74; // room for names under bars
+const NAMES = 92; // room for names under bars
+const ROOM = 14; // characters of such a name
 
 /** A plot in its frame: a sentence of what one points at goes below it.
  * @param {string} title @param {number} width @param {number} height */
@@ -29,7 +31,7 @@ function frame(title, width, height) {
   const live = element("p", "unseen");
   live.setAttribute("role", "status");
   const holder = element("div", "plot", picture, tip);
-  holder.style.maxWidth = `${width}px`;
+  holder.style.width = `${width}px`;
   const all = element("figure", "", element("figcaption", "", title), element("div", "wide", holder), live);
   return { picture, tip, live, holder, all };
 }
@@ -89,6 +91,11 @@ function rules(picture, scale, { top, height, width, unit }) {
   picture.append(svg("text", { class: "unit", x: 12, y: middle, transform: `rotate(-90 12 ${middle})`, "text-anchor": "middle" }, unit));
 }
 
+/** A name that is too long to stand under its bar: its end tells layers apart. @param {string} name */
+function tail(name) {
+  return name.length <= ROOM ? name : `…${name.slice(1 - ROOM)}`;
+}
+
 /** What stands for which series. @param {string[]} names */
 function legend(names) {
   return element("p", "series", ...names.map((name, i) => element("span", `key s${i % 6}`, element("i", ""), name)));
@@ -117,7 +124,7 @@ export function bars(plot, go) {
       made.picture.append(svg("rect", { class: `bar s${s % 6}`, x: left + bar * s, y: TOP + HIGH - tall, width: Math.max(1, bar - 0.5), height: tall }));
     });
     const [x, y] = [left + each * 0.4, TOP + HIGH + 10];
-    made.picture.append(svg("text", { class: "name", x, y, transform: `rotate(-60 ${x} ${y})`, "text-anchor": "end" }, short(name, 14)));
+    made.picture.append(svg("text", { class: "name", x, y, transform: `rotate(-60 ${x} ${y})`, "text-anchor": "end" }, tail(name)));
     const page = plot.links[i];
     return { x, y: TOP + 8, lines, go: typeof page === "number" ? () => go(page) : undefined };
   });
@@ -130,7 +137,7 @@ export function bars(plot, go) {
 
 /** @param {Points} plot */
 export function points(plot) {
-  const [width, height] = [620, 380];
+  const [width, height] = [580, 360];
   const every = plot.clouds.flatMap((cloud) => cloud.points);
   const made = frame(plot.title, width, height);
   if (!every.length) {
@@ -161,12 +168,8 @@ export function points(plot) {
     }
     places.forEach(({ x, y }, i) => {
       const [across_, up_, what] = cloud.points[i];
-      // Later clouds stand on earlier ones, and are smaller rings or larger signs, so that neither hides the other.
-      const shape = s % 3 === 0 ? svg("circle", { cx: x, cy: y, r: 4.5 })
-        : s % 3 === 1 ? svg("rect", { x: x - 5, y: y - 5, width: 10, height: 10 })
-          : svg("path", { d: `M${x} ${y - 9}L${x + 9} ${y}L${x} ${y + 9}L${x - 9} ${y}z` });
-      shape.setAttribute("class", `point s${s % 6} shape${s % 3}`);
-      made.picture.append(shape);
+      // Later clouds stand on earlier ones, and are rings or larger signs, so that neither hides the other.
+      made.picture.append(sign(s, x, y, 4.5 + 0.5 * Math.min(s, 2)));
       const same = stops.find((stop) => Math.hypot(stop.x - x, stop.y - y) < 1 && stop.lines[0] === what);
       if (same) same.lines.push(cloud.name);
       else stops.push({ x, y, lines: [what, `${plot.x}: ${said(across_)}`, `${plot.y}: ${said(up_)}`, cloud.name] });
@@ -179,6 +182,54 @@ export function points(plot) {
   };
   tell(made, stops, { nearest, width, height });
   made.all.append(legend(plot.clouds.map((cloud) => cloud.name)));
+  return made.all;
+}
+
+/** The mark of a series, which colours alone would not tell apart. @param {number} s @param {number} x @param {number} y @param {number} r */
+function sign(s, x, y, r) {
+  const made = s % 3 === 0 ? svg("circle", { cx: x, cy: y, r })
+    : s % 3 === 1 ? svg("rect", { x: x - r, y: y - r, width: 2 * r, height: 2 * r })
+      : svg("path", { d: `M${x} ${y - 1.5 * r}L${x + 1.5 * r} ${y}L${x} ${y + 1.5 * r}L${x - 1.5 * r} ${y}z` });
+  made.setAttribute("class", `point s${s % 6} shape${s % 3}`);
+  return made;
+}
+
+/** @param {Curves} plot */
+export function curves(plot) {
+  const [width, tall] = [580, 240];
+  const height = TOP + tall + 44;
+  const made = frame(plot.title, width, height);
+  const scale = linear(plot.series.flatMap(([, amounts]) => amounts.filter((n) => n !== null)));
+  const [first, last] = [plot.at[0] ?? 0, plot.at[plot.at.length - 1] ?? 1];
+  const wide = width - LEFT - RIGHT - 12;
+  /** @param {number} value */
+  const x = (value) => LEFT + 6 + (first === last ? 0.5 : (value - first) / (last - first)) * wide;
+  /** @param {number} value */
+  const y = (value) => TOP + tall * (1 - scale.place(value));
+  rules(made.picture, scale, { top: TOP, height: tall, width, unit: plot.unit });
+  for (const tick of linear([last]).ticks) {
+    if (tick < first || tick > last || !Number.isInteger(tick)) continue;
+    made.picture.append(svg("text", { class: "tick", x: x(tick), y: TOP + tall + 16, "text-anchor": "middle" }, brief(tick)));
+  }
+  made.picture.append(svg("text", { class: "unit", x: LEFT + wide / 2, y: height - 8, "text-anchor": "middle" }, plot.x));
+  plot.series.forEach(([, amounts], s) => {
+    let path = "";
+    amounts.forEach((value, i) => {
+      if (value !== null) path += `${path && amounts[i - 1] !== null ? "L" : "M"}${x(plot.at[i]).toFixed(1)} ${y(value).toFixed(1)}`;
+    });
+    made.picture.append(svg("path", { class: `line s${s % 6}`, d: path }));
+    if (amounts.length <= 60) amounts.forEach((value, i) => value !== null && made.picture.append(sign(s, x(plot.at[i]), y(value), 3.5)));
+  });
+  const stops = plot.at.map((at, i) => ({
+    x: x(at), y: TOP + 8,
+    lines: [`${plot.x} ${said(at)}`, ...plot.series.map(([what, amounts]) => `${what}: ${amounts[i] === null ? "not known" : said(amounts[i] ?? 0)}`)],
+  }));
+  const nearest = (/** @type {number} */ at) => {
+    const away = stops.map((stop) => Math.abs(stop.x - at));
+    return away.indexOf(Math.min(...away));
+  };
+  tell(made, stops, { nearest, width, height });
+  made.all.append(legend(plot.series.map(([what]) => what)));
   return made.all;
 }
 

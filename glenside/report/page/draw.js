@@ -74,6 +74,8 @@ export class Picture {
     place.append(this.svg);
     /** @type {Map<number, {x: number, y: number, width: number, height: number}>} */
     this.at = new Map();
+    /** @type {import("./walk.js").Edge[]} */
+    this.links = [];
     this.view = { x: 20, y: 20, scale: 1 };
     this.size = { width: 1, height: 1 };
     this.moved();
@@ -137,20 +139,23 @@ export class Picture {
     this.moved();
   }
 
-  /** The same, but large enough to be read, with a class in sight. @param {number} c */
+  /** The same, but large enough to be read, with a class and what is below it in sight. @param {number} c */
   open(c) {
     this.fit();
-    if (this.view.scale < 0.7) {
-      this.view.scale = 0.8;
-      this.center(c, 0.04);
-    }
+    const box = this.at.get(c);
+    if (this.view.scale >= 0.7 || !box) return;
+    const { clientWidth, clientHeight } = this.svg;
+    const [scale, tall] = [0.8, this.size.height * 0.8];
+    const y = tall < clientHeight - 40 ? (clientHeight - tall) / 2 : Math.max(clientHeight - 20 - tall, Math.min(20, clientHeight * 0.2 - box.y * scale));
+    this.view = { x: clientWidth * 0.04 - box.x * scale, y, scale };
+    this.moved();
   }
 
-  /** @param {number} c @param {number} [part] of the window's width where its left side is to be */
-  center(c, part = 0.4) {
+  /** @param {number} c */
+  center(c) {
     const box = this.at.get(c);
     if (!box) return;
-    this.view.x = this.svg.clientWidth * part - (box.x + (part < 0.3 ? 0 : box.width / 2)) * this.view.scale;
+    this.view.x = this.svg.clientWidth * 0.4 - (box.x + box.width / 2) * this.view.scale;
     this.view.y = this.svg.clientHeight / 2 - (box.y + box.height / 2) * this.view.scale;
     this.moved();
   }
@@ -179,6 +184,7 @@ export class Picture {
       return { path, kind };
     });
     drawn.sort((a, b) => Number(a.kind === "chosen") - Number(b.kind === "chosen"));
+    this.links = [...part.edges].filter(({ from, to }) => from !== to).sort((a, b) => Number(b.firm) - Number(a.firm));
     this.edges.replaceChildren(...drawn.map((one) => one.path));
     this.boxes.replaceChildren(...part.boxes.map((box) => this.box(box, walk)));
     if (focused !== undefined) this.focus(Number(focused));
@@ -266,10 +272,13 @@ export class Picture {
     event.stopPropagation();
   }
 
-  /** The nearest box in a direction. @param {number} c @param {string} key */
+  /** To the right what a class reads, to the left what reads it, the chosen first; else the nearest box in a direction.
+   * @param {number} c @param {string} key */
   next(c, key) {
     const from = this.at.get(c);
     if (!from) return undefined;
+    const joined = key === "ArrowRight" ? this.links.find((link) => link.from === c) : key === "ArrowLeft" && this.links.find((link) => link.to === c);
+    if (joined) return joined.from === c ? joined.to : joined.from;
     const level = key === "ArrowUp" || key === "ArrowDown";
     const sign = key === "ArrowRight" || key === "ArrowDown" ? 1 : -1;
     let found;

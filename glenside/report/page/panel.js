@@ -75,7 +75,7 @@ export function showPanel(place, model, c, go) {
     fact("cost", costs[classes.cost[c]]);
     fact("bound", costs[classes.bound[c]]);
   }
-  for (const [name, at, said] of roots) if (at === c && said) fact(name || "result", said);
+  for (const [name, at, said] of roots) if (at === c && said) fact(name || "the whole", said);
   const layer = model.links.get(c);
   if (layer !== undefined) fact("stands for", link(model, layer, go, model.names.get(layer)?.[0] ?? `c${layer}`), ", a layer that is searched apart");
   const readers = model.readers(c);

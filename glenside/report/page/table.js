@@ -15,6 +15,7 @@ import { filtered, ordered } from "./rows.js";
  */
 
 const FEW = 6; // rows that need no filter
+const MANY = 9; // columns from which on paper needs smaller letters
 
 /** @param {import("./rows.js").Column} column */
 function kindOf(column) {
@@ -72,7 +73,7 @@ export function table(grid, go) {
   const foot = element("tfoot", "");
   if (grid.between) foot.append(line(grid, grid.between, "between"));
   if (grid.total) foot.append(line(grid, grid.total, "total"));
-  const all = element("table", "", element("thead", "", element("tr", "", ...heads)), body, foot);
+  const all = element("table", grid.columns.length > MANY ? "many" : "", element("thead", "", element("tr", "", ...heads)), body, foot);
   const parts = [element("h3", "", grid.title)];
   if (grid.rows.length > FEW) {
     const filter = document.createElement("input");

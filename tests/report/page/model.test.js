@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { runInThisContext } from "node:vm";
 import { HOLE, Model } from "../../../glenside/report/page/model.js";
 import { FIRST, ROWS, STEP, Walk, leftOut } from "../../../glenside/report/page/walk.js";
-import { arrange } from "../../../glenside/report/page/layout.js";
+import { arrange, stacks } from "../../../glenside/report/page/layout.js";
 
 const DAGRE = new URL("../../../glenside/report/page/vendor/dagre.min.js", import.meta.url);
 
@@ -100,23 +100,75 @@ test("a large e-graph opens a little, and each step opens a little more", () => 
   assert.ok(walk.part().boxes.some((box) => box.id === 15_000));
 });
 
-test("edges keep clear of boxes and begin at their rows", () => {
-  runInThisContext(readFileSync(DAGRE, "utf8"));
-  const boxes = [0, 1, 2, 3].map((id) => ({ id, width: 60 + 30 * id, height: 60, ports: [30, 50] }));
-  const edges = [{ from: 0, row: 0, to: 1 }, { from: 0, row: 1, to: 3 }, { from: 1, row: 0, to: 2 }, { from: 2, row: 1, to: 3 }, { from: 2, row: 0, to: 0 }, { from: 1, row: 1, to: 1 }];
-  const layout = arrange({ boxes, edges }, globalThis.dagre);
-  assert.equal(layout.edges.length, 5, "an edge to itself is not drawn");
-  const at = new Map(layout.boxes.map((box) => [box.id, box]));
+/** No two boxes lie on each other, and no level or upright part of an edge on a box that it does not join.
+ * @param {import("../../../glenside/report/page/layout.js").Layout} layout */
+function clear(layout) {
   for (const [i, a] of layout.boxes.entries()) {
     for (const b of layout.boxes.slice(i + 1)) {
       assert.ok(a.x + a.width <= b.x || b.x + b.width <= a.x || a.y + a.height <= b.y || b.y + b.height <= a.y);
     }
   }
   for (const edge of layout.edges) {
+    let [x, y] = [0, 0];
+    for (const [, kind, said] of edge.path.matchAll(/([MHVC])([^MHVC]*)/g)) {
+      const numbers = said.trim().split(" ").map(Number);
+      const before = { x, y };
+      if (kind === "H") [x] = numbers;
+      else if (kind === "V") [y] = numbers;
+      else [x, y] = numbers.slice(-2);
+      if (kind === "M") continue;
+      for (const box of layout.boxes) {
+        const [low, high] = [Math.min(before.x, x), Math.max(before.x, x)];
+        const [top, foot] = [Math.min(before.y, y), Math.max(before.y, y)];
+        const within = low < box.x + box.width - 0.2 && high > box.x + 0.2 && top < box.y + box.height - 0.2 && foot > box.y + 0.2;
+        assert.ok(!within || kind === "C", `${edge.from} to ${edge.to} runs through ${box.id}`);
+      }
+    }
+  }
+}
+
+/** @param {number} count @param {[number, number, number][]} edges from, row, to */
+function arranged(count, edges) {
+  runInThisContext(readFileSync(DAGRE, "utf8"));
+  const boxes = Array.from({ length: count }, (_, id) => ({ id, width: 60 + 30 * (id % 4), height: 60, ports: [30, 50] }));
+  const job = { boxes, edges: edges.map(([from, row, to]) => ({ from, row, to, firm: false })) };
+  return { stacks: stacks(job).map((stack) => stack.map(({ id }) => id)), ...arrange(job, globalThis.dagre) };
+}
+
+test("edges keep clear of boxes and begin at their rows", () => {
+  const layout = arranged(4, [[0, 0, 1], [0, 1, 3], [1, 0, 2], [2, 1, 3], [2, 0, 0], [1, 1, 1], [3, 0, 2]]);
+  assert.equal(layout.edges.length, 6, "an edge to itself is not drawn");
+  clear(layout);
+  const at = new Map(layout.boxes.map((box) => [box.id, box]));
+  for (const edge of layout.edges) {
     const box = at.get(edge.from);
     const [x, y] = edge.path.slice(1).split(/[ HC]/).map(Number);
     assert.ok(Math.abs(x - (edge.back ? box.x : box.x + box.width)) < 0.2);
     assert.ok(Math.abs(y - box.y - [30, 50][edge.row]) < 0.2);
   }
-  assert.equal(layout.edges.filter((edge) => edge.back).length, 1);
+  assert.equal(layout.edges.filter((edge) => edge.back).length, 2);
+});
+
+test("a chain stands in one column, what branches off beside it", () => {
+  const layout = arranged(6, [[0, 0, 1], [1, 0, 2], [1, 1, 2], [2, 0, 3], [2, 1, 4], [4, 0, 5]]);
+  assert.deepEqual(layout.stacks, [[0, 1, 2], [3], [4, 5]]);
+  clear(layout);
+  const at = new Map(layout.boxes.map((box) => [box.id, box]));
+  assert.equal(new Set([0, 1, 2].map((id) => at.get(id).x)).size, 1);
+  assert.ok(at.get(0).y < at.get(1).y && at.get(1).y < at.get(2).y && at.get(3).x > at.get(2).x);
+  const down = layout.edges.filter(({ from, to }) => from === 1 && to === 2).map(({ path }) => path);
+  assert.equal(new Set(down).size, 2, "two rows that read one class have an edge each");
+  for (const path of down) assert.match(path, /^M[\d.-]+ [\d.-]+V[\d.-]+$/);
+});
+
+test("long chains go on in the next column, and cycles leave theirs", () => {
+  const long = arranged(30, Array.from({ length: 29 }, (_, i) => [i, 0, i + 1]));
+  assert.deepEqual(long.stacks.flat(), Array.from({ length: 30 }, (_, i) => i));
+  assert.ok(long.stacks.length > 2 && long.height <= 540);
+  clear(long);
+  // 3 leads back to 1, which 0 reads too; 4 and 5 are read by each other alone.
+  const round = arranged(6, [[0, 0, 1], [1, 0, 2], [2, 0, 3], [3, 0, 1], [4, 0, 5], [5, 0, 4]]);
+  assert.deepEqual(round.stacks.flat().sort(), [0, 1, 2, 3, 4, 5]);
+  assert.equal(round.edges.length, 6);
+  clear(round);
 });
