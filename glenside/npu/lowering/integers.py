@@ -17,6 +17,7 @@ from glenside.ir.term import Term
 from glenside.npu.lowering.choice import Known, Options, best, options_of
 from glenside.npu.lowering.mapped import Mapped, Unlowered, results_of
 from glenside.npu.lowering.network import chained
+from glenside.npu.lowering.tensors import Where
 from glenside.npu.machine import Machine
 from glenside.npu.numbers import StandsFor, narrow
 from glenside.npu.program import NpuProgram, Place
@@ -61,7 +62,7 @@ def least(
         priced, known = options_of(network, fronts, machine, show), Known()
         taken, choice = best(network, fronts, machine, show, priced=priced, known=known)
         try:
-            made = as_mapped(network, taken, machine, seed, choice.axes, show, choice.held)
+            made = as_mapped(network, taken, machine, seed, choice.axes, show, choice.held, choice.where)
         except Unlowered as error:
             first = first or error
             name = next((name for name in error.layers if len(fronts[name]) > 1), None)
@@ -86,8 +87,10 @@ def _simpler(
 ) -> Iterator[NpuProgram]:
     """Programs of simpler choices that run and may be quicker."""
     with suppress(BadInput):
-        taken, choice = best(network, fronts, machine, stay=False, priced=prices[0], known=prices[1])
-        if choice.bound * _TRUST > _predicted(than):
+        priced, known = prices
+        enough = _predicted(than) / _TRUST
+        taken, choice = best(network, fronts, machine, stay=False, priced=priced, known=known, enough=enough)
+        if choice.bound > enough:
             return
         yield as_mapped(network, taken, machine, how[0], choice.axes, how[1], ())
     with suppress(BadInput):
@@ -147,9 +150,10 @@ def as_mapped(
     axes: Mapping[Term, int] | None = None,
     show: Callable[[str, int, int], None] = lambda *_: None,
     stay: Container[Term] | None = None,
+    where: Where | None = None,
 ) -> NpuProgram:
     """The same of layers that are mapped, tensors with these axes innermost, or that stay in lanes: see `chained`."""
-    program = chained(network, mapped, machine, None, seed, axes, show, stay)
+    program = chained(network, mapped, machine, None, seed, axes, show, stay, where)
     inputs = {
         name: replace(place, stands_for=StandsFor.of(*network.inputs.get(name, (1.0, 0))))
         for name, place in program.inputs.items()

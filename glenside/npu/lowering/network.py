@@ -24,7 +24,7 @@ from glenside.npu.lowering.skewed import Skew
 from glenside.npu.lowering.storing import Bytes, BytesOut, distinct_parameters
 from glenside.npu.lowering.strips import Part
 from glenside.npu.lowering.sums_out import SumsOut
-from glenside.npu.lowering.tensors import Somewhere, Tensors
+from glenside.npu.lowering.tensors import Somewhere, Tensors, Where
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
 from glenside.npu.numbers import StandsFor, narrow
@@ -41,16 +41,18 @@ def chained(
     axes: Mapping[Term, int] | None = None,
     show: Callable[[str, int, int], None] = lambda *_: None,
     stay: Container[Term] | None = None,
+    where: Where | None = None,
 ) -> NpuProgram:
     """A network as one program, its layers as they are mapped, by name.
 
     axes   of tensors that stream, which is innermost in DRAM; of others it is what the first reader wants
     stay   the tensors that stay in lanes where they can; all of them where it is None
+    where  what was found of these before: which of them do, and where
     given  int8 values of inputs that DRAM holds; others are drawn by the seed
 
     Raises Unlowered: a layer that the machine does not run, by its name and why.
     """
-    return _Chain(network, mapped, machine, axes or {}, show, stay).program(given or {}, seed)
+    return _Chain(network, mapped, machine, axes or {}, show, stay, where).program(given or {}, seed)
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,9 @@ class _Chain(Tensors):
         axes: Mapping[Term, int],
         show: Callable[[str, int, int], None],
         stay: Container[Term] | None,
+        where: Where | None,
     ) -> None:
-        super().__init__(network, mapped, machine, axes, stay)
+        super().__init__(network, mapped, machine, axes, stay, where)
         self.show = show
         self.copies: dict[Term, str] = {}
         self.filled = Filled()
