@@ -42,8 +42,8 @@ from glenside.quantization.layers import IntegerNetwork, leaf_of
 _HALF, _EPSILON = 0.5, 1e-6
 _ROUNDS = 6
 """How often tensors that are to stay, and do not, are looked at again: for what readers allow, and then given up."""
-_SPARED = 0.02
-"""What beats are worth that a tensor spares which stays, where the array hides them."""
+SPARED = 0.02
+"""What beats are worth that a tensor spares which stays, where the array hides them by these prices."""
 _PADDED = 1.15
 """How many beats windows take for one that is full."""
 _SLOW = 8
@@ -100,17 +100,18 @@ def chosen(
     stays: Mapping[Term, Stay] | None = None,
     known: Known | None = None,
     enough: float = highspy.kHighsInf,
+    spared: float = SPARED,
 ) -> Choice:
     """The best choice, within a gap of it, or the best that was found in time; `results` are the tensors that layers
     make, of which each is one's, by name; `stays` those that may stay in the lanes; `known` prices. Where none takes
-    less than `enough` it is any. Raises BadInput: none was.
+    less than `enough` it is any. `spared` is what beats are worth that the array hides. Raises BadInput: none was.
 
     Prices are looked at where a choice makes use of them, and then it is chosen again, until nothing is left to look
     at: the others take no less than what they were taken for.
     """
     known, begin = {} if known is None else known, time.monotonic()
     while True:
-        model = _Model(options, results, machine, stays or {}, known)
+        model = _Model(options, results, machine, stays or {}, known, spared)
         found, used = model.solved(show, max(1.0, seconds + begin - time.monotonic()), gap)
         if found.bound > enough or not used:
             return found
@@ -127,6 +128,7 @@ def best(
     priced: Options | None = None,
     known: Known | None = None,
     enough: float = highspy.kHighsInf,
+    spared: float = SPARED,
 ) -> tuple[dict[str, Mapped], Choice]:
     """For each layer of a network one of its mappings, each with its cycles of the array; and the whole choice. Tensors
     may stay in lanes, but for `stay` unset. `priced` are the options of these mappings, where they are known, and
@@ -142,7 +144,7 @@ def best(
     stays = staying(options, results, requantised, outside, machine) if stay else {}
     known = {} if known is None else known
     for _ in range(_ROUNDS):
-        found = chosen(options, results, machine, show, stays=stays, known=known, enough=enough)
+        found = chosen(options, results, machine, show, stays=stays, known=known, enough=enough, spared=spared)
         taken = {name: own[found.mappings[name]] for name, own in kept.items()}
         where = Tensors(network, taken, machine, found.axes, found.held).where if found.held else None
         there = where[0] if where is not None else {}
@@ -222,6 +224,7 @@ class _Model:
     machine: Machine
     may_stay: Mapping[Term, Stay]
     known: Known
+    spared: float = SPARED
     solver: highspy.Highs = field(default_factory=highspy.Highs)
 
     def __post_init__(self) -> None:
@@ -293,7 +296,7 @@ class _Model:
         infinite = highspy.kHighsInf
         for tensor, own in self.may_stay.items():
             beats = tensor.access.size / self.machine.bandwidth
-            comes = -_SPARED * beats if tensor in self.results else beats
+            comes = -self.spared * beats if tensor in self.results else beats
             column = self.held[tensor] = self._column(comes, whole=True)
             for name, allows in own.allows.items():
                 for by, may in zip(take[name], allows, strict=True):
@@ -362,9 +365,22 @@ class _Model:
             self.known[key] = Estimate(least, find)
         return self.known[key]
 
-    def _filled(self, option: Option, leaf: Term, axis: int) -> Estimate:
-        """Beats that bring an operand: of which a layer may read a part."""
-        return self._known((id(option.price), "fill", (leaf, axis)), 0.0, partial(option.price.filled, leaf, axis))
+    def _filled(self, option: Option, leaf: Term, axis: int, least: float) -> Estimate:
+        """Beats that bring an operand."""
+        return self._known((id(option.price), "fill", (leaf, axis)), least, partial(option.price.filled, leaf, axis))
+
+    def _read(self, tensor: Term, name: str) -> float:
+        """Beats of what a layer reads of a tensor that streams, each element once, whatever its mapping is."""
+        options = [option for option in self.options[name] if tensor in option.streams.values()]
+        key = id(options[0].price), "read", tensor
+        if key not in self.known:
+            option = min(options, key=lambda own: own.price.layer.product.rows.numbers.size)
+            rows = option.price.layer.product.rows
+            seen = np.zeros(1 + sum(leaf.access.size for leaf in rows.first), bool)
+            seen[rows.numbers] = True
+            own = [seen[rows.first[leaf] :][: leaf.access.size] for leaf, of in option.streams.items() if of == tensor]
+            self.known[key] = Estimate(float(np.any(own, axis=0).sum()) / self.machine.bandwidth)
+        return self.known[key].value
 
     def _add_tensor(self, tensor: Term, inner: Sequence[int], take: Mapping[str, Sequence[int]]) -> None:
         """What it takes to write a tensor as its readers want it, and to read it."""
@@ -404,7 +420,8 @@ class _Model:
                 self._row(0, infinite, [*((part, 1.0) for part in parts), (own, -1.0), *self._unless_held(tensor)])
                 for part, column, axis in zip(parts, streamed, axes_of(tensor), strict=True):
                     self._row(-1, 0, [(part, 1.0), (column, -1.0)])
-                    fills = [self._filled(option, leaf, axis) for leaf in leaves]
+                    beats = self._read(tensor, name) if len(leaves) == 1 else 0.0
+                    fills = [self._filled(option, leaf, axis, beats) for leaf in leaves]
                     filled, windowed = sum(each.value for each in fills), self._windowed(tensor, name, option)
                     if filled < windowed:
                         filled = sum(self._now(each, part, own) for each in fills)

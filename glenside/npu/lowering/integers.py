@@ -14,7 +14,7 @@ from glenside.analysis.places import places
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.npu.lowering.choice import Known, Options, best, options_of
+from glenside.npu.lowering.choice import Choice, Known, Options, best, options_of
 from glenside.npu.lowering.mapped import Mapped, Unlowered, results_of
 from glenside.npu.lowering.network import chained
 from glenside.npu.lowering.tensors import Where
@@ -69,7 +69,8 @@ def least(
             if name is None:
                 raise first from error
             fronts[name] = [own for own in fronts[name] if own[0].term != taken[name].term]
-    return min([made, *_simpler(network, fronts, machine, (priced, known), made, (seed, show))], key=_predicted)
+    others = _others(network, fronts, machine, (priced, known), (made, choice), (seed, show))
+    return min([made, *others], key=_predicted)
 
 
 def _predicted(program: NpuProgram) -> int:
@@ -77,18 +78,26 @@ def _predicted(program: NpuProgram) -> int:
     return program.predicted
 
 
-def _simpler(
+def _others(
     network: IntegerNetwork,
     fronts: Front,
     machine: Machine,
     prices: tuple[Options, Known],
-    than: NpuProgram,
+    than: tuple[NpuProgram, Choice],
     how: tuple[int, Callable[[str, int, int], None]],
 ) -> Iterator[NpuProgram]:
-    """Programs of simpler choices that run and may be quicker."""
+    """Programs of other choices that may be quicker: where prices were too low, one by which more tensors stay in
+    lanes; and simpler ones.
+    """
+    priced, known = prices
+    made, choice = than
+    if _predicted(made) > _FAR * choice.cycles:
+        with suppress(BadInput):
+            taken, other = best(network, fronts, machine, priced=priced, known=known, spared=1.0)
+            if other.held != choice.held or other.mappings != choice.mappings:
+                yield as_mapped(network, taken, machine, how[0], other.axes, how[1], other.held, other.where)
     with suppress(BadInput):
-        priced, known = prices
-        enough = _predicted(than) / _TRUST
+        enough = _predicted(made) / _TRUST
         taken, choice = best(network, fronts, machine, stay=False, priced=priced, known=known, enough=enough)
         if choice.bound > enough:
             return
@@ -97,6 +106,8 @@ def _simpler(
         yield layer_by_layer(network, fronts, machine, *how)
 
 
+_FAR = 1.05
+"""How many times its price a program takes where prices did not tell enough."""
 _TRUST = 0.75
 """What part of its price a choice takes at least: prices are of parts of layers."""
 

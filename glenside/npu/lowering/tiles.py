@@ -108,6 +108,10 @@ class Layer:
 
     def lines(self) -> tuple[Array, Array]:
         """Of each element the row of sums, among those of all groups, and its column: (dims) each."""
+        return self._lines
+
+    @cached_property
+    def _lines(self) -> tuple[Array, Array]:
         m, columns = self.product.rows.numbers.shape[1], self.product.weights.numbers.shape[2]
         tile, place = np.divmod(self.elements - 1, m * columns)
         row, column = np.divmod(place, columns)
