@@ -15,6 +15,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.lowering.choice import Choice, Known, Options, best, options_of
+from glenside.npu.lowering.layers import TooLong
 from glenside.npu.lowering.mapped import Mapped, Unlowered, results_of
 from glenside.npu.lowering.network import chained
 from glenside.npu.lowering.tensors import Where
@@ -91,19 +92,21 @@ def _others(
     """
     priced, known = prices
     made, choice = than
-    if _predicted(made) > _FAR * choice.cycles:
-        with suppress(BadInput):
+    most = _predicted(made)
+    if most > _FAR * choice.cycles:
+        with suppress(BadInput, TooLong):
             taken, other = best(network, fronts, machine, priced=priced, known=known, spared=1.0)
             if other.held != choice.held or other.mappings != choice.mappings:
-                yield as_mapped(network, taken, machine, how[0], other.axes, how[1], other.held, other.where)
-    with suppress(BadInput):
-        enough = _predicted(made) / _TRUST
-        taken, choice = best(network, fronts, machine, stay=False, priced=priced, known=known, enough=enough)
-        if choice.bound > enough:
+                found = as_mapped(network, taken, machine, how[0], other.axes, how[1], other.held, other.where, most)
+                most = min(most, _predicted(found))
+                yield found
+    with suppress(BadInput, TooLong):
+        taken, choice = best(network, fronts, machine, stay=False, priced=priced, known=known, enough=most / _TRUST)
+        if choice.bound * _TRUST > most:
             return
-        yield as_mapped(network, taken, machine, how[0], choice.axes, how[1], ())
-    with suppress(BadInput):
-        yield layer_by_layer(network, fronts, machine, *how)
+        yield as_mapped(network, taken, machine, how[0], choice.axes, how[1], (), most=most)
+    with suppress(BadInput, TooLong):
+        yield layer_by_layer(network, fronts, machine, *how, most)
 
 
 _FAR = 1.05
@@ -118,15 +121,16 @@ def layer_by_layer(
     machine: Machine,
     seed: int = 0,
     show: Callable[[str, int, int], None] = lambda *_: None,
+    most: int | None = None,
 ) -> NpuProgram:
     """Each layer's quickest mapping, with all tensors in DRAM as the next one fills lanes soonest; where the machine
-    does not run it there, its next. Raises BadInput: none is left.
+    does not run it there, its next. Raises BadInput: none is left; and TooLong.
     """
     left = {name: sorted(own, key=lambda pair: pair[1]) for name, own in found.items()}
     while True:
         try:
             taken = {name: own[0][0] for name, own in left.items()}
-            return as_mapped(network, taken, machine, seed, show=show, stay=())
+            return as_mapped(network, taken, machine, seed, show=show, stay=(), most=most)
         except Unlowered as error:
             name = next((name for name in error.layers if len(left[name]) > 1), None)
             if name is None:
@@ -162,9 +166,10 @@ def as_mapped(
     show: Callable[[str, int, int], None] = lambda *_: None,
     stay: Container[Term] | None = None,
     where: Where | None = None,
+    most: int | None = None,
 ) -> NpuProgram:
     """The same of layers that are mapped, tensors with these axes innermost, or that stay in lanes: see `chained`."""
-    program = chained(network, mapped, machine, None, seed, axes, show, stay, where)
+    program = chained(network, mapped, machine, None, seed, axes, show, stay, where, most)
     inputs = {
         name: replace(place, stands_for=StandsFor.of(*network.inputs.get(name, (1.0, 0))))
         for name, place in program.inputs.items()

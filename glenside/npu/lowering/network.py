@@ -42,6 +42,7 @@ def chained(
     show: Callable[[str, int, int], None] = lambda *_: None,
     stay: Container[Term] | None = None,
     where: Where | None = None,
+    most: int | None = None,
 ) -> NpuProgram:
     """A network as one program, its layers as they are mapped, by name.
 
@@ -50,9 +51,10 @@ def chained(
     where  what was found of these before: which of them do, and where
     given  int8 values of inputs that DRAM holds; others are drawn by the seed
 
-    Raises Unlowered: a layer that the machine does not run, by its name and why.
+    Raises Unlowered: a layer that the machine does not run, by its name and why. TooLong: some unit alone is busy for
+    `most` cycles.
     """
-    return _Chain(network, mapped, machine, axes or {}, show, stay, where).program(given or {}, seed)
+    return _Chain(network, mapped, machine, axes or {}, show, stay, where, most).program(given or {}, seed)
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,9 @@ class _Chain(Tensors):
         show: Callable[[str, int, int], None],
         stay: Container[Term] | None,
         where: Where | None,
+        most: int | None,
     ) -> None:
-        super().__init__(network, mapped, machine, axes, stay, where)
+        super().__init__(network, mapped, machine, axes, stay, where, most)
         self.show = show
         self.copies: dict[Term, str] = {}
         self.filled = Filled()

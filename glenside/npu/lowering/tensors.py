@@ -76,12 +76,14 @@ class Tensors(MappedNetwork):
         axes: Mapping[Term, int],
         stay: Container[Term] | None,
         where: Where | None = None,
+        most: int | None = None,
     ) -> None:
         super().__init__(network, mapped, machine)
         self.axes, self.stay = axes, stay
-        self.writer = Writer(machine)
+        self.writer = Writer(machine, most)
         self.tiles: dict[str, Tiles] = {}
         self.tensors: dict[Term, Somewhere] = {}
+        self.places: dict[Term, Place] = {}
         self.orders: dict[str, Order] = {}
         self.inners: dict[Term, int] = {}
         self.held, self.passing, self.chains = self._held() if where is None else where
@@ -258,4 +260,6 @@ class Tensors(MappedNetwork):
         return self.tiles[name]
 
     def place(self, term: Term) -> Place:
-        return Place.of(self.tensor(term).place, "int8")
+        if term not in self.places:
+            self.places[term] = Place.of(self.tensor(term).place, "int8")
+        return self.places[term]
