@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -49,9 +50,14 @@ class Table:
         lanes = np.flatnonzero(own["enable"] & 1)
         return Table(lanes, own["select"][lanes].astype(np.intp), own["offset"][lanes].astype(np.intp))
 
+    @cached_property
+    def most_select(self) -> int:
+        """The greatest place that an entry takes from; -1 where there are none."""
+        return int(self.select.max(initial=-1))
+
     def require_selects(self, most: int, what: str) -> None:
         """Raises BadInput: an enabled entry selects what is not there."""
-        if self.select.max(initial=-1) >= most:
+        if self.most_select >= most:
             worst = int(self.select.argmax())
             raise BadInput(
                 f"entry {self.lanes[worst]} of its table selects {what} {self.select[worst]}, of {most} there are"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from glenside.ir.errors import BadInput
 from glenside.npu.addresses import Integers, Table
-from glenside.npu.instructions import MOST, UNITS
+from glenside.npu.instructions import MOST, UNITS, Instruction
 from glenside.npu.program import NpuProgram
 
 _INT32 = np.iinfo(np.int32)
@@ -21,15 +23,26 @@ def require_fit(program: NpuProgram) -> None:
         queue = program.queue(unit)
         if len(queue) > MOST:
             raise BadInput(f"a program has at most {MOST:,} instructions of a unit, got {len(queue):,} of {unit}")
-        for number, instruction in enumerate(queue):
-            if instruction.unit != unit:
-                raise BadInput(
-                    f"{unit} instruction {number} is {instruction.mnemonic()}, which {instruction.unit} takes"
-                )
-            try:
-                instruction.require_fit()
-            except BadInput as error:
-                raise BadInput(f"{unit} instruction {number}: {error.message}") from None
+        kinds = {type(instruction) for instruction in queue}
+        try:
+            for kind in kinds:
+                kind.require_all_fit([own for own in queue if type(own) is kind])
+        except BadInput:
+            _require_each_fits(unit, queue)
+            raise
+        if any(kind.unit != unit for kind in kinds):
+            _require_each_fits(unit, queue)
+
+
+def _require_each_fits(unit: str, queue: Sequence[Instruction]) -> None:
+    """The same, with the first that does not."""
+    for number, instruction in enumerate(queue):
+        if instruction.unit != unit:
+            raise BadInput(f"{unit} instruction {number} is {instruction.mnemonic()}, which {instruction.unit} takes")
+        try:
+            instruction.require_fit()
+        except BadInput as error:
+            raise BadInput(f"{unit} instruction {number}: {error.message}") from None
 
 
 def require_within(what: str, at: Integers, most: int) -> None:

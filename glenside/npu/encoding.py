@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
 
 from glenside.ir.errors import BadInput
 from glenside.npu import registers
@@ -79,6 +83,76 @@ def decoded(unit: str, content: Sequence[int]) -> Instruction:
     if encoded(found) != list(content):
         raise BadInput(f"a {found.mnemonic()} has bits that it does not use")
     return found
+
+
+def all_encoded(unit: str, instructions: Sequence[Instruction]) -> Words:
+    """The words of a unit's instructions, (n)(words). Raises BadInput: a number that its field cannot hold."""
+    found = np.zeros((len(instructions), words(unit)), np.uint64)
+    for kind, at in _by_kind(instructions).items():
+        numbers = kind.require_all_fit([instructions[each] for each in at]).astype(np.uint64)
+        own = np.zeros((len(at), words(unit)), np.uint64)
+        _put(own, _at(unit)[_OPERATION] if len(operations(unit)) > 1 else None, np.uint64(kind.operation))
+        for name, column in zip(kind.part_names(), numbers.T, strict=True):
+            _put(own, _at(unit)[name], column)
+        found[at] = own
+    return found
+
+
+def all_decoded(unit: str, content: Words) -> Sequence[Instruction]:
+    """The instructions of a unit's words, (n)(words). Raises BadInput: words that no instruction has."""
+    kinds = operations(unit)
+    several = len(kinds) > 1
+    number = _take(content, _at(unit)[_OPERATION]) if several else np.zeros(len(content), np.int64)
+    found: list[Instruction | None] = [None] * len(content)
+    for operation, kind in kinds.items():
+        at = np.flatnonzero(number == operation)
+        own = content[at]
+        parts = [_take(own, _at(unit)[name]).tolist() for name in kind.part_names()]
+        made = kind.of_numbers(parts) if len(at) else []
+        for each, instruction in zip(at.tolist(), made, strict=True):
+            found[each] = instruction
+    every = [own for own in found if own is not None]
+    if len(every) < len(found) or not np.array_equal(all_encoded(unit, every), content):
+        for own in content.tolist():
+            decoded(unit, own)
+    return every
+
+
+Words = npt.NDArray[np.uint64]
+
+
+def _by_kind(instructions: Sequence[Instruction]) -> Mapping[type[Instruction], list[int]]:
+    found: dict[type[Instruction], list[int]] = {}
+    for number, own in enumerate(instructions):
+        found.setdefault(type(own), []).append(number)
+    return found
+
+
+@cache
+def _at(unit: str) -> Mapping[str, tuple[int, Part]]:
+    """The first bit of each part of a unit's instructions."""
+    own = layout(unit)
+    begins = accumulate((part.bits for part in own), initial=0)
+    return {part.name: (begin, part) for begin, part in zip(begins, own, strict=False)}
+
+
+def _put(content: Words, where: tuple[int, Part] | None, numbers: Words | np.uint64) -> None:
+    if where is None:
+        return
+    (word, shift), part = divmod(where[0], WORD), where[1]
+    own = numbers & np.uint64((1 << part.bits) - 1)
+    content[:, word] |= own << np.uint64(shift)
+    if shift + part.bits > WORD:
+        content[:, word + 1] |= own >> np.uint64(WORD - shift)
+
+
+def _take(content: Words, where: tuple[int, Part]) -> npt.NDArray[np.int64]:
+    (word, shift), part = divmod(where[0], WORD), where[1]
+    own = content[:, word] >> np.uint64(shift)
+    if shift + part.bits > WORD:
+        own = own | content[:, word + 1] << np.uint64(WORD - shift)
+    found = (own & np.uint64((1 << part.bits) - 1)).astype(np.int64)
+    return found - ((found >> part.bits - 1) << part.bits) if part.signed else found
 
 
 def package() -> str:

@@ -18,7 +18,8 @@ import numpy as np
 
 from glenside.ir.errors import BadInput
 from glenside.ir.files import PathLike, read_bytes, write_bytes
-from glenside.npu.encoding import decoded, encoded, package, words
+from glenside.ir.operand import Array
+from glenside.npu.encoding import all_decoded, all_encoded, decoded, package, words
 from glenside.npu.instructions import UNITS
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
@@ -42,7 +43,7 @@ def save(program: NpuProgram, path: PathLike) -> None:
 
 def content(program: NpuProgram) -> bytes:
     """The bytes of a program's file. Raises BadInput: an instruction that its fields cannot hold."""
-    queues = [np.array([word for own in program.queue(unit) for word in encoded(own)], "<u8") for unit in UNITS]
+    queues = [all_encoded(unit, program.queue(unit)).astype("<u8").reshape(-1) for unit in UNITS]
     head = {
         **header(program),
         "layout": layout(),
@@ -92,7 +93,7 @@ def _read(found: bytes, machine: Machine | None) -> NpuProgram:
         raise BadInput(f"it is for another machine, {own}, and not for {machine}")
     queues = {}
     for unit, count in zip(UNITS, counts, strict=True):
-        queues[unit] = _queue(unit, np.frombuffer(found, "<u8", count, at).tolist())
+        queues[unit] = _queue(unit, np.frombuffer(found, "<u8", count, at))
         at += 8 * count
     dram = np.frombuffer(found, np.uint8, size, at)
     return NpuProgram(
@@ -124,14 +125,17 @@ def _is_count(value: Any) -> TypeGuard[int]:
     return type(value) is int and 0 <= value < 1 << 40
 
 
-def _queue(unit: str, found: list[int]) -> tuple[Any, ...]:
+def _queue(unit: str, found: Array) -> tuple[Any, ...]:
     size = words(unit)
     if len(found) % size:
         raise BadInput(f"its queue of {unit} is not of whole instructions")
-    made = []
-    for number in range(len(found) // size):
-        try:
-            made.append(decoded(unit, found[number * size : (number + 1) * size]))
-        except BadInput as error:
-            raise BadInput(f"{unit} instruction {number}: {error.message}") from None
-    return tuple(made)
+    every = found.reshape(-1, size).astype(np.uint64)
+    try:
+        return tuple(all_decoded(unit, every))
+    except BadInput:
+        for number, own in enumerate(every.tolist()):  # which it is
+            try:
+                decoded(unit, own)
+            except BadInput as error:
+                raise BadInput(f"{unit} instruction {number}: {error.message}") from None
+        raise

@@ -11,12 +11,16 @@ and written without conflicts. There address and turn are together one number of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, partial
 from math import prod
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self, get_type_hints
+
+import numpy as np
+import numpy.typing as npt
 
 from glenside.ir.errors import BadInput
 from glenside.npu.machine import Machine
@@ -185,6 +189,12 @@ class Instruction:
 
     @classmethod
     @cache
+    def part_names(cls) -> Sequence[str]:
+        """Those of its numbers."""
+        return [part.name for name, kind in cls.kinds().items() for part in kind.parts(name)]
+
+    @classmethod
+    @cache
     def _ranges(cls) -> Sequence[tuple[str, Kind, Sequence[tuple[int, int]]]]:
         """Of each field what its numbers are from and to."""
         return [(name, kind, [part.range for part in kind.parts(name)]) for name, kind in cls.kinds().items()]
@@ -203,6 +213,46 @@ class Instruction:
                 if not least <= number <= most:
                     own = name + part.name.removeprefix(kind.place) if kind.place else part.name
                     raise BadInput(f"{own} of {self.mnemonic()} is from {least:,} to {most:,}, got {number:,}")
+
+    @classmethod
+    @cache
+    def _fields(cls) -> Callable[[Instruction], tuple[Any, ...]]:
+        """All numbers of it, those of loops and strides together."""
+        forms = {Form.ADDRESS: ("base", "strides"), Form.WAIT: UNITS}
+        names = ((name, forms.get(kind.form, ())) for name, kind in cls.kinds().items())
+        return attrgetter(*(full for name, more in names for full in ([f"{name}.{m}" for m in more] or [name])))
+
+    @classmethod
+    def numbers_of(cls, every: Sequence[Instruction]) -> npt.NDArray[np.int64]:
+        """The numbers of instructions of this kind, (n)(parts), as `parts` has them."""
+        columns = [
+            np.array(own, np.int64).reshape(len(every), -1) for own in zip(*map(cls._fields(), every), strict=True)
+        ]
+        return np.concatenate(columns, axis=1)
+
+    @classmethod
+    def require_all_fit(cls, every: Sequence[Instruction]) -> npt.NDArray[np.int64]:
+        """`numbers_of` instructions. Raises BadInput: as `require_fit`, of the first that does not."""
+        try:
+            numbers = cls.numbers_of(every)
+        except OverflowError:
+            numbers = np.full((1, 1), -1)
+        ranges = [pair for _, _, own in cls._ranges() for pair in own]
+        least, most = np.array(ranges, np.int64).T
+        if not ((numbers >= least) & (numbers <= most)).all():
+            for own in every:
+                own.require_fit()
+        return numbers
+
+    @classmethod
+    def of_numbers(cls, parts: Sequence[Sequence[int]]) -> Sequence[Self]:
+        """Instructions, of each part the numbers of all, as `parts` has them."""
+        columns, begin = dict[str, Sequence[Any]](), 0
+        for name, kind in cls.kinds().items():
+            own = parts[begin : begin + len(kind.parts(name))]
+            begin += len(own)
+            columns[name] = [kind.value(numbers) for numbers in zip(*own, strict=True)]
+        return [cls(**dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
 
     @classmethod
     def of_parts(cls, numbers: Mapping[str, int]) -> Self:

@@ -90,16 +90,33 @@ class Places:
         """Note a read of flat places; `own` where the unit sees its own writes without a wait. Raises BadInput."""
         if not at.size:
             return
-        written = np.full(at.shape, self.everywhere)
+        is_written, written = self.everywhere, np.zeros(1, np.bool_)
         for other, last in self.writes.items():
-            lasts = last[at]
+            lasts = last.take(at)
             if not (own and other == now.unit):
                 self._require_before(lasts, at, now, ("reads", "writes"), other)
-            written |= lasts >= 0
-        if not written.all():
+            if not is_written:
+                is_written = lasts.min() >= 0
+                written = written | (lasts >= 0)
+        if not is_written and not written.all():
             first = at.reshape(-1)[int(written.argmin())]
             raise BadInput(
                 f"{now.unit} instruction {now.number} reads {self._named(first)}, which nothing has written by then"
+            )
+        self._of(self.reads, now.unit)[at] = now.number
+
+    def read_one(self, at: int, now: Now) -> None:
+        """Note a read of one flat place, whose writes are seen after a wait. Raises BadInput."""
+        is_written = self.everywhere
+        for other, last in self.writes.items():
+            there = last.item(at)
+            if there >= 0:
+                is_written = True
+                if there >= now.known[_INDEX[other]]:
+                    now.require(other, there + 1, "reads", self._named(at), "writes")
+        if not is_written:
+            raise BadInput(
+                f"{now.unit} instruction {now.number} reads {self._named(at)}, which nothing has written by then"
             )
         self._of(self.reads, now.unit)[at] = now.number
 
@@ -110,7 +127,7 @@ class Places:
         for table, verb in ((self.writes, "writes"), (self.reads, "reads")):
             for other, last in table.items():
                 if other != now.unit:
-                    self._require_before(last[at], at, now, ("writes", verb), other)
+                    self._require_before(last.take(at), at, now, ("writes", verb), other)
         self._of(self.writes, now.unit)[at] = now.number
 
     def _require_before(

@@ -140,8 +140,9 @@ class State:
     # Reading and writing with checks. Flat places are rows of a memory times its columns.
 
     def _table(self, now: Now, number: int, used: int) -> Table:
-        require_within("table", np.array([number]), self.machine.tables)
-        self.of_tables.read(np.array([number]), now, own=False)
+        if not 0 <= number < self.machine.tables:
+            require_within("table", np.array([number]), self.machine.tables)
+        self.of_tables.read_one(number, now)
         if (number, used) not in self.decoded:
             self.decoded[number, used] = Table.of(self.tables[number], used)
         return self.decoded[number, used]
@@ -152,8 +153,15 @@ class State:
         Raises BadInput: a turn or an address that there is not.
         """
         rows = self.machine.rows
-        require_within("turn", np.array([own.turn.base, *own.turn.strides]), rows)
-        at, turn = generated(own.lanes, own.counts), generated(own.turn, own.counts)
+        turns = (own.turn.base, *own.turn.strides)
+        if not all(0 <= number < rows for number in turns):
+            require_within("turn", np.array(turns), rows)
+        at = generated(own.lanes, own.counts)
+        if not any(turns):
+            places = at[:, None] + table.offset
+            require_within("lane address", places, self.machine.depth)
+            return np.broadcast_to(lanes, places.shape), places
+        turn = generated(own.turn, own.counts)
         if own.carry:
             at = at + turn // rows
         places = at[:, None] + table.offset
@@ -208,6 +216,13 @@ class State:
 
     def fetched(self, now: Now, base: Integers, beats: int = 1) -> npt.NDArray[np.uint8]:
         """The bytes of beats, (n * beats)(B)."""
+        if base.size == 1 and beats == 1:
+            size = self.machine.bandwidth
+            number, rest = divmod(base.item(0), size)
+            if not rest and 0 <= number < len(self.dram) // size:
+                self.of_dram.read_one(number, now)
+                self.read += size
+                return self.dram[number * size : number * size + size].reshape(1, size)
         at = self._beats(base, beats)
         self.of_dram.read(at, now, own=False)
         self.read += at.size * self.machine.bandwidth
@@ -262,7 +277,9 @@ class State:
     def _multiply(self, rows: Integers, streamed: npt.NDArray[np.int8], lanes: Integers, accumulate: bool) -> None:
         """Sums of up to 1,024 products of two int8 are exact in float32, and a product of matrices is fast there."""
         sums = (streamed.astype(np.float32) @ self.tiles[self.active][lanes]).astype(np.int64)
-        if accumulate:
+        if accumulate and (np.diff(rows) > 0).all():
+            self.sums[rows] += sums
+        elif accumulate:
             np.add.at(self.sums, rows, sums)  # a row may come twice
         else:
             self.sums[rows] = sums

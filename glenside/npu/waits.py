@@ -54,6 +54,10 @@ class _Asking(Now):
 
     def needed(self, before: Known) -> Wait:
         """The waits that none of the others implies, for what knows that much before."""
+        if len(self.waits) < 2:
+            if all(before[UNITS.index(unit)] >= count for unit, count in self.waits.items()):
+                return _NONE
+            return Wait(**self.waits)
         for unit in list(self.waits):
             known = before
             for other, count in self.waits.items():
@@ -62,6 +66,9 @@ class _Asking(Now):
             if known[UNITS.index(unit)] >= self.waits[unit]:
                 del self.waits[unit]
         return Wait(**self.waits)
+
+
+_NONE = Wait()
 
 
 def _both(known: Known, theirs: Known, other: str, count: int) -> Known:
@@ -107,6 +114,8 @@ class _Inferred(State):
         self.fresh: list[Known] = []
 
     def finished(self) -> Mapping[str, tuple[Instruction, ...]]:
+        for kind in {type(instruction) for instruction in self.written_down}:
+            kind.require_all_fit([own for own in self.written_down if type(own) is kind])
         for instruction in self.written_down:
             self._add(instruction)
         return {unit: tuple(queue) for unit, queue in self.queues.items()}
@@ -125,7 +134,6 @@ class _Inferred(State):
     def _add(self, instruction: Instruction) -> None:
         unit = instruction.unit
         number = len(self.queues[unit])
-        instruction.require_fit()
         before = self._before(instruction, number)
         now = _Asking(unit, number, 0, before, {}, self.knows)
         for other, count in zip(UNITS, instruction.wait, strict=True):
@@ -151,4 +159,6 @@ class _Inferred(State):
 
 def replaced(instruction: _Any, wait: Wait) -> _Any:
     """The instruction with another wait."""
+    if instruction.wait == wait:
+        return instruction
     return replace(instruction, wait=wait)  # type: ignore[type-var]

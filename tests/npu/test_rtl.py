@@ -23,6 +23,7 @@ from glenside.npu.instructions import (
     Instruction,
     Kind,
     Lanes,
+    Load,
     Out,
     Spread,
     Store,
@@ -373,6 +374,27 @@ def test_instructions_are_what_their_words_say() -> None:
     with pytest.raises(BadInput, match="has bits that it does not use"):
         encoding.decoded("dma", [*words[:-1], words[-1] | 1 << 63])
     assert {type(i) for q in program.queues.values() for i in q} >= {Lanes, Out, Spread, Store}
+
+
+def test_a_queue_has_the_words_of_its_instructions() -> None:
+    program = drawn_for(FEW[0], 1)
+    for unit in UNITS:
+        queue = [*program.queue(unit)]
+        for kind in encoding.operations(unit).values():  # and one with the most that each of its numbers may be
+            queue += [kind.of_parts({part.name: part.range[end] for name, own in kind.kinds().items()
+                                     for part in own.parts(name)}) for end in (0, 1)]  # fmt: skip
+        words = encoding.all_encoded(unit, queue)
+        assert words.tolist() == [encoding.encoded(own) for own in queue]
+        assert [*encoding.all_decoded(unit, words)] == queue
+        worse = words.copy()
+        worse[len(queue) // 2, -1] |= np.uint64(1 << 63)
+        with pytest.raises(BadInput, match="has bits that it does not use"):
+            encoding.all_decoded(unit, worse)
+    assert encoding.all_decoded("load", encoding.all_encoded("load", [])) == []
+    with pytest.raises(BadInput, match="rows of load is from 1 to 65,535, got 0"):
+        encoding.all_encoded("load", [Load(0, 3), Load(0, 0), Load(1 << 70, 1)])
+    with pytest.raises(BadInput, match="weights of load is from 0 to 1,048,575"):
+        encoding.all_encoded("load", [Load(0, 3), Load(1 << 70, 1)])
 
 
 @pytest.mark.parametrize("section", reference.SECTIONS)

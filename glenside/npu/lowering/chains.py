@@ -65,9 +65,9 @@ class Candidates:
         for begin, end in self._gaps(stay, there):
             all_there = {*there, *self.results[begin : end - 1]}
             best: tuple[int, Chain, dict[Term, Wanted]] | None = None
-            for cycles, start, axis, count in self._tried(begin, end, there, found):
+            for cycles, start, axis, count in sorted(self._tried(begin, end, there, found), key=lambda each: each[0]):
                 if best is not None and cycles >= best[0]:
-                    continue
+                    break
                 chain = Chain(start, end, strips(self.layers[start:end], self._dims(end), axis, count))
                 if chain.has_idle_strips:
                     continue

@@ -11,41 +11,44 @@ Each layer takes one mapping and each tensor one axis innermost; what they take 
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import highspy
 import numpy as np
 
-from glenside.analysis.places import leaves_of
+from glenside.analysis.places import Places, leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.types import Tensor
 from glenside.npu.lowering.copying import cycles_of_copy
 from glenside.npu.lowering.elementwise import every_mapping
+from glenside.npu.lowering.estimates import Estimate
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.mapped import Mapped, results_of, tiled
 from glenside.npu.lowering.operands import Tiles, laid_out
 from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.staying import Stay, looked_at, staying
 from glenside.npu.lowering.storing import rows_needed
-from glenside.npu.lowering.tensors import Tensors
+from glenside.npu.lowering.tensors import Tensors, Where
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
 from glenside.quantization.layers import IntegerNetwork, leaf_of
 
-_HALF = 0.5
+_HALF, _EPSILON = 0.5, 1e-6
 _ROUNDS = 6
 """How often tensors that are to stay, and do not, are looked at again: for what readers allow, and then given up."""
-_SPARED = 0.02
-"""What beats are worth that a tensor spares which stays, where the array hides them."""
+SPARED = 0.02
+"""What beats are worth that a tensor spares which stays, where the array hides them by these prices."""
 _PADDED = 1.15
 """How many beats windows take for one that is full."""
 _SLOW = 8
 """How many times as long as another mapping one may take the array."""
-Known = dict[tuple[int, str, object], float]
+Known = dict[tuple[int, str, object], Estimate]
 _LATENCY = 2
 """Latencies of a layer that nothing hides."""
 
@@ -76,6 +79,7 @@ class Choice:
     stay in the lanes.
 
     cycles  what that takes by these prices; bound  what none takes less than
+    where   where those are, if any are, and which others may come by parts
     """
 
     mappings: Mapping[str, int]
@@ -83,6 +87,7 @@ class Choice:
     cycles: float
     bound: float
     held: frozenset[Term] = frozenset()
+    where: Where | None = None
 
 
 def chosen(
@@ -94,12 +99,24 @@ def chosen(
     gap: float = 1e-3,
     stays: Mapping[Term, Stay] | None = None,
     known: Known | None = None,
+    enough: float = highspy.kHighsInf,
+    spared: float = SPARED,
 ) -> Choice:
     """The best choice, within a gap of it, or the best that was found in time; `results` are the tensors that layers
-    make, of which each is one's, by name; `stays` those that may stay in the lanes; `known` prices. Raises BadInput:
-    none was.
+    make, of which each is one's, by name; `stays` those that may stay in the lanes; `known` prices. Where none takes
+    less than `enough` it is any. `spared` is what beats are worth that the array hides. Raises BadInput: none was.
+
+    Prices are looked at where a choice makes use of them, and then it is chosen again, until nothing is left to look
+    at: the others take no less than what they were taken for.
     """
-    return _Model(options, results, machine, stays or {}, {} if known is None else known).solved(show, seconds, gap)
+    known, begin = {} if known is None else known, time.monotonic()
+    while True:
+        model = _Model(options, results, machine, stays or {}, known, spared)
+        found, used = model.solved(show, max(1.0, seconds + begin - time.monotonic()), gap)
+        if found.bound > enough or not used:
+            return found
+        for estimate in used:
+            estimate.close()
 
 
 def best(
@@ -110,10 +127,12 @@ def best(
     stay: bool = True,
     priced: Options | None = None,
     known: Known | None = None,
+    enough: float = highspy.kHighsInf,
+    spared: float = SPARED,
 ) -> tuple[dict[str, Mapped], Choice]:
     """For each layer of a network one of its mappings, each with its cycles of the array; and the whole choice. Tensors
     may stay in lanes, but for `stay` unset. `priced` are the options of these mappings, where they are known, and
-    `known` what they were found to take.
+    `known` what they were found to take. Where no choice takes less than `enough` it is any.
 
     Raises BadInput: a layer of which the machine runs no mapping, by name, with the reason of the first; or the time
     was too short for any choice.
@@ -125,9 +144,10 @@ def best(
     stays = staying(options, results, requantised, outside, machine) if stay else {}
     known = {} if known is None else known
     for _ in range(_ROUNDS):
-        found = chosen(options, results, machine, show, stays=stays, known=known)
+        found = chosen(options, results, machine, show, stays=stays, known=known, enough=enough, spared=spared)
         taken = {name: own[found.mappings[name]] for name, own in kept.items()}
-        there = Tensors(network, taken, machine, found.axes, found.held).held if found.held else {}
+        where = Tensors(network, taken, machine, found.axes, found.held).where if found.held else None
+        there = where[0] if where is not None else {}
         if not found.held - there.keys():
             break
         missing = found.held - there.keys()
@@ -136,7 +156,7 @@ def best(
             for tensor, own in stays.items()
             if tensor not in missing or own.apart is None  # once it was, there is no room
         }
-    return taken, replace(found, held=frozenset(there))
+    return taken, replace(found, held=frozenset(there), where=where)
 
 
 Options = tuple[dict[str, list[Option]], dict[str, list[Mapped]]]
@@ -204,12 +224,14 @@ class _Model:
     machine: Machine
     may_stay: Mapping[Term, Stay]
     known: Known
+    spared: float = SPARED
     solver: highspy.Highs = field(default_factory=highspy.Highs)
 
     def __post_init__(self) -> None:
         for name, value in (("output_flag", False), ("threads", 1), ("random_seed", 0)):
             self.solver.setOptionValue(name, value)
         self.dma: dict[str, list[tuple[int, float]]] = {name: [] for name in self.options}
+        self.used: list[tuple[tuple[int, ...], Estimate]] = []
         self.count = 0
         self.copies = defaultdict[int, float](float)
         self.held: dict[Term, int] = {}
@@ -228,7 +250,16 @@ class _Model:
         columns = np.array([column for column, _ in terms], np.int32)
         self.solver.addRow(least, most, len(terms), columns, np.array([value for _, value in terms]))
 
-    def solved(self, show: Callable[[str, int, int], None], seconds: float, gap: float) -> Choice:
+    def _now(self, estimate: Estimate, *columns: int) -> float:
+        """What it is taken for; what these columns make use of is looked at then."""
+        if estimate.is_open:
+            self.used.append((columns, estimate))
+        return estimate.value
+
+    def solved(
+        self, show: Callable[[str, int, int], None], seconds: float, gap: float
+    ) -> tuple[Choice, Sequence[Estimate]]:
+        """The choice, and the prices that it makes use of and nobody has looked at."""
         take = {name: [self._column(whole=True) for _ in own] for name, own in self.options.items()}
         for columns in take.values():
             self._row(1, 1, [(column, 1.0) for column in columns])
@@ -257,14 +288,15 @@ class _Model:
         mappings = {name: int(np.argmax(values[columns])) for name, columns in take.items()}
         axes = {tensor: axes_of(tensor)[int(np.argmax(values[columns]))] for tensor, columns in inner.items()}
         there = frozenset(tensor for tensor, column in self.held.items() if values[column] > _HALF)
-        return Choice(mappings, axes, found.objective_function_value, found.mip_dual_bound, there)
+        used = [own for columns, own in self.used if own.is_open and (values[[*columns]] > _EPSILON).all()]
+        return Choice(mappings, axes, found.objective_function_value, found.mip_dual_bound, there), used
 
     def _add_stays(self, take: Mapping[str, Sequence[int]]) -> None:
         """Tensors that stay in the lanes, of which there is room for so many at a time."""
         infinite = highspy.kHighsInf
         for tensor, own in self.may_stay.items():
             beats = tensor.access.size / self.machine.bandwidth
-            comes = -_SPARED * beats if tensor in self.results else beats
+            comes = -self.spared * beats if tensor in self.results else beats
             column = self.held[tensor] = self._column(comes, whole=True)
             for name, allows in own.allows.items():
                 for by, may in zip(take[name], allows, strict=True):
@@ -275,8 +307,9 @@ class _Model:
             self._add_others(tensor, take)
             room = self.rooms[tensor] = self._column(most=infinite)
             for name, rows in own.rows.items():
-                for by, need in zip(take[name], rows, strict=True):  # as many as this one needs, if both are chosen
-                    self._row(-need, infinite, [(room, 1.0), (by, -float(need)), (column, -float(need))])
+                for by, own_rows in zip(take[name], rows, strict=True):  # as many as this one needs, if both are chosen
+                    need = self._now(own_rows, by, column)
+                    self._row(-need, infinite, [(room, 1.0), (by, -need), (column, -need)])
         for number in range(len(self.options)):
             alive = [tensor for tensor, own in self.may_stay.items() if own.since <= number <= own.until]
             if alive:
@@ -306,23 +339,48 @@ class _Model:
         infinite = highspy.kHighsInf
         self._row(0, infinite, [(time, 1.0), *((c, -float(o.price.cycles)) for c, o in zip(take, own, strict=True))])
         for tensor, held in self.held.items():
-            for by, option, more in zip(take, own, self.may_stay[tensor].slower.get(name, ()), strict=False):
+            for by, option, slower in zip(take, own, self.may_stay[tensor].slower.get(name, ()), strict=False):
+                more = self._now(slower, by, held)
                 self._row(-more, infinite, [(time, 1.0), (by, -(option.price.cycles + more)), (held, -more)])
-        always = [(c, -float(self._constant(o))) for c, o in zip(take, own, strict=True)]
+        always = [(c, -self._constant(o, c)) for c, o in zip(take, own, strict=True)]
         moved = [(column, -cost) for column, cost in self.dma[name]]
         self._row(_LATENCY * self.machine.latency, infinite, [(time, 1.0), *always, *moved])
 
-    def _constant(self, option: Option) -> float:
+    def _constant(self, option: Option, column: int) -> float:
         """DMA that no other layer has a part in: weights, and constants that stream, as they stream best."""
-        leaves = [leaf for leaf, tensor in option.streams.items() if tensor is None]
-        fills = (min(self._filled(option, leaf, axis) for axis in axes_of(leaf)) for leaf in leaves)
-        return option.price.weights + sum(fills)
+        price, key = option.price, id(option.price)
+        weights = self._known((key, "weights", None), self._beats(price.layer.product.weights), lambda: price.weights)
+        found = self._now(weights, column)
+        for leaf in (leaf for leaf, tensor in option.streams.items() if tensor is None):
+            find = partial(_best_fill, price, leaf)
+            found += self._now(self._known((key, "constant", leaf), 0.0, find), column)
+        return found
 
-    def _filled(self, option: Option, leaf: Term, axis: int) -> float:
-        key = id(option.price), "fill", (leaf, axis)
+    def _beats(self, own: Places) -> float:
+        """Of each element once."""
+        return sum(leaf.access.size for leaf in own.first) / self.machine.bandwidth
+
+    def _known(self, key: tuple[int, str, object], least: float, find: Callable[[], float]) -> Estimate:
         if key not in self.known:
-            self.known[key] = option.price.filled(leaf, axis)
+            self.known[key] = Estimate(least, find)
         return self.known[key]
+
+    def _filled(self, option: Option, leaf: Term, axis: int, least: float) -> Estimate:
+        """Beats that bring an operand."""
+        return self._known((id(option.price), "fill", (leaf, axis)), least, partial(option.price.filled, leaf, axis))
+
+    def _read(self, tensor: Term, name: str) -> float:
+        """Beats of what a layer reads of a tensor that streams, each element once, whatever its mapping is."""
+        options = [option for option in self.options[name] if tensor in option.streams.values()]
+        key = id(options[0].price), "read", tensor
+        if key not in self.known:
+            option = min(options, key=lambda own: own.price.layer.product.rows.numbers.size)
+            rows = option.price.layer.product.rows
+            seen = np.zeros(1 + sum(leaf.access.size for leaf in rows.first), bool)
+            seen[rows.numbers] = True
+            own = [seen[rows.first[leaf] :][: leaf.access.size] for leaf, of in option.streams.items() if of == tensor]
+            self.known[key] = Estimate(float(np.any(own, axis=0).sum()) / self.machine.bandwidth)
+        return self.known[key].value
 
     def _add_tensor(self, tensor: Term, inner: Sequence[int], take: Mapping[str, Sequence[int]]) -> None:
         """What it takes to write a tensor as its readers want it, and to read it."""
@@ -336,11 +394,12 @@ class _Model:
             return
         dims = tuple(tensor.access.dims)
         for number, axis in enumerate(axes_of(tensor)):
-            pairs = self._pairs(laid_out(dims, axis, self.machine.bandwidth))
             written = [self._column() for _ in take[maker]]
+            pairs = partial(_in_order, dims, axis, self.machine)
             for taken, column, option in zip(take[maker], written, self.options[maker], strict=True):
                 self._row(-1, 0, [(column, 1.0), (taken, -1.0)])
-                self.dma[maker].append((column, self._emptied(option, ("axis", axis, dims), pairs)))
+                emptied = self._emptied(option, ("axis", axis, dims), pairs, tensor)
+                self.dma[maker].append((column, self._now(emptied, column, taken)))
             for streamed in asked:
                 self._row(0, 1, [*((column, 1.0) for column in written), (streamed[number], -1.0)])
 
@@ -361,8 +420,12 @@ class _Model:
                 self._row(0, infinite, [*((part, 1.0) for part in parts), (own, -1.0), *self._unless_held(tensor)])
                 for part, column, axis in zip(parts, streamed, axes_of(tensor), strict=True):
                     self._row(-1, 0, [(part, 1.0), (column, -1.0)])
-                    filled = sum(self._filled(option, leaf, axis) for leaf in leaves)
-                    self.dma[name].append((part, min(filled, self._windowed(tensor, name, option))))
+                    beats = self._read(tensor, name) if len(leaves) == 1 else 0.0
+                    fills = [self._filled(option, leaf, axis, beats) for leaf in leaves]
+                    filled, windowed = sum(each.value for each in fills), self._windowed(tensor, name, option)
+                    if filled < windowed:
+                        filled = sum(self._now(each, part, own) for each in fills)
+                    self.dma[name].append((part, min(filled, windowed)))
             if tensor in option.stays.values():
                 self._add_tiles(tensor, name, option, own, take)
         least = [*((column, 1.0) for column in streamed), *((own, -1.0) for own in streams)]
@@ -379,17 +442,22 @@ class _Model:
 
     def _add_tiles(self, tensor: Term, name: str, option: Option, own: int, take: Mapping[str, Sequence[int]]) -> None:
         """A tensor that stays is written as tiles."""
-        maker, pairs = self.results.get(tensor), self._tiled(option, tensor)
+        maker = self.results.get(tensor)
         if maker is None:
             readers = [n for n, o in self.options.items() if any(tensor in each.operands.values() for each in o)]
-            self.copies[own] += copied(option, tensor, pairs, len(readers) == 1, self.machine)
+
+            def find() -> float:
+                return copied(option, tensor, self._tiled(option, tensor), len(readers) == 1, self.machine)
+
+            self.copies[own] += self._now(self._known((id(option.price), "copy", tensor), 0.0, find), own)
             self.solver.changeColCost(own, self.copies[own])
             return
         written = [self._column() for _ in take[maker]]
         self._row(0, 0, [*((column, 1.0) for column in written), (own, -1.0)])
         for other, column, by in zip(self.options[maker], written, take[maker], strict=True):
             self._row(-1, 0, [(column, 1.0), (by, -1.0)])
-            self.dma[maker].append((column, self._emptied(other, ("tiles", id(option.price)), pairs)))
+            emptied = self._emptied(other, ("tiles", id(option.price)), partial(self._tiled, option, tensor), tensor)
+            self.dma[maker].append((column, self._now(emptied, column, by)))
 
     def _tiled(self, option: Option, tensor: Term) -> Array:
         """Where a tensor's elements are in tiles, sorted pairs; equal layers have equal ones."""
@@ -401,12 +469,17 @@ class _Model:
             known[key] = pairs[np.argsort(pairs[:, 0], kind="stable")]
         return known[key]  # type: ignore[no-any-return]
 
-    def _emptied(self, option: Option, what: object, pairs: Array) -> float:
-        key = id(option.price), "empty", what
-        if key not in self.known:
-            self.known[key] = option.price.emptied(pairs)
-        return self.known[key]
+    def _emptied(self, option: Option, what: object, pairs: Callable[[], Array], tensor: Term) -> Estimate:
+        least = tensor.access.size / self.machine.bandwidth
+        return self._known((id(option.price), "empty", what), least, lambda: option.price.emptied(pairs()))
 
-    @staticmethod
-    def _pairs(places: Array) -> Array:
-        return np.stack([np.arange(places.size), places.ravel()], axis=1)
+
+def _best_fill(price: Priced, leaf: Term) -> float:
+    """Of a constant, which may have any order."""
+    return min(price.filled(leaf, axis) for axis in axes_of(leaf))
+
+
+def _in_order(dims: tuple[int, ...], axis: int, machine: Machine) -> Array:
+    """Elements and their places, pairs (n)(2), with that axis innermost."""
+    places = laid_out(dims, axis, machine.bandwidth)
+    return np.stack([np.arange(places.size), places.ravel()], axis=1)

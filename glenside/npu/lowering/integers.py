@@ -14,9 +14,11 @@ from glenside.analysis.places import places
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.npu.lowering.choice import Known, Options, best, options_of
+from glenside.npu.lowering.choice import Choice, Known, Options, best, options_of
+from glenside.npu.lowering.layers import TooLong
 from glenside.npu.lowering.mapped import Mapped, Unlowered, results_of
 from glenside.npu.lowering.network import chained
+from glenside.npu.lowering.tensors import Where
 from glenside.npu.machine import Machine
 from glenside.npu.numbers import StandsFor, narrow
 from glenside.npu.program import NpuProgram, Place
@@ -61,14 +63,15 @@ def least(
         priced, known = options_of(network, fronts, machine, show), Known()
         taken, choice = best(network, fronts, machine, show, priced=priced, known=known)
         try:
-            made = as_mapped(network, taken, machine, seed, choice.axes, show, choice.held)
+            made = as_mapped(network, taken, machine, seed, choice.axes, show, choice.held, choice.where)
         except Unlowered as error:
             first = first or error
             name = next((name for name in error.layers if len(fronts[name]) > 1), None)
             if name is None:
                 raise first from error
             fronts[name] = [own for own in fronts[name] if own[0].term != taken[name].term]
-    return min([made, *_simpler(network, fronts, machine, (priced, known), made, (seed, show))], key=_predicted)
+    others = _others(network, fronts, machine, (priced, known), (made, choice), (seed, show))
+    return min([made, *others], key=_predicted)
 
 
 def _predicted(program: NpuProgram) -> int:
@@ -76,24 +79,38 @@ def _predicted(program: NpuProgram) -> int:
     return program.predicted
 
 
-def _simpler(
+def _others(
     network: IntegerNetwork,
     fronts: Front,
     machine: Machine,
     prices: tuple[Options, Known],
-    than: NpuProgram,
+    than: tuple[NpuProgram, Choice],
     how: tuple[int, Callable[[str, int, int], None]],
 ) -> Iterator[NpuProgram]:
-    """Programs of simpler choices that run and may be quicker."""
-    with suppress(BadInput):
-        taken, choice = best(network, fronts, machine, stay=False, priced=prices[0], known=prices[1])
-        if choice.bound * _TRUST > _predicted(than):
+    """Programs of other choices that may be quicker: where prices were too low, one by which more tensors stay in
+    lanes; and simpler ones.
+    """
+    priced, known = prices
+    made, choice = than
+    most = _predicted(made)
+    if most > _FAR * choice.cycles:
+        with suppress(BadInput, TooLong):
+            taken, other = best(network, fronts, machine, priced=priced, known=known, spared=1.0)
+            if other.held != choice.held or other.mappings != choice.mappings:
+                found = as_mapped(network, taken, machine, how[0], other.axes, how[1], other.held, other.where, most)
+                most = min(most, _predicted(found))
+                yield found
+    with suppress(BadInput, TooLong):
+        taken, choice = best(network, fronts, machine, stay=False, priced=priced, known=known, enough=most / _TRUST)
+        if choice.bound * _TRUST > most:
             return
-        yield as_mapped(network, taken, machine, how[0], choice.axes, how[1], ())
-    with suppress(BadInput):
-        yield layer_by_layer(network, fronts, machine, *how)
+        yield as_mapped(network, taken, machine, how[0], choice.axes, how[1], (), most=most)
+    with suppress(BadInput, TooLong):
+        yield layer_by_layer(network, fronts, machine, *how, most)
 
 
+_FAR = 1.05
+"""How many times its price a program takes where prices did not tell enough."""
 _TRUST = 0.75
 """What part of its price a choice takes at least: prices are of parts of layers."""
 
@@ -104,15 +121,16 @@ def layer_by_layer(
     machine: Machine,
     seed: int = 0,
     show: Callable[[str, int, int], None] = lambda *_: None,
+    most: int | None = None,
 ) -> NpuProgram:
     """Each layer's quickest mapping, with all tensors in DRAM as the next one fills lanes soonest; where the machine
-    does not run it there, its next. Raises BadInput: none is left.
+    does not run it there, its next. Raises BadInput: none is left; and TooLong.
     """
     left = {name: sorted(own, key=lambda pair: pair[1]) for name, own in found.items()}
     while True:
         try:
             taken = {name: own[0][0] for name, own in left.items()}
-            return as_mapped(network, taken, machine, seed, show=show, stay=())
+            return as_mapped(network, taken, machine, seed, show=show, stay=(), most=most)
         except Unlowered as error:
             name = next((name for name in error.layers if len(left[name]) > 1), None)
             if name is None:
@@ -147,9 +165,11 @@ def as_mapped(
     axes: Mapping[Term, int] | None = None,
     show: Callable[[str, int, int], None] = lambda *_: None,
     stay: Container[Term] | None = None,
+    where: Where | None = None,
+    most: int | None = None,
 ) -> NpuProgram:
     """The same of layers that are mapped, tensors with these axes innermost, or that stay in lanes: see `chained`."""
-    program = chained(network, mapped, machine, None, seed, axes, show, stay)
+    program = chained(network, mapped, machine, None, seed, axes, show, stay, where, most)
     inputs = {
         name: replace(place, stands_for=StandsFor.of(*network.inputs.get(name, (1.0, 0))))
         for name, place in program.inputs.items()

@@ -16,6 +16,7 @@ import numpy as np
 from glenside.ir.operand import Array
 from glenside.npu.columns import Functions
 from glenside.npu.instructions import (
+    UNITS,
     Address,
     Fill,
     Instruction,
@@ -85,6 +86,10 @@ class Sink(Protocol):
         """
 
 
+class TooLong(Exception):
+    """A program takes as long as one that is there."""
+
+
 class Writer:
     """A program of layers as it grows: its instructions one after the other, DRAM, and what memories hold.
 
@@ -93,11 +98,15 @@ class Writer:
     cells   of each byte of the lanes what it holds, where that is known
     later   what is to be written down before anybody reads what it makes
     before  that of the layer before
+    counts  instructions of each unit, and busy its cycles
+    most    cycles that no unit may be busy for, where nobody wants a program that takes as long
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, most: int | None = None) -> None:
         self.machine, self.image = machine, Image(machine)
         self.written: list[Instruction] = []
+        self.counts, self.busy = dict.fromkeys(UNITS, 0), dict.fromkeys(UNITS, 0)
+        self.most = most
         self.weights = Slots(machine.weight_rows // machine.rows)
         self.tables, self.parameters = Slots(machine.tables), Slots(machine.parameters)
         self.functions = Slots(machine.functions)
@@ -146,6 +155,10 @@ class Writer:
         """One more: those of other units that it needs or that need it come before or after it."""
         for own in unrolled(instruction, self.machine.rows):
             self.written.append(own)
+            self.counts[own.unit] += 1
+            self.busy[own.unit] += own.cycles(self.machine)
+            if self.most is not None and self.busy[own.unit] >= self.most:
+                raise TooLong
             self.clocks.count(own)
 
     def with_tables(self, parts: Iterable[tuple[Table, Nest]]) -> Iterator[tuple[int, Nest]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 
@@ -15,7 +14,7 @@ from glenside.ir.operand import Array
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, constants_under, rebuild_all
 from glenside.ir.types import Tensor
-from glenside.npu.instructions import UNITS, Wait
+from glenside.npu.instructions import Wait
 from glenside.npu.lowering.layers import Copied, Feed, Writer
 from glenside.npu.lowering.operands import Tiles, arranged
 from glenside.npu.lowering.runs import Order
@@ -82,8 +81,7 @@ def finished(
 
 def counted(writer: Writer) -> dict[str, int]:
     """Instructions of each unit until now."""
-    found = Counter(instruction.unit for instruction in writer.written)
-    return {unit: found[unit] for unit in UNITS}
+    return dict(writer.counts)
 
 
 def _alone(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from typing import Protocol
 
 from glenside.ir.term import Term
+from glenside.npu.lowering.estimates import Estimate
 from glenside.npu.lowering.holding import fit_together
 from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.skewed import Reads, Writes, skewed
@@ -50,11 +52,11 @@ class Stay:
     apart         mappings of two readers that have no strides in common; None: nobody has looked
     """
 
-    rows: Mapping[str, Sequence[int]]
+    rows: Mapping[str, Sequence[Estimate]]
     since: int
     until: int
     allows: Mapping[str, Sequence[bool]]
-    slower: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    slower: Mapping[str, Sequence[Estimate]] = field(default_factory=dict)
     apart: Sequence[tuple[tuple[str, int], tuple[str, int]]] | None = None
 
     @property
@@ -87,23 +89,16 @@ def staying(
         if all(any(own) for own in allows.values()):
             made = None if maker is None else options[maker][allows[maker].index(True)].price.layer
             rows = {name: [reads.rows(option, tensor, made, machine) for option in options[name]] for name in readers}
-            slower: dict[str, list[float]] = {}
+            slower: dict[str, list[Estimate]] = {}
             large = HALVES * tensor.access.size > machine.depth * machine.rows
             if made is not None and large and [numbers[name] for name in readers] == [since + 1]:
-                rows = {
-                    name: [
-                        -(-need // _STRIPS) if len(option.streams) == 1 else need
-                        for option, need in zip(options[name], own, strict=True)
-                    ]
-                    for name, own in rows.items()
-                }
-                slower = {
-                    name: [
-                        _slower(made, option.price.layer, machine) if may and len(option.streams) == 1 else 0.0
-                        for option, may in zip(options[name], allows[name], strict=True)
-                    ]
-                    for name in readers
-                }
+                (name,) = readers
+                alone = [len(option.streams) == 1 for option in options[name]]
+                rows[name] = [_part(own) if one else own for own, one in zip(rows[name], alone, strict=True)]
+                slower[name] = [
+                    Estimate(0.0, partial(_slower, made, option.price.layer, machine) if may and one else None)
+                    for option, may, one in zip(options[name], allows[name], alone, strict=True)
+                ]
             found[tensor] = Stay(rows, since, max(numbers[name] for name in readers), allows, slower)
     return found
 
@@ -139,6 +134,15 @@ def _slower(made: Layer, read: Layer, machine: Machine) -> float:
     return float(max(0, min(found, default=_CUTS * whole) - whole))
 
 
+def _part(rows: Estimate) -> Estimate:
+    """What a strip needs of so many."""
+
+    def found() -> float:
+        return -(-rows.close() // _STRIPS)
+
+    return Estimate(-(-rows.value // _STRIPS), found if rows.is_open else None)
+
+
 def _takes(option: Streaming, tensor: Term) -> bool:
     return tensor in option.streams.values() or tensor in option.stays.values()
 
@@ -148,7 +152,7 @@ class _Reading:
 
     def __init__(self) -> None:
         self.known: dict[tuple[int, Term], Reads | None] = {}
-        self.sizes: dict[tuple[int, Term], int | None] = {}
+        self.sizes: dict[tuple[int, Term], Estimate] = {}
 
     def may(self, option: Streaming, tensor: Term) -> bool:
         others = [*option.streams.values()]
@@ -164,13 +168,19 @@ class _Reading:
             self.known[key] = Reads.of(option.price.layer, dims, leaf)
         return self.known[key]
 
-    def rows(self, option: Streaming, tensor: Term, made: Layer | None, machine: Machine) -> int:
+    def rows(self, option: Streaming, tensor: Term, made: Layer | None, machine: Machine) -> Estimate:
         """How many rows of lanes a tensor takes that this mapping reads, and that layer makes."""
-        size = int(tensor.access.size * _GAPS)
-        if self.may(option, tensor) and size * _LARGE > machine.depth * machine.rows:
-            reads, key = self.of(option, tensor), (id(option.price), tensor)
-            if key not in self.sizes and reads is not None:
-                skew = skewed(reads.dims, [reads], None if made is None else Writes.of(made, reads.dims), machine)
-                self.sizes[key] = None if skew is None else skew.size + machine.rows
-            size = self.sizes[key] or machine.depth * machine.rows + 1
-        return -(-size // machine.rows)
+        lanes, size = machine.rows, int(tensor.access.size * _GAPS)
+        if not self.may(option, tensor) or size * _LARGE <= machine.depth * machine.rows:
+            return Estimate(-(-size // lanes))
+        key = id(option.price), tensor
+        if key not in self.sizes:
+            reads = self.of(option, tensor)
+            assert reads is not None, "it may stream"
+            self.sizes[key] = Estimate(-(-tensor.access.size // lanes), partial(_rows, reads, made, machine))
+        return self.sizes[key]
+
+
+def _rows(reads: Reads, made: Layer | None, machine: Machine) -> int:
+    skew = skewed(reads.dims, [reads], None if made is None else Writes.of(made, reads.dims), machine)
+    return machine.depth + 1 if skew is None else -(-(skew.size + machine.rows) // machine.rows)

@@ -35,10 +35,10 @@ class Part:
         """The elements of the tensor that streams that it reads, by number, (n)."""
         numbers = self.layer.product.rows.numbers
         seen = np.zeros(1 + int(numbers.max(initial=0)), bool)
+        streaming = np.zeros(numbers.shape[:2], bool)
         for group, rows in zip(self.layer.groups, self.rows, strict=True):
-            own = np.flatnonzero(rows)
-            if len(own):
-                seen[numbers[list(group.tiles)][:, own].reshape(-1)] = True
+            streaming[list(group.tiles)] = rows
+        seen[numbers[streaming]] = True
         return np.flatnonzero(seen[1:])
 
     def ranges(self) -> Iterator[tuple[int, int, int]]:

@@ -66,5 +66,5 @@ def _moved(term: Term, first: Mapping[Term, int], dtype: np.dtype[np.signedinteg
     for each in below:
         row = each.reshape(-1, each.shape[-1])
         rows.append(np.pad(row, ((0, 0), (0, most - row.shape[1]))))
-    added: Array = np.concatenate(rows)[found.numbers]
+    added: Array = np.concatenate(rows).take(found.numbers, axis=0)
     return added

@@ -24,6 +24,9 @@ from glenside.npu.machine import Machine
 from glenside.npu.program import Place
 from glenside.quantization.layers import IntegerNetwork
 
+Where = tuple[dict[Term, Held], dict[Term, Passing], list[Chain]]
+"""The tensors that are held, others that would be read in the same way, and the chains of layers that run in strips."""
+
 _COPIED, _PASSING = 4, 16
 """What part of the lanes a layer has for rows that are copied, at least, and for windows."""
 
@@ -59,6 +62,7 @@ class Tensors(MappedNetwork):
 
     axes     of those that stream from DRAM, which is innermost there; of others it is what the first reader wants
     stay     which stay in lanes where they can; all of them where it is None
+    where    what was found for the same before
     held     those that do
     passing  those that would be read in the same way, and are in DRAM
     chains   layers that run strip by strip, of tensors of which a strip at a time stays
@@ -71,15 +75,23 @@ class Tensors(MappedNetwork):
         machine: Machine,
         axes: Mapping[Term, int],
         stay: Container[Term] | None,
+        where: Where | None = None,
+        most: int | None = None,
     ) -> None:
         super().__init__(network, mapped, machine)
         self.axes, self.stay = axes, stay
-        self.writer = Writer(machine)
+        self.writer = Writer(machine, most)
         self.tiles: dict[str, Tiles] = {}
         self.tensors: dict[Term, Somewhere] = {}
+        self.places: dict[Term, Place] = {}
         self.orders: dict[str, Order] = {}
         self.inners: dict[Term, int] = {}
-        self.held, self.passing, self.chains = self._held()
+        self.held, self.passing, self.chains = self._held() if where is None else where
+
+    @property
+    def where(self) -> Where:
+        """All that was found."""
+        return self.held, self.passing, self.chains
 
     def order(self, name: str) -> Order:
         """How rows of a layer are copied into lanes."""
@@ -248,4 +260,6 @@ class Tensors(MappedNetwork):
         return self.tiles[name]
 
     def place(self, term: Term) -> Place:
-        return Place.of(self.tensor(term).place, "int8")
+        if term not in self.places:
+            self.places[term] = Place.of(self.tensor(term).place, "int8")
+        return self.places[term]

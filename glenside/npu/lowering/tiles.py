@@ -108,6 +108,10 @@ class Layer:
 
     def lines(self) -> tuple[Array, Array]:
         """Of each element the row of sums, among those of all groups, and its column: (dims) each."""
+        return self._lines
+
+    @cached_property
+    def _lines(self) -> tuple[Array, Array]:
         m, columns = self.product.rows.numbers.shape[1], self.product.weights.numbers.shape[2]
         tile, place = np.divmod(self.elements - 1, m * columns)
         row, column = np.divmod(place, columns)
@@ -140,14 +144,17 @@ def _groups(added: Array, tiles: int, size: int) -> tuple[list[tuple[int, ...]],
     """Tiles that are added up, and the elements as sums of the first of each. Raises BadInput where sums of different
     places of tiles are added up.
     """
-    none = np.iinfo(np.int64).max
     flat = added.reshape(-1, added.shape[-1])
-    flat = np.where(flat > 0, flat, none)
-    if flat.shape[1] > 1:
+    none = np.iinfo(flat.dtype).max
+    if (flat <= 0).any():
+        flat = np.where(flat > 0, flat, none)
+    if (flat[:, 1:] < flat[:, :-1]).any():
         flat = np.sort(flat, axis=1)
     some = flat[:, 0] < none
     used = flat if some.all() else flat[some]
-    tile, place = np.divmod(np.where(used < none, used - 1, -1), size)
+    own = np.where(used < none, used - 1, -1)
+    tile = own // flat.dtype.type(size)  # which is quicker than both at once
+    place = own - tile * flat.dtype.type(size)
     if ((place != place[:, :1]) & (used < none)).any():
         raise BadInput("sums of different places of tiles are added up: accumulators add up those of one place")
     example = np.zeros(tiles, np.int64)  # of each first tile, an element
