@@ -9,9 +9,10 @@ from math import prod
 from glenside.codegen.affine import changed, coefficient, indices_of, is_direct, loads_in, merged, substituted
 from glenside.codegen.blocks import Joined
 from glenside.codegen.c_conversions import IN_LANES, converts
-from glenside.codegen.c_vectors import IN_VECTORS, LANE_BY_LANE, WHOLE_IN_VECTORS
+from glenside.codegen.c_vectors import CHOSEN_IN_VECTORS, IN_VECTORS, LANE_BY_LANE, WHOLE_IN_VECTORS, compared
 from glenside.codegen.filling import around
 from glenside.codegen.formulas import apply
+from glenside.codegen.independence import is_independent
 from glenside.codegen.loops import (
     Apply,
     Buffer,
@@ -71,6 +72,8 @@ def in_vectors(formula: Formula, dtype: str) -> bool:
     """Whether a formula is one of a dtype, and done on vectors."""
     if formula.dtype != dtype or dtype not in ("float64", *IN_LANES):
         return False
+    if isinstance(formula, Apply) and formula.primitive.name == "select" and dtype in CHOSEN_IN_VECTORS:
+        return all(in_vectors(part, dtype) for part in (*compared(formula.operands[0]), *formula.operands[1:]))
     if isinstance(formula, Apply):
         known = WHOLE_IN_VECTORS if dtype in INTEGERS else IN_VECTORS
         return formula.primitive.name in known and all(in_vectors(o, dtype) for o in formula.operands)
@@ -209,6 +212,14 @@ def spread(axes: Sequence[Axis], body: Sequence[Statement], steps: int) -> list[
     if steps >= _PARALLEL and any(axis.size != 1 for axis in axes):
         made = [with_way(made[0], Way.PARALLEL)]
     return made
+
+
+def shared(statements: Iterable[Statement], steps: int) -> list[Statement]:
+    """Loops whose steps have nothing to do with each other, taken by any thread where so many steps are worth it."""
+    loops = list(statements)
+    if steps < _PARALLEL:
+        return loops
+    return [with_way(loop, Way.PARALLEL) if isinstance(loop, For) and is_independent(loop) else loop for loop in loops]
 
 
 def evenly(axes: Sequence[Axis]) -> list[Axis]:

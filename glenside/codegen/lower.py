@@ -23,6 +23,7 @@ from glenside.codegen.filling import Filling, Memory, Places, View, around, unde
 from glenside.codegen.formulas import applied, choose, convert, never, number
 from glenside.codegen.hosting import Border, Hosting, hosting, parts_of
 from glenside.codegen.joins import join_of
+from glenside.codegen.lanes import shared
 from glenside.codegen.loops import Counter, Formula, Load, Loops, Nest, Number, Packing, Role, Statement, Store
 from glenside.codegen.machine import Machine
 from glenside.codegen.nests import filler, mapped, mapped_rows
@@ -42,6 +43,9 @@ from glenside.ir.program import Program
 from glenside.ir.rational import exact
 from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import TupleType
+
+_OF_POWERS = 20
+"""Steps of a loop that one element of a softmax is worth, twice the power of which is taken."""
 
 
 def lower(program: Program, machine: Machine | None = None) -> Loops:
@@ -155,6 +159,8 @@ class _Lowering:
         statements = better(nest) if better else None
         if statements is None:
             statements = make(nest) if make else self._scheduled(nest)
+            if self.machine and make is normalized:
+                statements = shared(statements, _OF_POWERS * nest.dims.product())
         self.nests.append(Nest(what, nest.buffer, tuple(statements), tuple(self.computed)))
         self.computed = around
         if self.made is not None and self.made[1].statements is statements:
@@ -183,7 +189,8 @@ class _Lowering:
         for packing in made.packings:
             if packing.source.role is not Role.CONSTANT:
                 what = f"{packing.source} packed"
-                self.nests.append(Nest(what, packing.buffer, packing.statements(), tuple(self.computed)))
+                loops = shared(packing.statements(), packing.buffer.dims.product())
+                self.nests.append(Nest(what, packing.buffer, tuple(loops), tuple(self.computed)))
         self._keep(block, nest, made)
         return made.statements
 

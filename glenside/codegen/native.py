@@ -296,7 +296,7 @@ class Compiled:
             own = [name for name in missing if name in ("out", "threads")]
             how = f"; in a dict it is no option, as f({{'{own[0]}': ..}})" if own else ""
             raise BadInput(f"the program takes {', '.join(missing)} too{how}")
-        return {b: _array(b, found[b]) for b in self.inputs}
+        return {b: found[b] if _is_plain(found[b], b) else _array(b, found[b]) for b in self.inputs}
 
     def _made(self, out: Array | Sequence[Array] | None, inputs: Sequence[Array]) -> dict[Buffer, Array]:
         """The arrays that are given the results."""

@@ -226,6 +226,8 @@ class Tiles:
         tiles = prod(a.size for a in outer) * sum(times for *_, times in row_pieces)
         few = tiles < min(LEAST_AT_ONCE, sum(times for *_, times in self.pieces))
         near = packed <= self.machine.l2 // 2 * prod(a.size for a in grouped) and not few
+        if not self.packings and not outer and near:
+            near = self._is_near(sum(times for *_, times in row_pieces))
         pairs: list[tuple[list[Axis], list[Statement]]] = []
         if near:
             for rows in row_pieces:
@@ -252,6 +254,16 @@ class Tiles:
             bodies = [around([*axes, *shared], body) for axes, body in pairs]
             return spread(grouped, [s for body in bodies for s in body], self.steps)
         return [s for axes, body in pairs for s in spread([*axes, *shared], body, self.steps)]
+
+    def _is_near(self, tiles: int) -> bool:
+        """Whether fewer bytes come from afar where all panels of a tile of rows follow each other, so many tiles, than
+        where all tiles of a panel do: of operands that are read as they lie.
+        """
+        along = [load for load in self.loads if coefficient(load.place, self.columns)]
+        columns = sum(load.buffer.bytes for load in along)
+        rows = sum(load.buffer.bytes for load in self.loads if load not in along)
+        panels, room = sum(times for *_, times in self.pieces), self.machine.l2 // 2
+        return rows + columns * (tiles if columns > room else 1) <= columns + rows * (panels if rows > room else 1)
 
     def _times(self, load: Load) -> int:
         """How many parts of an operand the loops around have, one after the other."""

@@ -125,6 +125,44 @@ def test_functions_in_vectors(name: str) -> None:
         assert np.allclose(got[finite], np.asarray(want)[finite], rtol=1e-6, atol=1e-44)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("relation", ["lt", "le", "gt", "ge", "eq", "ne"])
+def test_choices_in_vectors(relation: str, dtype: str) -> None:
+    """By comparisons, of what is no number too, and by truths that are read; -0 and nan are chosen as they are."""
+    b = gl.Builder("p")
+    x, y = (b.input(name, (1027,), dtype) for name in "xy")
+    truth = b.input("c", (1027,), dtype)
+    compared = pointwise.select(pointwise.compare(relation, x, y), x, pointwise.filled(y, 0))
+    program = Program(pointwise.select(pointwise.cast(truth, "bool"), compared, y))
+    draw = np.random.default_rng(0)
+    values = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-30, -1.5, 2.0], dtype)
+    given = {name: draw.choice(values, 1027) for name in "xyc"}
+    with np.errstate(all="ignore"):
+        want = np.asarray(gl.evaluate([program.term], given)[0])
+    compiled = gl.compile(program)
+    got = compiled(given)
+    assert _vectors(lower(program, machine_of("native")).nests[0].body)
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+
+
+def _vectors(body: Any) -> bool:
+    return any(
+        getattr(statement, "way", None) is Way.VECTOR or _vectors(getattr(statement, "body", ())) for statement in body
+    )
+
+
+def test_the_gradient_of_relu_follows_its_product_in_registers() -> None:
+    """A choice by what was made on the way there, of sums that nobody stores."""
+    b = gl.Builder("p")
+    hidden = b.relu(b.linear(b.input("x", (64, 48)), b.constant("w", (32, 48)), b.constant("c", (32,))))
+    program = b.finish(b.linear(hidden, b.constant("v", (40, 32)), b.constant("d", (40,)))).seeded_constants(0)
+    gradients = gl.gradient(program, ["w", "v"], cotangent="g")
+    lowered = lower(gradients, machine_of("native"))
+    assert not any("select" in nest.what and not _registers(nest.body) for nest in lowered.nests)
+    assert gl.compile(gradients).check().ok
+
+
 @pytest.mark.parametrize("shape", [(3, 40), (2, 5, 7), (1, 1), (2, 3, 130)], ids=str)
 def test_softmax(shape: tuple[int, ...]) -> None:
     x = build("access", gl.Builder("p").input("x", shape), 1)
