@@ -30,6 +30,7 @@ from glenside.codegen.loops import (
 from glenside.codegen.machine import Machine
 from glenside.codegen.panels import Tile, Turns
 from glenside.ir.dtypes import INTEGERS, limits
+from glenside.ir.index_map import Axis
 from glenside.ir.types import Dims
 
 _BYTES = ("int8", "uint8")
