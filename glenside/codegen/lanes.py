@@ -138,7 +138,7 @@ def run(axis: Axis, axes: Iterator[int], lanes: int, body: Callable[[Index], lis
 def joined_in_lanes(joined: Joined, axes: Iterator[int], machine: Machine) -> list[Statement] | None:
     """What is joined along elements that are next to each other: in a few vectors, whose lanes are joined last."""
     dtype = joined.local.dtype
-    if not joined.exact or not in_vectors(joined.element, dtype) or not isinstance(joined.start, Number):
+    if not joined.exact or not all(in_vectors(formula, dtype) for formula in (joined.element, joined.start)):
         return None
     indices = [*indices_of(joined.element)]
     groups = merged(indices, [axis for axis in joined.axes if axis.size != 1])

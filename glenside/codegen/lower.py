@@ -28,6 +28,7 @@ from glenside.codegen.machine import Machine
 from glenside.codegen.nests import filler, mapped, mapped_rows
 from glenside.codegen.orders import best_order, is_narrow
 from glenside.codegen.reductions import normalized
+from glenside.codegen.renaming import packed_once
 from glenside.codegen.row_blocks import in_row_blocks
 from glenside.codegen.schedule import scheduled
 from glenside.codegen.softmax import Softmax, softmax
@@ -108,7 +109,7 @@ class _Lowering:
             self.nests, *second = banded(nests, made, self.machine)
             for dropped, added in (first, second):
                 self.packings = [*(p for p in self.packings if p not in dropped), *added]
-            self.nests = with_borders(self.nests)
+            self.nests, self.packings = packed_once(with_borders(self.nests), self.packings)
         every = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in self.packings)]
         read = {buffer for nest in self.nests for buffer in used(nest.body)}
         buffers = [b for b in every if b in read or b.role in (Role.INPUT, Role.RESULT)]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.builder import layout, pointwise
+from glenside.builder import layout, pointwise, reductions
 from glenside.codegen.arena import arena
 from glenside.codegen.checker import faults
 from glenside.codegen.loops import Role, Way
@@ -145,6 +145,27 @@ def _padded_twice(x: Term) -> Term:
     near = b.conv(y, b.constant("a", (6, 6, 3, 3)), padding=1)
     far = b.conv(y, b.constant("c", (6, 6, 5, 5)), padding=2)
     return layout.concatenate([b.add(near, pool), b.add(far, y)], 1)
+
+
+def test_a_minimum_is_found_in_vectors() -> None:
+    """It starts with the first element, as there is no highest number: joined again, that changes nothing."""
+    b = gl.Builder("p")
+    program = b.finish(reductions.reduce_axes("reduce-min", b.input("x", (5, 103)), (1,)))
+    assert "vector" in str(lower(program, machine_of("avx2")))
+    _agrees(program, tolerance=0)
+
+
+def test_constants_are_packed_once() -> None:
+    """The steps of a recurrence read the same copy of their weights."""
+    b = gl.Builder("p")
+    x, w = b.input("x", (1, 64)), b.constant("w", (64, 64))
+    for _ in range(4):
+        x = b.relu(b.matmul(x, w))
+    program = b.finish(x).seeded_constants(0)
+    lowered = Lowered(program, machine_of("avx2"))
+    assert sum(array.nbytes for array in lowered.constants.values()) == 64 * 64 * 4
+    assert faults(lowered.loops, lowered.arena) == []
+    _agrees(program)
 
 
 def test_borders_and_parts_lie_in_one_buffer() -> None:
