@@ -178,6 +178,9 @@ class _Lowering:
         if made is None and self.joined and nest.term not in {term for term, _ in self.joined}:
             self._apart([term for term, _ in self.joined])
             return self._scheduled(self._again(nest))
+        if made is None and self.joined and (asking := self._asking(nest.term)):
+            self._apart(asking)
+            return self._scheduled(self._again(nest))
         if made is None:
             return block.plain()
         self.packings += made.packings
@@ -198,8 +201,25 @@ class _Lowering:
         found = affine(block, nest.axes) if self.joined and nest.term not in {term for term, _ in self.joined} else None
         return found is not None and self.machine is not None and is_narrow(found, self.machine)
 
+    def _asking(self, term: Term) -> list[Term]:
+        """What a nest reads that is here or there, or nowhere: a frame of zeros around what lies within something else,
+        say. Stored, it is read without a question for every product.
+        """
+        found: dict[Term, None] = {}
+        stack = list(term.children)
+        while stack:
+            own = stack.pop()
+            if own in self.views or own in found:
+                continue
+            of = own.index_map if own.operator.moves and own.operator.name != "access-product" else None
+            if of is not None and (of.fill is not None or len(of.pieces) > 1):
+                found[own] = None
+            else:
+                stack += own.children
+        return list(found)
+
     def _apart(self, terms: Sequence[Term]) -> None:
-        """Terms that could have been joined where they are read are stored."""
+        """Terms that could have been joined, or asked for, where they are read are stored."""
         for term in terms:
             if term not in self.views:
                 self.filled[term] = self._fill(term)

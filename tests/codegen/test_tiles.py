@@ -168,6 +168,22 @@ def test_constants_are_packed_once() -> None:
     _agrees(program)
 
 
+def test_what_has_another_border_is_padded_once() -> None:
+    """What has a border of one size in memory, and is read within another one, is copied into that, and asks nothing for
+    each product.
+    """
+    b = gl.Builder("p")
+    x = b.relu(b.input("x", (1, 16, 10, 10)))
+    rows = layout.pad(x, [(0, 0), (0, 0), (1, 1), (0, 0)])
+    near = b.conv(rows, b.constant("a", (16, 16, 3, 1)))
+    far = b.conv(layout.pad(rows, [(0, 0), (0, 0), (0, 0), (1, 1)]), b.constant("c", (24, 16, 3, 3)), strides=2)
+    program = Program(build("construct-tuple", near, far)).seeded_constants(0)
+    assert " if " not in str(lower(program, machine_of("avx2")))
+    arrays = _drawn(program)
+    for got, want in zip(gl.compile(program)(*arrays), gl.compile(program, machine="plain")(*arrays), strict=True):
+        assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
+
+
 def test_borders_and_parts_lie_in_one_buffer() -> None:
     term = _padded_twice(gl.Builder("p").input("x", (1, 6, 9, 8)))
     _agrees(Program(gl.Builder("p").relu(term)).seeded_constants(0))
