@@ -139,6 +139,12 @@ def all_indices(block: Block) -> list[Index]:
     return list({id(index): index for index in every}.values())
 
 
+def is_asking(block: Block) -> bool:
+    """Whether an element of a block, or what is joined for it, is here or there."""
+    formulas = (block.value, *(joined.element for joined in block.joined))
+    return any(isinstance(part, Choose) for formula in formulas for part in parts_in(formula))
+
+
 def affine(block: Block, axes: Iterator[int]) -> Block | None:
     """The block with axes split until its places are affine; None where they cannot be."""
     for _ in range(16):

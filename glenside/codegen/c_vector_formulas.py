@@ -10,6 +10,7 @@ from glenside.codegen.c_formulas import Formulas, number_in_c
 from glenside.codegen.c_primitives import STORED_AS
 from glenside.codegen.c_vectors import VECTOR_SYMBOLS, beside_number, vector_function
 from glenside.codegen.instructions import Instruction, Operand
+from glenside.codegen.lanes import asked
 from glenside.codegen.loops import Apply, Convert, Formula, Load, Number, Role, Statement, Store
 from glenside.ir.dtypes import HALVES, INTEGERS
 from glenside.ir.index_map import Axis, Index
@@ -75,6 +76,8 @@ class VectorFormulas(Formulas):
             return self.formula(formula), False
         if isinstance(formula.primitive, Instruction):
             return self._instructed(formula.primitive, formula), True
+        if formula.primitive.name == "select":
+            return self._one_of_two(formula)
         parts = [self._vector(operand) for operand in formula.operands]
         if not any(varies for _, varies in parts):
             return self.formula(formula), False
@@ -82,6 +85,27 @@ class VectorFormulas(Formulas):
         if formula.dtype in HALVES:
             text = self._changed(self._changed(text, "float32", formula.dtype), formula.dtype, "float32")
         return text, True
+
+    def _one_of_two(self, choice: Apply) -> tuple[str, bool]:
+        """One of two vectors, lane by lane, and whether it is one: C has no `?:` of vectors."""
+        assert self.lane is not None
+        relation, compared = asked(choice)
+        parts = [self._vector(operand) for operand in (*compared, *choice.operands[1:])]
+        if not any(varies for _, varies in parts):
+            return self.formula(choice), False
+        a, b, then, otherwise = (
+            self._spread(operand, *part) for operand, part in zip((*compared, *choice.operands[1:]), parts, strict=True)
+        )
+        if not any(varies for _, varies in parts[:2]):
+            return f"({self.formula(choice.operands[0])} != 0 ? {then} : {otherwise})", True
+        kind, whole = self.kind(choice.dtype), "int64" if choice.dtype == "float64" else "int32"
+        self.functions.setdefault(vector_type(whole, self.lane.size))
+        mask = kind_name(whole, self.lane.size)
+        self.functions.setdefault(
+            f"static inline {kind} select_{kind}({mask} held, {kind} a, {kind} b)\n"
+            f"{{\n    return ({kind})((held & ({mask})a) | (~held & ({mask})b));\n}}"
+        )
+        return f"select_{kind}(({mask})({a} {relation} {b}), {then}, {otherwise})", True
 
     def _bytes(self, formula: Convert) -> str:
         """Floats that are rounded, moved by a whole number and clipped from 0 on, as vectors of int32 that are uint8 or

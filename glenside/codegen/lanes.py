@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from math import prod
 
 from glenside.codegen.affine import changed, coefficient, indices_of, is_direct, loads_in, merged, substituted
 from glenside.codegen.blocks import Joined
 from glenside.codegen.c_conversions import IN_LANES, converts
+from glenside.codegen.c_primitives import RELATIONS
 from glenside.codegen.c_vectors import IN_VECTORS, LANE_BY_LANE, WHOLE_IN_VECTORS
 from glenside.codegen.filling import around
 from glenside.codegen.formulas import apply
@@ -72,6 +74,10 @@ def in_vectors(formula: Formula, dtype: str) -> bool:
     if formula.dtype != dtype or dtype not in ("float64", *IN_LANES):
         return False
     if isinstance(formula, Apply):
+        if formula.primitive.name == "select":
+            return dtype not in INTEGERS and all(
+                in_vectors(o, dtype) for o in (*asked(formula)[1], *formula.operands[1:])
+            )
         known = WHOLE_IN_VECTORS if dtype in INTEGERS else IN_VECTORS
         return formula.primitive.name in known and all(in_vectors(o, dtype) for o in formula.operands)
     if isinstance(formula, Convert):
@@ -79,10 +85,20 @@ def in_vectors(formula: Formula, dtype: str) -> bool:
         cut = given not in INTEGERS and dtype in INTEGERS
         if formula.bits or not converts(given, dtype) or (cut and not fits(inner, dtype)):
             return False
-        return in_vectors(inner, given)
+        return in_vectors(inner, given) or (given == "bool" and isinstance(inner, Load) and not inner.picked)
     if isinstance(formula, Load):
         return not formula.picked
     return isinstance(formula, Number | Local)
+
+
+def asked(choice: Apply) -> tuple[str, Sequence[Formula]]:
+    """What the condition of a choice compares, and how: itself with zero, where it is no comparison."""
+    own = condition = choice.operands[0]
+    while isinstance(own, Convert) and not own.bits:  # of a truth, which stays one
+        own = own.formula
+    if isinstance(own, Apply) and own.primitive.name in RELATIONS:
+        return RELATIONS[own.primitive.name], own.operands
+    return "!=", (condition, Number(Fraction(0), condition.dtype))
 
 
 def fits(formula: Formula, dtype: str) -> bool:

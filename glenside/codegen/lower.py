@@ -14,7 +14,7 @@ from functools import partial
 from itertools import count
 from math import copysign, isfinite
 
-from glenside.codegen.affine import affine
+from glenside.codegen.affine import affine, is_asking
 from glenside.codegen.arena import used
 from glenside.codegen.bands import Scheduled, banded
 from glenside.codegen.blocks import Block, Joined
@@ -178,7 +178,7 @@ class _Lowering:
         if made is None and self.joined and nest.term not in {term for term, _ in self.joined}:
             self._apart([term for term, _ in self.joined])
             return self._scheduled(self._again(nest))
-        if made is None and self.joined and (asking := self._asking(nest.term)):
+        if self.joined and (made is None or is_asking(block)) and (asking := self._asking(nest.term)):
             self._apart(asking)
             return self._scheduled(self._again(nest))
         if made is None:
@@ -206,16 +206,17 @@ class _Lowering:
         say. Stored, it is read without a question for every product.
         """
         found: dict[Term, None] = {}
-        stack = list(term.children)
+        stack = [(child, term.operator.name == "compute") for child in term.children]
         while stack:
-            own = stack.pop()
+            own, is_tuple = stack.pop()
             if own in self.views or own in found:
                 continue
-            of = own.index_map if own.operator.moves and own.operator.name != "access-product" else None
-            if of is not None and (of.fill is not None or len(of.pieces) > 1):
+            name, of = own.operator.name, own.index_map if own.operator.moves else None
+            beside = name == "access-product" or (is_tuple and name == "access-concatenate" and _is_of_tuples(own))
+            if of is not None and (of.fill is not None or len(of.pieces) > 1) and not beside:
                 found[own] = None
             else:
-                stack += own.children
+                stack += [(child, beside or name == "compute") for child in own.children]
         return list(found)
 
     def _apart(self, terms: Sequence[Term]) -> None:
@@ -360,6 +361,11 @@ class _Lowering:
         for piece in reversed(pieces):
             result = choose(piece.guards, self.pull(term.children[piece.operand], piece.indices), result)
         return result
+
+
+def _is_of_tuples(concatenation: Term) -> bool:
+    """Whether it puts operands of a compute beside each other, of which each is read by itself."""
+    return concatenation.attributes[0] == concatenation.access.split
 
 
 def _flat(term: Term) -> list[Term]:

@@ -19,6 +19,7 @@ from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, is_here, machine_of
 from glenside.codegen.native import Lowered
 from glenside.codegen.toolchain import compiler
+from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
@@ -147,6 +148,44 @@ def _padded_twice(x: Term) -> Term:
     return layout.concatenate([b.add(near, pool), b.add(far, y)], 1)
 
 
+HERE = [name for name, machine in MACHINES.items() if is_here(machine)]
+
+
+@pytest.mark.parametrize("machine", HERE)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_one_of_two_in_vectors(dtype: str, machine: str) -> None:
+    """Where one is less, where a number is not zero, where a truth holds: also of what is no number, and of -0."""
+    b = gl.Builder("p")
+    x, y, held = (
+        b.input("x", (5, 37), dtype=dtype),
+        b.input("y", (5, 37), dtype=dtype),
+        b.input("held", (5, 37), dtype="bool"),
+    )
+    less = pointwise.select(pointwise.compare("lt", x, y), pointwise.multiply(x, y), x)
+    other = pointwise.select(x, less, pointwise.add(x, y))
+    program = b.finish(pointwise.add(pointwise.select(pointwise.cast(held, dtype), other, y), other))
+    draw = np.random.default_rng(0)
+    values = {name: draw.standard_normal((5, 37)).astype(RECORDS[dtype].numpy) for name in ("x", "y")}
+    values["x"][0, :8] = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1, 2, np.nan]
+    values["y"][0, :8] = [1, np.nan, np.inf, -0.0, 0.0, 1, np.nan, np.nan]
+    values["held"] = draw.integers(0, 2, (5, 37)).astype(bool)
+    (want,) = gl.evaluate([program.term], values)
+    found = gl.compile(program, machine=machine)
+    assert np.array_equal(np.asarray(found(values), np.float64), np.asarray(want, np.float64), equal_nan=True)
+    assert ("select_" in found.source) == (dtype != "float16")
+
+
+def test_a_product_with_truths_is_tiled() -> None:
+    """An embedding by one-hot rows."""
+    b = gl.Builder("p")
+    x = pointwise.cast(b.input("x", (33, 65), dtype="bool"), "float32")
+    program = b.finish(b.matmul(x, b.constant("w", (65, 48)))).seeded_constants(0)
+    assert "unrolled" in str(lower(program, machine_of("avx2")))
+    given = np.random.default_rng(0).integers(0, 2, (33, 65)).astype(bool)
+    want = gl.compile(program, machine="plain")(given)
+    assert np.abs(gl.compile(program)(given) - want).max() < 1e-4
+
+
 def test_a_minimum_is_found_in_vectors() -> None:
     """It starts with the first element, as there is no highest number: joined again, that changes nothing."""
     b = gl.Builder("p")
@@ -169,9 +208,7 @@ def test_constants_are_packed_once() -> None:
 
 
 def test_what_has_another_border_is_padded_once() -> None:
-    """What has a border of one size in memory, and is read within another one, is copied into that, and asks nothing for
-    each product.
-    """
+    """What has a border of one size in memory, and is read within another one, is copied into that."""
     b = gl.Builder("p")
     x = b.relu(b.input("x", (1, 16, 10, 10)))
     rows = layout.pad(x, [(0, 0), (0, 0), (1, 1), (0, 0)])
