@@ -36,13 +36,13 @@ from glenside.codegen.storing import addressed_by, is_inline, stored_terms
 from glenside.codegen.tiles import Made
 from glenside.ir.elementwise import folds
 from glenside.ir.errors import BadInput
-from glenside.ir.index_map import Axis, Fill, Index, Within
+from glenside.ir.index_map import Axis, Fill, Index, Within, reshaped
 from glenside.ir.operator import Category
 from glenside.ir.operators.compute import name_of, parse_compute
 from glenside.ir.program import Program
 from glenside.ir.rational import exact
 from glenside.ir.term import Term, build, postorder, rebuild_all
-from glenside.ir.types import TupleType
+from glenside.ir.types import Dims, TupleType
 
 
 def lower(program: Program, machine: Machine | None = None) -> Loops:
@@ -116,10 +116,10 @@ class _Lowering:
         results = tuple(self.filled[t].buffer for t in self.results)
         return Loops(self.program.name, tuple(buffers), tuple(self.nests), results, tuple(self.packings))
 
-    def _memory(self, term: Term) -> Memory:
+    def _memory(self, term: Term, dims: Dims | None = None) -> Memory:
         role = Role.RESULT if term in self.results else Role.TEMPORARY
         name, apart = f"{role.value}{next(self.numbers)}", role is Role.TEMPORARY and self.machine is not None
-        memory = Memory(name, term.access.dims, term.access.dtype, role, apart)
+        memory = Memory(name, term.access.dims if dims is None else dims, term.access.dtype, role, apart)
         self.memories.append(memory)
         return memory
 
@@ -145,10 +145,29 @@ class _Lowering:
                 self._nest(BORDER, Filling(self, term, self.views[term]), partial(_bordered, hosted.borders))
             return self.views[term].memory
         tensor = term.operator.name == "access-tensor"
-        view = View.whole(self._memory(term)) if tensor or term not in self.views else self.views[term]
+        new = tensor or term not in self.views
+        view = View.whole(self._memory(term, self._dims_of_parts(term))) if new else self.views[term]
         self._nest(name_of(term), Filling(self, term, view), filler(term))
         self.views.setdefault(term, view)  # a tensor that is a result is still read where it was
         return view.memory
+
+    def _dims_of_parts(self, term: Term) -> Dims | None:
+        """The dims of what a term is computed of, element by element, where that has more of them, of the same elements
+        in the same order: a flat tensor that is made of an image may lie with its channels last, too.
+        """
+        if self.machine is None or term in self.results or term in self.addressed or filler(term) is not None:
+            return None
+        stack = [term]
+        while stack:
+            own = stack.pop()
+            if own.access.size != term.access.size and own.operator.name != "access-product":
+                continue
+            ends = own is not term and (own in self.views or join_of(own) is not None)
+            if not ends and (own.operator.name in ("compute", "cast", "access-product") or _keeps_order(own)):
+                stack += reversed(own.children)
+            elif len(own.access.dims) > len(term.access.dims):
+                return own.access.dims
+        return None
 
     def _nest(self, what: str, nest: Filling, make: Callable[[Filling], list[Statement]] | None = None) -> None:
         around, self.computed = self.computed, {nest.term: None}
@@ -361,6 +380,12 @@ class _Lowering:
         for piece in reversed(pieces):
             result = choose(piece.guards, self.pull(term.children[piece.operand], piece.indices), result)
         return result
+
+
+def _keeps_order(term: Term) -> bool:
+    """Whether a term has the elements of its only operand, in the same order, in whatever dims."""
+    found = term.index_map if term.operator.moves and len(term.children) == 1 else None
+    return found is not None and found == reshaped(term.children[0].access.dims, term.access.dims)
 
 
 def _is_of_tuples(concatenation: Term) -> bool:

@@ -207,6 +207,19 @@ def test_constants_are_packed_once() -> None:
     _agrees(program)
 
 
+def test_what_is_flat_lies_as_what_it_is_made_of() -> None:
+    """Elements of an image that are taken one by one, in one row, may have their channels last."""
+    b = gl.Builder("p")
+    x = b.relu(b.conv(b.input("x", (1, 8, 9, 9)), b.constant("a", (16, 8, 1, 1))))
+    flat = layout.reshape(x, (16 * 81,))
+    flat = pointwise.add(pointwise.multiply(flat, flat), flat)
+    program = b.finish(b.conv(layout.reshape(flat, (1, 16, 9, 9)), b.constant("c", (24, 16, 1, 1)))).seeded_constants(0)
+    loops = lower(program, machine_of("avx2"))
+    assert faults(loops) == []
+    assert [buffer.dims[-1] for buffer in loops.buffers if buffer.role is Role.TEMPORARY] == [16, 24], str(loops)
+    _agrees(program)
+
+
 def test_what_has_another_border_is_padded_once() -> None:
     """What has a border of one size in memory, and is read within another one, is copied into that."""
     b = gl.Builder("p")
