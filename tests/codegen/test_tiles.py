@@ -207,6 +207,17 @@ def test_constants_are_packed_once() -> None:
     _agrees(program)
 
 
+def test_no_pair_of_operands_is_stored() -> None:
+    """A formula that is too large is cut where something is computed."""
+    b = gl.Builder("p")
+    x = b.input("x", (8, 16))
+    for _ in range(12):
+        x = pointwise.multiply(pointwise.add(x, pointwise.tanh(x)), pointwise.add(pointwise.sigmoid(x), x))
+    loops = lower(b.finish(x), machine_of("avx2"))
+    assert len(loops.nests) > 1
+    assert not any("access-product" in title for title in loops.titles)
+
+
 def test_what_is_flat_lies_as_what_it_is_made_of() -> None:
     """Elements of an image that are taken one by one, in one row, may have their channels last."""
     b = gl.Builder("p")
