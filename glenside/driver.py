@@ -127,6 +127,10 @@ def compile(
     from glenside.codegen.native import keeping
     from glenside.passes.integer_sums import for_processors
 
+    if not isinstance(program, Program):
+        raise BadInput(f"what is compiled is a program, such as gl.load gives, got {type(program).__name__}")
+    if target is not None and not isinstance(target, Target):
+        raise BadInput(f"a target is one such as gl.CPU(), or gl.parse_target('cpu:8MB'), got {target!r}")
     of = machine_of(machine)
     most = byte_count(memory, "a memory budget") if isinstance(memory, str) else memory
     if most is not None and (target is not None or most <= 0):

@@ -8,6 +8,7 @@ from functools import partial
 from math import prod
 
 from glenside.codegen.blocks import Block
+from glenside.codegen.formulas import choose
 from glenside.codegen.loops import Apply, Choose, Convert, Counter, Formula, Load
 from glenside.ir.index_map import Axis, Divided, Index
 
@@ -16,7 +17,7 @@ Change = Callable[[Index], Index]
 
 def indices_of(formula: Formula) -> Iterator[Index]:
     """The places that a formula reads, counts, or asks about."""
-    for part in _parts(formula):
+    for part in parts_in(formula):
         if isinstance(part, Load):
             yield part.place
         elif isinstance(part, Counter):
@@ -27,10 +28,10 @@ def indices_of(formula: Formula) -> Iterator[Index]:
 
 def loads_in(formula: Formula) -> Iterator[Load]:
     """What a formula reads."""
-    return (part for part in _parts(formula) if isinstance(part, Load))
+    return (part for part in parts_in(formula) if isinstance(part, Load))
 
 
-def _parts(formula: Formula) -> Iterator[Formula]:
+def parts_in(formula: Formula) -> Iterator[Formula]:
     """A formula and all that it is made of, from left to right: long ones are walked many times."""
     stack = [formula]
     while stack:
@@ -67,7 +68,7 @@ def _changed(formula: Formula, change: Change, known: dict[int, Formula]) -> For
         return Apply(formula.primitive, operands, formula.dtype)
     if isinstance(formula, Choose):
         guards = tuple(replace(guard, index=change(guard.index)) for guard in formula.guards)
-        return Choose(guards, changed(formula.then, change, known), changed(formula.otherwise, change, known))
+        return choose(guards, changed(formula.then, change, known), changed(formula.otherwise, change, known))
     return formula
 
 
@@ -136,6 +137,12 @@ def all_indices(block: Block) -> list[Index]:
     places = [block.place, *(place for place, _ in block.beside)]
     every = [*places, *(i for part in (*parts, *(v for _, v in block.beside)) for i in indices_of(part))]
     return list({id(index): index for index in every}.values())
+
+
+def is_asking(block: Block) -> bool:
+    """Whether an element of a block, or what is joined for it, is here or there."""
+    formulas = (block.value, *(joined.element for joined in block.joined))
+    return any(isinstance(part, Choose) for formula in formulas for part in parts_in(formula))
 
 
 def affine(block: Block, axes: Iterator[int]) -> Block | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from glenside.codegen.c_numbers import Plain
-from glenside.codegen.c_primitives import BITS, STORED_AS, from_memory, held, in_memory, whole_function
+from glenside.codegen.c_primitives import BITS, RELATIONS, STORED_AS, from_memory, held, in_memory, whole_function
 from glenside.codegen.c_source import Source
 from glenside.codegen.loops import Apply, Buffer, Convert, Formula, Loops, Nest, Number, Role
 from glenside.ir.dtypes import REALS, STORED, WHOLE, fraction_bits, largest_float, least_exponent
@@ -155,7 +155,6 @@ _OPERATIONS = {
 }
 _EXACT = {"negative": "negated", "abs": "magnitude", "sign": "sign_of", "min": "least_of", "max": "most"}
 _EXACT |= {"flushed": "flushed"}
-_RELATIONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 _TRUTHS = {
     "logical-and": "both",
     "logical-or": "either",
@@ -285,14 +284,14 @@ class Bounds(Plain):
             return self.of_texts(formula, [f"(uint8_t)decided({text})" for text in texts])
         if operands[-1].dtype not in REALS:
             return super().applied(formula)
-        if name in _RELATIONS:
+        if name in RELATIONS:
             return self.related(name, texts)
         by_number = name == "divide" and isinstance(operands[1], Number)
         return self._real("divide by number" if by_number else name, texts, operands[-1].dtype)
 
     def related(self, name: str, texts: Sequence[str]) -> str:
         """A comparison of two numbers, and whether that is sure."""
-        text = f"return choice(a.v {_RELATIONS[name]} b.v, a, b);"
+        text = f"return choice(a.v {RELATIONS[name]} b.v, a, b);"
         self.functions.setdefault(f"static inline uint8_t is_{name}(num a, num b) {{ {text} }}")
         return f"is_{name}({', '.join(texts)})"
 

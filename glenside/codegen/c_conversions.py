@@ -13,6 +13,8 @@ from glenside.ir.dtypes import RECORDS, limits
 _WIDE = ("int32", "uint32")
 _NARROW = ("int8", "uint8", "int16", "uint16")
 IN_LANES = ("float32", "bfloat16", *_WIDE, *_NARROW)
+_TRUTHS = {"bool": "uint8"}
+"""As what truths are read, which are 0 or 1."""
 """Dtypes that are together in one formula of vectors: all have as many lanes as those of 32 bits."""
 _LETTERS = {"float": "f", "integer": "i"}
 _INSTRUCTION = """static inline TO NAME(FROM a)
@@ -76,7 +78,7 @@ def converts(given: str, wanted: str) -> bool:
     32 bits: see `lanes.fits`."""
     if given == wanted:
         return True
-    pair = given, wanted
+    pair = given, wanted = _TRUTHS.get(given, given), wanted
     if "float32" in pair:
         return pair != ("uint32", "float32") and wanted != "uint32" and {*pair} <= {*IN_LANES}
     return {*pair} <= {*_WIDE, *_NARROW}
@@ -87,6 +89,7 @@ def conversion(given: str, wanted: str, lanes: int) -> tuple[str, list[str]]:
 
     A bfloat16 is its bits, uint16, in memory.
     """
+    given = _TRUTHS.get(given, given)
     name = f"{wanted}_of_{given}_x{lanes}"
     between = _between(given, wanted)
     if between:

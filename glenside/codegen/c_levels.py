@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 
 from glenside.codegen.c_bounds import Bounds, OneText, of_dtype
-from glenside.codegen.c_primitives import STORED_AS, whole_function
+from glenside.codegen.c_primitives import RELATIONS, STORED_AS, whole_function
 from glenside.codegen.c_source import Source
 from glenside.codegen.instructions import Instruction, expanded
 from glenside.codegen.loops import (
@@ -96,7 +96,6 @@ _CUT = """static inline level DTYPE_cut(num a, int is_whole, double low, double 
 _WRAPPING = ("add", "subtract", "multiply", "negative")
 _ORDERED = ("min", "max")
 _TO_WHOLE = ("round", "floor", "ceil")
-_RELATIONS = ("lt", "le", "gt", "ge", "eq", "ne")
 _Held = Buffer | Local
 
 
@@ -245,7 +244,7 @@ class Levels(Bounds):
 
     def applied(self, formula: Apply) -> str:
         name, operands = formula.primitive.name, formula.operands
-        if name in _RELATIONS and any(map(self._is_unsure, operands)):
+        if name in RELATIONS and any(map(self._is_unsure, operands)):
             return self.related(name, [self._lying(operand) for operand in operands])
         if not self._is_unsure(formula):
             return super().applied(formula)

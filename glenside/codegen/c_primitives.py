@@ -19,6 +19,8 @@ STORED_AS: Mapping[str, str] = {
     **dict.fromkeys(STORED, "uint8_t"),
 }
 """dtype -> the C type of an element in memory."""
+RELATIONS: Mapping[str, str] = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+"""Primitives that compare two elements, and how C writes them."""
 
 
 class Printer(Protocol):
@@ -156,10 +158,7 @@ PRIMITIVES_IN_C: Mapping[str, Callable[..., str]] = {
     ),
     "min": _helper("least", _NAN_OR % "<", _PLAIN % "<="),
     "max": _helper("most", _NAN_OR % ">", _PLAIN % ">="),
-    **{
-        name: _relation(symbol)
-        for name, symbol in {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}.items()
-    },
+    **{name: _relation(symbol) for name, symbol in RELATIONS.items()},
     "select": lambda printer, dtype, c, a, b: f"({c} != 0 ? {a} : {b})",
     "logical-not": lambda printer, dtype, a: f"(uint8_t)!{a}",
     "logical-and": _relation("&&"),

@@ -8,16 +8,9 @@ from glenside.codegen.affine import coefficient, substituted
 from glenside.codegen.c_conversions import conversion, kind_name, memory_dtype, nearest, rounded_within, vector_type
 from glenside.codegen.c_formulas import Formulas, number_in_c
 from glenside.codegen.c_primitives import STORED_AS
-from glenside.codegen.c_vectors import (
-    RELATIONS,
-    VECTOR_SYMBOLS,
-    beside_number,
-    choice_function,
-    compared,
-    relation_of,
-    vector_function,
-)
+from glenside.codegen.c_vectors import VECTOR_SYMBOLS, beside_number, vector_function
 from glenside.codegen.instructions import Instruction, Operand
+from glenside.codegen.lanes import asked
 from glenside.codegen.loops import Apply, Convert, Formula, Load, Number, Role, Statement, Store
 from glenside.ir.dtypes import HALVES, INTEGERS
 from glenside.ir.index_map import Axis, Index
@@ -84,7 +77,7 @@ class VectorFormulas(Formulas):
         if isinstance(formula.primitive, Instruction):
             return self._instructed(formula.primitive, formula), True
         if formula.primitive.name == "select":
-            return self._chosen(formula)
+            return self._one_of_two(formula)
         parts = [self._vector(operand) for operand in formula.operands]
         if not any(varies for _, varies in parts):
             return self.formula(formula), False
@@ -93,19 +86,26 @@ class VectorFormulas(Formulas):
             text = self._changed(self._changed(text, "float32", formula.dtype), formula.dtype, "float32")
         return text, True
 
-    def _chosen(self, formula: Apply) -> tuple[str, bool]:
-        """A choice between two formulas, both of which are computed."""
-        condition, *branches = formula.operands
-        parts = [self._vector(part) for part in (*compared(condition), *branches)]
+    def _one_of_two(self, choice: Apply) -> tuple[str, bool]:
+        """One of two vectors, lane by lane, and whether it is one: C has no `?:` of vectors."""
+        assert self.lane is not None
+        relation, compared = asked(choice)
+        parts = [self._vector(operand) for operand in (*compared, *choice.operands[1:])]
         if not any(varies for _, varies in parts):
-            return self.formula(formula), False
-        every = (*compared(condition), *branches)
-        *sides, then, otherwise = (self._spread(part, *text) for part, text in zip(every, parts, strict=True))
-        kind, relation = self.kind(formula.dtype), relation_of(condition)
-        symbol = "!=" if relation is None else RELATIONS[relation.primitive.name]
-        mask = f"{sides[0]} {symbol} {sides[1] if relation is not None else f'({kind}){{0}}'}"
-        self.functions.setdefault(choice_function(kind))
-        return f"select_{kind}({mask}, {then}, {otherwise})", True
+            return self.formula(choice), False
+        a, b, then, otherwise = (
+            self._spread(operand, *part) for operand, part in zip((*compared, *choice.operands[1:]), parts, strict=True)
+        )
+        if not any(varies for _, varies in parts[:2]):
+            return f"({self.formula(choice.operands[0])} != 0 ? {then} : {otherwise})", True
+        kind, whole = self.kind(choice.dtype), "int64" if choice.dtype == "float64" else "int32"
+        self.functions.setdefault(vector_type(whole, self.lane.size))
+        mask = kind_name(whole, self.lane.size)
+        self.functions.setdefault(
+            f"static inline {kind} select_{kind}({mask} held, {kind} a, {kind} b)\n"
+            f"{{\n    return ({kind})((held & ({mask})a) | (~held & ({mask})b));\n}}"
+        )
+        return f"select_{kind}(({mask})({a} {relation} {b}), {then}, {otherwise})", True
 
     def _bytes(self, formula: Convert) -> str:
         """Floats that are rounded, moved by a whole number and clipped from 0 on, as vectors of int32 that are uint8 or

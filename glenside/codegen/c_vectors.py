@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from glenside.codegen.loops import Apply, Convert, Formula
-
 VECTOR_SYMBOLS: Mapping[str, str] = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 """Primitives that C has on vectors."""
 LANE_BY_LANE = frozenset(
@@ -21,10 +19,6 @@ IN_VECTORS = frozenset({*VECTOR_SYMBOLS, *LANE_BY_LANE, "negative", "abs", "min"
 """Primitives that are done on vectors of floats."""
 WHOLE_IN_VECTORS = frozenset(("add", "subtract", "multiply", "min", "max"))
 """The same of integers, which wrap."""
-CHOSEN_IN_VECTORS = frozenset(("float32", "float64"))
-"""Dtypes of which vectors are chosen, element by element: by comparisons of the same dtype, or by what is not 0."""
-RELATIONS: Mapping[str, str] = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
-"""Comparisons that C has on vectors: all bits of an element where it holds, none where it does not."""
 
 _CHOSEN = {"min": "<=", "max": ">="}
 _INSTRUCTION = """static inline KIND NAME(KIND a, KIND b)
@@ -78,34 +72,6 @@ def beside_number(primitive: str) -> str:
     Their minimum and maximum of two are the second one where either is not a number; the vector is that second one.
     """
     return f"{primitive}_of_number" if primitive in _CHOSEN else primitive
-
-
-def compared(condition: Formula) -> tuple[Formula, ...]:
-    """What the condition of a choice compares, two, or the one formula that is not 0 where it holds."""
-    relation = relation_of(condition)
-    if relation is not None:
-        return relation.operands
-    while (
-        isinstance(condition, Convert) and not condition.bits and "bool" in (condition.dtype, condition.formula.dtype)
-    ):
-        condition = condition.formula
-    return (condition,)
-
-
-def relation_of(condition: Formula) -> Apply | None:
-    """The comparison that a condition is, as a truth or as 1 and 0 of any dtype."""
-    while isinstance(condition, Convert) and not condition.bits:
-        condition = condition.formula
-    return condition if isinstance(condition, Apply) and condition.primitive.name in RELATIONS else None
-
-
-def choice_function(kind: str) -> str:
-    """The function that chooses between two vectors, by all bits or none of each element of a third one."""
-    mask = f"__typeof__(({kind}){{0}} != ({kind}){{0}})"
-    return (
-        f"static inline {kind} select_{kind}({mask} c, {kind} x, {kind} y)\n"
-        f"{{ return ({kind})((c & (__typeof__(c))x) | (~c & (__typeof__(c))y)); }}"
-    )
 
 
 def vector_function(primitive: str, kind: str, dtype: str, lanes: int) -> list[str]:

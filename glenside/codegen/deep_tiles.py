@@ -10,6 +10,7 @@ from dataclasses import replace
 from math import prod
 
 from glenside.codegen.affine import coefficient, substituted
+from glenside.codegen.arena import LINE
 from glenside.codegen.blocks import Block
 from glenside.codegen.formulas import number
 from glenside.codegen.instructions import DOT_2
@@ -18,6 +19,7 @@ from glenside.codegen.loops import Apply, Buffer, Convert, Formula, Load, Number
 from glenside.codegen.machine import Machine
 from glenside.codegen.panels import Tile, Turns
 from glenside.codegen.tiles import Tiles
+from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
 
@@ -88,9 +90,9 @@ class DeepTiles(Tiles):
         if turns is not None and depth >= 16 * deep:
             next_panel = place - tile.column * deep - within * (width * deep)
             next_panel = next_panel + depth * (self.columns.size if turns.grouped else width)
-            share = -(-width * deep // turns.count)
+            share, line = -(-width * deep // turns.count), LINE * 8 // RECORDS[packed.dtype].bits
             later = (turns.place * (depth // deep) + within) * share
-            found = [Prefetch(packing.buffer, next_panel + later), *found]
+            found = [*(Prefetch(packing.buffer, next_panel + later + n) for n in range(0, share, line)), *found]
         return found
 
 

@@ -40,7 +40,7 @@ def sums_in(dtype: str) -> str:
 def never(guard: Guard) -> bool:
     """Whether bounds say that a guard does not hold."""
     if not isinstance(guard, Within):
-        return False
+        return (guard.index % guard.divisor).bounds[0] > 0
     low, high = guard.index.bounds
     return high < guard.low or low >= guard.high
 

@@ -30,6 +30,7 @@ from glenside.codegen.loops import (
 from glenside.codegen.machine import Machine
 from glenside.codegen.panels import Tile, Turns
 from glenside.ir.dtypes import INTEGERS, limits
+from glenside.ir.index_map import Axis
 from glenside.ir.types import Dims
 
 _BYTES = ("int8", "uint8")
@@ -119,6 +120,10 @@ class IntegerTiles(DeepTiles):
             return None
         constant = b.signed and not b.shift and not b.zero
         return (a.unsigned, b) if constant and 0 <= a.unsigned.zero < 256 else None
+
+    def _may_be_rows(self, axis: Axis) -> bool:
+        """With a zero point, what is taken off a column is the same in all rows: weights do not change along them."""
+        return not (self.pair and self.pair[0].zero and coefficient(self.pair[1].load.place, axis))
 
     def _beside(self, width: int) -> int:
         less = width if self.pair and self.pair[0].zero else 0

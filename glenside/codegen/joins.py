@@ -23,7 +23,7 @@ Pull = Callable[[Term, Places], Formula]
 class Join:
     """One element: `combine` of `start` and of each element of an item, then `finish`.
 
-    exact  whether start changes nothing, so that elements may be joined in parts
+    exact  whether start changes nothing, however often it is joined, so that elements may be joined in parts
     """
 
     item: Dims
@@ -86,7 +86,7 @@ def reduction(term: Term, pull: Pull, at: Places) -> Join:
     def element(within: Places) -> Formula:
         return convert(pull(child, (*at, *within)), inner)
 
-    return Join(item, combine, first, element, finish, isinstance(first, Number))
+    return Join(item, combine, first, element, finish, isinstance(first, Number) or combine == "min")
 
 
 def tiled_product(term: Term, pull: Pull, at: Places) -> Join:

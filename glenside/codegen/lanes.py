@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from math import prod
 
 from glenside.codegen.affine import changed, coefficient, indices_of, is_direct, loads_in, merged, substituted
 from glenside.codegen.blocks import Joined
 from glenside.codegen.c_conversions import IN_LANES, converts
-from glenside.codegen.c_vectors import CHOSEN_IN_VECTORS, IN_VECTORS, LANE_BY_LANE, WHOLE_IN_VECTORS, compared
+from glenside.codegen.c_primitives import RELATIONS
+from glenside.codegen.c_vectors import IN_VECTORS, LANE_BY_LANE, WHOLE_IN_VECTORS
 from glenside.codegen.filling import around
 from glenside.codegen.formulas import apply
 from glenside.codegen.independence import is_independent
@@ -72,9 +74,11 @@ def in_vectors(formula: Formula, dtype: str) -> bool:
     """Whether a formula is one of a dtype, and done on vectors."""
     if formula.dtype != dtype or dtype not in ("float64", *IN_LANES):
         return False
-    if isinstance(formula, Apply) and formula.primitive.name == "select" and dtype in CHOSEN_IN_VECTORS:
-        return all(in_vectors(part, dtype) for part in (*compared(formula.operands[0]), *formula.operands[1:]))
     if isinstance(formula, Apply):
+        if formula.primitive.name == "select":
+            return dtype not in INTEGERS and all(
+                in_vectors(o, dtype) for o in (*asked(formula)[1], *formula.operands[1:])
+            )
         known = WHOLE_IN_VECTORS if dtype in INTEGERS else IN_VECTORS
         return formula.primitive.name in known and all(in_vectors(o, dtype) for o in formula.operands)
     if isinstance(formula, Convert):
@@ -82,10 +86,28 @@ def in_vectors(formula: Formula, dtype: str) -> bool:
         cut = given not in INTEGERS and dtype in INTEGERS
         if formula.bits or not converts(given, dtype) or (cut and not fits(inner, dtype)):
             return False
-        return in_vectors(inner, given)
+        return in_vectors(inner, given) or (given == "bool" and isinstance(inner, Load) and not inner.picked)
     if isinstance(formula, Load):
         return not formula.picked
     return isinstance(formula, Number | Local)
+
+
+def asked(choice: Apply) -> tuple[str, Sequence[Formula]]:
+    """What the condition of a choice compares, and how: itself with zero, where it is no comparison."""
+    own = condition = choice.operands[0]
+    while isinstance(own, Convert) and not own.bits:  # of a truth, which stays one
+        own = own.formula
+    if isinstance(own, Apply) and own.primitive.name in RELATIONS:
+        return RELATIONS[own.primitive.name], own.operands
+    while isinstance(condition, Convert) and not condition.bits and _is_of_truth(condition):
+        condition = condition.formula
+    return "!=", (condition, Number(Fraction(0), condition.dtype))
+
+
+def _is_of_truth(formula: Convert) -> bool:
+    """Whether it makes a truth of what may as well be compared with zero itself, or is of such a truth."""
+    inner = formula.formula
+    return formula.dtype == "bool" or (inner.dtype == "bool" and isinstance(inner, Convert))
 
 
 def fits(formula: Formula, dtype: str) -> bool:
@@ -141,7 +163,7 @@ def run(axis: Axis, axes: Iterator[int], lanes: int, body: Callable[[Index], lis
 def joined_in_lanes(joined: Joined, axes: Iterator[int], machine: Machine) -> list[Statement] | None:
     """What is joined along elements that are next to each other: in a few vectors, whose lanes are joined last."""
     dtype = joined.local.dtype
-    if not joined.exact or not in_vectors(joined.element, dtype) or not isinstance(joined.start, Number):
+    if not joined.exact or not all(in_vectors(formula, dtype) for formula in (joined.element, joined.start)):
         return None
     indices = [*indices_of(joined.element)]
     groups = merged(indices, [axis for axis in joined.axes if axis.size != 1])

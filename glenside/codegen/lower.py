@@ -14,7 +14,7 @@ from functools import partial
 from itertools import count
 from math import copysign, isfinite
 
-from glenside.codegen.affine import affine
+from glenside.codegen.affine import affine, is_asking
 from glenside.codegen.arena import used
 from glenside.codegen.bands import Scheduled, banded
 from glenside.codegen.blocks import Block, Joined
@@ -29,6 +29,7 @@ from glenside.codegen.machine import Machine
 from glenside.codegen.nests import filler, mapped, mapped_rows
 from glenside.codegen.orders import best_order, is_narrow
 from glenside.codegen.reductions import normalized
+from glenside.codegen.renaming import packed_once
 from glenside.codegen.row_blocks import in_row_blocks
 from glenside.codegen.schedule import scheduled
 from glenside.codegen.softmax import Softmax, softmax
@@ -36,13 +37,13 @@ from glenside.codegen.storing import addressed_by, is_inline, stored_terms
 from glenside.codegen.tiles import Made
 from glenside.ir.elementwise import folds
 from glenside.ir.errors import BadInput
-from glenside.ir.index_map import Axis, Fill, Index, Within
+from glenside.ir.index_map import Axis, Fill, Index, Within, reshaped
 from glenside.ir.operator import Category
 from glenside.ir.operators.compute import name_of, parse_compute
 from glenside.ir.program import Program
 from glenside.ir.rational import exact
 from glenside.ir.term import Term, build, postorder, rebuild_all
-from glenside.ir.types import TupleType
+from glenside.ir.types import Dims, TupleType
 
 _OF_POWERS = 20
 """Steps of a loop that one element of a softmax is worth, twice the power of which is taken."""
@@ -112,17 +113,17 @@ class _Lowering:
             self.nests, *second = banded(nests, made, self.machine)
             for dropped, added in (first, second):
                 self.packings = [*(p for p in self.packings if p not in dropped), *added]
-            self.nests = with_borders(self.nests)
+            self.nests, self.packings = packed_once(with_borders(self.nests), self.packings)
         every = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in self.packings)]
         read = {buffer for nest in self.nests for buffer in used(nest.body)}
         buffers = [b for b in every if b in read or b.role in (Role.INPUT, Role.RESULT)]
         results = tuple(self.filled[t].buffer for t in self.results)
         return Loops(self.program.name, tuple(buffers), tuple(self.nests), results, tuple(self.packings))
 
-    def _memory(self, term: Term) -> Memory:
+    def _memory(self, term: Term, dims: Dims | None = None) -> Memory:
         role = Role.RESULT if term in self.results else Role.TEMPORARY
         name, apart = f"{role.value}{next(self.numbers)}", role is Role.TEMPORARY and self.machine is not None
-        memory = Memory(name, term.access.dims, term.access.dtype, role, apart)
+        memory = Memory(name, term.access.dims if dims is None else dims, term.access.dtype, role, apart)
         self.memories.append(memory)
         return memory
 
@@ -148,10 +149,29 @@ class _Lowering:
                 self._nest(BORDER, Filling(self, term, self.views[term]), partial(_bordered, hosted.borders))
             return self.views[term].memory
         tensor = term.operator.name == "access-tensor"
-        view = View.whole(self._memory(term)) if tensor or term not in self.views else self.views[term]
+        new = tensor or term not in self.views
+        view = View.whole(self._memory(term, self._dims_of_parts(term))) if new else self.views[term]
         self._nest(name_of(term), Filling(self, term, view), filler(term))
         self.views.setdefault(term, view)  # a tensor that is a result is still read where it was
         return view.memory
+
+    def _dims_of_parts(self, term: Term) -> Dims | None:
+        """The dims of what a term is computed of, element by element, where that has more of them, of the same elements
+        in the same order: a flat tensor that is made of an image may lie with its channels last, too.
+        """
+        if self.machine is None or term in self.results or term in self.addressed or filler(term) is not None:
+            return None
+        stack = [term]
+        while stack:
+            own = stack.pop()
+            if own.access.size != term.access.size and own.operator.name != "access-product":
+                continue
+            ends = own is not term and (own in self.views or join_of(own) is not None)
+            if not ends and (own.operator.name in ("compute", "cast", "access-product") or _keeps_order(own)):
+                stack += reversed(own.children)
+            elif len(own.access.dims) > len(term.access.dims):
+                return own.access.dims
+        return None
 
     def _nest(self, what: str, nest: Filling, make: Callable[[Filling], list[Statement]] | None = None) -> None:
         around, self.computed = self.computed, {nest.term: None}
@@ -183,6 +203,9 @@ class _Lowering:
         if made is None and self.joined and nest.term not in {term for term, _ in self.joined}:
             self._apart([term for term, _ in self.joined])
             return self._scheduled(self._again(nest))
+        if self.joined and (made is None or is_asking(block)) and (asking := self._asking(nest.term)):
+            self._apart(asking)
+            return self._scheduled(self._again(nest))
         if made is None:
             return block.plain()
         self.packings += made.packings
@@ -204,8 +227,26 @@ class _Lowering:
         found = affine(block, nest.axes) if self.joined and nest.term not in {term for term, _ in self.joined} else None
         return found is not None and self.machine is not None and is_narrow(found, self.machine)
 
+    def _asking(self, term: Term) -> list[Term]:
+        """What a nest reads that is here or there, or nowhere: a frame of zeros around what lies within something else,
+        say. Stored, it is read without a question for every product.
+        """
+        found: dict[Term, None] = {}
+        stack = [(child, term.operator.name == "compute") for child in term.children]
+        while stack:
+            own, is_tuple = stack.pop()
+            if own in self.views or own in found:
+                continue
+            name, of = own.operator.name, own.index_map if own.operator.moves else None
+            beside = name == "access-product" or (is_tuple and name == "access-concatenate" and _is_of_tuples(own))
+            if of is not None and (of.fill is not None or len(of.pieces) > 1) and not beside:
+                found[own] = None
+            else:
+                stack += [(child, beside or name == "compute") for child in own.children]
+        return list(found)
+
     def _apart(self, terms: Sequence[Term]) -> None:
-        """Terms that could have been joined where they are read are stored."""
+        """Terms that could have been joined, or asked for, where they are read are stored."""
         for term in terms:
             if term not in self.views:
                 self.filled[term] = self._fill(term)
@@ -346,6 +387,17 @@ class _Lowering:
         for piece in reversed(pieces):
             result = choose(piece.guards, self.pull(term.children[piece.operand], piece.indices), result)
         return result
+
+
+def _keeps_order(term: Term) -> bool:
+    """Whether a term has the elements of its only operand, in the same order, in whatever dims."""
+    found = term.index_map if term.operator.moves and len(term.children) == 1 else None
+    return found is not None and found == reshaped(term.children[0].access.dims, term.access.dims)
+
+
+def _is_of_tuples(concatenation: Term) -> bool:
+    """Whether it puts operands of a compute beside each other, of which each is read by itself."""
+    return concatenation.attributes[0] == concatenation.access.split
 
 
 def _flat(term: Term) -> list[Term]:

@@ -143,7 +143,7 @@ def machine_of(name: str) -> Machine | None:
 
     Raises BadInput.
     """
-    if name.endswith(".toml"):
+    if isinstance(name, str) and name.endswith(".toml"):
         return read_machine(read_toml(name), name)
     if name == PLAIN:
         return None

@@ -29,15 +29,13 @@ from glenside.codegen.loops import (
     Load,
     Nest,
     Packing,
-    Prefetch,
     Role,
     Statement,
-    Store,
     Way,
-    When,
 )
 from glenside.codegen.machine import Machine
 from glenside.codegen.panels import rows_of
+from glenside.codegen.renaming import renamed
 from glenside.codegen.schedule import scheduled
 from glenside.codegen.softmax import Softmax
 from glenside.ir.index_map import Axis, Index
@@ -303,19 +301,4 @@ def _statements(
             return None
         known = packings.setdefault(replace(packing, buffer=packing.source), packing)
         names[packing.buffer] = known.buffer
-    return [_renamed(statement, names) for statement in made.statements]
-
-
-def _renamed(statement: Statement, names: Mapping[Buffer, Buffer]) -> Statement:
-    """A statement about other buffers."""
-    if isinstance(statement, For | When):
-        return replace(statement, body=tuple(_renamed(inner, names) for inner in statement.body))
-    if isinstance(statement, Prefetch):
-        return replace(statement, buffer=names.get(statement.buffer, statement.buffer))
-    if isinstance(statement, Store):
-        return replace(statement, formula=with_loads(statement.formula, partial(_read, names)))
-    return statement
-
-
-def _read(names: Mapping[Buffer, Buffer], load: Load) -> Load:
-    return replace(load, buffer=names.get(load.buffer, load.buffer))
+    return [renamed(statement, names) for statement in made.statements]

@@ -25,6 +25,7 @@ from glenside.codegen.integer_tiles import IntegerTiles
 from glenside.codegen.lanes import at, evenly, in_vectors, joined_in_lanes, lanes_in, run, runs_along, spread
 from glenside.codegen.loops import Statement, Store
 from glenside.codegen.machine import Machine
+from glenside.codegen.pieces import in_pieces
 from glenside.codegen.tiles import Made, Tiles
 from glenside.ir.index_map import Axis, Index
 
@@ -58,7 +59,16 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | Non
 
 
 def _elementwise(block: Block, axes: Iterator[int], machine: Machine) -> Made:
-    """Each element by itself, in vectors where they lie next to each other; the outermost axis in any order."""
+    """Each element by itself, in pieces in which nothing is asked of it, if there are such."""
+    steps = prod(axis.size for axis in block.axes)
+    pieces = in_pieces(block, axes) or [block]
+    return Made([statement for piece in pieces for statement in _whole(piece, steps, axes, machine)])
+
+
+def _whole(block: Block, of: int, axes: Iterator[int], machine: Machine) -> list[Statement]:
+    """A block of so many steps in all: in vectors where elements lie next to each other; the outermost axis in any
+    order.
+    """
     if all(map(is_affine, all_indices(block))):
         block = with_merged(block, axes)
     steps = prod(axis.size for axis in block.axes)
@@ -69,29 +79,30 @@ def _elementwise(block: Block, axes: Iterator[int], machine: Machine) -> Made:
             high, low = Axis(next(axes), times), Axis(next(axes), size)
             place = {axis: at(high) * size + at(low) + begin}
             part = with_places(block, partial(substituted, places=place))
-            parts += spread([high], _run(replace(part, axes=(low,)), axes, machine), steps)
-        return Made(parts)
+            parts += spread([high], _run(replace(part, axes=(low,)), axes, machine), of)
+        return parts
     across = _across(block)
     if across is not None:
-        return Made(_squares(block, across, axes))
+        return _squares(block, across, of, axes)
     outer, inner = block.axes[:-1], replace(block, axes=block.axes[-1:])
-    return Made(spread(evenly(outer), _run(inner, axes, machine), steps))
+    return spread(evenly(outer), _run(inner, axes, machine), of)
 
 
 def _across(block: Block) -> Axis | None:
     """The axis along which most of what a block reads lies next to each other, where it stores along another one."""
-    if len(block.axes) < 2 or block.beside or not all(map(is_affine, all_indices(block))):
+    if len(block.axes) < 2 or not all(map(is_affine, all_indices(block))):
         return None
-    load = max(loads_in(block.value), key=lambda load: load.buffer.dims.product(), default=None)
+    loads = (load for value in (block.value, *(value for _, value in block.beside)) for load in loads_in(value))
+    load = max(loads, key=lambda load: load.buffer.dims.product(), default=None)
     if load is None or load.picked or coefficient(load.place, block.axes[-1]) in (0, 1):
         return None
     found = next((axis for axis in block.axes[:-1] if coefficient(load.place, axis) == 1), None)
     return found if found and min(found.size, block.axes[-1].size) > 2 else None
 
 
-def _squares(block: Block, across: Axis, axes: Iterator[int]) -> list[Statement]:
+def _squares(block: Block, across: Axis, of: int, axes: Iterator[int]) -> list[Statement]:
     """A block in squares of two axes, so that a line that is read is used up while it is near."""
-    along, steps = block.axes[-1], prod(axis.size for axis in block.axes)
+    along = block.axes[-1]
     others = [axis for axis in block.axes if axis not in (across, along)]
     made: list[Statement] = []
     for first in _cut(across.size, _SQUARE):
@@ -101,7 +112,7 @@ def _squares(block: Block, across: Axis, axes: Iterator[int]) -> list[Statement]
             low = [Axis(next(axes), size) for _, _, size, _ in pieces]
             places = {p[0]: at(h) * p[2] + at(w) + p[1] for p, h, w in zip(pieces, high, low, strict=True)}
             stores = with_places(block, partial(substituted, places=places)).stores()
-            made += spread([*others, *high], around(low, stores), steps)
+            made += spread([*others, *high], around(low, stores), of)
     return made
 
 

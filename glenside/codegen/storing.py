@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from glenside.codegen.joins import join_of
 from glenside.codegen.nests import category_of, filler, is_unrolled
@@ -65,14 +65,25 @@ def _too_large(order: Sequence[Term], stored: set[Term]) -> Term | None:
         if steps[term] > _LARGEST and within:
             return max(within, key=steps.__getitem__)
         if steps[term] > _LARGEST:
-            stored.add(term)
-            steps[term] = 1
+            cut = _largest_part(term, steps)
+            stored.add(cut)
+            steps[term] = 1 if cut is term else steps[term] - steps[cut] * _written(term, cut) + 1
+            steps[cut] = 1
             continue
         if is_narrowing(term) and steps[term] > _LARGEST // 8:
             narrow[term] = term
         elif within:
             narrow[term] = max(within, key=steps.__getitem__)
     return None
+
+
+def _largest_part(term: Term, steps: Mapping[Term, int]) -> Term:
+    """What is stored of a term that is too large: itself, or where it only puts operands beside each other for a
+    compute, the largest of those, so that none of them has to be chosen by its place.
+    """
+    while term.operator.name == "access-product":
+        term = max(term.children, key=steps.__getitem__)
+    return term
 
 
 def addressed_by(term: Term) -> set[Term]:

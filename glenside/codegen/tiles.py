@@ -133,7 +133,8 @@ class Tiles:
         columns, place = self.columns, self.block.place
         others = [axis for axis in self.block.axes if axis != columns]
         kept = {axis: sum(not coefficient(load.place, axis) for load in self.loads) for axis in others}
-        best = sorted(others, key=lambda axis: (-kept[axis], abs(coefficient(place, axis))))
+        rows = filter(self._may_be_rows, others)
+        best = sorted(rows, key=lambda axis: (-kept[axis], abs(coefficient(place, axis))))
         self.rows = best[:1]
         if len(best) > 1 and kept[best[0]] == kept[best[1]] and 2 * best[0].size < self.machine.registers:
             self.rows = best[1::-1]  # whole rows of a small image, a few at once
@@ -142,6 +143,10 @@ class Tiles:
         self._order_sum()
         outer = [axis for axis in others if axis not in self.rows]
         return Made(self._around(outer, height), tuple(self.packings.values()))
+
+    def _may_be_rows(self, _: Axis) -> bool:
+        """Whether elements along an axis, which is not that of the columns, can be rows of a tile."""
+        return True
 
     @property
     def _row_size(self) -> int:

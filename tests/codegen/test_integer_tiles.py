@@ -190,6 +190,17 @@ def test_zero_points(zero: int) -> None:
     assert "dot4_x" in _is_exact(program, HERE[:1])
 
 
+@pytest.mark.parametrize(("words", "directions"), [(6, 2), (1, 3)])
+def test_zero_points_of_several_weights(words: int, directions: int) -> None:
+    """What is taken off for a zero point is of the weights: a tile has rows of one direction of a recurrence."""
+    b = gl.Builder("p")
+    x, w = b.input("x", (1, words, 16), dtype="uint8"), b.constant("w", (directions, 16, 32), dtype="int8")
+    wide = pointwise.cast(layout.broadcast(x, (directions, words, 16)), "int32")
+    own = pointwise.subtract(wide, pointwise.filled(wide, 128))
+    program = b.finish(b.matmul(own, pointwise.cast(w, "int32")))
+    assert "dot4_x" in _is_exact(program, HERE[:1])
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_random_products(seed: int) -> None:
     """Of matrices of odd sizes, with what follows of integers and floats."""

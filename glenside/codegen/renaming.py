@@ -1,0 +1,58 @@
+"""The same loops over other buffers, and constants that several nests read in the same order, packed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from glenside.codegen.affine import with_loads
+from glenside.codegen.arena import used
+from glenside.codegen.loops import Buffer, For, Let, Load, Nest, Packing, Prefetch, Role, Sort, Statement, Store, When
+
+
+def packed_once(nests: Sequence[Nest], packings: Iterable[Packing]) -> tuple[list[Nest], list[Packing]]:
+    """The nests, of which those that read a constant in the same order read the same packed copy of it."""
+    first: dict[object, Packing] = {}
+    names: dict[Buffer, Buffer] = {}
+    kept: list[Packing] = []
+    for packing in packings:
+        known = packing
+        if packing.buffer.role is Role.CONSTANT:
+            known = first.setdefault(replace(packing, buffer=packing.source), packing)
+        if known is packing:
+            kept.append(packing)
+        else:
+            names[packing.buffer] = known.buffer
+    return [with_buffers(nest, names) for nest in nests] if names else list(nests), kept
+
+
+def with_buffers(nest: Nest, now: Mapping[Buffer, Buffer]) -> Nest:
+    """A nest over other buffers."""
+    if not any(buffer in now for buffer in used(nest.body)):
+        return nest
+    body = tuple(renamed(statement, now) for statement in nest.body)
+    return replace(nest, buffer=now.get(nest.buffer, nest.buffer), body=body)
+
+
+def renamed(statement: Statement, now: Mapping[Buffer, Buffer]) -> Statement:
+    """A statement about other buffers."""
+
+    def of(buffer: Buffer) -> Buffer:
+        return now.get(buffer, buffer)
+
+    change = partial(with_loads, change=lambda load: Load(of(load.buffer), load.place, load.picked))
+    if isinstance(statement, For):
+        return replace(statement, body=tuple(renamed(inner, now) for inner in statement.body))
+    if isinstance(statement, When):
+        condition = None if statement.condition is None else change(statement.condition)
+        return replace(statement, body=tuple(renamed(inner, now) for inner in statement.body), condition=condition)
+    if isinstance(statement, Store):
+        return replace(statement, buffer=of(statement.buffer), formula=change(statement.formula))
+    if isinstance(statement, Let):
+        return replace(statement, formula=change(statement.formula))
+    if isinstance(statement, Sort):
+        return replace(statement, items=of(statement.items), positions=of(statement.positions))
+    if isinstance(statement, Prefetch):
+        return replace(statement, buffer=of(statement.buffer))
+    return statement
