@@ -9,7 +9,7 @@ measured first, as by `glenside calibrate --target cpu`, or was, in a file; the 
 results. `at peak ms` is what the multiplications that are added of the program as it is take by the most that a core
 does in a loop that reads nothing: no program of as many of them is faster. `of peak` is the part of it that the program
 as it is reaches, `onnxruntime over peak` the most that its ratio could be. Variants are chosen and timed for as many
-threads as run. The networks
+threads as run. `others` is how many processors others than these processes took meanwhile. The networks
 are the ONNX files of `benchmarks.networks`, the runtimes those that are installed (`pip install '.[peers]'`), each in a
 process of its own that stands still between its turns, with its best settings, in float32. Figures are medians of 25
 rounds, of each the least of five runs that follow each other, ratios medians of those of each round; `first` is the
@@ -39,6 +39,7 @@ from glenside.codegen.machine import Machine, machine_of, read_machine
 from glenside.codegen.native import Compiled, Lowered
 from glenside.execution.contest import Contest, peer_names
 from glenside.execution.fit import processor
+from glenside.execution.others import MOST, reading
 from glenside.execution.peers import PEERS
 from glenside.execution.processor import ROUNDS as ROUNDS_OF_FIT
 from glenside.execution.processor import calibrate, described
@@ -54,6 +55,8 @@ RESULTS = Path(__file__).parent / "results"
 MACHINE = "bench_native_machine.toml"
 ROUNDS = 25
 WRONG = 1e-3
+TRIES = 3
+"""How often rounds are measured while others take processors."""
 
 
 def measure(name: str, path: Path, busy: int, peers: Sequence[str], machine: Machine) -> list[dict[str, Any]]:
@@ -117,8 +120,14 @@ def _drawn(given: Tensor) -> np.ndarray:
 
 def _columns(name: str, contest: Contest, threads: int, busy: int) -> dict[str, Any]:
     """What each entrant takes; those that compute something else are named, and left out."""
-    row: dict[str, Any] = {}
-    for entry in contest.run(threads, ROUNDS, busy):
+    found = []
+    while not found or (found[-1][0] > MOST and len(found) < TRIES):
+        before = reading()
+        entries = contest.run(threads, ROUNDS, busy)
+        found.append((reading().since(before), entries))
+    others, entries = min(found, key=lambda one: one[0])
+    row: dict[str, Any] = {"others": round(others, 2)}
+    for entry in entries:
         title = entry.title.removesuffix(", one thread")
         if entry.difference > WRONG:
             print(f"{name}: {title} differs by {entry.difference:.1e}", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 
 import glenside as gl
 from glenside.cli import application
-from glenside.codegen.machine import MACHINES, is_here, machine_of
+from glenside.codegen.machine import MACHINES, is_here, machine_of, processors
 from glenside.codegen.work import NAMES, Work
 from glenside.execution import processor
+from glenside.execution.others import Reading, reading
 from glenside.execution.processor import Fit, Timed, described, fitted, workloads
 from glenside.ir.program import Program
 
@@ -46,6 +48,18 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     path.write_text(described(fit, "avx2", 7))
     assert machine_of(str(path)) == replace(machine, name="here")
     assert "5 nests" in path.read_text()
+
+
+def test_what_others_take_is_what_is_neither_own_nor_of_children() -> None:
+    before = reading()
+    assert before.since(before) == 0
+    end = time.process_time() + 0.3
+    while time.process_time() < end:
+        pass
+    after = reading()
+    spun = Reading(after.clock, after.others + 0.3)  # as if somebody else had done it
+    assert spun.since(before) > after.since(before)
+    assert after.since(before) <= processors() + 0.1
 
 
 @HERE

@@ -299,6 +299,23 @@ def test_prices_of_so_many_threads_decide() -> None:
     assert not any("nobody measured" in remark for remark in (*one.report.remarks, *two.report.remarks))
 
 
+def test_the_least_that_products_take_is_told_where_the_peak_was_measured() -> None:
+    machine, program = MACHINES["avx512"], _windows(64, 28, 1)
+    fast = replace(machine, name="fast", peak=100.0)
+    plain = 28 * 28 * 9 * 64 * 64
+    for threads in (1, 2):
+        result = gl.optimize(program, gl.CPU(machine=fast, threads=threads), verify=False)
+        (row,) = result.report.layers
+        variants = [v.label for v in _variants(result, row.name)]
+        assert any("F(4" in label for label in variants)
+        assert row.lower_bound == 49 * 36 * 64 * 64 // (100 * threads)  # of F(4, 3) along both axes, the fewest
+        assert row.lower_bound + (row.gap or 0) == row.measures["time"]
+        assert any(f"take {row.lower_bound:,} ns at the peak" in remark for remark in result.report.remarks)
+    only = gl.optimize(program, gl.CPU(machine=fast, max_growth=1), verify=False).report.layers[0]
+    assert only.lower_bound == plain // 100
+    assert gl.optimize(program, gl.CPU(machine=machine), verify=False).report.layers[0].lower_bound is None
+
+
 @pytest.mark.parametrize("threads", [0, -1, 1.5, 5000])
 def test_threads_of_a_processor_are_numbers(threads: object) -> None:
     with pytest.raises(BadInput, match="threads of a processor"):

@@ -15,11 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, cached_property, partial
-from math import prod
+from math import floor, prod
 from typing import Any
 
 import numpy as np
 
+from glenside.analysis.layers import product_sizes
 from glenside.analysis.liveness import operations
 from glenside.cache.store import Cache, CacheFull, key_of
 from glenside.codegen.arena import arena, needed
@@ -35,7 +36,7 @@ from glenside.ir.cook_toom import cook_toom
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.operator import OPERATORS
-from glenside.ir.program import Program, constant_terms
+from glenside.ir.program import Program, constant_terms, is_product
 from glenside.ir.term import Term, postorder
 from glenside.passes.answer import Placed
 from glenside.passes.extraction import PricedGraph
@@ -208,6 +209,25 @@ class CompiledCPU(CPU):
         measures = {TIME: None, WORK: _work(Program(term)), PEAK: None}
         return Variant(label, term, measures, recipe, remarks=tuple(remarks if growth > 1 else ()))
 
+    def least(self, variants: Sequence[Variant]) -> int | None:
+        """What the fewest products of them take where all threads add them up as fast as a core can."""
+        if not self.processor.peak:
+            return None
+        counts = [_products(variant.term) for variant in variants if variant.term is not None]
+        known = [count for count in counts if count is not None]
+        return (
+            floor(min(known) / (self.processor.peak * self.threads)) if counts and len(known) == len(counts) else None
+        )
+
+    def least_words(self, least: int, taken: int) -> Sequence[str]:
+        if not self.processor.peak:
+            return []
+        how = "take" if self._is_timed else "are told to take"
+        at = f"{self.processor.peak:.1f} in a nanosecond on each of {self._many}"
+        return [
+            f"the fewest products of these variants take {least:,} ns at the peak of {at}; those chosen {how} {taken:,}"
+        ]
+
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
         """As it is written, in a program of such layers."""
         return {"plain": self._plain.get(product, variants[0])}
@@ -351,6 +371,14 @@ def _work(program: Program) -> int:
     """Operations of what is not computed of constants alone."""
     constant = constant_terms(program)
     return sum(operations(term) for term in postorder(program.term) if not constant[term])
+
+
+def _products(root: Term) -> float | None:
+    """Products of float32 that are added, of what is not computed of constants alone; None where some are of others."""
+    constant = constant_terms(Program(root))
+    found = [t for t in postorder(root) if is_product(t) and not constant[t]]
+    sizes = [product_sizes(t).macs for t in found if t.access.dtype == "float32"]
+    return sum(sizes) if len(sizes) == len(found) else None
 
 
 def _owners(program: Program) -> dict[Term, str]:
