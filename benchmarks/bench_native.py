@@ -11,7 +11,7 @@ does in a loop that reads nothing: no program of as many of them is faster. `of 
 as it is reaches, `onnxruntime over peak` the most that its ratio could be. Variants are chosen and timed for as many
 threads as run. `others` is how many processors others than these processes took meanwhile. The networks
 are the ONNX files of `benchmarks.networks`, the runtimes those that are installed (`pip install '.[peers]'`), each in a
-process of its own that stands still between its turns, with its best settings, in float32. Figures are medians of 25
+process of its own that stands still between its turns, with its best settings, in float32. Figures are medians of 21
 rounds, of each the least of five runs that follow each other, ratios medians of those of each round; `first` is the
 ratio of the first of those runs, which finds in the caches what others left there; memory is what a process grew by at
 most from before it loaded the model (not the inputs, nor the runtime's own code). `told error` is the mean, over the
@@ -53,9 +53,9 @@ from glenside.passes.network import Search
 
 RESULTS = Path(__file__).parent / "results"
 MACHINE = "bench_native_machine.toml"
-ROUNDS = 25
+ROUNDS = 21
 WRONG = 1e-3
-TRIES = 3
+TRIES = 2
 """How often rounds are measured while others take processors."""
 
 
@@ -81,8 +81,7 @@ def measure(name: str, path: Path, busy: int, peers: Sequence[str], machine: Mac
             "chosen": Lowered(found.program, machine),
             "timed": Lowered(tuned.program, machine),
             "as it is": as_it_is,
-            "plain loops": Lowered(found.program, None),
-        }
+        } | ({"plain loops": Lowered(found.program, None)} if threads == 1 else {})
         with Contest(own, path, {given.name: x}, peers) as contest:
             row = {"network": name, "threads": threads, "busy": busy} | _columns(name, contest, threads, busy)
         row |= _of_peak(row, products / (1e6 * machine.peak * threads)) | {"multiply-adds": products}
