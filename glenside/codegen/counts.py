@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from glenside.codegen.affine import coefficient, loads_in
+from glenside.codegen.arena import arena
 from glenside.codegen.instructions import DOT_2
 from glenside.codegen.loops import (
     Apply,
@@ -32,7 +33,7 @@ from glenside.codegen.loops import (
     When,
 )
 from glenside.codegen.machine import Machine
-from glenside.codegen.traffic import Recent, traffic
+from glenside.codegen.traffic import LastCache, Recent, Touched, traffic
 from glenside.codegen.work import Work
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Atom, Axis, Index
@@ -41,29 +42,42 @@ _SLOW = frozenset({"divide", "sqrt", "mod", "rem"})
 _FUNCTIONS = frozenset("exp log tanh erf sigmoid sin cos tan asin acos atan sinh cosh asinh acosh atanh pow".split())
 
 
-def told(loops: Loops, machine: Machine) -> list[float]:
-    """Nanoseconds of each nest on one thread, by what the machine takes for each kind of work."""
-    return [work.priced(machine.nanoseconds) for work in works(loops, machine)]
+def told(loops: Loops, machine: Machine, threads: int = 1) -> list[float]:
+    """Nanoseconds of each nest on so many threads, by what the machine takes for each kind of work."""
+    prices = [machine.prices(threads if is_shared(nest) else 1) for nest in loops.nests]
+    return [work.priced(own) for work, own in zip(works(loops, machine), prices, strict=True)]
+
+
+def is_shared(nest: Nest) -> bool:
+    """Whether threads share what a nest does: all but a border of it."""
+    return any(isinstance(statement, For) and statement.way is Way.PARALLEL for statement in nest.body)
 
 
 def told_alone(nests: Sequence[Nest], machine: Machine) -> float:
     """Nanoseconds of nests that follow each other, whatever was before them."""
-    recent = Recent(machine, ())
-    return sum(_work(nest, machine, recent).priced(machine.nanoseconds) for nest in nests)
+    recent = Recent(machine.l2)
+    return sum(_work(nest, Touched.of(nest.body), machine, recent).priced(machine.nanoseconds) for nest in nests)
 
 
-def _work(nest: Nest, machine: Machine, recent: Recent) -> Work:
-    return _issued(nest.body, machine).plus(traffic(nest, machine, recent)).plus(Work(nests=1))
+def _work(nest: Nest, touched: Touched, machine: Machine, recent: Recent) -> Work:
+    return _issued(nest.body, machine).plus(traffic(touched, machine, recent)).plus(Work(nests=1))
 
 
 def works(loops: Loops, machine: Machine) -> list[Work]:
-    """The work of each nest in its place. Where a whole program fits the second cache, what it reads stays there from
-    one run to the next.
+    """The work of each nest in its place, when a program runs again and again: where it is no larger than a cache, what
+    it reads stays there from one run to the next.
     """
     packed = {packing.source for packing in loops.packings}
     every = [b for b in loops.buffers if b not in packed]
-    recent = Recent(machine, every if sum(b.bytes for b in every) <= machine.l2 else ())
-    return [_work(nest, machine, recent) for nest in loops.nests]
+    size = sum(b.bytes for b in every)
+    recent = Recent(machine.l2, every if size <= machine.l2 else ())
+    touched = [Touched.of(nest.body) for nest in loops.nests]
+    found = [_work(nest, own, machine, recent) for nest, own in zip(loops.nests, touched, strict=True)]
+    if size <= machine.l3 // 2 or not machine.l3:
+        return found
+    stored = [(nest.buffer, own) for nest, own in zip(loops.nests, touched, strict=True)]
+    last = LastCache(machine, stored, arena(loops).places)
+    return [work.plus(last.touch(*own)) for work, own in zip(found, stored, strict=True)]
 
 
 def _issued(body: Sequence[Statement], machine: Machine) -> Work:

@@ -33,11 +33,14 @@ class Machine:
     loads      vectors that are read from the nearest cache in a cycle
     latency    cycles until a sum can be added to again
     l1, l2     bytes of the caches that a core has alone, the nearest one and the one behind it
+    l3         bytes of the last cache, which cores share; 0 where there is none, or its size is not known
     family     the processors that may have these vectors, by the macro of compilers for them; "" for any
     needs      what /proc/cpuinfo says of a processor that has these vectors
     flags      for the compiler
     nanoseconds  what one of each kind of work takes
     pairs      vectors of pairs of bfloat16 whose products are added in a cycle; 0 where that is no instruction
+    peak       products of float32 that a core adds in a nanosecond at most; 0 where nobody measured
+    shared     (threads, what one of each kind of work takes where so many share it), where that was measured
     """
 
     name: str
@@ -48,11 +51,18 @@ class Machine:
     latency: int = 4
     l1: int = 32 << 10
     l2: int = 1 << 20
+    l3: int = 0
     family: str = ""
     needs: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     nanoseconds: Work = _OF_ANY
     pairs: float = 0
+    peak: float = 0
+    shared: tuple[tuple[int, Work], ...] = ()
+
+    def prices(self, threads: int = 1) -> Work:
+        """What one of each kind of work takes where so many threads share it; of one thread where nobody measured."""
+        return dict(self.shared).get(threads, self.nanoseconds)
 
 
 _AVX2 = ("avx2", "fma", "bmi2")
@@ -131,10 +141,13 @@ _BOUNDS = {
     "latency": (1, 64),
     "l1": (1 << 10, 1 << 30),
     "l2": (1 << 12, 1 << 36),
+    "l3": (0, 1 << 40),
 }
 """What a file may say of a machine, and within which numbers."""
-_PRICES = "nanoseconds"
-_TABLES = (_PRICES, "fit", "machine")
+_PRICES, _SHARED, _PEAK = "nanoseconds", "threads", "peak"
+_MOST_PEAK = 1e6
+_MOST_THREADS = 1024
+_TABLES = (_PRICES, _SHARED, "fit", "machine")
 """Tables of a file: prices, and what calibration notes beside them."""
 
 
@@ -159,9 +172,10 @@ def read_machine(content: Mapping[str, Any], path: str) -> Machine:
     name = Path(path).stem
     if not re.fullmatch("[A-Za-z0-9_]{1,60}", name) or name in ("native", PLAIN, *MACHINES):
         raise BadInput(f"{path}: a machine is called like its file, by letters, digits and _, and as no other one is")
-    unknown = next((key for key in content if key not in ("target", "like", *_BOUNDS, *_TABLES)), None)
+    unknown = next((key for key in content if key not in ("target", "like", _PEAK, *_BOUNDS, *_TABLES)), None)
     if unknown is not None:
-        raise BadInput(f"{path}: there is no {unknown}; there are like, {', '.join((*_BOUNDS, _PRICES))}")
+        known = ", ".join((*_BOUNDS, _PEAK, _PRICES, _SHARED))
+        raise BadInput(f"{path}: there is no {unknown}; there are like, {known}")
     like = content.get("like")
     if not isinstance(like, str) or like not in MACHINES:
         raise BadInput(f"{path}: like is one of {', '.join(MACHINES)}, whose instructions it has, got {like!r}")
@@ -173,7 +187,22 @@ def read_machine(content: Mapping[str, Any], path: str) -> Machine:
     base, vector = MACHINES[like], numbers.get("vector", 16)
     if vector & (vector - 1) or vector > base.vector:
         raise BadInput(f"{path}: vector is a power of two, at most the {base.vector} bytes of {like}, got {vector}")
-    return replace(base, name=name, nanoseconds=_priced(base.nanoseconds, content.get(_PRICES, {}), path), **numbers)
+    peak = content.get(_PEAK, 0)
+    if type(peak) not in (int, float) or not 0 <= peak <= _MOST_PEAK:
+        raise BadInput(f"{path}: {_PEAK} is a number from 0 to {_MOST_PEAK:.0f}, got {peak!r}")
+    prices = _priced(base.nanoseconds, content.get(_PRICES, {}), path)
+    shared = _shared(prices, content.get(_SHARED, {}), path)
+    return replace(base, name=name, nanoseconds=prices, peak=peak, shared=shared, **numbers)
+
+
+def _shared(base: Work, given: Any, path: str) -> tuple[tuple[int, Work], ...]:
+    """What it takes where several threads share it, as tables by their number. Raises BadInput."""
+    if not isinstance(given, dict):
+        raise BadInput(f"{path}: {_SHARED} has a table of {_PRICES} for each number of threads, got {given!r}")
+    for threads in given:
+        if not threads.isdecimal() or not 2 <= int(threads) <= _MOST_THREADS:
+            raise BadInput(f"{path}: {_SHARED} are numbers from 2 to {_MOST_THREADS}, got {threads!r}")
+    return tuple((int(threads), _priced(base, prices, path)) for threads, prices in given.items())
 
 
 def _priced(base: Work, given: Any, path: str) -> Work:

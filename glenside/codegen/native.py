@@ -185,9 +185,9 @@ class Compiled:
         """
         return self._called(arrays, named, out, threads, None)
 
-    def told(self) -> list[float]:
-        """The seconds that each nest takes on one thread by the machine's prices; none of plain loops."""
-        return [] if self.machine is None else [1e-9 * own for own in told(self.loops, self.machine)]
+    def told(self, threads: int = 1) -> list[float]:
+        """The seconds that each nest takes on so many threads by the machine's prices; none of plain loops."""
+        return [] if self.machine is None else [1e-9 * own for own in told(self.loops, self.machine, threads)]
 
     def drawn(self, seed: int = 0) -> list[Array]:
         """Random arrays for the inputs: of integers and truths 0 and 1, indices of any axis of two or more."""
@@ -208,9 +208,9 @@ class Compiled:
         seconds = np.median(self._seconds(arrays, threads, rounds), axis=0)
         return list(zip(self.loops.titles, seconds.tolist(), strict=True))
 
-    def least_seconds(self, *arrays: Array | Mapping[str, Array], rounds: int = 10) -> Array:
-        """The least that each nest had of its processor in some rounds, on one thread: (nests)."""
-        least: Array = self._seconds(arrays, 1, rounds).min(axis=0)
+    def least_seconds(self, *arrays: Array | Mapping[str, Array], rounds: int = 10, threads: int = 1) -> Array:
+        """The least that each nest took in some rounds; on one thread of what it had of its processor: (nests)."""
+        least: Array = self._seconds(arrays, threads, rounds).min(axis=0)
         return least
 
     def _seconds(self, arrays: tuple[Array | Mapping[str, Array], ...], threads: int, rounds: int) -> Array:

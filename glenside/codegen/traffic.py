@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from glenside.codegen.affine import loads_in
-from glenside.codegen.loops import Buffer, For, Let, Nest, Role, Statement, Store, When
+from glenside.codegen.loops import Buffer, For, Let, Role, Statement, Store, When
 from glenside.codegen.machine import Machine
 from glenside.codegen.work import Work
 from glenside.ir.dtypes import RECORDS
@@ -19,30 +19,32 @@ from glenside.ir.index_map import Axis, Index
 
 _LINE = 64
 """Bytes that come at a time."""
+_PART = 1 << 16
+"""Bytes that the last cache is told to hold or not."""
+_OWN = 0.75
+"""Of the last cache, what a program has: of 1/8, 3/16 .. 1 it told nests of large images least wrong on a Zen 5."""
 _SHARES = (0.6, 1.0, 1.6)
 """Parts of the second cache that hold what is read again, taken together: caches forget little by little."""
 
 
-def traffic(nest: Nest, machine: Machine, recent: Recent) -> Work:
+def traffic(touched: Touched, machine: Machine, recent: Recent) -> Work:
     """What comes from the second cache, and from behind it, where those buffers were touched before."""
-    whole = _Touched.of(nest.body)
-    found = Work(near=sum(whole.beyond(machine.l1).values()))
+    found = Work(near=sum(touched.beyond(machine.l1).values()))
     for share in _SHARES:
-        for buffer, n in whole.beyond(machine.l2 * share).items():
+        for buffer, n in touched.beyond(machine.l2 * share).items():
             if not recent.has(buffer, n):
                 kind = "weights" if buffer.role is Role.CONSTANT else "far"
                 found = found.plus(Work(**{kind: n}), 1 / len(_SHARES))
-    recent.touch(whole.footprint)
+    recent.touch(touched.footprint)
     return found
 
 
 class Recent:
     """What the second cache holds while nests run one after the other: what was touched last, as far as it fits."""
 
-    def __init__(self, machine: Machine, first: Iterable[Buffer] = ()) -> None:
-        self.size = machine.l2
-        self.bytes: dict[Buffer, float] = {}
-        self.touch({buffer: buffer.bytes for buffer in first})
+    def __init__(self, size: int, first: Iterable[Buffer] = ()) -> None:
+        self.size = size
+        self.bytes: dict[Buffer, float] = {buffer: buffer.bytes for buffer in first}
 
     def has(self, buffer: Buffer, n: float) -> bool:
         """Whether so many bytes of a buffer, read once, are there; what is new takes the place of others."""
@@ -58,8 +60,45 @@ class Recent:
             del self.bytes[next(iter(self.bytes))]
 
 
+class LastCache:
+    """The last cache, in a program that runs again and again: parts of memory, of which the one touched first leaves.
+
+    parts  what is held -> whether something was stored there since it came, which goes back when it leaves
+    """
+
+    def __init__(self, machine: Machine, nests: Sequence[tuple[Buffer, Touched]], places: Mapping[Buffer, int]) -> None:
+        self.size, self.places = _OWN * machine.l3, places
+        self.parts: dict[tuple[Buffer | None, int], bool] = {}
+        for stored, touched in nests:  # the run before
+            self.touch(stored, touched)
+
+    def touch(self, stored: Buffer, touched: Touched) -> Work:
+        """What a nest that stores a buffer brings from behind it, and what that drives out."""
+        found = dict.fromkeys(("memory", "memory_weights"), 0.0)
+        for buffer, key in self._touched(touched.footprint):
+            held = self.parts.pop(key, None)
+            if held is None:
+                found["memory_weights" if buffer.role is Role.CONSTANT else "memory"] += _PART
+            self.parts[key] = bool(held) or buffer is stored
+            if len(self.parts) * _PART > self.size:
+                found["memory"] += _PART * self.parts.pop(next(iter(self.parts)))
+        return Work(**found)
+
+    def _touched(self, footprint: Mapping[Buffer, float]) -> list[tuple[Buffer, tuple[Buffer | None, int]]]:
+        """The parts of some buffers, a little of each in turn; temporaries by where they lie."""
+        found = []
+        for buffer, n in footprint.items():
+            place = self.places.get(buffer)
+            first = 0 if place is None else place // _PART
+            end = max(first + 1, int((place or 0) + n) // _PART)
+            for part in range(first, end) if buffer.role is not Role.SCRATCH else ():
+                key = buffer if place is None else None
+                found.append(((part - first) / (end - first), buffer, (key, part)))
+        return [(buffer, key) for _, buffer, key in sorted(found, key=lambda one: one[0])]
+
+
 @dataclass
-class _Touched:
+class Touched:
     """The places that statements touch, in a tree of loops.
 
     places   of these statements themselves
@@ -67,10 +106,10 @@ class _Touched:
     """
 
     places: list[tuple[Buffer, Index]] = field(default_factory=list)
-    loops: list[tuple[Axis, _Touched]] = field(default_factory=list)
+    loops: list[tuple[Axis, Touched]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, body: Sequence[Statement]) -> _Touched:
+    def of(cls, body: Sequence[Statement]) -> Touched:
         found = cls()
         for statement in body:
             found._add(statement)
@@ -78,7 +117,7 @@ class _Touched:
 
     def _add(self, statement: Statement) -> None:
         if isinstance(statement, For):
-            self.loops.append((statement.axis, _Touched.of(statement.body)))
+            self.loops.append((statement.axis, Touched.of(statement.body)))
         elif isinstance(statement, When):
             for inner in statement.body:
                 self._add(inner)

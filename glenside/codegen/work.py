@@ -17,6 +17,8 @@ class Work:
     near       bytes from the second cache
     far        bytes of what is computed, from behind it
     weights    bytes of constants, from there
+    memory     bytes of what is computed that the last cache has not either
+    memory_weights  bytes of constants that it has not
     nests      how many they are
     """
 
@@ -28,6 +30,8 @@ class Work:
     near: float = 0
     far: float = 0
     weights: float = 0
+    memory: float = 0
+    memory_weights: float = 0
     nests: float = 0
 
     def amounts(self) -> tuple[float, ...]:

@@ -12,29 +12,34 @@ import numpy as np
 
 from glenside import __version__, models
 from glenside.builder import Builder
-from glenside.codegen.counts import works
+from glenside.codegen.counts import is_shared, works
 from glenside.codegen.loops import Role
-from glenside.codegen.machine import MACHINES, Machine
+from glenside.codegen.machine import MACHINES, Machine, processors
 from glenside.codegen.native import Compiled
 from glenside.codegen.work import NAMES, Work
 from glenside.execution.fit import processor, robust
+from glenside.execution.others import MOST, reading
+from glenside.execution.peak import peak
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.passes.network import Search, fold_batch_norms
 
 ROUNDS = 20
 """Timed runs of each program; of each nest the fastest counts: what else runs here only makes it slower."""
+_TRIES = 5
+"""How often a program is timed on several threads while others take processors."""
 _LEAST_PART = 1 / 500
 """Of the time of a program that a nest takes: what takes less need not be told well."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """A nest: its program, its work, and the seconds measured."""
+    """A nest: its program, its work, and the seconds measured: of one thread, and by the clock of all that share it."""
 
     name: str
     work: Work
     seconds: float
+    together: float | None = None
 
     def error(self, nanoseconds: Work) -> float:
         """How far what is told is from what was measured, as a part of it."""
@@ -50,7 +55,12 @@ class Fit:
 
     @property
     def errors(self) -> list[float]:
-        return [nest.error(self.machine.nanoseconds) for nest in self.nests]
+        return self.errors_of(1)
+
+    def errors_of(self, threads: int) -> list[float]:
+        """How far what is told is from what was measured, on so many threads."""
+        nests = self.nests if threads == 1 else _together(self.nests)
+        return [nest.error(self.machine.prices(threads)) for nest in nests]
 
 
 def calibrate(
@@ -62,58 +72,81 @@ def calibrate(
     """Measure this computer, as that machine, with programs as they are and as they are `searched`. Raises BadInput
     where it is none, or has no compiler.
     """
-    machine = _with_caches(machine)
+    machine = replace(_with_caches(machine), peak=peak(machine))
     programs = [program.seeded_constants(0) for program in workloads(searched)]
     nests: list[Timed] = []
     for done, program in enumerate(programs):
         progress(done, len(programs), program.name)
-        nests += timed(program, machine, rounds)
-    return fitted(machine, nests)
+        nests += timed(program, machine, rounds, processors())
+    return fitted(machine, nests, processors())
 
 
-def timed(program: Program, machine: Machine, rounds: int = ROUNDS) -> list[Timed]:
-    """The nests of a program on one thread, those that take a part of its time that matters."""
+def timed(program: Program, machine: Machine, rounds: int = ROUNDS, threads: int = 1) -> list[Timed]:
+    """The nests of a program on one thread and on several, those that take a part of its time that matters."""
     compiled = Compiled(program, machine)
     arrays = compiled.drawn()
     seconds = compiled.least_seconds(*arrays, rounds=rounds)
+    together = seconds
+    for _ in range(_TRIES if threads > 1 else 0):
+        before = reading()
+        own = compiled.least_seconds(*arrays, rounds=rounds, threads=threads)
+        together = own if together is seconds else np.minimum(own, together)
+        if reading().since(before) <= MOST:
+            break
     names = [f"{program.name}: {title}" for title in compiled.loops.titles]
-    rows = zip(names, works(compiled.loops, machine), seconds.tolist(), compiled.loops.nests, strict=True)
+    measured = zip(seconds.tolist(), together.tolist(), strict=True)
+    rows = zip(names, works(compiled.loops, machine), measured, compiled.loops.nests, strict=True)
     return [
-        Timed(name, work, own)
-        for name, work, own, nest in rows
+        Timed(name, work, own, shared if is_shared(nest) else None)
+        for name, work, (own, shared), nest in rows
         if own >= _LEAST_PART * seconds.sum()
         and nest.buffer.role is not Role.RESULT  # which is memory that is touched first
     ]
 
 
-def fitted(machine: Machine, nests: Sequence[Timed]) -> Fit:
-    """The prices that fit the seconds of nests best: the least relative errors, none below 0."""
+def fitted(machine: Machine, nests: Sequence[Timed], threads: int = 1) -> Fit:
+    """The prices that fit the seconds of nests best, on one thread and on several: the least relative errors, none
+    below 0.
+    """
+    shared = ((threads, _fitting(_together(nests))),) if threads > 1 else ()
+    return Fit(replace(machine, nanoseconds=_fitting(nests), shared=shared), nests)
+
+
+def _fitting(nests: Sequence[Timed]) -> Work:
     matrix = np.array([nest.work.amounts() for nest in nests])
-    found = 1e9 * robust(matrix, np.array([nest.seconds for nest in nests]))
-    return Fit(replace(machine, nanoseconds=Work(*found.tolist())), nests)
+    return Work(*(1e9 * robust(matrix, np.array([nest.seconds for nest in nests]))).tolist())
+
+
+def _together(nests: Sequence[Timed]) -> list[Timed]:
+    """Those that threads share, with what they take by the clock."""
+    return [replace(nest, seconds=nest.together) for nest in nests if nest.together is not None]
 
 
 def described(fit: Fit, like: str, rounds: int) -> str:
     """The machine as TOML, with the fit and the computer: what `read_machine` reads."""
     machine, base, errors = fit.machine, MACHINES[like], fit.errors
     sizes = [
-        f"{name} = {getattr(machine, name)}" for name in ("l1", "l2") if getattr(machine, name) != getattr(base, name)
+        f"{name} = {getattr(machine, name)}"
+        for name in ("l1", "l2", "l3")
+        if getattr(machine, name) != getattr(base, name)
     ]
-    prices = asdict(machine.nanoseconds)
+    sizes += [f"peak = {machine.peak:.1f}"] if machine.peak else []
     lines = [
         f"# What compiled programs take, by `glenside calibrate`: the fastest of {rounds} runs of each of",
-        f"# {len(fit.nests)} nests, on one thread.",
+        f"# {len(fit.nests)} nests, on one thread and on as many as there are processors.",
         "# For --target FILE.toml, cpu:MEMORY,machine=FILE.toml or --machine FILE.toml.",
         'target = "cpu"',
         f'like = "{like}"',
         *sizes,
         "",
         "[nanoseconds]",
-        *(f"{name} = {float(f'{prices[name]:.4g}')!r}" for name in NAMES),
+        *_priced(machine.nanoseconds),
         "",
+        *(line for threads, work in machine.shared for line in (f"[threads.{threads}]", *_priced(work), "")),
         "[fit]",
         f"mean_error = {statistics.mean(errors):.3f}",
         f"median_error = {statistics.median(errors):.3f}",
+        *(f"mean_error_of_{n} = {statistics.mean(fit.errors_of(n)):.3f}" for n, _ in machine.shared),
         f"rounds = {rounds}",
         "",
         "[machine]",
@@ -125,8 +158,13 @@ def described(fit: Fit, like: str, rounds: int) -> str:
     return "\n".join(lines)
 
 
+def _priced(work: Work) -> Iterator[str]:
+    prices = asdict(work)
+    return (f"{name} = {float(f'{prices[name]:.4g}')!r}" for name in NAMES)
+
+
 def _with_caches(machine: Machine) -> Machine:
-    """The machine with the bytes of the first caches, where the system says them."""
+    """The machine with the bytes of its caches, where the system says them."""
     for folder in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         try:
             level, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
@@ -138,6 +176,8 @@ def _with_caches(machine: Machine) -> Machine:
             machine = replace(machine, l1=int(size[:-1]) << 10)
         elif (level, kind) == ("2", "Unified"):
             machine = replace(machine, l2=int(size[:-1]) << 10)
+        elif (level, kind) == ("3", "Unified"):
+            machine = replace(machine, l3=int(size[:-1]) << 10)
     return machine
 
 
@@ -146,10 +186,21 @@ def workloads(searched: Callable[[Program], Program]) -> Iterator[Program]:
     windows = models.resnet_18(), models.unet_small()
     for network in (models.mobilenet_v2(), models.mobilenet_v3_large(), models.vit_s_16(), *windows):
         yield fold_batch_norms(network, Search())[0]
-    for network in windows:
+    large = _large_images()
+    yield large
+    for network in (*windows, large):
         yield replace(searched(network), name=f"{network.name}, searched")
     b = Builder("elements")
     yield b.finish(build("construct-tuple", *(_elements(b, f"{n}.", *sizes) for n, sizes in enumerate(_ELEMENTS))))
+
+
+def _large_images() -> Program:
+    """Convolutions whose images are larger than most caches, and among them where weights are."""
+    b = Builder("large images")
+    x = b.input("x", (1, 3, 224, 224))
+    for number, (given, made) in enumerate(((3, 64), (64, 64), (64, 32))):
+        x = b.relu(b.conv(x, b.constant(f"w{number}", (made, given, 3, 3)), padding=1))
+    return b.finish(b.average_pool(x, 2, strides=2))
 
 
 _ELEMENTS = ((32, 112), (64, 56), (256, 28), (8, 224), (3, 320), (64, 192))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from glenside.analysis.layers import ProductSizes, product_sizes
 from glenside.egraph.search import SearchResult
@@ -54,11 +54,18 @@ def report_of(original: Program, target: Target, problem: Problem, searched: Sea
         rules=searched.progress.rules,
         cost={} if answer.cost is None else answer.cost._asdict(),
         notes=notes,
-        remarks=[*original.signature.remarks, *target.remarks(chosen), *remarks, *left_out],
+        remarks=[*original.signature.remarks, *target.remarks(chosen), *_least(rows, target), *remarks, *left_out],
         black_boxes=black_boxes(original.term),
         sections=target.report(original, chosen),
         peak=target.peak,
     )
+
+
+def _least(rows: Sequence[LayerRow], target: Target) -> Sequence[str]:
+    """What is said of the least that the layers take, where it is known of some of them."""
+    known = [(row.lower_bound, row.gap) for row in rows if row.lower_bound is not None and row.gap is not None]
+    least = sum(bound for bound, _ in known)
+    return target.least_words(least, least + sum(gap for _, gap in known)) if known else ()
 
 
 def _row(name: str, program: Program, target: Target, answer: Answer, stopped: str) -> LayerRow:
@@ -71,6 +78,8 @@ def _row(name: str, program: Program, target: Target, answer: Answer, stopped: s
         proven = extracted.bound is not None and stopped == "saturated" and not chosen.off
         least = extracted.bound if proven else min(objective, target.bound(sizes.macs))
         gap = None if least is None else objective - least
+    elif objective is not None and (known := target.least(extracted.variants)) is not None:
+        least, gap = min(objective, known), max(0, objective - known)
     return LayerRow(
         name=name,
         part=part_of(name, program.layers)[1],

@@ -94,3 +94,34 @@ def test_nests_say_the_terms_that_they_compute() -> None:
     loops = lower(program, MACHINE)
     for name, root in program.layers.items():
         assert any(root in nest.terms for nest in loops.nests), name
+
+
+def test_what_the_last_cache_cannot_hold_comes_from_memory_and_goes_back() -> None:
+    b = gl.Builder("larger")
+    x = b.input("x", (1, 64, 128, 128))
+    loops = _lowered(b.finish(b.tanh(b.transpose(b.relu(x), (0, 2, 3, 1)))))
+    size = loops.results[0].bytes
+    assert sum(w.memory for w in works(loops, MACHINE)) == 0  # nobody said how large it is
+    assert sum(w.memory for w in works(loops, replace(MACHINE, l3=1 << 30))) == 0
+    found = sum(w.memory for w in works(loops, replace(MACHINE, l3=1 << 20)))
+    assert 3 * size <= found <= 6 * size  # at least what is read, stored, and goes back
+
+
+def test_weights_come_from_memory_in_each_run_where_the_last_cache_holds_less() -> None:
+    b = gl.Builder("rows")
+    x = b.input("x", (8, 1024))
+    for step in range(3):
+        x = b.relu(b.linear(x, b.constant(f"w{step}", (1024, 1024))))
+    loops = _lowered(b.finish(x))
+    found = [w.memory_weights for w in works(loops, replace(MACHINE, l3=8 << 20))]
+    assert found == pytest.approx([4 << 20] * 3, rel=0.05)
+    assert [w.memory_weights for w in works(loops, replace(MACHINE, l3=64 << 20))] == [0, 0, 0]
+
+
+def test_what_threads_share_has_prices_of_its_own() -> None:
+    loops = _lowered(_product(280, 640, 640))
+    machine = replace(MACHINE, nanoseconds=Work(cycles=2), shared=((2, Work(cycles=1)),))
+    assert told(loops, machine, 2) == [own / 2 for own in told(loops, machine)]
+    assert told(loops, machine, 3) == told(loops, machine)  # nobody measured it
+    few = _lowered(_product(4, 8, 16))
+    assert told(few, machine, 2) == told(few, machine)  # one thread does it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 
 import glenside as gl
 from glenside.cli import application
-from glenside.codegen.machine import MACHINES, is_here, machine_of
+from glenside.codegen.machine import MACHINES, is_here, machine_of, processors
 from glenside.codegen.work import NAMES, Work
 from glenside.execution import processor
+from glenside.execution.others import Reading, reading
 from glenside.execution.processor import Fit, Timed, described, fitted, workloads
 from glenside.ir.program import Program
 
@@ -21,7 +23,7 @@ MACHINE = MACHINES["avx2"]
 HERE = pytest.mark.skipif(not is_here(MACHINE), reason="its vectors are not here")
 
 
-def _nests(prices: Work, count: int = 80, wrong: int = 0) -> list[Timed]:
+def _nests(prices: Work, count: int = 160, wrong: int = 0) -> list[Timed]:
     draw = np.random.default_rng(0)
     found = []
     for number in range(count):
@@ -32,19 +34,32 @@ def _nests(prices: Work, count: int = 80, wrong: int = 0) -> list[Timed]:
 
 
 def test_prices_are_found_again_though_some_nests_are_not_explained() -> None:
-    prices = Work(*(0.5 + n for n in range(len(NAMES))))
-    for wrong in (0, 12):
+    prices = Work(*(2.0 + n for n in range(len(NAMES))))
+    for wrong in (0, 16):
         found = fitted(MACHINE, _nests(prices, wrong=wrong)).machine.nanoseconds
         np.testing.assert_allclose(found.amounts(), prices.amounts(), rtol=0.05)
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    machine = replace(MACHINE, l1=40960, nanoseconds=Work(cycles=0.25, far=0.03))
-    fit = Fit(machine, _nests(machine.nanoseconds, 5))
+    own, shared = Work(cycles=0.25, far=0.03), ((2, Work(cycles=0.125, far=0.02)),)
+    machine = replace(MACHINE, l1=40960, l3=32 << 20, peak=68.5, nanoseconds=own, shared=shared)
+    fit = Fit(machine, [replace(nest, together=nest.seconds / 2) for nest in _nests(own, 5)])
     path = tmp_path / "here.toml"
     path.write_text(described(fit, "avx2", 7))
     assert machine_of(str(path)) == replace(machine, name="here")
     assert "5 nests" in path.read_text()
+
+
+def test_what_others_take_is_what_is_neither_own_nor_of_children() -> None:
+    before = reading()
+    assert before.since(before) == 0
+    end = time.process_time() + 0.3
+    while time.process_time() < end:
+        pass
+    after = reading()
+    spun = Reading(after.clock, after.others + 0.3)  # as if somebody else had done it
+    assert spun.since(before) > after.since(before)
+    assert after.since(before) <= processors() + 0.1
 
 
 @HERE

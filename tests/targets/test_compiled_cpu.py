@@ -270,6 +270,10 @@ def test_a_machine_file_has_prices(tmp_path: Path) -> None:
         ("nanoseconds = 3", "nanoseconds is a table of numbers, got 3"),
         ("[nanoseconds]\nfarther = 1", "there are no nanoseconds of farther"),
         ("[nanoseconds]\nfar = -1", "nanoseconds of far are a number from 0 to 1e9, got -1"),
+        ("peak = -1", "peak is a number from 0 to 1000000, got -1"),
+        ("threads = 3", "threads has a table of nanoseconds for each number of threads, got 3"),
+        ("[threads.one]\nfar = 1", "threads are numbers from 2 to 1024, got 'one'"),
+        ("[threads.2]\nfarther = 1", "there are no nanoseconds of farther"),
         ("[nanoseconds]\nfar = nan", "nanoseconds of far are a number from 0 to 1e9, got nan"),
         ("l1 = 10", "l1 is a whole number from 1024"),
     ],
@@ -279,3 +283,40 @@ def test_bad_prices_are_sentences(tmp_path: Path, text: str, words: str) -> None
     path.write_text(f'like = "avx2"\n{text}\n')
     with pytest.raises(BadInput, match=words):
         machine_of(str(path))
+
+
+def test_prices_of_so_many_threads_decide() -> None:
+    """Where the bytes of weights are dear for two threads, larger weights of fewer products are not worth it."""
+    program, machine = _windows(256, 14, 1), MACHINES["avx512"]
+    shared = ((2, replace(machine.nanoseconds, weights=50)),)
+    dear = replace(machine, name="dear", nanoseconds=replace(machine.nanoseconds, weights=0), shared=shared)
+    one, two, three = (gl.optimize(program, gl.CPU(machine=dear, threads=n), verify=False) for n in (1, 2, 3))
+    labels = [result.report.layers[0].variants["chosen"].label for result in (one, two, three)]
+    assert "Winograd" in labels[0]
+    assert "Winograd" not in labels[1]
+    assert labels[2] == labels[0]  # of which nobody measured the prices, as is said
+    assert any("nobody measured 3 threads" in remark for remark in three.report.remarks)
+    assert not any("nobody measured" in remark for remark in (*one.report.remarks, *two.report.remarks))
+
+
+def test_the_least_that_products_take_is_told_where_the_peak_was_measured() -> None:
+    machine, program = MACHINES["avx512"], _windows(64, 28, 1)
+    fast = replace(machine, name="fast", peak=100.0)
+    plain = 28 * 28 * 9 * 64 * 64
+    for threads in (1, 2):
+        result = gl.optimize(program, gl.CPU(machine=fast, threads=threads), verify=False)
+        (row,) = result.report.layers
+        variants = [v.label for v in _variants(result, row.name)]
+        assert any("F(4" in label for label in variants)
+        assert row.lower_bound == 49 * 36 * 64 * 64 // (100 * threads)  # of F(4, 3) along both axes, the fewest
+        assert row.lower_bound + (row.gap or 0) == row.measures["time"]
+        assert any(f"take {row.lower_bound:,} ns at the peak" in remark for remark in result.report.remarks)
+    only = gl.optimize(program, gl.CPU(machine=fast, max_growth=1), verify=False).report.layers[0]
+    assert only.lower_bound == plain // 100
+    assert gl.optimize(program, gl.CPU(machine=machine), verify=False).report.layers[0].lower_bound is None
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, 5000])
+def test_threads_of_a_processor_are_numbers(threads: object) -> None:
+    with pytest.raises(BadInput, match="threads of a processor"):
+        gl.CPU(machine=MACHINE, threads=threads)

@@ -257,7 +257,7 @@ def test_budgets_as_text() -> None:
         ("cpu:0", "a memory budget is at least 1 byte, got 0"),
         (
             "cpu:8MB,cores=2",
-            "an option of cpu is one of balance, outputs, row_strips, machine, tune, max_growth, got 'cores'",
+            "an option of cpu is one of balance, outputs, row_strips, machine, tune, threads, max_growth, got 'cores'",
         ),
         ("cpu:8MB,balance=-1", "the balance of a processor is a number from 0"),
         ("cpu:8MB,balance=x", "the option balance of cpu cannot be 'x'"),

@@ -319,6 +319,16 @@ class Target(ABC):
         """The least that any program of so many multiply-accumulates takes of the first objective; 0 if unknown."""
         return 0
 
+    def least(self, variants: Sequence[Variant]) -> int | None:
+        """What each of these variants of a layer takes at least of the first objective, by what the machine does at
+        most; None if unknown.
+        """
+        return None
+
+    def least_words(self, least: int, taken: int) -> Sequence[str]:
+        """The same of all layers, and what they take, in sentences."""
+        return ()
+
     def machine_code(
         self, mapped: Program, written: Program, seed: int = 0, show: Callable[[str, float], None] = lambda *_: None
     ) -> Any:

@@ -15,11 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, cached_property, partial
-from math import prod
+from math import floor, prod
 from typing import Any
 
 import numpy as np
 
+from glenside.analysis.layers import product_sizes
 from glenside.analysis.liveness import operations
 from glenside.cache.store import Cache, CacheFull, key_of
 from glenside.codegen.arena import arena, needed
@@ -27,15 +28,15 @@ from glenside.codegen.counts import told
 from glenside.codegen.loops import Loops, Role
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import Machine, is_here, machine_of
-from glenside.codegen.native import Compiled, prepared
+from glenside.codegen.native import MOST_THREADS, Compiled, prepared
 from glenside.egraph.search import SearchResult
 from glenside.egraph.snapshot import Snapshot
-from glenside.ir.bounds import number
+from glenside.ir.bounds import number, whole
 from glenside.ir.cook_toom import cook_toom
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.operator import OPERATORS
-from glenside.ir.program import Program, constant_terms
+from glenside.ir.program import Program, constant_terms, is_product
 from glenside.ir.term import Term, postorder
 from glenside.passes.answer import Placed
 from glenside.passes.extraction import PricedGraph
@@ -117,13 +118,16 @@ class InLoops:
 
 
 class CompiledCPU(CPU):
-    """A processor that programs are compiled for: the nanoseconds of one thread, and the bytes of temporaries.
+    """A processor that programs are compiled for: the nanoseconds of some threads, and the bytes of temporaries.
 
     memory   the budget of temporaries and results, as of any CPU
     machine  native, or avx512, avx2, neon, generic; or a .toml file, which `glenside calibrate` writes; by default the
              one that programs are compiled for, else native
     tune     whether the best variants of each layer are timed in their places, on this computer; otherwise what they
              take is told by the machine's prices
+    threads  how many share the work: what they read from memory does not come faster for more of them, so that weights
+             of Winograd's variants, which are larger, pay less; by prices of so many, where `glenside calibrate`
+             measured them, else of one
     outputs  the m of Winograd's F(m, r) that are looked for along each axis
     max_growth  how many times that of the plain variant the bound of a variant's rounding errors may be: that of
              F(2, 3) along two axes is 7.1, of F(4, 3) 256
@@ -139,6 +143,7 @@ class CompiledCPU(CPU):
         *,
         machine: str | Machine | None = None,
         tune: bool = False,
+        threads: int = 1,
         outputs: Sequence[int] = (2, 4),
         max_growth: float = MOST_GROWTH,
         balance: float = 0,
@@ -154,13 +159,15 @@ class CompiledCPU(CPU):
         if tune and not is_here(processor):
             raise BadInput(f"this computer has no {processor.name}: what takes the least there is told, not timed")
         self.processor, self.tune = processor, tune
+        self.threads = whole("threads of a processor", threads, 1, MOST_THREADS)
         self.max_growth = number("max_growth of a processor", max_growth, 1)
         self.name += f",machine={processor.name}" + (",tune=yes" if tune else "")
+        self.name += f",threads={threads}" if threads != 1 else ""
         self.description = repr(processor)
         self.objectives, self.compared, self.front = (TIME, PEAK), (TIME, PEAK), None
         how = "timed" if tune else "told by the machine's prices"
         self.measures = (
-            Measure(TIME, "ns", f"of one thread of {processor.name}, {how}"),
+            Measure(TIME, "ns", f"of {self._many} of {processor.name}, {how}"),
             Measure(WORK, "operations", "a multiplication that is added, or any other operation on an element"),
             Measure(PEAK, "bytes", "the most that temporaries and results take in one piece of memory", adds=False),
         )
@@ -171,11 +178,20 @@ class CompiledCPU(CPU):
         self._is_timed = False
         self._on_step = Way().on_step
 
+    @property
+    def _many(self) -> str:
+        return "one thread" if self.threads == 1 else f"{self.threads} threads"
+
     def compiled_for(self, machine: Machine | None) -> CPU:
         if not self.is_any or machine is None:
             return self
         return CompiledCPU(
-            self.memory, machine=machine, tune=self.tune, outputs=self.outputs, max_growth=self.max_growth
+            self.memory,
+            machine=machine,
+            tune=self.tune,
+            threads=self.threads,
+            outputs=self.outputs,
+            max_growth=self.max_growth,
         )
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
@@ -193,6 +209,25 @@ class CompiledCPU(CPU):
         measures = {TIME: None, WORK: _work(Program(term)), PEAK: None}
         return Variant(label, term, measures, recipe, remarks=tuple(remarks if growth > 1 else ()))
 
+    def least(self, variants: Sequence[Variant]) -> int | None:
+        """What the fewest products of them take where all threads add them up as fast as a core can."""
+        if not self.processor.peak:
+            return None
+        counts = [_products(variant.term) for variant in variants if variant.term is not None]
+        known = [count for count in counts if count is not None]
+        return (
+            floor(min(known) / (self.processor.peak * self.threads)) if counts and len(known) == len(counts) else None
+        )
+
+    def least_words(self, least: int, taken: int) -> Sequence[str]:
+        if not self.processor.peak:
+            return []
+        how = "take" if self._is_timed else "are told to take"
+        at = f"{self.processor.peak:.1f} in a nanosecond on each of {self._many}"
+        return [
+            f"the fewest products of these variants take {least:,} ns at the peak of {at}; those chosen {how} {taken:,}"
+        ]
+
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
         """As it is written, in a program of such layers."""
         return {"plain": self._plain.get(product, variants[0])}
@@ -200,7 +235,7 @@ class CompiledCPU(CPU):
     def whole(self, program: Program) -> Amounts:
         (found,) = self._in_loops([program], timed=self._is_timed)
         results = sum(b.bytes for b in found.loops.buffers if b.role is Role.RESULT)
-        peak = arena(found.loops).bytes_of(1) + results
+        peak = arena(found.loops).bytes_of(self.threads) + results
         return {TIME: round(float(sum(found.nanoseconds))), WORK: _work(found.program), PEAK: peak}
 
     def in_place(self, found: Sequence[Extracted], placed: Placed, way: Way) -> Sequence[Extracted]:
@@ -217,8 +252,12 @@ class CompiledCPU(CPU):
         return (self._timed_in_place, partial(self._settled, timed=True)) if self.tune and not way.at_once else ()
 
     def remarks(self, program: Program) -> Sequence[str]:
-        told = "nothing was timed: what variants take is told by the machine's prices"
-        return [*super().remarks(program), *([told] if self.tune and not self._is_timed else [])]
+        found = list(super().remarks(program))
+        if self.tune and not self._is_timed:
+            found.append("nothing was timed: what variants take is told by the machine's prices")
+        if not self._is_timed and self.threads not in (1, *dict(self.processor.shared)):
+            found.append(f"nobody measured {self._many} of {self.processor.name}: what one takes is told")
+        return found
 
     def _timed_in_place(self, found: Sequence[Extracted], placed: Placed) -> list[Extracted]:
         """With what the plain variant and the best ones take by the clock."""
@@ -291,7 +330,7 @@ class CompiledCPU(CPU):
     def _told(self, program: Program) -> InLoops:
         program = prepared(program, lazily=True)
         loops = lower(program, self.processor)
-        return InLoops(program, loops, told(loops, self.processor))
+        return InLoops(program, loops, told(loops, self.processor, self.threads))
 
     def _timed(self, programs: Collection[Program]) -> list[InLoops]:
         """Programs on this computer, in turn; what was timed before is kept."""
@@ -299,9 +338,10 @@ class CompiledCPU(CPU):
         for program in programs:
             self._on_step(f"compiling {len(programs)} programs", len(compiled) / len(programs))
             compiled.append(Compiled(program.seeded_constants(0), self.processor))
-        keys = [key_of(source=f.source, machine=self.description, how="nests") for f in compiled]
+        how = "nests" if self.threads == 1 else f"nests of {self._many}"
+        keys = [key_of(source=f.source, machine=self.description, how=how) for f in compiled]
         with Cache() as cache:
-            found = _seconds(compiled, keys, cache, self._on_step)
+            found = _seconds(compiled, keys, cache, self.threads, self._on_step)
         return [InLoops(f.program, f.loops, 1e9 * found[key]) for f, key in zip(compiled, keys, strict=True)]
 
 
@@ -333,6 +373,14 @@ def _work(program: Program) -> int:
     return sum(operations(term) for term in postorder(program.term) if not constant[term])
 
 
+def _products(root: Term) -> float | None:
+    """Products of float32 that are added, of what is not computed of constants alone; None where some are of others."""
+    constant = constant_terms(Program(root))
+    found = [t for t in postorder(root) if is_product(t) and not constant[t]]
+    sizes = [product_sizes(t).macs for t in found if t.access.dtype == "float32"]
+    return sum(sizes) if len(sizes) == len(found) else None
+
+
 def _owners(program: Program) -> dict[Term, str]:
     """Each term that a layer needs -> the first layer that does; what is before a layer counts for it."""
     owner: dict[Term, str] = {}
@@ -358,7 +406,11 @@ def _in_turn(variants: Sequence[Sequence[Variant]]) -> list[list[Variant]]:
 
 
 def _seconds(
-    compiled: Sequence[Compiled], keys: Sequence[str], cache: Cache, on_step: Callable[[str, float], None]
+    compiled: Sequence[Compiled],
+    keys: Sequence[str],
+    cache: Cache,
+    threads: int,
+    on_step: Callable[[str, float], None],
 ) -> dict[str, Array]:
     """Key -> seconds of the nests of a program: from the cache, or the least of several rounds, in turn."""
     seconds = {key: np.array(json.loads(text), float) for key in keys if (text := cache.get(key)) is not None}
@@ -366,7 +418,7 @@ def _seconds(
     for done in range(_ROUNDS):
         on_step(f"timing {len(runs)} programs", done / _ROUNDS)
         for key, f, arrays in runs:
-            seconds[key] = np.minimum(f.least_seconds(*arrays, rounds=1), seconds.get(key, np.inf))
+            seconds[key] = np.minimum(f.least_seconds(*arrays, rounds=1, threads=threads), seconds.get(key, np.inf))
     for key, _, _ in runs:
         with suppress(CacheFull):  # it was timed all the same
             cache.put(key, json.dumps(seconds[key].tolist()))

@@ -56,9 +56,9 @@ class CPU(Target):
     outputs   the m of Winograd's F(m, r) that are looked for along each axis
     row_strips  up to how many strips of rows, a power of 2 up to 16, a layer may be computed in, each as a variant of
               its own
-    machine, tune, max_growth  what programs are compiled for, whether variants are timed there, and how much larger
-              their rounding errors may be: with one of them nanoseconds count, and the memory of what is compiled; see
-              `glenside.targets.cpu.compiled.CompiledCPU`
+    machine, tune, threads, max_growth  what programs are compiled for, whether variants are timed there, on how many
+              threads, and how much larger their rounding errors may be: with one of them nanoseconds count, and the
+              memory of what is compiled; see `glenside.targets.cpu.compiled.CompiledCPU`
 
     Inputs, constants and what is computed of constants alone are there before: they are not counted, nor is what a
     process takes beside its arrays, such as the workspaces of BLAS. Multiply-adds are not time: a variant of fewer may
@@ -69,7 +69,7 @@ class CPU(Target):
 
     def __new__(cls, *_: Any, **options: Any) -> CPU:
         """A CPU with what only compiled programs have is one that programs are compiled for."""
-        compiled = any(options.get(name) is not None for name in ("machine", "max_growth"))
+        compiled = any(options.get(name) is not None for name in ("machine", "threads", "max_growth"))
         if cls is CPU and (compiled or options.get("tune")):
             from glenside.targets.cpu.compiled import CompiledCPU
 
@@ -86,6 +86,7 @@ class CPU(Target):
         bands: int | None = None,
         machine: str | Machine | None = None,
         tune: bool = False,
+        threads: int | None = None,
         max_growth: float | None = None,
     ) -> None:
         if bands is not None:
@@ -299,6 +300,7 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "row_strips": int,
     "machine": str,
     "tune": {"yes": True, "no": False}.__getitem__,
+    "threads": int,
     "max_growth": float,
 }
 _READ = with_options("cpu", _OPTIONS, {"bands": "row_strips"})

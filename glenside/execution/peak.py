@@ -1,0 +1,58 @@
+"""What a core computes at most: products of float32 that are added, in a loop that reads nothing."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+
+from glenside.codegen.c_source import NOW, PUBLIC, Source
+from glenside.codegen.c_threads import NO_POOL
+from glenside.codegen.machine import Machine
+from glenside.codegen.native import pointers
+from glenside.codegen.toolchain import loaded
+
+_SUMS = 12
+"""That do not wait for each other: more than the products in a cycle times their latency, fewer than 16 registers."""
+_STEPS = 200_000
+_ROUNDS = 40
+
+
+def peak(machine: Machine) -> float:
+    """Products of float32 that one core of this computer adds in a nanosecond at most: the most of some rounds.
+
+    A sum is multiplied by a number and another one is added, so that no compiler moves the product out of the loop.
+    Raises BadInput where there is no compiler.
+    """
+    library = loaded(_source(machine), machine).library
+    numbers, sums = np.array([0.5, 1.0], np.float32), np.zeros(machine.vector // 4, np.float32)
+    seconds = (ctypes.c_double * 1)()
+    least = np.inf
+    for _ in range(_ROUNDS):
+        seconds[0] = 0
+        library.run(pointers([numbers]), pointers([sums]), None, None, seconds)
+        least = min(least, seconds[0])
+    return 1e-9 * _STEPS * _SUMS * (machine.vector // 4) / least
+
+
+def _source(machine: Machine) -> Source:
+    sums = [f"s{i}" for i in range(_SUMS)]
+    body = [
+        f"typedef float numbers __attribute__((vector_size({machine.vector}), aligned(4)));",
+        "PUBLIC int run(const void *const *given, void *const *results, unsigned char *arena, void *threads,",
+        "    double *seconds)",
+        "{",
+        "    const float *told = given[0];",
+        "    numbers a = (numbers){0} + told[0], b = (numbers){0} + told[1];",
+        f"    numbers {', '.join(f'{name} = b * (float){i}' for i, name in enumerate(sums))};",
+        "    (void)arena;",
+        "    seconds[0] -= now(!threads);",
+        f"    for (int i = 0; i < {_STEPS}; i++) {{",
+        f"        {' '.join(f'{name} = {name} * a + b;' for name in sums)}",
+        "    }",
+        "    seconds[0] += now(!threads);",
+        f"    *(numbers *)results[0] = {' + '.join(sums)};",
+        "    return 0;",
+        "}",
+    ]
+    return Source("/* the most products */", (), (), "\n".join([PUBLIC, NO_POOL, NOW, *body]) + "\n")
