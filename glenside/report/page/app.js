@@ -158,6 +158,7 @@ export class Viewer {
 
   /** @param {number} iteration */
   moveTo(iteration) {
+    if (this.slider) this.slider.value = String(iteration);
     this.told(iteration);
     this.change(() => (this.walk.iteration = iteration), this.selected ?? undefined, this.walk.mode === "changed");
   }
