@@ -136,3 +136,26 @@ def test_a_check_writes_a_page_and_refuses_what_is_none(tmp_path: Path) -> None:
         given = more if words[0] != "calibrate" else ("--html",)
         assert run(*words, *given, path) == 2
     assert sorted(p.name for p in tmp_path.iterdir()) == ["net.glenside", "page.html", "shapes.json"]
+
+
+def test_a_calibration_and_an_area_write_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is measured takes minutes: here it is given."""
+    from glenside.codegen.machine import MACHINES
+    from glenside.execution import processor
+    from glenside.npu import area as areas
+
+    machine = MACHINES["avx2"]
+    nests = [processor.Timed(name, machine.nanoseconds, seconds) for name, seconds in (("conv", 1e-6), (EVIL, 2e-6))]
+    monkeypatch.setattr(processor, "calibrate", lambda *_: processor.Fit(machine, nests))
+    page = tmp_path / "page.html"
+    assert run("calibrate", "--target", "cpu:avx2", "-o", tmp_path / "costs.toml", "--html", page) == 0
+    assert "2 were timed" in page.read_text()
+    assert EVIL not in page.read_text()
+    parts = {"array": Part(1000.4, 100, 0, 64), "lanes": Part(500, 50, 4096, 0)}
+    monkeypatch.setattr(areas, "area", lambda of: Area(of, Part(10, 1), parts))
+    assert run("area", "npu:8x8", "--html", page) == 0
+    assert "1,500 gates" in page.read_text()
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in printed[-5:]] == ["gates", "array", "lanes", "all", "an"]
