@@ -29,6 +29,7 @@ from glenside.egraph.encode import MADE, WRITTEN
 from glenside.egraph.search import program_snapshot
 from glenside.egraph.snapshot import ENode, Snapshot
 from glenside.ir.term import postorder
+from glenside.report.egraph_record import priced
 from glenside.report.egraph_view import EGraphView
 
 SIZES = (100, 1_000, 10_000, 100_000)
@@ -69,7 +70,8 @@ def drawn(size: int, seed: int = 0) -> EGraphView:
             owner.append(c)
     facts = {MADE: tuple(made), WRITTEN: tuple(written)}
     snapshot = Snapshot(tuple(nodes), tuple(owner), (known.types[0],) * count, (0,), known.tensors, facts)
-    return EGraphView(snapshot, choice, prices=gl.SystolicArray(64, 64).prices, title=f"{size:,} e-nodes")
+    costs = priced(snapshot, gl.SystolicArray(64, 64).prices)
+    return EGraphView(snapshot, choice, costs=costs, title=f"{size:,} e-nodes")
 
 
 def mobilenet() -> EGraphView:
