@@ -41,7 +41,7 @@ _WANTED = [want_matrices(PRODUCT)]
     ),
     Example(ex.MATMUL, {"x": "m k", "w": "n k"}, _WANTED),
 )
-def product_is_a_productof_matrices(
+def product_is_a_product_of_matrices(
     a: V, b: V, n: V, g: V, m: V, k: V, o: V, d: V, left: V, right: V, flattened: V
 ) -> Clauses:
     """dot(a x b) = reshape(dot(reshape(a; (g m)(k)) x reshape(b; (g o)(k)))), with g for all shared axes.
