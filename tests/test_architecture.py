@@ -107,6 +107,7 @@ def test_no_code_but_that_of_targets_asks_which_target_it_has() -> None:
     load_all()
     names = {kind.__name__ for kind in _subclasses(Target)}
     assert {"Target", "SystolicArray", "MPC", "CPU", "ConvolutionUnit"} <= names
+    names.remove("Target")  # whether something is one at all may be asked of what a user gives
     asking = []
     for path in (p for p in FILES if not _within(_module(p), ("glenside.targets",))):
         for node in ast.walk(_tree(path)):

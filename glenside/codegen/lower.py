@@ -28,6 +28,7 @@ from glenside.codegen.loops import Counter, Formula, Load, Loops, Nest, Number, 
 from glenside.codegen.machine import Machine
 from glenside.codegen.nests import filler, mapped, mapped_rows
 from glenside.codegen.orders import best_order, is_narrow
+from glenside.codegen.reading import asking_of, dims_of_parts
 from glenside.codegen.reductions import normalized
 from glenside.codegen.renaming import packed_once
 from glenside.codegen.row_blocks import in_row_blocks
@@ -37,7 +38,7 @@ from glenside.codegen.storing import addressed_by, is_inline, stored_terms
 from glenside.codegen.tiles import Made
 from glenside.ir.elementwise import folds
 from glenside.ir.errors import BadInput
-from glenside.ir.index_map import Axis, Fill, Index, Within, reshaped
+from glenside.ir.index_map import Axis, Fill, Index, Within
 from glenside.ir.operator import Category
 from glenside.ir.operators.compute import name_of, parse_compute
 from glenside.ir.program import Program
@@ -150,28 +151,16 @@ class _Lowering:
             return self.views[term].memory
         tensor = term.operator.name == "access-tensor"
         new = tensor or term not in self.views
-        view = View.whole(self._memory(term, self._dims_of_parts(term))) if new else self.views[term]
+        view = View.whole(self._memory(term, self._dims(term))) if new else self.views[term]
         self._nest(name_of(term), Filling(self, term, view), filler(term))
         self.views.setdefault(term, view)  # a tensor that is a result is still read where it was
         return view.memory
 
-    def _dims_of_parts(self, term: Term) -> Dims | None:
-        """The dims of what a term is computed of, element by element, where that has more of them, of the same elements
-        in the same order: a flat tensor that is made of an image may lie with its channels last, too.
-        """
+    def _dims(self, term: Term) -> Dims | None:
+        """The dims in which a term is stored, where these are not its own."""
         if self.machine is None or term in self.results or term in self.addressed or filler(term) is not None:
             return None
-        stack = [term]
-        while stack:
-            own = stack.pop()
-            if own.access.size != term.access.size and own.operator.name != "access-product":
-                continue
-            ends = own is not term and (own in self.views or join_of(own) is not None)
-            if not ends and (own.operator.name in ("compute", "cast", "access-product") or _keeps_order(own)):
-                stack += reversed(own.children)
-            elif len(own.access.dims) > len(term.access.dims):
-                return own.access.dims
-        return None
+        return dims_of_parts(term, self.views)
 
     def _nest(self, what: str, nest: Filling, make: Callable[[Filling], list[Statement]] | None = None) -> None:
         around, self.computed = self.computed, {nest.term: None}
@@ -203,7 +192,7 @@ class _Lowering:
         if made is None and self.joined and nest.term not in {term for term, _ in self.joined}:
             self._apart([term for term, _ in self.joined])
             return self._scheduled(self._again(nest))
-        if self.joined and (made is None or is_asking(block)) and (asking := self._asking(nest.term)):
+        if self.joined and (made is None or is_asking(block)) and (asking := asking_of(nest.term, self.views)):
             self._apart(asking)
             return self._scheduled(self._again(nest))
         if made is None:
@@ -226,24 +215,6 @@ class _Lowering:
         """Whether a sum is better stored, in an order of its own, than made where it is read."""
         found = affine(block, nest.axes) if self.joined and nest.term not in {term for term, _ in self.joined} else None
         return found is not None and self.machine is not None and is_narrow(found, self.machine)
-
-    def _asking(self, term: Term) -> list[Term]:
-        """What a nest reads that is here or there, or nowhere: a frame of zeros around what lies within something else,
-        say. Stored, it is read without a question for every product.
-        """
-        found: dict[Term, None] = {}
-        stack = [(child, term.operator.name == "compute") for child in term.children]
-        while stack:
-            own, is_tuple = stack.pop()
-            if own in self.views or own in found:
-                continue
-            name, of = own.operator.name, own.index_map if own.operator.moves else None
-            beside = name == "access-product" or (is_tuple and name == "access-concatenate" and _is_of_tuples(own))
-            if of is not None and (of.fill is not None or len(of.pieces) > 1) and not beside:
-                found[own] = None
-            else:
-                stack += [(child, beside or name == "compute") for child in own.children]
-        return list(found)
 
     def _apart(self, terms: Sequence[Term]) -> None:
         """Terms that could have been joined, or asked for, where they are read are stored."""
@@ -387,17 +358,6 @@ class _Lowering:
         for piece in reversed(pieces):
             result = choose(piece.guards, self.pull(term.children[piece.operand], piece.indices), result)
         return result
-
-
-def _keeps_order(term: Term) -> bool:
-    """Whether a term has the elements of its only operand, in the same order, in whatever dims."""
-    found = term.index_map if term.operator.moves and len(term.children) == 1 else None
-    return found is not None and found == reshaped(term.children[0].access.dims, term.access.dims)
-
-
-def _is_of_tuples(concatenation: Term) -> bool:
-    """Whether it puts operands of a compute beside each other, of which each is read by itself."""
-    return concatenation.attributes[0] == concatenation.access.split
 
 
 def _flat(term: Term) -> list[Term]:
