@@ -26,6 +26,7 @@ from glenside.ir.operators.views import access as access
 tensor = leaves.access_tensor
 product = products.access_product
 gather = gathering.access_gather
+scatter_nd = gathering.access_scatter_nd
 # Parts of tensors, and what is around them.
 concatenate = slices.access_concatenate
 slice = slices.access_slice

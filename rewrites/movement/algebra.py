@@ -284,3 +284,24 @@ def sum_of_one_is_itself(a: V, d: V, s: V, t: V) -> Clauses:
     """
     one = (d == dims(a), s == split(a), d.length == s + 1, d[s] == 1)
     return rewrite(op.reduce_sum(a), reshaped(a, d.pop(), s), one, t == dtype(a), t == dtype(ROOT))
+
+
+_PUT = "(access-scatter-nd (full (shape {0}) 0 float32) (cast (access-tensor i) int64) (access-tensor x) {1} add)"
+
+
+@rule(
+    FAMILY,
+    Example(f"(compute reduce-sum (access {_PUT.format('3 5', 1)} 1))", {"i": "3 2 1", "x": "3 2"}),
+    Example(f"(compute reduce-sum (access {_PUT.format('4 5', 0)} 0))", {"i": "3 2", "x": "3"}),
+)
+def sum_of_what_is_added_to_zeros(z: V, i: V, u: V, n: V, d: V, t: V, di: V, last: V) -> Clauses:
+    """reduce-sum(scatter-add(0, i, u, n)) = reduce-sum(u), over all but the n axes that both share.
+
+    Log-softmax's derivative, g - softmax(x) sum(g), is then probabilities minus labels where g is what a gather sends
+    back. Sound because each number of u is added to one element of its own row, and zeros add nothing; each is one
+    number where the indices name all axes of a row. Where sums are of a wider dtype they could wrap before, and
+    nothing is said.
+    """
+    numbers = (di == dims(i), last == di.length - 1, d.length == n + di[last], t == dtype(u), t == dtype(ROOT))
+    put = op.scatter_nd(op.full(d, "0", t), i, u, n, "add")
+    return rewrite(op.reduce_sum(z), op.reduce_sum(op.access(u, n)), z == op.access(put, n), numbers)

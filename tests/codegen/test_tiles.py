@@ -12,9 +12,10 @@ import pytest
 
 import glenside as gl
 from glenside.builder import layout, pointwise, reductions
+from glenside.codegen.affine import coefficient
 from glenside.codegen.arena import arena
 from glenside.codegen.checker import faults
-from glenside.codegen.loops import Role, Way
+from glenside.codegen.loops import Role, Store, Way
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, is_here, machine_of
 from glenside.codegen.native import Lowered
@@ -162,6 +163,25 @@ def test_the_gradient_of_relu_follows_its_product_in_registers() -> None:
     lowered = lower(gradients, machine_of("native"))
     assert not any("select" in nest.what and not _registers(nest.body) for nest in lowered.nests)
     assert gl.compile(gradients).check().ok
+
+
+@pytest.mark.parametrize(("examples", "panels_first"), [(1000, True), (60, False)])
+def test_operands_as_they_lie_are_read_panel_by_panel_where_they_are_large(examples: int, panels_first: bool) -> None:
+    """The gradient of a weight reads both operands along their rows: a large one is not read for every few rows."""
+    b = gl.Builder("p")
+    x, g = b.input("x", (examples, 784)), b.input("g", (examples, 256))
+    turned = [build("access", build("access-transpose", t, (1, 0)), 1) for t in (g, x)]
+    nest = lower(
+        Program(build("compute", "dot-product", build("access-product", *turned, 0))), MACHINES["avx512"]
+    ).nests[0]
+    outer = next(loop for loop in nest.body if getattr(loop, "way", None) is Way.PARALLEL)
+    moves = {coefficient(store.place, outer.axis) for store in _stores(outer.body) if store.buffer is nest.buffer}
+    assert all((move < 784) is panels_first for move in moves), moves
+
+
+def _stores(body: Any) -> list[Store]:
+    inner = [store for statement in body for store in _stores(getattr(statement, "body", ()))]
+    return [*inner, *(statement for statement in body if isinstance(statement, Store))]
 
 
 @pytest.mark.parametrize("shape", [(3, 40), (2, 5, 7), (1, 1), (2, 3, 130)], ids=str)

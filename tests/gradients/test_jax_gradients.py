@@ -32,9 +32,11 @@ def function(program: gl.Program) -> Any:
     return scope["program"]
 
 
+@pytest.mark.parametrize("seed", [5, 6])
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.text)
-def test_gradients_are_those_of_jax(example: Example) -> None:
-    program = doubled(example.program(5))
+def test_gradients_are_those_of_jax(example: Example, seed: int) -> None:
+    """At the sizes that a seed draws for the letters of an example."""
+    program = doubled(example.program(seed))
     names = [name for name, tensor in program.tensors.items() if tensor.dtype in FLOATS and name != "i"]
     if not is_real(program) or not names:
         pytest.skip("nothing to differentiate")
@@ -44,7 +46,7 @@ def test_gradients_are_those_of_jax(example: Example) -> None:
         exported = function(program)
     except BadInput as error:
         pytest.skip(str(error))
-    values = drawn(program, 5)
+    values = drawn(program, seed)
     with jax.enable_x64(True):
         given = {name: jax.numpy.asarray(value) for name, value in values.items()}
 

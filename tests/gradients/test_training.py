@@ -15,7 +15,8 @@ from glenside.gradients.losses import LOSSES
 from glenside.gradients.optimizers import Optimizer
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.operand import Array
-from glenside.ir.term import build
+from glenside.ir.operators.compute import name_of
+from glenside.ir.term import build, postorder
 from glenside.ir.types import Tensor
 
 
@@ -233,3 +234,17 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 def test_what_cannot_be_trained_is_a_sentence(ask: Callable[[], object], message: str) -> None:
     with pytest.raises(GlensideError, match=message):
         ask()
+
+
+def test_softmax_and_cross_entropy_become_probabilities_minus_labels_by_rules() -> None:
+    """No sum of what each label's element sends back is left: softmax / N less 1 / N at the label."""
+    b = gl.Builder("loss")
+    logits, labels = b.input("logits", (6, 10)), b.input("labels", (6,), "int64")
+    gradient = gl.gradient(b.finish(LOSSES["softmax-cross-entropy"].of(logits, labels)), "logits")
+    result = gl.optimize(gradient, gl.SystolicArray(4, 4))
+    made = [name_of(term) for term in postorder(result.program.term)]
+    assert "reduce-sum" in str(gradient)
+    assert "reduce-sum" not in made
+    assert made.count("softmax") == made.count("subtract") == made.count("access-scatter-nd") == 1
+    assert result.report.checked == "exact"
+    assert result.report.rules["sum-of-what-is-added-to-zeros"].matches > 0

@@ -76,7 +76,19 @@ _ROUNDED = "(cast (cast (access-tensor {}) float8_e5m2) float32)"
 
 
 # (why it is wrong, left, right, shapes)
+_PUT = "(compute reduce-sum (access (access-scatter-nd (full (shape 3 5) {} float32) {} (access-tensor a) 1 {}) 1))"
+_IN_ONE_PLACE = "(full (shape 3 2 1) 4 int64)"
 UNSOUND = {
+    "the sum of what was added to ones": (
+        _PUT.format(1, _IN_ONE_PLACE, "add"),
+        "(compute reduce-sum (access (access-tensor a) 1))",
+        {"a": (3, 2)},
+    ),
+    "the sum of what took one another's place": (
+        _PUT.format(0, _IN_ONE_PLACE, "replace"),
+        "(compute reduce-sum (access (access-tensor a) 1))",
+        {"a": (3, 2)},
+    ),
     "overlapping windows added up again": (
         f"(access-overlap-add {WINDOWS.format(LINE, 3, 1)} (shape 6) (shape 1))",
         LINE,
