@@ -12,9 +12,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from math import floor, prod
 from typing import Any
 
@@ -23,9 +23,9 @@ import numpy as np
 from glenside.analysis.layers import product_sizes
 from glenside.analysis.liveness import operations
 from glenside.cache.store import Cache, CacheFull, key_of
-from glenside.codegen.arena import arena, needed
+from glenside.codegen.arena import arena
 from glenside.codegen.counts import told
-from glenside.codegen.loops import Loops, Role
+from glenside.codegen.loops import Role
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import Machine, is_here, machine_of
 from glenside.codegen.native import MOST_THREADS, Compiled, prepared
@@ -42,6 +42,7 @@ from glenside.passes.answer import Placed
 from glenside.passes.extraction import PricedGraph
 from glenside.passes.variants import ByRecipe, Extracted
 from glenside.targets.base import Amounts, Budget, Measure, Prices, Refinement, Variant, Way
+from glenside.targets.cpu.in_loops import InLoops
 from glenside.targets.cpu.target import CPU, PEAK, WORK
 from glenside.targets.recipes import recipe_label
 
@@ -81,40 +82,6 @@ def growth_of(recipe: str) -> Fraction:
 @cache
 def _growth(m: int, r: int) -> Fraction:
     return cook_toom(m, r).growth
-
-
-@dataclass(frozen=True)
-class InLoops:
-    """A program as loops, and the nanoseconds of each nest."""
-
-    program: Program
-    loops: Loops
-    nanoseconds: Sequence[float] | Array
-
-    @cached_property
-    def owners(self) -> list[str | None]:
-        """The layer that each nest counts for: that of the term that does most of what it computes."""
-        owner = _owners(self.program)
-        return [
-            next((owner[term] for term in sorted(nest.terms, key=operations, reverse=True) if term in owner), None)
-            for nest in self.loops.nests
-        ]
-
-    def time(self) -> dict[str, float]:
-        """Nanoseconds of each layer."""
-        found = dict.fromkeys(self.program.layers, 0.0)
-        for name, own in zip(self.owners, self.nanoseconds, strict=True):
-            if name is not None:
-                found[name] += own
-        return found
-
-    def peak(self) -> dict[str, int]:
-        """The most bytes of temporaries that are needed while each layer is computed."""
-        found = dict.fromkeys(self.program.layers, 0)
-        for name, own in zip(self.owners, needed(self.loops), strict=True):
-            if name is not None:
-                found[name] = max(found[name], own)
-        return found
 
 
 class CompiledCPU(CPU):
@@ -379,25 +346,6 @@ def _products(root: Term) -> float | None:
     found = [t for t in postorder(root) if is_product(t) and not constant[t]]
     sizes = [product_sizes(t).macs for t in found if t.access.dtype == "float32"]
     return sum(sizes) if len(sizes) == len(found) else None
-
-
-def _owners(program: Program) -> dict[Term, str]:
-    """Each term that a layer needs -> the first layer that does; what is before a layer counts for it."""
-    owner: dict[Term, str] = {}
-    names = {_unsplit(root): name for name, root in program.layers.items()}
-    for root in (term for term in postorder(program.term, *names) if term in names):
-        stack = [root]
-        while stack:
-            term = stack.pop()
-            if term not in owner:
-                owner[term] = names[root]
-                stack += term.children
-    return owner
-
-
-def _unsplit(term: Term) -> Term:
-    """A term whatever its split, which whoever reads it may have changed."""
-    return _unsplit(term.children[0]) if term.operator.name == "access" else term
 
 
 def _in_turn(variants: Sequence[Sequence[Variant]]) -> list[list[Variant]]:
