@@ -19,8 +19,8 @@ import numpy.typing as npt
 from glenside.ir.errors import BadInput
 from glenside.npu.addresses import ENTRY
 from glenside.npu.columns import Apply, Deviation, Functions, Greatest, Mean, Scale, Total
+from glenside.npu.fields import UNITS
 from glenside.npu.instructions import (
-    UNITS,
     Fill,
     Instruction,
     Lanes,

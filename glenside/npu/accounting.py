@@ -18,8 +18,8 @@ import numpy as np
 
 from glenside.npu.accesses import accesses, uncounted
 from glenside.npu.columns import Functions
+from glenside.npu.fields import UNITS, Wait
 from glenside.npu.instructions import (
-    UNITS,
     Fill,
     Instruction,
     Lanes,
@@ -30,7 +30,6 @@ from glenside.npu.instructions import (
     Stream,
     Sums,
     Tables,
-    Wait,
     Weights,
 )
 from glenside.npu.machine import Machine

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from glenside.ir.errors import BadInput
-from glenside.npu.instructions import Address, Counts
+from glenside.npu.fields import Address, Counts
 from glenside.npu.machine import TABLE_ENTRY
 
 Integers = npt.NDArray[np.intp]

@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.errors import BadInput, GlensideError, Place
+from glenside.npu.fields import LOOPS, UNITS, Address, Form, Kind, Wait
 from glenside.npu.instruction_set import INSTRUCTIONS
-from glenside.npu.instructions import LOOPS, UNITS, Address, Form, Instruction, Kind, Wait
+from glenside.npu.instructions import Instruction
 from glenside.npu.program import NpuProgram
 from glenside.npu.record import header, machine_of, places_of, predicted_of, stretches_of
 

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from glenside.ir.errors import BadInput
 from glenside.npu.addresses import Integers, Table
-from glenside.npu.instructions import MOST, UNITS, Instruction
+from glenside.npu.fields import UNITS
+from glenside.npu.instructions import MOST, Instruction
 from glenside.npu.program import NpuProgram
 
 _INT32 = np.iinfo(np.int32)

@@ -11,20 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from glenside.npu.instructions import (
-    _NOW,
-    Address,
-    Counts,
-    Form,
-    Instruction,
-    Kind,
-    _accumulators,
-    _function,
-    _Loops,
-    _row,
-    _tables,
-    _Waits,
-)
+from glenside.npu.fields import Address, Counts, Form, Kind
+from glenside.npu.instructions import _NOW, Instruction, _accumulators, _function, _Loops, _row, _tables, _Waits
 from glenside.npu.machine import Machine
 
 TAIL = 64

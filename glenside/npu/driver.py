@@ -10,8 +10,8 @@ import numpy as np
 
 from glenside.npu import registers
 from glenside.npu.encoding import words
+from glenside.npu.fields import UNITS
 from glenside.npu.files import DIGEST, queues_of
-from glenside.npu.instructions import UNITS
 from glenside.npu.program import NpuProgram, Place
 from glenside.npu.rtl import sources
 

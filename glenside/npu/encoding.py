@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from glenside.ir.errors import BadInput
 from glenside.npu import registers
+from glenside.npu.fields import UNITS, Part
 from glenside.npu.instruction_set import INSTRUCTIONS
-from glenside.npu.instructions import UNITS, Instruction, Part
+from glenside.npu.instructions import Instruction
 
 WORD = 64
 """Bits of a word of the host port."""

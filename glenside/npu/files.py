@@ -20,7 +20,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.files import PathLike, read_bytes, write_bytes
 from glenside.ir.operand import Array
 from glenside.npu.encoding import all_decoded, all_encoded, decoded, package, words
-from glenside.npu.instructions import UNITS
+from glenside.npu.fields import UNITS
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
 from glenside.npu.record import header, machine_of, places_of, predicted_of, stretches_of

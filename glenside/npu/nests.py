@@ -8,7 +8,7 @@ import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.npu.addresses import Integers, generated
-from glenside.npu.instructions import LOOPS, Address, Counts
+from glenside.npu.fields import LOOPS, Address, Counts
 
 _MOST = (1 << 16) - 1
 """How often a loop runs, at most."""

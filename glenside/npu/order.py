@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from glenside.ir.errors import BadInput
-from glenside.npu.instructions import UNITS, Instruction, Load, Stream
+from glenside.npu.fields import UNITS
+from glenside.npu.instructions import Instruction, Load, Stream
 from glenside.npu.program import NpuProgram
 from glenside.npu.timing import Times
 

@@ -10,7 +10,8 @@ from math import prod
 import numpy as np
 
 from glenside.ir.operand import Array
-from glenside.npu.instructions import UNITS, Instruction
+from glenside.npu.fields import UNITS
+from glenside.npu.instructions import Instruction
 from glenside.npu.machine import Machine
 from glenside.npu.nests import Nest, nests
 from glenside.npu.numbers import StandsFor

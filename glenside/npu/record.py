@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, TypeGuard
 
 from glenside.ir.errors import BadInput
-from glenside.npu.instructions import UNITS
+from glenside.npu.fields import UNITS
 from glenside.npu.machine import Energy, Machine
 from glenside.npu.nests import Nest
 from glenside.npu.numbers import StandsFor

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from glenside.npu.encoding import bits, layout, operations, words
-from glenside.npu.instructions import UNITS, Instruction
+from glenside.npu.fields import UNITS
+from glenside.npu.instructions import Instruction
 from glenside.npu.registers import in_markdown
 
 SECTIONS = ("instructions", "registers")

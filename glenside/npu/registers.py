@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass
 
-from glenside.npu.instructions import UNITS
+from glenside.npu.fields import UNITS
 
 FAULTS = (
     "two readers at one port of a lane's bank",

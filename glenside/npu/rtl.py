@@ -21,7 +21,7 @@ from glenside.cache.objects import find, keep
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu.encoding import encoded, words
-from glenside.npu.instructions import UNITS
+from glenside.npu.fields import UNITS
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
 from glenside.npu.registers import FAULTS

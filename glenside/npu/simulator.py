@@ -18,9 +18,8 @@ from glenside.ir.operand import Array
 from glenside.npu import requantise
 from glenside.npu.addresses import ENTRY, Integers, Table, decoded, generated
 from glenside.npu.bounds import require_fit, require_int32, require_one_address, require_within
+from glenside.npu.fields import UNITS, Address
 from glenside.npu.instructions import (
-    UNITS,
-    Address,
     Fill,
     Instruction,
     Lanes,

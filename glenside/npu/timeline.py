@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from glenside.npu.accounting import WRITES, cause_of
 from glenside.npu.addresses import Integers
-from glenside.npu.instructions import UNITS
+from glenside.npu.fields import UNITS
 from glenside.npu.order import Now, Places
 from glenside.npu.ports import Ports
 from glenside.npu.program import NpuProgram

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from glenside.ir.errors import BadInput
-from glenside.npu.instructions import UNITS, Instruction, Load, Stream
+from glenside.npu.fields import UNITS
+from glenside.npu.instructions import Instruction, Load, Stream
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
 

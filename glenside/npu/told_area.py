@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from glenside.npu.area import GATE, TRANSISTORS, Growth, Part, delays
 from glenside.npu.encoding import words
-from glenside.npu.instructions import UNITS
+from glenside.npu.fields import UNITS
 from glenside.npu.machine import FUNCTION, PARAMETER_ENTRY, TABLE_ENTRY, Machine
 
 RAM_BIT = 6 / GATE

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from glenside.npu.addresses import Integers
 from glenside.npu.columns import Reduction, Rewriting
-from glenside.npu.instructions import UNITS, Instruction, Load, Stream, Wait
+from glenside.npu.fields import UNITS, Wait
+from glenside.npu.instructions import Instruction, Load, Stream
 from glenside.npu.order import Known, Now, after
 from glenside.npu.ports import Ports
 from glenside.npu.program import NpuProgram

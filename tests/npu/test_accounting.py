@@ -17,7 +17,8 @@ from glenside.ir.errors import BadInput
 from glenside.npu import simulator
 from glenside.npu.accesses import accesses
 from glenside.npu.accounting import OUTSIDE, UNKNOWN, Ledger, accounts
-from glenside.npu.instructions import UNITS, Address, Instruction, Lanes, Load, Stream, Sums, Tables, Wait, Weights
+from glenside.npu.fields import UNITS, Address, Wait
+from glenside.npu.instructions import Instruction, Lanes, Load, Stream, Sums, Tables, Weights
 from glenside.npu.machine import Energy, Machine
 from glenside.npu.order import Now, Places
 from glenside.npu.program import NpuProgram

@@ -13,10 +13,11 @@ from npu_networks import network
 
 import glenside as gl
 from glenside.ir.term import Term
-from glenside.npu.lowering.choice import Option, axes_of, chosen, copied, options_of
+from glenside.npu.lowering.choice import chosen
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.integers import mappings
 from glenside.npu.lowering.operands import Tiles, laid_out
+from glenside.npu.lowering.options import Option, axes_of, copied, options_of
 from glenside.npu.machine import Machine
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.network import integer_network

@@ -14,10 +14,11 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.npu import rtl, simulator
 from glenside.npu.instructions import Lanes
-from glenside.npu.lowering.choice import best, chosen, options_of
+from glenside.npu.lowering.choice import best, chosen
 from glenside.npu.lowering.elementwise import weighted_elements
 from glenside.npu.lowering.holding import Wanted, held
 from glenside.npu.lowering.integers import as_mapped, mappings
+from glenside.npu.lowering.options import options_of
 from glenside.npu.lowering.skewed import Reads
 from glenside.npu.lowering.staying import looked_at, staying
 from glenside.npu.machine import Machine

@@ -16,7 +16,8 @@ from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.npu import simulator
-from glenside.npu.instructions import Address, Lanes
+from glenside.npu.fields import Address
+from glenside.npu.instructions import Lanes
 from glenside.npu.lowering.carrying import blank, carried, gone_on
 from glenside.npu.lowering.choice import best
 from glenside.npu.lowering.filling import Table

@@ -16,7 +16,7 @@ from glenside.codegen.compilers import compiler
 from glenside.ir.errors import BadInput
 from glenside.npu import driver, files, registers, rtl, simulator
 from glenside.npu.encoding import encoded
-from glenside.npu.instructions import UNITS
+from glenside.npu.fields import UNITS
 from glenside.npu.program import NpuProgram, Place
 
 needs_compiler = pytest.mark.skipif(not compiler(), reason="there is no C compiler")

@@ -25,7 +25,8 @@ import glenside as gl
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu import files, rtl, simulator
-from glenside.npu.instructions import UNITS, Form, Instruction, Parameters, Tables
+from glenside.npu.fields import UNITS, Form
+from glenside.npu.instructions import Instruction, Parameters, Tables
 from glenside.npu.lowering.integers import as_mapped, mappings
 from glenside.npu.meaning import wrong
 from glenside.npu.numbers import StandsFor

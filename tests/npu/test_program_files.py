@@ -15,7 +15,8 @@ from npu_programs import drawn_for, small_machine
 
 from glenside.ir.errors import BadInput
 from glenside.npu import assembly, files, rtl, simulator
-from glenside.npu.instructions import UNITS, Address, Fill, Spread, Wait
+from glenside.npu.fields import UNITS, Address, Wait
+from glenside.npu.instructions import Fill, Spread
 from glenside.npu.machine import Energy
 from glenside.npu.program import NpuProgram, Place, Stretch
 

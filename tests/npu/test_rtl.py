@@ -14,22 +14,9 @@ from npu_programs import Memory, drawn_for, reads_beside_streams, small_machine,
 from glenside.ir.errors import BadInput
 from glenside.npu import encoding, reference, registers, requantise, rtl, simulator
 from glenside.npu.addresses import ENTRY
+from glenside.npu.fields import UNITS, Address, Form, Kind, Wait
 from glenside.npu.instruction_set import INSTRUCTIONS
-from glenside.npu.instructions import (
-    UNITS,
-    Address,
-    Fill,
-    Form,
-    Instruction,
-    Kind,
-    Lanes,
-    Load,
-    Out,
-    Spread,
-    Store,
-    Tables,
-    Wait,
-)
+from glenside.npu.instructions import Fill, Instruction, Lanes, Load, Out, Spread, Store, Tables
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
 from glenside.npu.waits import waiting

@@ -10,9 +10,9 @@ from npu_programs import ONCE, Memory, drawn, reads_beside_streams, small_machin
 
 from glenside.ir.errors import BadInput
 from glenside.npu import requantise
+from glenside.npu.fields import Address, Wait
 from glenside.npu.instruction_set import INSTRUCTIONS
 from glenside.npu.instructions import (
-    Address,
     Fill,
     Instruction,
     Lanes,
@@ -23,7 +23,6 @@ from glenside.npu.instructions import (
     Stream,
     Sums,
     Tables,
-    Wait,
     Weights,
 )
 from glenside.npu.machine import Machine

@@ -11,9 +11,8 @@ from npu_programs import ONCE, Memory
 
 from glenside.ir.errors import BadInput
 from glenside.npu import requantise
+from glenside.npu.fields import Address, Counts
 from glenside.npu.instructions import (
-    Address,
-    Counts,
     Fill,
     Instruction,
     Lanes,

@@ -10,18 +10,8 @@ from npu_programs import ONCE, Memory
 
 from glenside.ir.errors import BadInput
 from glenside.npu import simulator
-from glenside.npu.instructions import (
-    Address,
-    Instruction,
-    Lanes,
-    Load,
-    Spread,
-    Stream,
-    Sums,
-    Tables,
-    Wait,
-    Weights,
-)
+from glenside.npu.fields import Address, Wait
+from glenside.npu.instructions import Instruction, Lanes, Load, Spread, Stream, Sums, Tables, Weights
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
 from glenside.npu.waits import waiting

@@ -12,7 +12,8 @@ from npu_programs import drawn_for, random_machine
 
 import glenside as gl
 from glenside.npu import assembly, files, simulator
-from glenside.npu.instructions import UNITS, Address, Lanes, Out, Tables, Wait
+from glenside.npu.fields import UNITS, Address, Wait
+from glenside.npu.instructions import Lanes, Out, Tables
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
 from glenside.npu.timeline import timeline

@@ -12,7 +12,8 @@ import glenside as gl
 from glenside.ir.errors import BadInput
 from glenside.npu import simulator
 from glenside.npu.addresses import generated
-from glenside.npu.instructions import Address, Store, Stream
+from glenside.npu.fields import Address
+from glenside.npu.instructions import Store, Stream
 from glenside.npu.lowering import layers
 from glenside.npu.lowering.integers import as_mapped, mappings
 from glenside.npu.lowering.unrolling import unrolled

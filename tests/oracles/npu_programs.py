@@ -10,9 +10,8 @@ import numpy as np
 from glenside.npu import requantise
 from glenside.npu.addresses import encoded, generated
 from glenside.npu.columns import Apply, Deviation, Functions, Greatest, Mean, Scale, Total
+from glenside.npu.fields import Address, Counts
 from glenside.npu.instructions import (
-    Address,
-    Counts,
     Fill,
     Instruction,
     Lanes,

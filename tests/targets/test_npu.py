@@ -25,7 +25,8 @@ from glenside.ir.program import Program
 from glenside.ir.term import postorder
 from glenside.npu.description import read_machine, written
 from glenside.npu.energies import PUBLISHED
-from glenside.npu.instructions import Address, Load, Stream
+from glenside.npu.fields import Address
+from glenside.npu.instructions import Load, Stream
 from glenside.npu.lowering.program import lowered, without_dma
 from glenside.npu.machine import Energy, Machine
 from glenside.npu.program import NpuProgram

@@ -176,7 +176,7 @@ def _told(program: NpuProgram, run: Run) -> dict[str, Any]:
 def _in_rtl(program: NpuProgram, simulated: Run) -> tuple[dict[str, Any], Array]:
     """What the RTL says: equal is DRAM, bit by bit, and predicted what the simulator says of the cycles."""
     from glenside.npu import rtl
-    from glenside.npu.instructions import UNITS
+    from glenside.npu.fields import UNITS
 
     found = rtl.run(program)
     equal = bool(np.array_equal(found.dram, simulated.dram))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from glenside.ir.operand import Array
-from glenside.npu.instructions import Address
+from glenside.npu.fields import Address
 from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.filling import Table
 from glenside.npu.nests import Nest, nests

@@ -14,7 +14,8 @@ from glenside.analysis.places import Places, places
 from glenside.ir.errors import BadInput
 from glenside.npu import requantise
 from glenside.npu.columns import Apply, Deviation, Greatest, Mean, Scale, Total
-from glenside.npu.instructions import Address, Counts, Instruction
+from glenside.npu.fields import Address, Counts
+from glenside.npu.instructions import Instruction
 from glenside.npu.lowering.layers import Writer
 from glenside.npu.lowering.runs import Run
 from glenside.npu.lowering.tiles import Group, Layer, Product

@@ -9,7 +9,7 @@ import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.npu.addresses import encoded
-from glenside.npu.instructions import Address
+from glenside.npu.fields import Address
 from glenside.npu.lowering.distinct import distinct
 from glenside.npu.machine import Machine
 from glenside.npu.nests import Nest, nests

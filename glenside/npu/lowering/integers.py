@@ -14,10 +14,11 @@ from glenside.analysis.places import places
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.npu.lowering.choice import Choice, Known, Options, best, options_of
+from glenside.npu.lowering.choice import Choice, Known, best
 from glenside.npu.lowering.layers import TooLong
 from glenside.npu.lowering.mapped import Mapped, Unlowered, results_of
 from glenside.npu.lowering.network import chained
+from glenside.npu.lowering.options import Options, options_of
 from glenside.npu.lowering.tensors import Where
 from glenside.npu.machine import Machine
 from glenside.npu.numbers import StandsFor, narrow

@@ -16,11 +16,12 @@ from glenside.npu.lowering.abreast import abreast
 from glenside.npu.lowering.copying import write_copy
 from glenside.npu.lowering.holding import gaps
 from glenside.npu.lowering.inplace import InPlace, Kept, Windows, bring
-from glenside.npu.lowering.layers import Copied, Feed, Sink, Source
+from glenside.npu.lowering.layers import Feed, Sink
 from glenside.npu.lowering.mapped import Mapped, Own, Unlowered, name_of
 from glenside.npu.lowering.operands import Brought, Tiles, arranged
 from glenside.npu.lowering.program import Filled, counted, finished, stand_in
 from glenside.npu.lowering.skewed import Skew
+from glenside.npu.lowering.sources import Copied, Source
 from glenside.npu.lowering.storing import Bytes, BytesOut, distinct_parameters
 from glenside.npu.lowering.strips import Part
 from glenside.npu.lowering.sums_out import SumsOut

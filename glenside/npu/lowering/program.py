@@ -14,10 +14,11 @@ from glenside.ir.operand import Array
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, constants_under, rebuild_all
 from glenside.ir.types import Tensor
-from glenside.npu.instructions import Wait
-from glenside.npu.lowering.layers import Copied, Feed, Writer
+from glenside.npu.fields import Wait
+from glenside.npu.lowering.layers import Feed, Writer
 from glenside.npu.lowering.operands import Tiles, arranged
 from glenside.npu.lowering.runs import Order
+from glenside.npu.lowering.sources import Copied
 from glenside.npu.lowering.sums_out import SumsOut
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine

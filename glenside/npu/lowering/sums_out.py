@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from glenside.ir.operand import Array
-from glenside.npu.instructions import Address, Sums
+from glenside.npu.fields import Address
+from glenside.npu.instructions import Sums
 from glenside.npu.lowering.layers import Writer
 from glenside.npu.lowering.runs import Run
 from glenside.npu.lowering.tiles import Layer

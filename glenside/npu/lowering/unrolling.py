@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from glenside.npu.instructions import LOOPS, Address, Counts, Instruction, Stream
+from glenside.npu.fields import LOOPS, Address, Counts
+from glenside.npu.instructions import Instruction, Stream
 
 
 def unrolled(instruction: Instruction, lanes: int) -> Iterator[Instruction]:

@@ -1,0 +1,102 @@
+"""The mappings that each layer of a network may take, with their prices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.term import Term
+from glenside.ir.types import Tensor
+from glenside.npu.lowering.copying import cycles_of_copy
+from glenside.npu.lowering.elementwise import every_mapping
+from glenside.npu.lowering.mapped import Mapped, tiled
+from glenside.npu.lowering.price import Priced
+from glenside.npu.lowering.storing import rows_needed
+from glenside.npu.lowering.tiles import Layer
+from glenside.npu.machine import Machine
+from glenside.quantization.layers import IntegerNetwork, leaf_of
+
+_SLOW = 8
+"""How many times as long as another mapping one may take the array."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """A mapping that a layer may take.
+
+    price     what it takes
+    operands  its leaves -> the tensor that each is; None of constants
+    """
+
+    price: Priced
+    operands: Mapping[Term, Term | None]
+
+    @property
+    def streams(self) -> dict[Term, Term | None]:
+        return {leaf: self.operands[leaf] for leaf in self.price.layer.product.rows.first}
+
+    @property
+    def stays(self) -> dict[Term, Term | None]:
+        return {leaf: self.operands[leaf] for leaf in self.price.layer.product.weights.first}
+
+
+Options = tuple[dict[str, list[Option]], dict[str, list[Mapped]]]
+"""What each layer may take, by name, and the mapping of each."""
+
+
+def options_of(
+    network: IntegerNetwork,
+    variants: Mapping[str, Sequence[tuple[Mapped, int]]],
+    machine: Machine,
+    show: Callable[[str, int, int], None] = lambda *_: None,
+) -> Options:
+    """What each layer may take, with prices; and the mappings of these. Raises BadInput: nothing, by its name."""
+    known: dict[tuple[Term, bool], Priced] = {}
+    options: dict[str, list[Option]] = {}
+    kept: dict[str, list[Mapped]] = {}
+    for number, layer in enumerate(network.layers):
+        show(f"mappings of {layer.name}", number, 2 * len(network.layers))
+        options[layer.name], kept[layer.name], refused = [], [], list[BadInput]()
+        for mapped, cycles in every_mapping(layer, variants[layer.name], machine):
+            key = mapped.term, layer.requantised is None
+            if cycles > _SLOW * min((option.price.cycles for option in options[layer.name]), default=cycles):
+                continue
+            try:
+                if key not in known:
+                    reserved = 0 if layer.requantised is None else rows_needed(machine)
+                    known[key] = Priced(tiled(layer, mapped, machine), machine, cycles, reserved)
+                options[layer.name].append(Option(known[key], _operands(network, known[key].layer, mapped)))
+                kept[layer.name].append(replace(mapped, layer=known[key].layer))
+            except BadInput as error:
+                refused.append(error)
+        if not options[layer.name]:
+            raise BadInput(f"the layer {layer.name}: {refused[0] if refused else 'it has no mapping'}")
+    return options, kept
+
+
+def _operands(network: IntegerNetwork, layer: Layer, mapped: Mapped) -> dict[Term, Term | None]:
+    found: dict[Term, Term | None] = {}
+    for leaf in (*layer.product.rows.first, *layer.product.weights.first):
+        tensor, _ = leaf_of(mapped.operands.get(leaf, leaf))
+        own = tensor.attributes[0] if tensor.operator.name == "access-tensor" else None
+        found[leaf] = None if isinstance(own, Tensor) and own.name in network.constants else tensor
+    return found
+
+
+def axes_of(tensor: Term) -> list[int]:
+    """Those that may be innermost."""
+    return [axis for axis, size in enumerate(tensor.access.dims) if size > 1] or [0]
+
+
+def copied(option: Option, tensor: Term, pairs: Array, alone: bool, machine: Machine) -> float:
+    """Cycles that bring an input to where it stays in the array, from where the host puts it: none where it may put it
+    there, which nobody else reads, each element at one place.
+    """
+    every = np.arange(tensor.access.size)
+    if alone and tensor not in option.streams.values() and np.array_equal(pairs[:, 0], every):
+        return 0.0
+    return cycles_of_copy(pairs[:, 0], pairs[:, 1], machine)
