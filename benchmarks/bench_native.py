@@ -26,7 +26,7 @@ import csv
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +59,13 @@ TRIES = 2
 """How often rounds are measured while others take processors."""
 
 
-def measure(name: str, path: Path, busy: int, peers: Sequence[str], machine: Machine) -> list[dict[str, Any]]:
+def measure(name: str, path: Path, busy: int, peers: Sequence[str], machine: Machine) -> Iterator[dict[str, Any]]:
     """A row for each number of threads."""
     program = gl.load(path)
     (given,) = (t for t in program.tensors.values() if not t.constant)
     x = _drawn(given)
     as_it_is = Lowered(for_processors(program, Search())[0], machine)
     products = _multiply_adds(as_it_is.program)
-    rows = []
     for threads in (1, 2):
         begin = time.perf_counter()
         found = gl.optimize(program, gl.CPU(machine=machine, threads=threads))
@@ -88,26 +87,25 @@ def measure(name: str, path: Path, busy: int, peers: Sequence[str], machine: Mac
         row |= {"told ms": round(1e3 * sum(f.told(threads)), 2), "told error": round(_told_error(f, x, threads), 3)}
         row |= {"equal": found.check().ok, "search s": round(searched, 1), "timed s": round(timed, 1)}
         row |= {"compile s": round(compiled, 1), "arena bytes": f.arena.size, "bound": f.arena.bound}
-        rows.append(row | {"in place": len(f.arena.in_place)})
-        print(rows[-1], *contest.notes, sep="\n", flush=True)
-    return rows
+        row |= {"in place": len(f.arena.in_place)}
+        print(row, *contest.notes, sep="\n", flush=True)
+        yield row
 
 
-def beside(name: str, path: Path, busy: int, peers: Sequence[str], machine: Machine) -> list[dict[str, Any]]:
+def beside(name: str, path: Path, busy: int, peers: Sequence[str], machine: Machine) -> Iterator[dict[str, Any]]:
     """The columns of some runtimes alone, beside what is chosen."""
     program = gl.load(path)
     (given,) = (t for t in program.tensors.values() if not t.constant)
     x = _drawn(given)
-    rows = []
     for threads in (1, 2):
         found = gl.optimize(program, gl.CPU(machine=machine, threads=threads), verify=False)
         with Contest({"chosen": Lowered(found.program, machine)}, path, {given.name: x}, peers) as contest:
             columns = _columns(name, contest, threads, busy)
         names = (column for column in columns if not column.startswith("chosen"))
         own = {column: columns[column] for column in names if not column.endswith(" ms")}  # of another run
-        rows.append({"network": name, "threads": threads, "busy": busy} | own)
-        print(rows[-1], *contest.notes, sep="\n", flush=True)
-    return rows
+        row = {"network": name, "threads": threads, "busy": busy} | own
+        print(row, *contest.notes, sep="\n", flush=True)
+        yield row
 
 
 def _drawn(given: Tensor) -> np.ndarray:
@@ -196,8 +194,10 @@ def main() -> None:
             for row in made:
                 key = row["network"], str(row["threads"])
                 known[key] = {**known.get(key, {}), **row} if words.add else row
-            rows = sorted(known.values(), key=lambda row: list(NETWORKS).index(row["network"]))
-            _write(path, rows)
+                rows = sorted(
+                    known.values(), key=lambda row: (list(NETWORKS).index(row["network"]), int(row["threads"]))
+                )
+                _write(path, rows)
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
