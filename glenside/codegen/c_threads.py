@@ -3,8 +3,9 @@
 Each thread has a part of the steps, and claims pieces of it before it helps others: loops that follow each other give
 it the same rows, which its own cache still holds. What is to be done of a part is a ticket, (job, next step), that is
 only ever changed whole: a worker that comes late finds a closed ticket or another job, never half of one, and nobody
-waits for a worker that has claimed nothing. Who waits spins for some microseconds, then yields; a worker that finds
-nothing for a while sleeps. Nothing is global.
+waits for a worker that has claimed nothing. Who waits spins for some microseconds. A worker that finds nothing for a
+while yields, then sleeps; so does the caller, while a worker has what is left and something else its processor. Nothing
+is global.
 """
 
 POOL = r"""
@@ -12,24 +13,26 @@ typedef int body(void *const *buffers, int64_t first, int64_t last, int64_t thre
 typedef struct part {
     atomic_uint_least64_t ticket; /* job << 32 | next step; CLOSED while a job is written */
     pthread_t worker;
-    char alone[48];
+    int place; /* its processor, or -1 */
+    char alone[44];
 } part;
 typedef struct pool {
     atomic_int_least64_t done;
-    atomic_int status, sleeping, closing, started;
+    atomic_int status, sleeping, closing, started, waiting;
     body *run;
     void *const *buffers;
     int64_t count, grain;
-    int threads, created;
+    int threads, created, caller;
     pthread_mutex_t mutex;
-    pthread_cond_t wake;
+    pthread_cond_t wake, finished;
     part parts[];
 } pool;
 #define CLOSED 0xffffffffu
 
-static void relax(unsigned turn)
+#define SPINS 4000
+
+static void relax(void)
 {
-    if (turn > 4000) { sched_yield(); return; }
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -50,6 +53,11 @@ static int claim(pool *p, int64_t of, int64_t thread)
     int status = p->run(p->buffers, first, last, thread);
     if (status) atomic_store(&p->status, status);
     atomic_fetch_add(&p->done, last - first);
+    if (atomic_load(&p->waiting)) {
+        pthread_mutex_lock(&p->mutex);
+        pthread_cond_signal(&p->finished);
+        pthread_mutex_unlock(&p->mutex);
+    }
     return 1;
 }
 
@@ -76,7 +84,8 @@ static void *work(void *given)
     int64_t thread = 1 + atomic_fetch_add(&p->started, 1);
     for (unsigned turn = 0; !atomic_load(&p->closing); turn++) {
         if (claim_any(p, thread)) { turn = 0; continue; }
-        if (turn < 6000) { relax(turn); continue; }
+        if (turn < SPINS) { relax(); continue; }
+        if (turn < SPINS + 2000) { sched_yield(); continue; }
         pthread_mutex_lock(&p->mutex);
         atomic_fetch_add(&p->sleeping, 1);
         if (!is_open(p) && !atomic_load(&p->closing)) pthread_cond_wait(&p->wake, &p->mutex);
@@ -95,10 +104,40 @@ static void wake(pool *p)
     pthread_mutex_unlock(&p->mutex);
 }
 
+/* Workers stay on processors of their own, where the caller is not: beside other work, threads of one program would
+   stay together on one, since the other one is no less busy. */
+static void settle(pool *p)
+{
+#if defined(__linux__) && defined(_GNU_SOURCE)
+    int here = sched_getcpu(), cpu = 0;
+    if (here < 0 || here == p->caller) return;
+    p->caller = here;
+    cpu_set_t open, one;
+    if (sched_getaffinity(0, sizeof open, &open)) return;
+    CPU_CLR(here, &open);
+    for (int w = 0; w < p->created; w++) {
+        part *own = &p->parts[w];
+        if (own->place >= 0 && CPU_ISSET(own->place, &open)) CPU_CLR(own->place, &open); else own->place = -1;
+    }
+    for (int w = 0; w < p->created; w++) {
+        if (p->parts[w].place >= 0) continue;
+        while (cpu < CPU_SETSIZE && !CPU_ISSET(cpu, &open)) cpu++;
+        if (cpu == CPU_SETSIZE) return;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        if (!pthread_setaffinity_np(p->parts[w].worker, sizeof one, &one)) p->parts[w].place = cpu;
+        cpu++;
+    }
+#else
+    (void)p;
+#endif
+}
+
 /* A loop of `count` steps by all threads of a pool, or by this one alone. */
 static int for_all(pool *p, body *run, void *const *buffers, int64_t count)
 {
     if (!p || count < 2) return run(buffers, 0, count, 0);
+    settle(p);
     uint64_t job = (atomic_load(&p->parts[0].ticket) >> 32) + 1;
     for (int t = 0; t < p->threads; t++) atomic_store(&p->parts[t].ticket, job << 32 | CLOSED);
     p->run = run; p->buffers = buffers; p->count = count;
@@ -109,7 +148,14 @@ static int for_all(pool *p, body *run, void *const *buffers, int64_t count)
         atomic_store(&p->parts[t].ticket, job << 32 | (uint64_t)(p->count * t / p->threads));
     wake(p);
     while (claim_any(p, 0)) ;
-    for (unsigned turn = 0; atomic_load(&p->done) < count; turn++) relax(turn);
+    for (unsigned turn = 0; atomic_load(&p->done) < count && turn < SPINS; turn++) relax();
+    if (atomic_load(&p->done) < count) {
+        pthread_mutex_lock(&p->mutex);
+        atomic_store(&p->waiting, 1);
+        while (atomic_load(&p->done) < count) pthread_cond_wait(&p->finished, &p->mutex);
+        atomic_store(&p->waiting, 0);
+        pthread_mutex_unlock(&p->mutex);
+    }
     return atomic_load(&p->status);
 }
 
@@ -122,27 +168,9 @@ PUBLIC void close_pool(void *given)
     pthread_mutex_unlock(&p->mutex);
     for (int i = 0; i < p->created; i++) pthread_join(p->parts[i].worker, 0);
     pthread_cond_destroy(&p->wake);
+    pthread_cond_destroy(&p->finished);
     pthread_mutex_destroy(&p->mutex);
     free(p);
-}
-
-/* A worker stays on a processor of its own: the caller then moves to another one. */
-static void stay(pool *p, int worker)
-{
-#if defined(__linux__) && defined(_GNU_SOURCE)
-    cpu_set_t allowed, one;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) || CPU_COUNT(&allowed) < 2) return;
-    int place = worker % CPU_COUNT(&allowed);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &allowed) || place--) continue;
-        CPU_ZERO(&one);
-        CPU_SET(cpu, &one);
-        pthread_setaffinity_np(p->parts[worker - 1].worker, sizeof one, &one);
-        return;
-    }
-#else
-    (void)p; (void)worker;
-#endif
 }
 
 /* So many threads, of which the caller is one; 0 where there are not that many to be had. */
@@ -152,12 +180,14 @@ PUBLIC void *open_pool(int threads)
     pool *p = calloc(1, sizeof *p + (size_t)threads * sizeof(part));
     if (!p) return 0;
     p->threads = threads;
-    for (int t = 0; t < threads; t++) atomic_init(&p->parts[t].ticket, CLOSED);
+    p->caller = -1;
+    for (int t = 0; t < threads; t++) { atomic_init(&p->parts[t].ticket, CLOSED); p->parts[t].place = -1; }
     pthread_mutex_init(&p->mutex, 0);
     pthread_cond_init(&p->wake, 0);
+    pthread_cond_init(&p->finished, 0);
     while (p->created < threads - 1) {
         if (pthread_create(&p->parts[p->created].worker, 0, work, p)) { close_pool(p); return 0; }
-        stay(p, ++p->created);
+        p->created++;
     }
     return p;
 }
