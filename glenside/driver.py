@@ -74,7 +74,8 @@ def optimize(
         limits = limits or Limits()
         key = answers.key(program, target, limits, way, seed, verify) if cache is not None and target.repeatable else ""
         if cache is not None and key:
-            how = {**way.choices(), "trace": True}  # whoever asks for the e-graph later may ask that too
+            # The same search, or other e-nodes would be the first among equals: a trace numbers classes otherwise.
+            how = {**way.choices(), "trace": trace}
             again = partial(optimize, program, target, limits=limits, verify=False, listener=listener, **how)
             if (known := answers.recall(cache, key, program, target, seed, verify, again)) is not None:
                 on_answer(known)

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import highspy
 import numpy as np
@@ -36,6 +37,12 @@ from glenside.npu.machine import Machine
 from glenside.quantization.layers import IntegerNetwork
 
 _HALF, _EPSILON = 0.5, 1e-6
+_WORK = 1_000
+"""How often the solver looks whether to go on, at most, where it has a choice: after each of its programs without whole
+numbers. A clock would stop it elsewhere each time, and of one network there would be several programs.
+"""
+_PATIENCE = 8
+"""How many times as often where it has none."""
 _ROUNDS = 6
 """How often tensors that are to stay, and do not, are looked at again: for what readers allow, and then given up."""
 SPARED = 0.02
@@ -69,16 +76,17 @@ def chosen(
     results: Mapping[Term, str],
     machine: Machine,
     show: Callable[[str, int, int], None] = lambda *_: None,
-    seconds: float = 10.0,
+    work: int = _WORK,
     gap: float = 1e-3,
     stays: Mapping[Term, Stay] | None = None,
     known: Known | None = None,
     enough: float = highspy.kHighsInf,
     spared: float = SPARED,
 ) -> Choice:
-    """The best choice, within a gap of it, or the best that was found in time; `results` are the tensors that layers
-    make, of which each is one's, by name; `stays` those that may stay in the lanes; `known` prices. Where none takes
-    less than `enough` it is any. `spared` is what beats are worth that the array hides. Raises BadInput: none was.
+    """The best choice, within a gap of it, or the best that was found until the solver looked `work` times whether to
+    go on; `results` are the tensors that layers make, of which each is one's, by name; `stays` those that may stay in
+    the lanes; `known` prices. Where none takes less than `enough` it is any. `spared` is what beats are worth that the
+    array hides. The same each time, however long it takes. Raises BadInput: none was found.
 
     Prices are looked at where a choice makes use of them, and then it is chosen again, until nothing is left to look
     at: the others take no less than what they were taken for.
@@ -86,7 +94,7 @@ def chosen(
     known = {} if known is None else known
     while True:
         model = _Model(options, results, machine, stays or {}, known, spared)
-        found, used = model.solved(show, seconds, gap)
+        found, used = model.solved(show, work, gap)
         if found.bound > enough or not used:
             return found
         for estimate in used:
@@ -108,8 +116,8 @@ def best(
     may stay in lanes, but for `stay` unset. `priced` are the options of these mappings, where they are known, and
     `known` what they were found to take. Where no choice takes less than `enough` it is any.
 
-    Raises BadInput: a layer of which the machine runs no mapping, by name, with the reason of the first; or the time
-    was too short for any choice.
+    Raises BadInput: a layer of which the machine runs no mapping, by name, with the reason of the first; or no
+    choice was found.
     """
     options, kept = priced or options_of(network, variants, machine, show)
     results = {layer.result: layer.name for layer in network.layers}
@@ -172,9 +180,7 @@ class _Model:
             self.used.append((columns, estimate))
         return estimate.value
 
-    def solved(
-        self, show: Callable[[str, int, int], None], seconds: float, gap: float
-    ) -> tuple[Choice, Sequence[Estimate]]:
+    def solved(self, show: Callable[[str, int, int], None], work: int, gap: float) -> tuple[Choice, Sequence[Estimate]]:
         """The choice, and the prices that it makes use of and nobody has looked at."""
         take = {name: [self._column(whole=True) for _ in own] for name, own in self.options.items()}
         for columns in take.values():
@@ -194,18 +200,31 @@ class _Model:
             self._add_tensor(tensor, columns, take)
         for name, own in self.options.items():
             self._add_time(name, own, take[name])
-        self.solver.setOptionValue("time_limit", seconds)
         self.solver.setOptionValue("mip_rel_gap", gap)
+        self._limit(work)
         self.solver.run()
         found = self.solver.getInfo()
         if found.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            raise BadInput(f"no mappings of the layers and orders of tensors were found within {seconds:g} seconds")
+            raise BadInput("no mappings of the layers were found that go together with any orders of tensors")
         values = np.array(self.solver.getSolution().col_value)
         mappings = {name: int(np.argmax(values[columns])) for name, columns in take.items()}
         axes = {tensor: axes_of(tensor)[int(np.argmax(values[columns]))] for tensor, columns in inner.items()}
         there = frozenset(tensor for tensor, column in self.held.items() if values[column] > _HALF)
         used = [own for columns, own in self.used if own.is_open and (values[[*columns]] > _EPSILON).all()]
         return Choice(mappings, axes, found.objective_function_value, found.mip_dual_bound, there), used
+
+    def _limit(self, work: int) -> None:
+        """Stop the solver when it has looked so often whether to go on."""
+        looked = 0
+
+        def look(_: object, __: str, now: highspy.cb.HighsCallbackOutput, answer: Any, ___: object) -> None:
+            nonlocal looked
+            looked += 1
+            has_choice = now.mip_primal_bound < highspy.kHighsInf
+            answer.user_interrupt = looked >= work * (1 if has_choice else _PATIENCE)
+
+        self.solver.setCallback(look, None)
+        self.solver.startCallback(highspy.cb.HighsCallbackType.kCallbackMipInterrupt)
 
     def _add_stays(self, take: Mapping[str, Sequence[int]]) -> None:
         """Tensors that stay in the lanes, of which there is room for so many at a time."""

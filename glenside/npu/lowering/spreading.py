@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 import numpy as np
 
@@ -119,9 +120,16 @@ class Spreadings:
 
 
 def _patterns(there: Array) -> Array:
-    """A number for each column, (C), equal of equal columns of (rows)(C), and 0 where nothing is there."""
+    """A number for each column, (C), equal of equal columns of (rows)(C), and 0 where nothing is there; the same in
+    every process, as Python's own hashes of bytes are not.
+    """
     packed = np.packbits(there, axis=0)
-    return np.array([hash(own.tobytes()) or 1 if own.any() else 0 for own in packed.T])
+    return np.array([_number(own.tobytes()) if own.any() else 0 for own in packed.T], np.int64)
+
+
+def _number(content: bytes) -> int:
+    """Of 63 bits, and not 0."""
+    return int.from_bytes(blake2b(content, digest_size=8).digest(), "little") >> 1 or 1
 
 
 def _steps_by_rows(value: Array, row: Array, column: Array, values: int) -> Array | None:

@@ -85,7 +85,8 @@ class Way:
     method     of extraction: "auto", "greedy", "dag" or "exact"; extract_seconds bounds "exact" for the whole program
     explain    whether the report traces which rules made what was chosen
     at_once    whether somebody waits: then what takes long to try is not tried
-    trace      whether the e-graph says of each e-node which rule made it, when and from what; the answer is the same
+    trace      whether the e-graph says of each e-node which rule made it, when and from what; the answer costs
+               the same, and may be another among equals
     on_step    is told what is tried, and the part of it that is done
     on_draft   is given each answer that is going to be refined, so that it can be kept whatever comes
     """
