@@ -11,7 +11,6 @@ Each layer takes one mapping and each tensor one axis innermost; what they take 
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -109,10 +108,10 @@ def chosen(
     Prices are looked at where a choice makes use of them, and then it is chosen again, until nothing is left to look
     at: the others take no less than what they were taken for.
     """
-    known, begin = {} if known is None else known, time.monotonic()
+    known = {} if known is None else known
     while True:
         model = _Model(options, results, machine, stays or {}, known, spared)
-        found, used = model.solved(show, max(1.0, seconds + begin - time.monotonic()), gap)
+        found, used = model.solved(show, seconds, gap)
         if found.bound > enough or not used:
             return found
         for estimate in used:
