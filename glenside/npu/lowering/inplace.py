@@ -71,84 +71,6 @@ class InPlace(_Skewed):
         return found
 
 
-@dataclass
-class _Coming:
-    """Bytes on their way from DRAM to lanes.
-
-    cells, addresses  of each element, (n)
-    gaps              cells between them, which are to hold the byte `zero`
-    """
-
-    cells: Array
-    addresses: Array
-    gaps: Array
-    zero: int
-
-    def __post_init__(self) -> None:
-        every = np.concatenate([self.cells, self.gaps])
-        self.low = int(every.min(initial=0))
-        self.element = np.full(int(every.max(initial=-1)) + 1 - self.low, -1)
-        self.element[self.cells - self.low] = np.arange(len(self.cells))
-        self.is_gap = np.zeros(len(self.element), bool)
-        self.is_gap[self.gaps - self.low] = True
-        self.missing = np.ones(len(self.cells), bool)
-
-    def bring(self, writer: Writer, cells: Array) -> None:
-        """Those of these cells that are not there yet, and all that comes in the same beats."""
-        own = cells[(cells >= self.low) & (cells < self.low + len(self.element))] - self.low
-        gaps = own[self.is_gap[own]]
-        self.is_gap[gaps] = False
-        writer.blank(gaps + self.low, self.zero)
-        wanted = self.element[own]
-        wanted = wanted[wanted >= 0]
-        beats = self.addresses // writer.machine.bandwidth
-        asked = np.zeros(int(beats.max(initial=0)) + 1, bool)
-        asked[beats[wanted[self.missing[wanted]]]] = True
-        new = np.flatnonzero(asked[beats] & self.missing)
-        self.missing[new] = False
-        if len(new):
-            fill_cells(writer, self.addresses[new], self.cells[new])
-
-    def bring_all(self, writer: Writer) -> None:
-        """What is not there yet."""
-        self.bring(writer, np.arange(self.low, self.low + len(self.element)))
-
-
-def _groups(runs: range) -> Sequence[range]:
-    """Runs that are brought together, so that the first ones begin before all is there."""
-    return [range(int(own[0]), int(own[-1]) + 1) for own in np.array_split(np.array(runs), _PARTS) if len(own)]
-
-
-class Arriving:
-    """Rows of tensors that come from DRAM as rows of them stream: what some runs read is there before these."""
-
-    def __init__(self, writer: Writer, source: InPlace, every: Sequence[tuple[Held, Array, int]]) -> None:
-        self.writer, self.source, self.runs = writer, source, source.runs
-        self.every = [_Coming(held.cells, addresses.reshape(-1), held.gaps, zero) for held, addresses, zero in every]
-        self.groups = {own.start: own for own in _groups(range(len(self.runs)))}
-
-    def table(self, tile: int) -> Table:
-        return self.source.table(tile)
-
-    def cells(self, number: int) -> Array:
-        return self.source.cells(number)
-
-    def fill(self, number: int, now: int) -> bool:
-        if number in self.groups:
-            self.writer.table(self.source.table(self.runs[number].tile))  # before what comes meanwhile
-            read = distinct(np.concatenate([self._read(each) for each in self.groups[number]]))
-            for own in self.every:
-                own.bring(self.writer, read)
-                if self.groups[number].stop == len(self.runs):
-                    own.bring_all(self.writer)
-        return True
-
-    def _read(self, number: int) -> Array:
-        tile = self.runs[number].tile
-        apart = self.source.apart[tile][self.source.used[tile]]
-        return distinct(self.source.cells(number)[:, None] + apart)
-
-
 @dataclass(frozen=True)
 class _Window:
     """What one of two windows holds at a time: cells from `low` on, for the runs from `begin` until before `end`."""
@@ -182,7 +104,6 @@ class Windows(_Skewed):
         self.writer, self.feed, self.addresses, self.bases = writer, feed, addresses.reshape(-1), bases
         self.places = np.stack(np.unravel_index(np.arange(addresses.size), reads.dims), axis=-1) @ strides
         self.windows, self.window_of, self.filled = list[_Window](), list[int](), 0
-        self.groups: dict[int, range] = {}
         ends = [self._cells_of(run) for run in self.runs]
         begin, low, high = 0, *ends[0]
         for number, (least, most) in enumerate(ends):
@@ -216,31 +137,22 @@ class Windows(_Skewed):
         if window >= HALVES and self.windows[window - HALVES].end > now:
             return False
         if window == self.filled:
-            self._begin(window)
+            self._fill(window)
             self.filled += 1
-        if number in self.groups:
-            self.writer.table(self.tables[self.runs[number].tile])  # before what comes meanwhile
-            runs = [self.runs[each] for each in self.groups[number]]
-            touched = distinct(np.concatenate([self._touched(run) for run in runs]))
-            self.coming.bring(self.writer, touched + self._base(window))
         return True
 
-    def _begin(self, number: int) -> None:
-        """What a window is to hold: in parts for the first one, for which rows wait."""
-        own, base = self.windows[number], self._base(number)
+    def _fill(self, number: int) -> None:
+        writer, own, base = self.writer, self.windows[number], self._base(number)
         if self.feed.made[0]:
-            self.writer.settle_before()
-        runs = range(own.begin, own.end)
-        wanted = [
-            self.layer.product.rows.numbers[run.tile, run.begin : run.end] for run in self.runs[own.begin : own.end]
-        ]
-        elements = distinct(np.concatenate([each.reshape(-1) for each in wanted]))
+            writer.settle_before()
+        runs = self.runs[own.begin : own.end]
+        touched = distinct(np.concatenate([self._touched(run) for run in runs]))
+        wanted = [self.layer.product.rows.numbers[run.tile, run.begin : run.end].reshape(-1) for run in runs]
+        elements = distinct(np.concatenate(wanted))
         elements = elements[elements > 0] - 1
         cells = self.places[elements]
-        touched = distinct(np.concatenate([self._touched(self.runs[each]) for each in runs]))
-        gaps = np.setdiff1d(touched, cells)
-        self.coming = _Coming(cells + base, self.addresses[elements], gaps + base, self.feed.zero)
-        self.groups = {each.start: each for each in ([runs] if number else _groups(runs))}
+        writer.blank(np.setdiff1d(touched, cells) + base, self.feed.zero)
+        fill_cells(writer, self.addresses[elements], cells + base)
 
     def _touched(self, run: Run) -> Array:
         apart = self.apart[run.tile][self.used[run.tile]]

@@ -15,7 +15,7 @@ from glenside.npu import requantise
 from glenside.npu.lowering.abreast import abreast
 from glenside.npu.lowering.copying import write_copy
 from glenside.npu.lowering.holding import gaps
-from glenside.npu.lowering.inplace import Arriving, InPlace, Kept, Windows, bring
+from glenside.npu.lowering.inplace import InPlace, Kept, Windows, bring
 from glenside.npu.lowering.layers import Copied, Feed, Sink, Source
 from glenside.npu.lowering.mapped import Mapped, Own, Unlowered, name_of
 from glenside.npu.lowering.operands import Brought, Tiles, arranged
@@ -68,15 +68,12 @@ class Piece:
 
 @dataclass(frozen=True)
 class _Ready:
-    """A layer that streams from the lanes: as tiles there, its rows and weights, and where its operands are in DRAM;
-    and what its rows come by where they are not there yet.
-    """
+    """A layer that streams from the lanes: as tiles there, its rows and weights, and where its operands are in DRAM."""
 
     layer: Layer
     source: InPlace
     tiles: Tiles
     operands: dict[Term, Place]
-    arriving: Arriving | None = None
 
 
 class _Chain(Tensors):
@@ -111,8 +108,10 @@ class _Chain(Tensors):
                 values = draw.integers(-128, 128, tuple(term.access.dims)).astype(np.int8)
             self.filled.append((inputs[name], values))
             self._copy(term)
+        for term in self.inputs():  # copies are over by now: they pass through any lanes
+            if term in self.held:
+                bring(self.writer, inputs[name_of(term)].addresses, self.held[term], self.zero(term))
         pieces = [*self._pieces()]
-        self._bring(inputs, *pieces[0])
         for (layer, piece), then in zip(pieces, [*pieces[1:], None], strict=True):
             self.show(layer.name, self.numbers[layer.name], len(network.layers))
             begin = counted(self.writer)
@@ -129,25 +128,6 @@ class _Chain(Tensors):
             if piece.last:
                 del self.known[layer.name]
         return finished(self.writer, self.stretches, self.filled, inputs, self._outputs())
-
-    def _bring(self, inputs: Mapping[str, Place], layer: IntegerLayer, piece: Piece) -> None:
-        """Inputs that are held: before the first layer or, where it is the one that streams them, as it does. Copies
-        are over by now: they pass through any lanes.
-        """
-        waiting = {
-            term: (self.held[term], inputs[name_of(term)].addresses, self.zero(term))
-            for term in self.inputs()
-            if term in self.held
-        }
-        ready = self._in_place(layer, piece) if waiting and piece.part is None else None
-        if ready is not None:
-            own = self.own(layer)
-            rows = {own.operands[leaf] for leaf in own.layer.product.rows.first}
-            streamed = [waiting.pop(term) for term in rows & waiting.keys()]
-            arriving = Arriving(self.writer, ready.source, streamed)
-            self.ready[layer.name, piece.strip] = replace(ready, arriving=arriving)
-        for held, addresses, zero in waiting.values():
-            bring(self.writer, addresses, held, zero)
 
     def _pieces(self) -> Iterator[tuple[IntegerLayer, Piece]]:
         """Layers in the order in which they run, those of chains strip by strip."""
@@ -216,7 +196,7 @@ class _Chain(Tensors):
         operands = dict[Term, Place]()
         source: Source
         if (ready := self.ready.pop((layer.name, piece.strip), None) or self._in_place(layer, piece)) is not None:
-            own.layer, source, operands = ready.layer, ready.arriving or ready.source, ready.operands
+            own.layer, source, operands = ready.layer, ready.source, ready.operands
             feed = Feed(ready.tiles.brought, own.zeros[0])
         elif len(rows) == 1 and rows[0] in self.passing and (windows := self._windows(layer, own, rows[0])) is not None:
             own.layer, source = windows.layer, windows
