@@ -95,6 +95,9 @@ class _Held(Places):
     def read(self, at: Integers, now: Now, *, own: bool = True) -> None:
         self.until[at] = self._moments(at, now)
 
+    def read_one(self, at: int, now: Now) -> None:
+        self.read(np.array([at]), now)
+
     def write(self, at: Integers, now: Now) -> None:
         self._note(np.unique(at))
         end, completed = (int(own[now.unit][now.number]) for own in (self.times.end, self.times.completed))
@@ -121,6 +124,9 @@ class _Held(Places):
 
 class _Unchecked(Places):
     def read(self, at: Integers, now: Now, *, own: bool = True) -> None:
+        pass
+
+    def read_one(self, at: int, now: Now) -> None:
         pass
 
     def write(self, at: Integers, now: Now) -> None:
