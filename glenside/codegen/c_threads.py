@@ -40,6 +40,24 @@ static void relax(void)
 #endif
 }
 
+/* The caller, which sleeps, that steps are done. */
+static __attribute__((noinline, cold)) void tell(pool *p)
+{
+    pthread_mutex_lock(&p->mutex);
+    pthread_cond_signal(&p->finished);
+    pthread_mutex_unlock(&p->mutex);
+}
+
+/* The caller sleeps until they are. */
+static __attribute__((noinline, cold)) void sleep_until(pool *p, int64_t count)
+{
+    pthread_mutex_lock(&p->mutex);
+    atomic_store(&p->waiting, 1);
+    while (atomic_load(&p->done) < count) pthread_cond_wait(&p->finished, &p->mutex);
+    atomic_store(&p->waiting, 0);
+    pthread_mutex_unlock(&p->mutex);
+}
+
 /* Steps of the part of one thread that its ticket names, for another one; 0 where there is none left. */
 static int claim(pool *p, int64_t of, int64_t thread)
 {
@@ -53,11 +71,7 @@ static int claim(pool *p, int64_t of, int64_t thread)
     int status = p->run(p->buffers, first, last, thread);
     if (status) atomic_store(&p->status, status);
     atomic_fetch_add(&p->done, last - first);
-    if (atomic_load(&p->waiting)) {
-        pthread_mutex_lock(&p->mutex);
-        pthread_cond_signal(&p->finished);
-        pthread_mutex_unlock(&p->mutex);
-    }
+    if (atomic_load(&p->waiting)) tell(p);
     return 1;
 }
 
@@ -106,7 +120,7 @@ static void wake(pool *p)
 
 /* Workers stay on processors of their own, where the caller is not: beside other work, threads of one program would
    stay together on one, since the other one is no less busy. */
-static void settle(pool *p)
+static __attribute__((noinline, cold)) void settle(pool *p)
 {
 #if defined(__linux__) && defined(_GNU_SOURCE)
     int here = sched_getcpu(), cpu = 0;
@@ -134,7 +148,7 @@ static void settle(pool *p)
 }
 
 /* A loop of `count` steps by all threads of a pool, or by this one alone. */
-static int for_all(pool *p, body *run, void *const *buffers, int64_t count)
+static __attribute__((noinline)) int for_all(pool *p, body *run, void *const *buffers, int64_t count)
 {
     if (!p || count < 2) return run(buffers, 0, count, 0);
     settle(p);
@@ -149,13 +163,7 @@ static int for_all(pool *p, body *run, void *const *buffers, int64_t count)
     wake(p);
     while (claim_any(p, 0)) ;
     for (unsigned turn = 0; atomic_load(&p->done) < count && turn < SPINS; turn++) relax();
-    if (atomic_load(&p->done) < count) {
-        pthread_mutex_lock(&p->mutex);
-        atomic_store(&p->waiting, 1);
-        while (atomic_load(&p->done) < count) pthread_cond_wait(&p->finished, &p->mutex);
-        atomic_store(&p->waiting, 0);
-        pthread_mutex_unlock(&p->mutex);
-    }
+    if (atomic_load(&p->done) < count) sleep_until(p, count);
     return atomic_load(&p->status);
 }
 
