@@ -15,11 +15,7 @@ import numpy as np
 from glenside.ir.dtypes import RECORDS
 
 _FLOAT = Template("""static const float values_of_$name[$count] = {$values};
-static inline float float_of_$name(uint8_t bits)
-{
-    float value = values_of_$name[bits & $mask];
-    return value;
-}
+static inline float float_of_$name(uint8_t bits) { return values_of_$name[bits & $mask]; }
 static inline uint8_t ${name}_of_double(double d)
 {
     double a = fabs(d);

@@ -23,7 +23,7 @@ MACHINE = MACHINES["avx2"]
 HERE = pytest.mark.skipif(not is_here(MACHINE), reason="its vectors are not here")
 
 
-def _nests(prices: Work, count: int = 160, wrong: int = 0) -> list[Timed]:
+def _nests(prices: Work, count: int = 640, wrong: int = 0) -> list[Timed]:
     draw = np.random.default_rng(0)
     found = []
     for number in range(count):
@@ -34,8 +34,8 @@ def _nests(prices: Work, count: int = 160, wrong: int = 0) -> list[Timed]:
 
 
 def test_prices_are_found_again_though_some_nests_are_not_explained() -> None:
-    prices = Work(*(2.0 + n for n in range(len(NAMES))))
-    for wrong in (0, 16):
+    prices = Work(*(0.5 + n for n in range(len(NAMES))))
+    for wrong in (0, 96):
         found = fitted(MACHINE, _nests(prices, wrong=wrong)).machine.nanoseconds
         np.testing.assert_allclose(found.amounts(), prices.amounts(), rtol=0.05)
 
