@@ -114,6 +114,31 @@ def test_the_keyboard_is_enough(browser: Any, view: EGraphView, tmp_path: Path) 
     assert browser.switch_to.active_element.get_attribute("type") == "search"
 
 
+def test_two_fingers_zoom_and_one_moves(browser: Any, view: EGraphView, tmp_path: Path) -> None:
+    opened(browser, view, tmp_path)
+    script = """
+      const picture = document.querySelector('.picture'), place = picture.getBoundingClientRect();
+      const event = (kind, pointerId, x, y, buttons = 1) => picture.dispatchEvent(new PointerEvent(kind,
+        {pointerId, clientX: place.left + x, clientY: place.top + y, buttons, bubbles: true}));
+      picture.setPointerCapture = () => {};
+      const seen = [];
+      const look = () => seen.push({...viewer.picture.view});
+      look();
+      event('pointerdown', 1, 100, 100); event('pointermove', 1, 130, 110); look();
+      event('pointerdown', 2, 230, 110); event('pointermove', 2, 330, 110); look();
+      event('pointerup', 2, 330, 110, 0); event('pointerup', 1, 130, 110, 0);
+      event('pointermove', 1, 300, 300, 0); look();
+      return seen;"""
+    rest, moved, zoomed, after = browser.execute_script(script)
+    assert (moved["x"] - rest["x"], moved["y"] - rest["y"], moved["scale"]) == (30, 10, rest["scale"])
+    assert zoomed["scale"] == pytest.approx(min(4, 2 * moved["scale"]))
+    # What was under the middle of the fingers still is.
+    for at, (before, later) in {"x": (180, 230), "y": (110, 110)}.items():
+        assert (before - moved[at]) / moved["scale"] == pytest.approx((later - zoomed[at]) / zoomed["scale"])
+    assert after == zoomed
+    assert browser.get_log("browser") == []
+
+
 def test_no_edge_runs_through_a_box(browser: Any, view: EGraphView, tmp_path: Path) -> None:
     opened(browser, view, tmp_path)
     for _ in range(20):

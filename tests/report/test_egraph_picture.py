@@ -11,6 +11,7 @@ import pytest
 
 import glenside as gl
 from glenside.report.egraph_picture import Picture
+from glenside.report.egraph_view import EGraphView
 from glenside.report.layered import Placed, placed
 
 PRODUCT = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
@@ -98,6 +99,32 @@ def test_the_picture_shows_the_chosen_program_and_says_what_it_leaves_out(result
     assert any("135 cycles" in word for word in words)
     assert few.left_out in " ".join(words)
     assert sum(word.startswith("● access") for word in words) >= 3
+
+
+def test_a_picture_is_as_wide_as_a_page_and_styles_nothing_else(result: gl.Result) -> None:
+    b = gl.Builder("wide")
+    x = b.input("x", (1, 4, 6))
+    y = x
+    for i in range(30):
+        y = b.add(y, b.conv(x, b.constant(f"w{i}", (4, 4, 1)), name=f"conv{i}"))
+    wide = gl.optimize(b.finish(y), gl.SystolicArray(4, 4), verify=False).view.picture
+    assert wide.left_out
+    for picture in (wide, result.view.picture):
+        root = ElementTree.fromstring(picture.svg())
+        width, high = float(root.get("width", "")), float(root.get("height", ""))
+        _, _, *drawn = map(float, root.get("viewBox", "").split())
+        assert width <= 980
+        assert width / high == pytest.approx(drawn[0] / drawn[1], rel=0.01)
+        (style,) = (element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}style"))
+        selectors = [own for line in re.findall(r"([^{}]+)\{[^{}]*\}", style) for own in line.split(",")]
+        assert selectors
+        assert all(own.split()[0] == ".still" for own in selectors)
+        assert root.get("class") == "still"
+
+
+def test_a_picture_of_which_nothing_was_chosen_speaks_of_no_choice(result: gl.Result) -> None:
+    assert "chosen:" in result.view.picture.svg()
+    assert "chosen:" not in EGraphView(result.egraph).picture.svg()
 
 
 def test_a_notebook_gets_the_picture_and_the_widget(result: gl.Result) -> None:
