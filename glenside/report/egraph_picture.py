@@ -151,7 +151,11 @@ class Picture:
         _, kinds = self._edges()
         legend = "●  chosen: the blue lines are the program that was chosen; grey ones lead to other e-nodes' operands"
         room = max(int(layout.width / _CHARACTER), _NARROW)
-        said = [(legend if self._chosen else "", "chosen"), (self.record["title"], "quiet"), (self.left_out, "quiet")]
+        said = [
+            (legend if self._chosen else "", "chosen"),
+            (self.record["title"], "quiet"),
+            (self.left_out or ("" if boxes else "no e-nodes"), "quiet"),
+        ]
         below = [(line, kind) for text, kind in said for line in textwrap.wrap(text, room)]
         wide = max(layout.width, max((len(line) for line, _ in below), default=0) * _CHARACTER) + 2 * _EDGE
         high = layout.height + 3 * _EDGE + _LINE * len(below)

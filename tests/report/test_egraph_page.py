@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import glenside as gl
+from glenside.egraph.snapshot import ENode, Snapshot
 from glenside.report.egraph_view import EGraphView
 
 PRODUCT = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
@@ -167,6 +168,28 @@ def test_a_name_that_is_a_script_is_text(browser: Any, tmp_path: Path) -> None:
     opened(browser, evil, tmp_path)
     assert EVIL in found(browser, "h1")[0].text
     assert len(found(browser, "script")) == 3
+    assert browser.get_log("browser") == []
+
+
+def test_an_e_graph_of_nothing_is_a_sentence(browser: Any, tmp_path: Path) -> None:
+    nothing = EGraphView(Snapshot((), (), (), (), {}, {}), title=EVIL)
+    path = tmp_path / "nothing.html"
+    path.write_text(nothing.page(), encoding="utf-8")
+    browser.get_log("browser")
+    browser.get(path.as_uri())
+    assert found(browser, "main")[0].text == f"{EVIL}: no e-nodes, so there is nothing to walk through."
+    assert browser.get_log("browser") == []
+    assert "no e-nodes" in nothing.picture.svg()
+
+
+def test_what_reads_itself_is_drawn(browser: Any, view: EGraphView, tmp_path: Path) -> None:
+    nodes = [ENode("access-flip", (0,), (0,)), ENode("access-flip", (1,), (1,)), ENode("access-flip", (0,), (1,))]
+    types, tensors = (view.snapshot.types[0],) * 2, view.snapshot.tensors
+    around = EGraphView(Snapshot((*nodes, ENode("access-flip", (1,), (0,))), (0, 0, 1, 1), types, (0,), tensors, {}))
+    opened(browser, around, tmp_path)
+    assert found(browser, ".status")[0].text == "All of it: 2 e-classes, 4 e-nodes."
+    settled(browser, "document.querySelector('.box').dispatchEvent(new MouseEvent('click'))")
+    assert found(browser, ".status")[0].text == "1 of 2 e-classes and 2 of 4 e-nodes are shown; 1 e-class is not open."
     assert browser.get_log("browser") == []
 
 

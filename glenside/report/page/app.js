@@ -215,3 +215,11 @@ export class Viewer {
     this.layouts.close();
   }
 }
+
+/** The viewer of an e-graph in a place, or a sentence and null where it holds nothing.
+ * @param {HTMLElement} place @param {import("./model.js").EgraphRecord} record @param {string} worker its text */
+export function viewerIn(place, record, worker) {
+  if (record.nodes.class.length) return new Viewer(place, record, worker);
+  place.replaceChildren(element("p", "glenside-egraph nothing", `${record.title || "This e-graph"}: no e-nodes, so there is nothing to walk through.`));
+  return null;
+}
