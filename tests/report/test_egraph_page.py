@@ -66,6 +66,7 @@ def test_search_shows_what_it_finds_with_its_rule(browser: Any, view: EGraphView
     assert "systolic-array" in found(browser, ".results button")[0].text
     found(browser, ".results button")[0].click()
     assert browser.execute_async_script(_DONE) is True
+    assert not found(browser, ".results button"), "what was found is not hidden behind the list"
     assert "systolic-array" in found(browser, ".box.selected")[0].text
     panel = found(browser, ".panel")[0].text
     assert "cycles" in panel
@@ -74,6 +75,37 @@ def test_search_shows_what_it_finds_with_its_rule(browser: Any, view: EGraphView
         details.click()
     texts = [rule["reason"] for rule in view.record["rules"]]
     assert any(text in found(browser, ".panel")[0].text for text in texts)
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.parametrize("width", [390, 700, 1000, 1400])
+def test_what_is_found_is_listed_in_the_window(browser: Any, view: EGraphView, tmp_path: Path, width: int) -> None:
+    size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        opened(browser, view, tmp_path)
+        browser.find_element("css selector", "input[type=search]").send_keys("access")
+        script = (
+            "const {left, right} = document.querySelector('.results').getBoundingClientRect(); return [left, right]"
+        )
+        left, right = browser.execute_script(script)
+        assert 0 <= left < right <= width
+        assert browser.execute_script("return document.documentElement.scrollWidth") == width
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_equal_layers_are_said_once(browser: Any, tmp_path: Path) -> None:
+    b = gl.Builder("equal layers")
+    x = b.input("x", (1, 4, 6))
+    for i in range(12):
+        x = b.relu(b.conv(x, b.constant(f"w{i}", (4, 4, 3)), padding=1, name=f"layer{i}"))
+    equal = gl.optimize(b.finish(x), gl.SystolicArray(4, 2), trace=True, verify=False).view
+    opened(browser, equal, tmp_path)
+    c = next(c for name, c, _ in equal.record["roots"] if name == "layer0")
+    settled(browser, f"viewer.go({c})")
+    assert found(browser, ".panel h2")[0].text == "layer0 and 11 more"
+    assert [name.text for name in found(browser, ".panel dt")].count("layer0 and 11 more") == 1
     assert browser.get_log("browser") == []
 
 

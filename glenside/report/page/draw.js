@@ -28,10 +28,15 @@ export function short(text, most = LONGEST) {
   return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
 }
 
+/** Names of equal layers. @param {string[]} names */
+export function several(names) {
+  return names.length > 2 ? `${names[0]} and ${names.length - 1} more` : names.join(", ");
+}
+
 /** The texts of a box. @param {Model} model @param {Box} box */
 function texts(model, box) {
   const names = model.names.get(box.id) ?? [];
-  const name = names.length > 2 ? `${names[0]} and ${names.length - 1} more` : names.join(", ");
+  const name = several(names);
   const rows = box.rows.map((n) => short(model.label(n)));
   return { name: short(name), type: short(model.type(box.id) || "no type", 30), cost: short(model.brief(box.id), 28), rows };
 }
