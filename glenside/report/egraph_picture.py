@@ -14,7 +14,7 @@ from glenside.report.layered import Placed, placed
 
 MOST = 36  # classes of a picture
 _FEWEST = 12  # that are drawn however wide they lie
-_WIDEST, _PAGE = 1300.0, 980.0  # a picture in its own units, and of a notebook's column, into which it is scaled
+_WIDEST, _PAGE = 1400.0, 980.0  # a picture in its own units, and of a notebook's column, into which it is scaled
 _ROWS, _LONGEST, _NARROW = 5, 34, 60  # rows of a box; characters of a row, and of a sentence below a narrow picture
 _CHARACTER, _LINE, _HEAD, _EDGE = 7.25, 19.0, 25.0, 24.0
 _FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
@@ -81,7 +81,7 @@ class Picture:
             self._names.setdefault(c, []).append(name or "result")
         self.shown = self._nearest(MOST if most is None else most)
         while most is None and len(self.shown) > _FEWEST and self._layout.width > _WIDEST:
-            self.shown = self.shown[: max(_FEWEST, len(self.shown) * 5 // 6)]
+            self.shown = self.shown[: max(_FEWEST, len(self.shown) - 2)]
             del self._boxes, self._layout
 
     def _children(self, n: int) -> list[int]:

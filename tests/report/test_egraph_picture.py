@@ -5,11 +5,15 @@ from __future__ import annotations
 import random
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
 
 import glenside as gl
+from glenside.egraph.search import program_snapshot
+from glenside.egraph.snapshot import Snapshot
+from glenside.ir.term import postorder
 from glenside.report.egraph_picture import Picture
 from glenside.report.egraph_view import EGraphView
 from glenside.report.layered import Placed, placed
@@ -108,8 +112,19 @@ def test_a_picture_is_as_wide_as_a_page_and_styles_nothing_else(result: gl.Resul
     for i in range(30):
         y = b.add(y, b.conv(x, b.constant(f"w{i}", (4, 4, 1)), name=f"conv{i}"))
     wide = gl.optimize(b.finish(y), gl.SystolicArray(4, 4), verify=False).view.picture
-    assert wide.left_out
-    for picture in (wide, result.view.picture):
+    tree = gl.parse(
+        "(compute relu (access-pair (access-tensor a) (access-tensor b)))", shapes={"a": (2, 2), "b": (2, 2)}
+    )
+    known = program_snapshot([*postorder(tree.term)])
+    (pair,) = (node for node in known.nodes if len(node.children) == 2)
+    leaf = next(node for node in known.nodes if not node.children)
+    pairs, leaves = [replace(pair, children=(2 * c + 1, 2 * c + 2)) for c in range(31)], [leaf] * 32
+    spread = Snapshot((*pairs, *leaves), (*range(63),), (known.types[0],) * 63, (0,), known.tensors, {})
+    forest = EGraphView(spread).picture
+    assert len(Picture(EGraphView(spread).record, most=36).shown) == 36
+    assert 12 <= len(forest.shown) < 36
+    assert f"{len(forest.shown)} of 63 e-classes" in forest.left_out
+    for picture in (wide, forest, result.view.picture):
         root = ElementTree.fromstring(picture.svg())
         width, high = float(root.get("width", "")), float(root.get("height", ""))
         _, _, *drawn = map(float, root.get("viewBox", "").split())
