@@ -50,6 +50,23 @@ _NEAREST = """static inline TO NAME(FROM a, float least, float most)
 #endif
     return b;
 }"""
+_CUT = r"""static inline TO NAME(FROM a)
+{
+    TO b;
+#if defined __AVX512DQ__ && SIZE == 64
+    FROM c;
+    __asm__("vextractf32x8 $1, %2, %t1\n\tvcvttps2qq %t2, %0\n\tvcvttps2qq %t1, %1\n\t"
+            "vpmovqd %0, %t0\n\tvpmovqd %1, %t1\n\tvinserti32x8 $1, %t1, %0, %0"
+            : "=&v"(b), "=&v"(c) : "v"(a));
+#elif defined __AVX512DQ__ && SIZE == 32
+    __asm__("vcvttps2qq %1, %g0\n\tvpmovqd %g0, %0" : "=v"(b) : "v"(a));
+#elif defined __AVX512DQ__ && defined __AVX512VL__ && SIZE == 16
+    __asm__("vcvttps2qq %1, %t0\n\tvpmovqd %t0, %0" : "=v"(b) : "v"(a));
+#else
+    for (int i = 0; i < LANES; i++) b[i] = a[i] >= -0x1p63f && a[i] < 0x1p63f ? (int32_t)(int64_t)a[i] : 0;
+#endif
+    return b;
+}"""
 _FROM_BFLOAT16 = "static inline TO NAME(FROM a) { return (TO)(CHANGED(a) << 16); }"
 _TO_BFLOAT16 = """static inline TO NAME(FROM a)
 {
@@ -74,8 +91,7 @@ def vector_type(dtype: str, lanes: int) -> str:
 
 
 def converts(given: str, wanted: str) -> bool:
-    """Whether vectors of one dtype become another one. What is cut to an integer must fit into
-    32 bits: see `lanes.fits`."""
+    """Whether vectors of one dtype become another one."""
     if given == wanted:
         return True
     pair = given, wanted = _TRUTHS.get(given, given), wanted
@@ -114,6 +130,13 @@ def nearest(lanes: int) -> tuple[str, list[str]]:
     types = [vector_type(dtype, lanes) for dtype in ("float32", "int32")]
     text = _filled(_NEAREST.replace("SIZE", str(4 * lanes)), name, "float32", "int32", lanes)
     return name, [*types, text]
+
+
+def cut(lanes: int) -> tuple[str, list[str]]:
+    """The same of floats, cut towards zero to 64 bits, of which the lowest 32 are kept: as a number by itself is."""
+    name = f"cut_x{lanes}"
+    types = [vector_type(dtype, lanes) for dtype in ("float32", "int32")]
+    return name, [*types, _filled(_CUT.replace("SIZE", str(4 * lanes)), name, "float32", "int32", lanes)]
 
 
 def rounded_within(formula: Convert) -> tuple[Formula, int, int] | None:
