@@ -159,6 +159,26 @@ def rounded_within(formula: Convert) -> tuple[Formula, int, int] | None:
     return (inner.operands[0], bounds.get("add", 0), most) if 0 <= most <= limits(formula.dtype)[1] else None
 
 
+def stored_apart(apart: int, lanes: int) -> tuple[str, list[str]]:
+    """The function that stores a vector of floats, each so many places behind the one before."""
+    name, kinds = f"store_{apart}_x{lanes}", [vector_type(dtype, lanes) for dtype in ("float32", "int32")]
+    parts = []
+    for part in range(apart):
+        places = [part * lanes + i for i in range(lanes)]
+        picked = ", ".join(str(place // apart) for place in places)
+        mask = sum(1 << i for i, place in enumerate(places) if place % apart == 0)
+        parts.append(  # in memory, since registers that hold places for what follows would be taken from a tile
+            f"    static const int32_t at{part}[16] = {{{picked}}};\n"
+            f'    __asm__("vmovdqu32 %2, %1\\n\\tvpermps %3, %1, %1\\n\\tvmovups %1, %0%{{%4%}}"\n'
+            f'            : "+m"(*(f32x16 *)(p + {part * lanes})), "=&v"(b)\n'
+            f'            : "m"(at{part}), "v"(a), "Yk"((unsigned short){mask}));\n'
+        )
+    plain = f"    for (int i = 0; i < {lanes}; i++) p[{apart} * i] = a[i];\n"
+    if lanes == 16:
+        plain = f"#ifdef __AVX512F__\n    f32x16 b;\n{''.join(parts)}#else\n{plain}#endif\n"
+    return name, [*kinds, f"static inline void {name}(float *p, f32x{lanes} a)\n{{\n{plain}}}"]
+
+
 def memory_dtype(dtype: str) -> str:
     """What vectors of a dtype are of in memory."""
     return "uint16" if dtype == "bfloat16" else dtype

@@ -12,6 +12,7 @@ from glenside.codegen.c_conversions import (
     memory_dtype,
     nearest,
     rounded_within,
+    stored_apart,
     vector_type,
 )
 from glenside.codegen.c_formulas import Formulas, number_in_c
@@ -51,7 +52,14 @@ class VectorFormulas(Formulas):
         assert self.lane is not None
         if dtype in HALVES:
             value = self._changed(value, "float32", dtype)
-        begin = self.index(substituted(statement.place, {self.lane: Index()}))
+        begin, apart = (
+            self.index(substituted(statement.place, {self.lane: Index()})),
+            coefficient(statement.place, self.lane),
+        )
+        if apart > 1:
+            name, texts = stored_apart(apart, self.lane.size)
+            self.functions |= dict.fromkeys(texts)
+            return f"{name}({self.name(statement.buffer)} + {begin}, {value});"
         return f"*({self._vectors(dtype)} *)({self.name(statement.buffer)} + {begin}) = {value};"
 
     def _start(self, load: Load) -> str:

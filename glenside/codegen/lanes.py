@@ -39,6 +39,8 @@ LEAST_AT_ONCE = 8
 """Steps that threads share, where there are more of another kind: fewer do not divide evenly."""
 _PARALLEL = 20_000
 """Steps from which on a nest is worth more than one thread."""
+MOST_TURNS = 8
+"""Elements that take turns in memory, at most, where each is a vector that is stored by so many instructions."""
 _LONG = 4
 """Instructions that may follow a sum in the registers of a tile: the numbers of more would take some of them."""
 _SUMS = 4
