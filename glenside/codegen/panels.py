@@ -25,7 +25,8 @@ class Turns:
 class Tile:
     """A tile that is being made: its registers, which of them a row, a vector and a lane are, and the columns.
 
-    places  where the axes of the block are
+    places   where the axes of the block are
+    rows     of those, (first, height, times), and the axis that counts them
     """
 
     registers: Buffer
@@ -35,6 +36,8 @@ class Tile:
     begin: int
     panel: Axis
     places: dict[Axis, Index]
+    rows: tuple[int, int, int]
+    of_rows: Axis
 
     @property
     def width(self) -> int:

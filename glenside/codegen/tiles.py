@@ -23,10 +23,11 @@ from glenside.codegen.affine import (
     substituted,
     with_merged,
 )
+from glenside.codegen.ahead import next_tile
 from glenside.codegen.blocks import Block
 from glenside.codegen.filling import around
 from glenside.codegen.formulas import apply
-from glenside.codegen.lanes import LEAST_AT_ONCE, at, in_vectors, is_long, lanes_in, lanes_of, spread
+from glenside.codegen.lanes import LEAST_AT_ONCE, MOST_TURNS, at, in_vectors, is_long, lanes_in, lanes_of, spread
 from glenside.codegen.loops import (
     Apply,
     Buffer,
@@ -90,7 +91,10 @@ class Tiles:
         self.steps = prod(a.size for a in (*self.block.around, *self.block.axes, *self.joined.axes))
         self.loads = list(dict.fromkeys(loads_in(self.joined.element)))
         self.packed: list[Load] = []
+        self.of_rows: dict[Load, Packing] = {}
         found = next((axis for axis in self.block.axes if self._is_column(axis)), None)
+        if found is None and self.dtype == block.buffer.dtype == "float32" and not is_long(block.value):
+            found = next((axis for axis in self.block.axes if self._is_column(axis, MOST_TURNS)), None)
         self.columns, self.has_columns = found or Axis(0, 1), found is not None
 
     @property
@@ -107,9 +111,9 @@ class Tiles:
             and self.has_columns
         )
 
-    def _is_column(self, axis: Axis) -> bool:
-        """Whether elements along an axis can be vectors; what must be packed for that is noted."""
-        if coefficient(self.block.place, axis) != 1:
+    def _is_column(self, axis: Axis, apart: int = 1) -> bool:
+        """Whether elements along an axis, so far apart at most, can be vectors; what must be packed for it is noted."""
+        if not 1 <= coefficient(self.block.place, axis) <= apart:
             return False
         if any(coefficient(load.place, axis) not in (0, 1) for load in loads_in(self.block.value)):
             return False
@@ -141,8 +145,9 @@ class Tiles:
         height, width = self._shape()
         self.pieces = pieces_of(columns.size, width, self.lanes, self.least)
         self._order_sum()
+        self._pack_rows(height)
         outer = [axis for axis in others if axis not in self.rows]
-        return Made(self._around(outer, height), tuple(self.packings.values()))
+        return Made(self._around(outer, height), (*self.packings.values(), *self.of_rows.values()))
 
     def _may_be_rows(self, _: Axis) -> bool:
         """Whether elements along an axis, which is not that of the columns, can be rows of a tile."""
@@ -202,12 +207,29 @@ class Tiles:
         groups.sort(key=lambda group: -max((abs(coefficient(i, group[-1])) for i in indices), default=0))
         self.groups = groups
         self.sum, self.at_sum = joined_axes(groups, self.axes)
-        self.packings: dict[Load, Packing] = {}
-        for number, load in enumerate(self.packed):
-            self.packings[load] = self._packing(load, [axis for group in groups for axis in group], number)
+        inner = [axis for group in groups for axis in group]
+        self.packings = {load: self._packing(load, inner, number) for number, load in enumerate(self.packed)}
+
+    def _pack_rows(self, height: int) -> None:
+        """Constants of which a step reads one for each row, which lie apart, in the order in which tiles read them."""
+        if len(self.rows) != 1 or self.at_once > 1 or self.block.around:
+            return
+        (rows,), inner = self.rows, [axis for group in self.groups for axis in group]
+        for load in self.loads:
+            apart = load.buffer.role is Role.CONSTANT and coefficient(load.place, rows) > 1
+            if apart and load not in self.packed and inner:
+                pieces = rows_of(rows.size, height)
+                found = self._packing_along(rows, pieces, load, inner, len(self.packings) + len(self.of_rows))
+                self.of_rows[load] = found
 
     def _packing(self, load: Load, inner: Sequence[Axis], number: int) -> Packing:
-        columns = self.columns
+        pieces = [(begin, lanes * vectors, times) for begin, lanes, vectors, times in self.pieces]
+        return self._packing_along(self.columns, pieces, load, inner, number)
+
+    def _packing_along(
+        self, columns: Axis, pieces: Sequence[tuple[int, int, int]], load: Load, inner: Sequence[Axis], number: int
+    ) -> Packing:
+        """How an operand is packed, in pieces of an axis."""
         outer = [a for a in (*self.block.around, *self.block.axes) if a != columns and coefficient(load.place, a)]
         role = Role.CONSTANT if load.buffer.role is Role.CONSTANT else Role.TEMPORARY
         name = f"{load.buffer.name}.packed" + (f".{number + 1}" if number else "")
@@ -219,7 +241,7 @@ class Tiles:
             tuple((axis.size, coefficient(load.place, axis)) for axis in outer),
             tuple((axis.size, coefficient(load.place, axis)) for axis in inner),
             coefficient(load.place, columns),
-            tuple((begin, lanes * vectors, times) for begin, lanes, vectors, times in self.pieces),
+            tuple(pieces),
         )
 
     def _around(self, outer: Sequence[Axis], height: int) -> list[Statement]:
@@ -288,7 +310,7 @@ class Tiles:
         at_row = at(row)
         places = dict(self.at_sum)
         registers = Buffer(f"tile{next(self.axes)}", Dims((row.size, vectors * lanes)), self.dtype, Role.REGISTER)
-        tile = Tile(registers, row, unit, lane, begin, panel, places)
+        tile = Tile(registers, row, unit, lane, begin, panel, places, row_piece, row_axis)
         places[self.columns] = at(panel) * tile.width + tile.column + begin
         if self.rows:
             places[self.rows[0]] = at(row_axis) * row_piece[1] + at_row // self._row_size + row_piece[0]
@@ -311,7 +333,7 @@ class Tiles:
 
     def _summed(self, tile: Tile, turns: Turns | None) -> list[Statement]:
         """The steps of the sums of a tile."""
-        element = self._element(self.joined.element, tile.change, tile.begin, tile.width, tile.panel, tile.column)
+        element = self._element(self.joined.element, tile, tile.change, tile.column)
         steps = tile.each(Store(tile.registers, tile.own, self._joined(Load(tile.registers, tile.own), element)))
         several = sum(times for *_, times in self.pieces) > 1
         if several and self.sum and self.sum[-1].size > _UNROLLED:
@@ -327,7 +349,12 @@ class Tiles:
         if axis.size == 1:
             return steps
         small = written <= _UNROLLED and written * tile.row.size * tile.unit.size <= 100
-        return [For(axis, tuple([Fence(), *steps] if small else steps), Way.UNROLLED if small else Way.LOOP)]
+        if small:
+            return [For(axis, (Fence(), *steps), Way.UNROLLED)]
+        inner = self.sum[self.sum.index(axis) + 1 :] if axis in self.sum else []
+        loads = [load for load in self.loads if load not in self.packed and load not in self.of_rows]
+        ahead = next_tile(axis, inner, tile, loads, self.machine) if len(self.rows) == 1 else []
+        return [For(axis, (*ahead, *steps))]
 
     def _asked(self, tile: Tile, turns: Turns | None) -> list[Statement]:
         """The lines that are read some steps later, and, of the next panel, what all its tiles together ask for."""
@@ -336,7 +363,7 @@ class Tiles:
         found: list[Statement] = []
         depth = prod(axis.size for axis in self.sum)
         for load in self.packings:
-            here = self._element(load, change, tile.begin, tile.width, tile.panel, Index())
+            here = self._element(load, tile, change, Index())
             assert isinstance(here, Load), "what is packed is read"
             width, line = tile.width, 64 * 8 // RECORDS[load.dtype].bits
             once = turns is not None and turns.count == 1
@@ -353,25 +380,28 @@ class Tiles:
         """What an element changes a sum into."""
         return apply(self.joined.combine, sum_, element)
 
-    def _element(self, formula: Formula, change: Change, begin: int, width: int, panel: Axis, column: Index) -> Formula:
+    def _element(self, formula: Formula, tile: Tile, change: Change, column: Index) -> Formula:
         """What a step adds, packed operands from their packed copies."""
         if isinstance(formula, Load):
-            packing = self.packings.get(formula)
+            packing, along = self.packings.get(formula), self.columns
+            begin, panel, width = tile.begin, tile.panel, tile.width
             if packing is None:
-                return changed(formula, change)
+                packing = self.of_rows.get(formula)
+                if packing is None:
+                    return changed(formula, change)
+                (begin, width, _), panel, column, along = tile.rows, tile.of_rows, at(tile.row), self.rows[0]
             depth = prod(n for n, _ in packing.inner)
             place = Index()
             for axis in (*self.block.around, *self.block.axes):
-                if axis != self.columns and coefficient(formula.place, axis):
+                if axis != along and coefficient(formula.place, axis):
                     place = place * axis.size + at(axis)
             within = self._step
-            place = place * (depth * self.columns.size) + begin * depth + (at(panel) * depth + within) * width + column
+            place = place * (depth * along.size) + begin * depth + (at(panel) * depth + within) * width + column
             return Load(packing.buffer, change(place))
         if isinstance(formula, Convert):
-            return replace(formula, formula=self._element(formula.formula, change, begin, width, panel, column))
+            return replace(formula, formula=self._element(formula.formula, tile, change, column))
         if isinstance(formula, Apply):
-            operands = [self._element(o, change, begin, width, panel, column) for o in formula.operands]
-            return replace(formula, operands=tuple(operands))
+            return replace(formula, operands=tuple(self._element(o, tile, change, column) for o in formula.operands))
         return changed(formula, change)
 
 
