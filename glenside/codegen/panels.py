@@ -25,7 +25,8 @@ class Turns:
 class Tile:
     """A tile that is being made: its registers, which of them a row, a vector and a lane are, and the columns.
 
-    places  where the axes of the block are
+    places   where the axes of the block are
+    of_rows  tiles that read the same rows, where these follow each other
     """
 
     registers: Buffer
@@ -35,6 +36,7 @@ class Tile:
     begin: int
     panel: Axis
     places: dict[Axis, Index]
+    of_rows: Turns | None = None
 
     @property
     def width(self) -> int:

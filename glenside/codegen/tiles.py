@@ -38,7 +38,6 @@ from glenside.codegen.loops import (
     Local,
     Number,
     Packing,
-    Prefetch,
     Role,
     Statement,
     Store,
@@ -46,6 +45,7 @@ from glenside.codegen.loops import (
 )
 from glenside.codegen.machine import Machine
 from glenside.codegen.panels import Tile, Turns, pieces_of, rows_of, turns_of
+from glenside.codegen.prefetching import FAR_AHEAD, Reads
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
@@ -54,12 +54,6 @@ _UNROLLED = 9
 """Steps of a sum that are written one after the other."""
 
 
-_AHEAD, _FAR_AHEAD = 16, 48
-"""Steps of a sum before which its packed operands are asked for, so that they come from the second cache by then; and
-from beyond it, where one tile reads them all.
-"""
-_NEAR = 16
-"""Where packed operands are no more than that part of it, they come in time by themselves."""
 _LEAST_VECTOR = 16
 """Bytes of the shortest vectors that processors have."""
 
@@ -234,21 +228,26 @@ class Tiles:
         if not self.packings and not outer and near:
             near = self._is_near(sum(times for *_, times in row_pieces))
         pairs: list[tuple[list[Axis], list[Statement]]] = []
+        panels = sum(times for *_, times in self.pieces)
         if near:
             for rows in row_pieces:
-                axis, inner = Axis(next(self.axes), rows[-1]), []
+                axis, inner, before = Axis(next(self.axes), rows[-1]), [], 0
                 for piece in self.pieces:
                     panel = Axis(next(self.axes), piece[-1])
                     turns = turns_of(shared, row_pieces, rows, axis, True) if any(a.size > 1 for a in grouped) else None
-                    inner += around([panel], self._tile(rows, axis, piece, panel, turns))
+                    of_rows = Turns(panels, at(panel) + before, False)
+                    inner += around([panel], self._tile(rows, axis, piece, panel, turns, of_rows))
+                    before += piece[-1]
                 pairs.append(([axis], inner))
         else:
             for piece in self.pieces:
                 panel, inner = Axis(next(self.axes), piece[-1]), []
+                alone = all(a.size == 1 for a in (panel, *outer))  # threads share its tiles
+                steps = self.steps * piece[1] * piece[2] // self.columns.size if alone else 0
                 for rows in row_pieces:
                     axis = Axis(next(self.axes), rows[-1])
                     turns = turns_of(shared, row_pieces, rows, axis, False)
-                    inner += around([axis], self._tile(rows, axis, piece, panel, turns))
+                    inner += spread([axis], self._tile(rows, axis, piece, panel, turns), steps)
                 pairs.append(([panel], inner))
         if near:
             whole = [*grouped, *shared]
@@ -262,13 +261,16 @@ class Tiles:
 
     def _is_near(self, tiles: int) -> bool:
         """Whether fewer bytes come from afar where all panels of a tile of rows follow each other, so many tiles, than
-        where all tiles of a panel do: of operands that are read as they lie.
+        where all tiles of a panel do: of operands that are read as they lie. Where as many do, threads share the larger
+        one.
         """
         along = [load for load in self.loads if coefficient(load.place, self.columns)]
         columns = sum(load.buffer.bytes for load in along)
         rows = sum(load.buffer.bytes for load in self.loads if load not in along)
         panels, room = sum(times for *_, times in self.pieces), self.machine.l2 // 2
-        return rows + columns * (tiles if columns > room else 1) <= columns + rows * (panels if rows > room else 1)
+        near = rows + columns * (tiles if columns > room else 1)
+        far = columns + rows * (panels if rows > room else 1)
+        return near < far or (near == far and (columns < rows or panels < min(LEAST_AT_ONCE, tiles)))
 
     def _times(self, load: Load) -> int:
         """How many parts of an operand the loops around have, one after the other."""
@@ -281,6 +283,7 @@ class Tiles:
         piece: tuple[int, int, int, int],
         panel: Axis,
         turns: Turns | None,
+        of_rows: Turns | None = None,
     ) -> list[Statement]:
         """A tile, which asks for what it reads soon, and for its share of the next panel, where its sums are long."""
         begin, lanes, vectors, _ = piece
@@ -288,7 +291,7 @@ class Tiles:
         at_row = at(row)
         places = dict(self.at_sum)
         registers = Buffer(f"tile{next(self.axes)}", Dims((row.size, vectors * lanes)), self.dtype, Role.REGISTER)
-        tile = Tile(registers, row, unit, lane, begin, panel, places)
+        tile = Tile(registers, row, unit, lane, begin, panel, places, of_rows)
         places[self.columns] = at(panel) * tile.width + tile.column + begin
         if self.rows:
             places[self.rows[0]] = at(row_axis) * row_piece[1] + at_row // self._row_size + row_piece[0]
@@ -313,8 +316,7 @@ class Tiles:
         """The steps of the sums of a tile."""
         element = self._element(self.joined.element, tile.change, tile.begin, tile.width, tile.panel, tile.column)
         steps = tile.each(Store(tile.registers, tile.own, self._joined(Load(tile.registers, tile.own), element)))
-        several = sum(times for *_, times in self.pieces) > 1
-        if several and self.sum and self.sum[-1].size > _UNROLLED:
+        if self.sum and self.sum[-1].size > _UNROLLED:
             steps = [*self._asked(tile, turns), *steps]
         written = 1
         for axis in reversed(self.sum):
@@ -330,24 +332,47 @@ class Tiles:
         return [For(axis, tuple([Fence(), *steps] if small else steps), Way.UNROLLED if small else Way.LOOP)]
 
     def _asked(self, tile: Tile, turns: Turns | None) -> list[Statement]:
-        """The lines that are read some steps later, and, of the next panel, what all its tiles together ask for."""
-        first = {axis: substituted(place, {tile.row: Index()}) for axis, place in tile.places.items()}
-        change = partial(substituted, places=first)
+        """What is read some steps later, and, of what the next tile reads, what all that share it together ask for."""
         found: list[Statement] = []
-        depth = prod(axis.size for axis in self.sum)
-        for load in self.packings:
-            here = self._element(load, change, tile.begin, tile.width, tile.panel, Index())
-            assert isinstance(here, Load), "what is packed is read"
-            width, line = tile.width, 64 * 8 // RECORDS[load.dtype].bits
-            once = turns is not None and turns.count == 1
-            if once or here.buffer.bytes > self.machine.l2 // _NEAR:
-                ahead = here.place + (_FAR_AHEAD if once else _AHEAD) * width
-                found += [Prefetch(here.buffer, ahead + at) for at in range(0, width, line)]
-            if turns is not None and not once:
-                share = -(-width // turns.count)
-                next_panel = here.place + depth * (self.columns.size if turns.grouped else width) - self._step * width
-                found.append(Prefetch(here.buffer, next_panel + (turns.place * depth + self._step) * share))
+        several = sum(times for *_, times in self.pieces) > 1
+        for load in self.loads:
+            if load in self.packings:
+                found += self._asked_of_packed(load, tile, turns) if several else []
+            elif (reads := self._reads(load, tile)) is not None:
+                found += reads.strided_ahead() if load.buffer.bytes > self.machine.l1 else []
+                along = coefficient(load.place, self.columns)
+                shared = turns if along and turns and not turns.grouped else None if along else tile.of_rows
+                if shared and shared.count > 1 and len(self.sum) == 1 and not reads.is_near(self.machine):
+                    found += reads.of_next(shared)
         return found
+
+    def _asked_of_packed(self, load: Load, tile: Tile, turns: Turns | None) -> Iterator[Statement]:
+        first = {axis: substituted(place, {tile.row: Index()}) for axis, place in tile.places.items()}
+        here = self._element(load, partial(substituted, places=first), tile.begin, tile.width, tile.panel, Index())
+        assert isinstance(here, Load), "what is packed is read"
+        width, depth = tile.width, prod(axis.size for axis in self.sum)
+        jump = depth * (self.columns.size if turns is not None and turns.grouped else width)
+        begin = here.place - self._step * width
+        reads = Reads(here.buffer, begin, self._step, depth, width, 1, width, jump)
+        if turns is not None and turns.count == 1:
+            yield from reads.ahead(FAR_AHEAD)
+            return
+        yield from () if reads.is_near(self.machine) else reads.ahead()
+        yield from reads.of_next(turns) if turns is not None else ()
+
+    def _reads(self, load: Load, tile: Tile) -> Reads | None:
+        """What the steps along the last axis of a sum read of an operand that is not packed, where it is the same for
+        all rows, or for all columns.
+        """
+        inner, rows = self.sum[-1], self.rows[:1]
+        of_columns, of_rows = (any(coefficient(load.place, a) for a in own) for own in ([self.columns], self.rows))
+        if of_columns == of_rows or len(self.rows) > 1 or load.picked:
+            return None
+        count, apart = (tile.width, 1) if of_columns else (tile.row.size, coefficient(load.place, rows[0]))
+        begin = dict.fromkeys((tile.row, tile.unit, tile.lane, inner), Index())
+        first, along = substituted(tile.change(load.place), begin), self.groups[-1][-1]
+        stride = coefficient(load.place, along)
+        return Reads(load.buffer, first, at(inner), inner.size, count, apart, stride, count * apart)
 
     def _joined(self, sum_: Formula, element: Formula) -> Formula:
         """What an element changes a sum into."""
