@@ -288,7 +288,8 @@ class Printer(Pointers):
         elif isinstance(statement, Store):
             yield f"{self.target(statement)} = {self.stored(statement)};"
         elif isinstance(statement, Prefetch):
-            yield f"__builtin_prefetch({' + '.join(self.address(statement.buffer, statement.place))});"
+            how = ", 0, 2" if statement.far else ""
+            yield f"__builtin_prefetch({' + '.join(self.address(statement.buffer, statement.place))}{how});"
         elif isinstance(statement, Fence):
             yield '__asm__ volatile("" ::: "memory");'
         elif isinstance(statement, Require):

@@ -224,10 +224,14 @@ class Sort:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """What is at a place of a buffer, or behind its end, is needed soon; it changes nothing."""
+    """What is at a place of a buffer, or behind its end, is needed soon; it changes nothing.
+
+    far  it is needed later than others, and need come no nearer than the second cache
+    """
 
     buffer: Buffer
     place: Index
+    far: bool = False
 
 
 @dataclass(frozen=True)
@@ -375,7 +379,7 @@ def _lines(body: Sequence[Statement], indent: str) -> Iterator[str]:
         elif isinstance(statement, Store):
             yield f"{indent}{statement.buffer}[{_place(statement.place, statement.picked)}] = {statement.formula}"
         elif isinstance(statement, Prefetch):
-            yield f"{indent}soon {statement.buffer}[{statement.place}]"
+            yield f"{indent}{'later' if statement.far else 'soon'} {statement.buffer}[{statement.place}]"
         elif isinstance(statement, Require):
             yield f"{indent}{statement.local} within {statement.size}"
         elif isinstance(statement, Fence):

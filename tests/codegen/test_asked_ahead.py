@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 import glenside as gl
-from glenside.codegen.loops import For, Loops, Prefetch, Statement
+from glenside.codegen import bands
+from glenside.codegen.affine import loads_in
+from glenside.codegen.loops import For, Loops, Prefetch, Statement, Store
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES
 from glenside.ir.program import Program
@@ -92,3 +95,55 @@ def test_the_next_rows_are_asked_for_while_the_panels_of_some_are_read(rows: int
     nest = next(nest for nest in nests if nest.buffer.name != "b.packed")
     asked = {line for _, line in _asked(nest.body, {}, "a")}
     assert asked >= set(range(-(-14 * depth // LINE), rows * depth // LINE))
+
+
+def _read(body: Sequence[Statement], at: dict[int, int], name: str) -> Iterator[tuple[int, int]]:
+    """The places of a buffer that are read, and those that are asked for, negative ones less one."""
+    for statement in body:
+        if isinstance(statement, For):
+            for step in range(statement.axis.size):
+                yield from _read(statement.body, {**at, statement.axis.number: step}, name)
+        elif isinstance(statement, Prefetch) and statement.buffer.name == name:
+            assert statement.far
+            yield 1, statement.place.evaluate(at)  # type: ignore[arg-type]
+        elif isinstance(statement, Store):
+            yield from (
+                (0, load.place.evaluate(at)) for load in loads_in(statement.formula) if load.buffer.name == name
+            )  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("window", "stride"), [(3, 1), (3, 2), (5, 1), (3, 3)])
+def test_a_band_asks_for_what_the_next_one_reads(window: int, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it but what this one read, and little else."""
+    for least in ("_LEAST_BYTES", "_LEAST_ROWS"):
+        monkeypatch.setattr(bands, least, 1)
+    b = gl.Builder("separable")
+    x = b.relu(b.conv(b.input("x", (1, 4, 13, 15)), b.constant("v", (48, 4, 1, 1))))
+    x = b.relu(b.conv(x, b.constant("w", (48, 1, window, window)), strides=stride, padding=window // 2, groups=48))
+    loops = lower(b.finish(b.conv(x, b.constant("u", (24, 48, 1, 1)))), MACHINE)
+    (nest,) = (nest for nest in loops.nests if nest.what.startswith("bands of"))
+    (loop,) = (s for s in nest.body if isinstance(s, For))
+    (name,) = {s.buffer.name for s in _all(loop.body) if isinstance(s, Prefetch) and s.far}
+    found = [set(_read(loop.body, {loop.axis.number: band}, name)) for band in range(loop.axis.size)]
+    lines = [{(kind, place // LINE) for kind, place in places} for places in found]
+    for this, following in pairwise(lines):
+        new = {line for kind, line in following if kind == 0} - {line for kind, line in this if kind == 0}
+        asked = {line for kind, line in this if kind == 1}
+        assert new <= asked, "every line that is new"
+        assert len(asked) <= 2 * len(new) + 4
+
+
+def _all(body: Sequence[Statement]) -> Iterator[Statement]:
+    for statement in body:
+        yield statement
+        if isinstance(statement, For):
+            yield from _all(statement.body)
+
+
+def test_a_band_asks_for_nothing_that_is_near() -> None:
+    b = gl.Builder("separable")
+    x = b.relu(b.conv(b.input("x", (1, 4, 33, 35)), b.constant("v", (48, 4, 1, 1))))
+    x = b.relu(b.conv(x, b.constant("w", (48, 1, 3, 3)), padding=1, groups=48))
+    loops = lower(b.finish(b.conv(x, b.constant("u", (24, 48, 1, 1)))), MACHINES["avx512"])
+    (nest,) = (nest for nest in loops.nests if nest.what.startswith("bands of"))
+    assert not any(s.far for s in _all(nest.body) if isinstance(s, Prefetch))
