@@ -6,15 +6,16 @@ not, and it begins anew with each tile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from glenside.codegen.affine import coefficient, loads_in, substituted
 from glenside.codegen.arena import LINE
-from glenside.codegen.loops import Buffer, Prefetch, Role
+from glenside.codegen.loops import Buffer, For, Formula, Prefetch, Role, Statement, Way
 from glenside.codegen.machine import Machine
-from glenside.codegen.panels import Turns
+from glenside.codegen.panels import Tile, Turns
 from glenside.ir.dtypes import RECORDS
-from glenside.ir.index_map import Index
+from glenside.ir.index_map import Axis, Index
 
 _AHEAD, FAR_AHEAD = 16, 48
 """Steps of a sum before which operands are asked for, so that they come from the second cache by then; and from beyond
@@ -24,6 +25,8 @@ _NEAR = 16
 """Where operands are no more than that part of it, they come in time by themselves."""
 _MOST = 4
 """Lines that a step asks for of an operand: each is one more load."""
+LONG = 64
+"""Steps of a sum, from which on what is read after it is asked for before it."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,14 @@ class Reads:
         begins = self.buffer.role not in (Role.INPUT, Role.RESULT) and not any(n % self.line for n in places)
         return lines if begins else list(dict.fromkeys((*lines, last)))
 
+    def _new_lines(self) -> list[int]:
+        """The same of the next tile, but for one that this tile reads too: where they lie next to each other, each line
+        ends there that begins here.
+        """
+        if self.apart != 1 or self.jump != self.count:
+            return self._lines()
+        return [min(begin + self.line, self.count) - 1 for begin in range(0, self.count, self.line)]
+
     def ahead(self, steps: int = _AHEAD) -> list[Prefetch]:
         """The lines of a later step."""
         place = self.first + (self.step + steps) * self.stride
@@ -83,12 +94,27 @@ class Reads:
         first, share = self.first + self.jump, -(-self.count // turns.count)
         steps = turns.place * self.depth + self.step
         if self.is_run:
-            yield from (Prefetch(self.buffer, first + steps * share + n) for n in range(0, share, self.line))
+            begin = first + steps * share
+            yield from (Prefetch(self.buffer, begin + n, far=True) for n in range(0, share, self.line))
         elif abs(self.stride) < self.line:
             if share <= _MOST:
                 rows = (turns.place * share + n for n in range(share))
                 yield from (Prefetch(self.buffer, first + row * self.apart + self.step * self.stride) for row in rows)
-        elif len(lines := self._lines()) <= _MOST:
+        elif len(lines := self._new_lines()) <= _MOST:
             often = 1 << (turns.count.bit_length() - 1)  # steps that ask for the same, as it is a shift to find them
             step = turns.place * -(-self.depth // turns.count) + self.step // often
             yield from (Prefetch(self.buffer, first + step * self.stride + far) for far in lines)
+
+
+def read_at_end(value: Formula, tile: Tile, columns: Axis, rows: Sequence[Axis], machine: Machine) -> list[Statement]:
+    """The lines of what the results of a tile are made of beside its sums: each element of one result alone."""
+    found: list[Statement] = []
+    for load in dict.fromkeys(loads_in(value)):
+        own = coefficient(load.place, columns) == 1 and any(coefficient(load.place, axis) for axis in rows)
+        if not own or load.picked or load.buffer.bytes <= machine.l1:
+            continue
+        first = substituted(tile.change(load.place), {tile.unit: Index(), tile.lane: Index()})
+        for begin in range(0, tile.width, LINE * 8 // RECORDS[load.dtype].bits):
+            asked = Prefetch(load.buffer, first + begin)
+            found.append(For(tile.row, (asked,), Way.UNROLLED) if tile.row.size > 1 else asked)
+    return found

@@ -45,7 +45,7 @@ from glenside.codegen.loops import (
 )
 from glenside.codegen.machine import Machine
 from glenside.codegen.panels import Tile, Turns, pieces_of, rows_of, turns_of
-from glenside.codegen.prefetching import FAR_AHEAD, Reads
+from glenside.codegen.prefetching import FAR_AHEAD, LONG, Reads, read_at_end
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
@@ -296,7 +296,10 @@ class Tiles:
         if self.rows:
             places[self.rows[0]] = at(row_axis) * row_piece[1] + at_row // self._row_size + row_piece[0]
             places |= {axis: at_row % axis.size for axis in self.rows[1:]}
-        summed = [*tile.each(Store(registers, tile.own, self.joined.start)), *self._summed(tile, turns), Fence()]
+        long = prod(axis.size for axis in self.joined.axes) >= LONG
+        asked = read_at_end(self.block.value, tile, self.columns, self.rows, self.machine) if long else []
+        start = tile.each(Store(registers, tile.own, self.joined.start))
+        summed = [*asked, *start, *self._summed(tile, turns), Fence()]
         here = self._sum(tile)
         value = _with_local(changed(self.block.value, tile.change), self.joined.local, here)
         result = Load(self.block.buffer, tile.change(self.block.place))

@@ -147,3 +147,14 @@ def test_a_band_asks_for_nothing_that_is_near() -> None:
     loops = lower(b.finish(b.conv(x, b.constant("u", (24, 48, 1, 1)))), MACHINES["avx512"])
     (nest,) = (nest for nest in loops.nests if nest.what.startswith("bands of"))
     assert not any(s.far for s in _all(nest.body) if isinstance(s, Prefetch))
+
+
+@pytest.mark.parametrize(("depth", "asked"), [(64, True), (63, False)])
+def test_what_follows_a_long_sum_is_asked_for_before_it(depth: int, asked: bool) -> None:
+    """Each line of what is added to a product; not the bias, which is the same for all rows."""
+    p = gl.Builder("p")
+    product = p.matmul(p.input("a", (200, depth)), p.constant("w", (depth, 96)))
+    sums = p.add(p.add(product, p.constant("b", (96,))), p.input("c", (200, 96)))
+    nest = lower(p.finish(sums), replace(MACHINES["avx512"], l1=1 << 10)).nests[-1]
+    assert {line for _, line in _asked(nest.body, {}, "c")} == set(range(200 * 96 // LINE) if asked else ())
+    assert not [*_asked(nest.body, {}, "b")]
