@@ -21,7 +21,7 @@ typedef struct pool {
     atomic_int status, sleeping, closing, started, waiting;
     body *run;
     void *const *buffers;
-    int64_t count;
+    int64_t count, grain;
     int threads, created, caller;
     pthread_mutex_t mutex;
     pthread_cond_t wake, finished;
@@ -30,7 +30,7 @@ typedef struct pool {
 #define CLOSED 0xffffffffu
 
 #define SPINS 4000
-#define PIECES 4 /* of what is left of a part one is claimed: small ones at the end, so that nobody waits long */
+#define PIECES 4 /* in which the last steps of a part are claimed: smaller and smaller, so that nobody waits long */
 
 static void relax(void)
 {
@@ -65,8 +65,9 @@ static int claim(pool *p, int64_t of, int64_t thread)
     uint64_t ticket = atomic_load(&p->parts[of].ticket);
     int64_t first = (int64_t)(ticket & CLOSED);
     if (first == CLOSED) return 0;
-    int64_t end = p->count * (of + 1) / p->threads, grain = (end - first + PIECES - 1) / PIECES;
-    if (first >= end) return 0;
+    int64_t end = p->count * (of + 1) / p->threads, left = end - first;
+    if (left <= 0) return 0;
+    int64_t grain = left < PIECES * p->grain ? (left + PIECES - 1) / PIECES : p->grain;
     if (!atomic_compare_exchange_strong(&p->parts[of].ticket, &ticket, ticket + (uint64_t)grain)) return 1;
     int64_t last = first + grain < end ? first + grain : end;
     int status = p->run(p->buffers, first, last, thread);
@@ -156,6 +157,7 @@ static __attribute__((noinline)) int for_all(pool *p, body *run, void *const *bu
     uint64_t job = (atomic_load(&p->parts[0].ticket) >> 32) + 1;
     for (int t = 0; t < p->threads; t++) atomic_store(&p->parts[t].ticket, job << 32 | CLOSED);
     p->run = run; p->buffers = buffers; p->count = count;
+    p->grain = count / (8 * p->threads) > 1 ? count / (8 * p->threads) : 1;
     atomic_store(&p->done, 0);
     atomic_store(&p->status, 0);
     for (int t = 0; t < p->threads; t++)

@@ -89,13 +89,13 @@ class Reads:
         """The same, where steps are lines apart, and few lines are read in each."""
         return self.ahead() if abs(self.stride) >= self.line and len(self._lines()) <= _MOST else []
 
-    def of_next(self, turns: Turns) -> Iterator[Prefetch]:
-        """A share of what the next tile reads, where so many ask for all of it together."""
+    def of_next(self, turns: Turns, far: bool = False) -> Iterator[Prefetch]:
+        """A share of what the next tile reads, where so many ask for all of it together; `far` as of Prefetch."""
         first, share = self.first + self.jump, -(-self.count // turns.count)
         steps = turns.place * self.depth + self.step
         if self.is_run:
             begin = first + steps * share
-            yield from (Prefetch(self.buffer, begin + n, far=True) for n in range(0, share, self.line))
+            yield from (Prefetch(self.buffer, begin + n, far) for n in range(0, share, self.line))
         elif abs(self.stride) < self.line:
             if share <= _MOST:
                 rows = (turns.place * share + n for n in range(share))
@@ -103,7 +103,7 @@ class Reads:
         elif len(lines := self._new_lines()) <= _MOST:
             often = 1 << (turns.count.bit_length() - 1)  # steps that ask for the same, as it is a shift to find them
             step = turns.place * -(-self.depth // turns.count) + self.step // often
-            yield from (Prefetch(self.buffer, first + step * self.stride + far) for far in lines)
+            yield from (Prefetch(self.buffer, first + step * self.stride + line) for line in lines)
 
 
 def read_at_end(value: Formula, tile: Tile, columns: Axis, rows: Sequence[Axis], machine: Machine) -> list[Statement]:
@@ -111,7 +111,7 @@ def read_at_end(value: Formula, tile: Tile, columns: Axis, rows: Sequence[Axis],
     found: list[Statement] = []
     for load in dict.fromkeys(loads_in(value)):
         own = coefficient(load.place, columns) == 1 and any(coefficient(load.place, axis) for axis in rows)
-        if not own or load.picked or load.buffer.bytes <= machine.l1:
+        if not own or load.picked or load.buffer.bytes <= machine.l2 // 4:
             continue
         first = substituted(tile.change(load.place), {tile.unit: Index(), tile.lane: Index()})
         for begin in range(0, tile.width, LINE * 8 // RECORDS[load.dtype].bits):

@@ -345,8 +345,9 @@ class Tiles:
                 found += reads.strided_ahead() if load.buffer.bytes > self.machine.l1 else []
                 along = coefficient(load.place, self.columns)
                 shared = turns if along and turns and not turns.grouped else None if along else tile.of_rows
-                if shared and shared.count > 1 and len(self.sum) == 1 and not reads.is_near(self.machine):
-                    found += reads.of_next(shared)
+                near = reads.is_near(self.machine) if along else 2 * load.buffer.bytes <= self.machine.l2
+                if shared and shared.count > 1 and len(self.sum) == 1 and not near:
+                    found += reads.of_next(shared, far=True)
         return found
 
     def _asked_of_packed(self, load: Load, tile: Tile, turns: Turns | None) -> Iterator[Statement]:

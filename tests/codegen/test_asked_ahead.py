@@ -89,7 +89,7 @@ def test_nothing_is_asked_for_that_is_near() -> None:
     assert {line for name in "ab" for _, line in _asked(nest.body, {}, name)} == set()
 
 
-@pytest.mark.parametrize(("rows", "depth"), [(200, 96), (61, 128)])
+@pytest.mark.parametrize(("rows", "depth"), [(200, 96), (161, 128)])
 def test_the_next_rows_are_asked_for_while_the_panels_of_some_are_read(rows: int, depth: int) -> None:
     nests = _product((rows, depth), (64, depth), False, l2=1 << 17).nests
     nest = next(nest for nest in nests if nest.buffer.name != "b.packed")
@@ -155,6 +155,6 @@ def test_what_follows_a_long_sum_is_asked_for_before_it(depth: int, asked: bool)
     p = gl.Builder("p")
     product = p.matmul(p.input("a", (200, depth)), p.constant("w", (depth, 96)))
     sums = p.add(p.add(product, p.constant("b", (96,))), p.input("c", (200, 96)))
-    nest = lower(p.finish(sums), replace(MACHINES["avx512"], l1=1 << 10)).nests[-1]
+    nest = lower(p.finish(sums), replace(MACHINES["avx512"], l2=1 << 17)).nests[-1]
     assert {line for _, line in _asked(nest.body, {}, "c")} == set(range(200 * 96 // LINE) if asked else ())
     assert not [*_asked(nest.body, {}, "b")]
