@@ -308,7 +308,9 @@ class _Work:
         places = np.stack([self.source.cells(number), base + np.arange(size)], axis=1)
         for nest in nests(places):
             lanes, turn = gone_on(nest.address(0), machine.rows)
-            writer.add(Stream(nest.counts, lanes, table, nest.address(1), not run.first, fresh, turn))
+            adds = not run.first
+            greatest = adds and self.layer.greatest
+            writer.add(Stream(nest.counts, lanes, table, nest.address(1), adds, fresh, turn, greatest))
             fresh = False
         if run.last:
             self.done.append((run, base))
