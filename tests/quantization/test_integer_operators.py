@@ -93,8 +93,17 @@ def test_largest_bytes(activation: str, pads: int, window: list[int]) -> None:
     found = equal(g.program({"x": ((2, 4, 9, 7), activation)}, g.node("MaxPool", z, **pool), y))
     ends = {layer.result for layer in found.layers}
     for layer in found.layers:
-        zeros = {leaf_of(leaf)[1] for leaf in leaves_of(layer.sums.children[0].children[0], ends)}
+        zeros = {leaf_of(leaf)[1] for leaf in leaves_of(layer.operands.children[0], ends)}
         assert zeros in ({0}, {-128})
+
+
+@pytest.mark.parametrize(("n", "layers"), [(2, 1), (64, 1), (65, 2), (113, 2), (64 * 64 + 1, 3)])
+def test_largest_of_many_bytes(n: int, layers: int) -> None:
+    """Of more bytes than are compared at once, in parts, which overlap where they do not divide them."""
+    g = Graph()
+    y = g.node("GlobalMaxPool", "x")
+    found = equal(g.program({"x": ((1, 3, n, 1), "int8")}, y))
+    assert [layer.greatest for layer in found.layers] == [True] * layers
 
 
 def test_a_block_of_onnxruntime() -> None:

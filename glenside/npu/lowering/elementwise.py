@@ -7,14 +7,13 @@ and a diagonal of its weights. What is added up, or compared, are the tiles of a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
 from glenside.analysis.places import Places, places
-from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.lowering.columnwise import side_by_side
@@ -31,8 +30,7 @@ def every_mapping(
     layer: IntegerLayer, found: Sequence[tuple[Mapped, int]], machine: Machine
 ) -> Sequence[tuple[Mapped, int]]:
     """The mappings of a layer with the cycles of their tiles: those that were found and, of weighted elements and of
-    functions of bytes, one more; the one that there is where columns are changed, or products compared. Raises
-    BadInput.
+    functions of bytes, one more; the one that there is where columns are changed, or products compared.
     """
     if layer.normalised is not None:
         return [(Mapped(layer.sums, {}), layer.sums.access.size)]
@@ -55,31 +53,39 @@ class _Items:
     """What elements are made of: of channels, places and each of k the number of an operand's element, and a weight.
 
     across  axes of places
+    axis    which one of all axes that of channels is
     """
 
     rows: Places
     weights: Places
     numbers: Array
-    by: Array
     across: Sequence[int]
-    grouped: bool
+    by: Array
+    axis: int
 
     @staticmethod
     def of(layer: IntegerLayer) -> _Items:
+        """Of channels that have weights of their own; where none have, those of the last axis."""
         product = layer.operands
         a, b = product.children
         shared, k = int(str(product.attributes[0])), a.access.item.product()
         rows, weights = _read(places(a)), places(b)
         shape = tuple(a.access.shape)
-        numbers = rows.numbers.reshape(*shape, k)
-        if shared:
-            channels, across = prod(shape[:shared]), shape[shared:]
-            return _Items(
-                rows, weights, numbers.reshape(channels, -1, k), weights.numbers.reshape(channels, k), across, True
-            )
-        channels, across = shape[-1], shape[:-1]
-        by = np.broadcast_to(weights.numbers.reshape(k), (channels, k))
-        return _Items(rows, weights, numbers.reshape(-1, channels, k).swapaxes(0, 1), by, across, False)
+        shape = (prod(shape[:shared]), *shape[shared:]) if shared else shape
+        by = np.broadcast_to(weights.numbers.reshape(-1, k), (shape[0] if shared else shape[-1], k))
+        axis = 0 if shared else len(shape) - 1
+        return _Items(rows, weights, *_channels(rows.numbers.reshape(*shape, k), axis), by, axis)
+
+    def by_other_axes(self) -> Iterator[_Items]:
+        """The same of weights that are all alike, by each other axis, the largest first; at last of one channel."""
+        channels, _, k = self.numbers.shape
+        whole = np.moveaxis(self.numbers.reshape(channels, *self.across, k), 0, self.axis)
+        axes = [axis for axis, size in enumerate(whole.shape[:-1]) if axis != self.axis and size > 1]
+        for axis in sorted(axes, key=lambda own: -whole.shape[own]):
+            by = np.broadcast_to(self.by[0], (whole.shape[axis], k))
+            yield replace(self, numbers=_channels(whole, axis)[0], across=_channels(whole, axis)[1], by=by, axis=axis)
+        alone = whole.reshape(1, -1, k)
+        yield replace(self, numbers=alone, across=whole.shape[:-1], by=self.by[:1], axis=0)
 
     def tiles(self, layer: IntegerLayer, together: int, parts: int, machine: Machine) -> Layer:
         """As tiles of `parts` of the channels, and so many places side by side."""
@@ -99,8 +105,7 @@ class _Items:
         row, turn = np.divmod(np.arange(m * together), together)
         line = part[:, None] * k * m + row
         elements = 1 + line * machine.columns + turn * size + place[:, None]  # (channels)(across)
-        if not self.grouped:
-            elements = elements.swapaxes(0, 1)
+        elements = np.moveaxis(elements.reshape(channels, *self.across), 0, self.axis)
         groups = tuple(Group(tuple(range(part * k, part * k + k))) for part in range(parts))
         tiles = Product(layer.sums, Places(streams, rows.first), Places(diagonal, weights.first))
         return Layer(layer.sums, tiles, groups, elements.reshape(tuple(layer.sums.access.dims)), layer.greatest)
@@ -120,23 +125,31 @@ def weighted_elements(layer: IntegerLayer, machine: Machine) -> Layer | None:
 
 
 def greatest_elements(layer: IntegerLayer, machine: Machine) -> Layer:
-    """A layer of which the greatest of each item stays, as such tiles. Raises BadInput: zeros stand around channels.
+    """A layer of which the greatest of each item stays, as such tiles.
 
     A lane that no row of a tile has an element for adds nothing, and a 0 there is not the byte of a zero, where bytes
     have a zero point. Those have the least one, so that no item misses its zeros: tiles of nothing else are left out,
-    and so many places are side by side that each lane has an element in some row.
+    and lanes are of an axis, and of so many places side by side, that each has an element in some row.
     """
     items = _Items.of(layer)
-    if any(leaf_of(leaf)[1] for leaf in items.rows.first):
-        some = items.numbers.any(axis=(0, 1))
-        items = replace(items, numbers=items.numbers[:, :, some], by=items.by[:, some])
-    parts, every = _side_by_side(items, machine)
-    for together in every:
-        found = items.tiles(layer, together, parts, machine)
-        weighted = found.product.weights.numbers.any(axis=2)
-        if all(leaf_of(leaf)[1] == 0 for leaf in items.rows.first) or (found.enabled == weighted).all():
-            return found
-    raise BadInput("the greatest of bytes is none of those of several channels, with zeros around them")
+    if all(leaf_of(leaf)[1] == 0 for leaf in items.rows.first):
+        parts, every = _side_by_side(items, machine)
+        return items.tiles(layer, every[0], parts, machine)
+    some = items.numbers.any(axis=(0, 1))
+    items = replace(items, numbers=items.numbers[:, :, some], by=items.by[:, some])
+    for own in (items, *items.by_other_axes()):
+        parts, every = _side_by_side(own, machine)
+        for together in every:
+            found = own.tiles(layer, together, parts, machine)
+            if (found.enabled == found.product.weights.numbers.any(axis=2)).all():
+                return found
+    raise AssertionError("a row of one element has it in some tile")
+
+
+def _channels(numbers: Array, axis: int) -> tuple[Array, Sequence[int]]:
+    """Numbers (dims)(k) as (channels)(places)(k), channels along an axis; and the dims of places."""
+    found = np.moveaxis(numbers, axis, 0)
+    return found.reshape(len(found), -1, found.shape[-1]), found.shape[1:-1]
 
 
 def _side_by_side(items: _Items, machine: Machine) -> tuple[int, Sequence[int]]:
