@@ -120,7 +120,7 @@ class Writer:
     def blank(self, cells: Array, byte: int) -> None:
         """A byte in cells of the lanes that do not hold it."""
         own = cells[self.cells[cells] != byte]
-        for slot, nest in self.with_tables(blank(own, self.machine.rows, byte & _BYTE)):
+        for slot, nest in self.with_tables(blank(own, self.machine.rows, byte & _BYTE, self.machine.table_beats)):
             lanes, turn = gone_on(nest.address(0), self.machine.rows)
             self.add(Fill(nest.counts, lanes, slot, turn, True))
         self.cells[own] = byte
