@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,20 @@ class Nest:
     def addresses(self, which: int = 0) -> Integers:
         """Those of one of the sequences, (n), in order."""
         return generated(self.address(which), self.counts)
+
+
+def addresses_of(every: Sequence[Nest], which: int = 0) -> Integers:
+    """One of the sequences of nests, one nest after the other, (n)."""
+    counts = np.array([own.counts for own in every], np.int64).reshape(-1, LOOPS)
+    strides = np.array([own.strides[which] for own in every], np.int64).reshape(-1, LOOPS)
+    found = np.array([own.bases[which] for own in every], np.int64)
+    for loop in reversed(range(LOOPS)):
+        sizes = counts[:, loop]
+        ends = np.cumsum(sizes)
+        at = np.arange(int(sizes.sum())) - np.repeat(ends - sizes, sizes)
+        found = np.repeat(found, sizes) + at * np.repeat(strides[:, loop], sizes)
+        counts, strides = (np.repeat(own, sizes, axis=0) for own in (counts, strides)) if loop else (counts, strides)
+    return found
 
 
 def nests(addresses: Array) -> list[Nest]:

@@ -12,7 +12,6 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu.instructions import Lanes, Store
 from glenside.npu.lowering.carrying import carried, gone_on
-from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.filling import Table
 from glenside.npu.lowering.holding import Held, firsts
 from glenside.npu.lowering.layers import Feed, Writer
@@ -146,17 +145,20 @@ class Windows(_Skewed):
         if self.feed.made[0]:
             writer.settle_before()
         runs = self.runs[own.begin : own.end]
-        touched = distinct(np.concatenate([self._touched(run) for run in runs]))
-        wanted = [self.layer.product.rows.numbers[run.tile, run.begin : run.end].reshape(-1) for run in runs]
-        elements = distinct(np.concatenate(wanted))
-        elements = elements[elements > 0] - 1
+        ends = [self._cells_of(run) for run in runs]
+        low = min(least for least, _ in ends)
+        touched = np.zeros(max(most for _, most in ends) - low, bool)
+        wanted = np.zeros(1 + len(self.places), bool)
+        for tile, begin, end in dict.fromkeys((run.tile, run.begin, run.end) for run in runs):
+            apart = self.apart[tile][self.used[tile]]
+            touched[self.first[tile, begin:end, None] - low + apart] = True
+            wanted[self.layer.product.rows.numbers[tile, begin:end]] = True
+        elements = np.flatnonzero(wanted[1:])
         cells = self.places[elements]
-        writer.blank(np.setdiff1d(touched, cells) + base, self.feed.zero)
+        inside = cells[(cells >= low) & (cells < low + len(touched))]
+        touched[inside - low] = False
+        writer.blank(np.flatnonzero(touched) + low + base, self.feed.zero)
         fill_cells(writer, self.addresses[elements], cells + base)
-
-    def _touched(self, run: Run) -> Array:
-        apart = self.apart[run.tile][self.used[run.tile]]
-        return distinct(self.first[run.tile, run.begin : run.end, None] + apart)
 
 
 def _moved(layer: Layer, lanes: Array, used: Array) -> Layer:

@@ -69,8 +69,11 @@ class Reads:
         dims = tuple(dims)
         # One number for all coordinates, with room for differences of them.
         wide = _wide(dims)
-        every = np.stack(np.unravel_index(np.arange(int(np.prod(dims))), dims), axis=-1) @ wide
-        at = np.append(0, every)[numbers]
+        most = int(4 * max(1, dims[0]) * wide[0]) if dims else 1
+        every = np.zeros(1, np.int32 if most < 1 << 31 else np.int64)
+        for size, stride in zip(dims, wide.astype(every.dtype), strict=True):
+            every = (every[:, None] + np.arange(size, dtype=every.dtype) * stride).reshape(-1)
+        at = np.append(every[:1], every)[numbers]  # what a zero has does not matter
         rows, lanes, used = _differences(at, there)
         if ((rows[:, :, None] + lanes[:, None, :] != at) & there).any():
             return None
@@ -159,8 +162,8 @@ def _differences(at: Array, there: Array) -> tuple[Array, Array, Array]:
     tiles, _, _ = at.shape
     every = np.arange(tiles)
     used = np.asarray(there.any(axis=1))
-    first = there.sum(axis=2).argmax(axis=1)  # the fullest row
-    rows, lanes = np.zeros(at.shape[:2], np.int64), np.zeros((tiles, at.shape[2]), np.int64)
+    first = np.count_nonzero(there, axis=2).argmax(axis=1)  # the fullest row
+    rows, lanes = np.zeros(at.shape[:2], at.dtype), np.zeros((tiles, at.shape[2]), at.dtype)
     known, seen = there[every, first], np.zeros(at.shape[:2], bool)
     lanes[known] = at[every, first][known]
     seen[every, first] = True
