@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
@@ -68,7 +69,7 @@ def blank(cells: Array, lanes: int, byte: int) -> Iterator[tuple[Table, Nest]]:
         own = starts[sizes == size]
         blocks: dict[tuple[int, int], list[int]] = {}
         for begin, apart, count in _chains(own):
-            most = _abreast(size, apart, lanes) if count > 1 else 1
+            most = _abreast(size, apart % lanes, lanes) if count > 1 else 1
             for at in range(0, count, most):
                 together = min(most, count - at)
                 blocks.setdefault((apart if together > 1 else 0, together), []).append(begin + at * apart)
@@ -101,6 +102,7 @@ def _chains(starts: Array) -> Iterator[tuple[int, int, int]]:
         at = last + 1
 
 
+@lru_cache(maxsize=1 << 12)
 def _abreast(size: int, apart: int, lanes: int) -> int:
     """How many runs of that size and that far apart are in distinct lanes."""
     taken = np.zeros(lanes, bool)

@@ -17,7 +17,7 @@ from glenside.npu.lowering.holding import Held, firsts
 from glenside.npu.lowering.layers import Feed, Writer
 from glenside.npu.lowering.runs import Run
 from glenside.npu.lowering.skewed import Reads
-from glenside.npu.lowering.spreading import Spreadings
+from glenside.npu.lowering.spreading import spreadings
 from glenside.npu.lowering.storing import Bytes, BytesOut
 from glenside.npu.lowering.strips import Part, runs_of, side_by_side, whole
 from glenside.npu.lowering.tiles import Layer
@@ -180,9 +180,9 @@ def _in_order(layer: Layer, machine: Machine) -> list[Run]:
     m = layer.product.rows.numbers.shape[1]
     if all(len(group.tiles) == 1 for group in layer.groups) or HALVES * m > machine.half_accumulators:
         return plain
-    other, spreads = [*side_by_side(layer, machine)], Spreadings(machine)
+    other, spreads = [*side_by_side(layer, machine)], spreadings(machine)
     orders = [run.tile for run in plain], [run.tile for run in other]
-    first, second = (spreads.of_all(layer.weights, order) for order in orders)
+    first, second = (spreads.of_all(layer, order) for order in orders)
     if not any(first) or not any(second):
         return other if any(second) else plain
     return other if spreads.beats(second, orders[1]) < spreads.beats(first, orders[0]) else plain
