@@ -23,8 +23,22 @@ def generated(address: Address, counts: Counts) -> Integers:
     """The address of every iteration (n), in order."""
     if counts == (1, 1, 1):
         return np.array([address.base])
-    inner, middle, outer = (np.arange(n) * s for n, s in zip(counts, address.strides, strict=True))
-    return (address.base + outer[:, None, None] + middle[:, None] + inner).reshape(-1)
+    found = np.array(address.base)
+    for n, stride in zip(counts[::-1], address.strides[::-1], strict=True):
+        if n > 1:
+            found = found[..., None] + np.arange(n) * stride
+    return found.reshape(-1)
+
+
+def reach(address: Address, counts: Counts) -> tuple[int, int]:
+    """The least and the greatest address of all iterations."""
+    least = most = address.base
+    for n, stride in zip(counts, address.strides, strict=True):
+        if stride < 0:
+            least += (n - 1) * stride
+        else:
+            most += (n - 1) * stride
+    return least, most
 
 
 def encoded(select: npt.ArrayLike, enable: npt.ArrayLike, offset: npt.ArrayLike) -> npt.NDArray[np.uint8]:
@@ -49,6 +63,11 @@ class Table:
         own = entries[:used]
         lanes = np.flatnonzero(own["enable"] & 1)
         return Table(lanes, own["select"][lanes].astype(np.intp), own["offset"][lanes].astype(np.intp))
+
+    @cached_property
+    def offsets(self) -> tuple[int, int]:
+        """The least offset of its entries and the greatest; (0, 0) where there are none."""
+        return (int(self.offset.min()), int(self.offset.max())) if self.offset.size else (0, 0)
 
     @cached_property
     def most_select(self) -> int:

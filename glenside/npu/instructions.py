@@ -365,3 +365,7 @@ class Spread(Instruction):
     weights: Annotated[Address, _weights("the row in weight memory")]
     table: Annotated[int, _table("the lane table, by columns: which are written, the byte each takes, and offsets")]
     wait: _Waits = _NOW
+
+
+ThroughLanes = Stream | Store | Lanes | Fill | Out
+"""Those that read or write lanes through a table."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from math import isfinite
 
 from glenside.ir.errors import BadInput
@@ -103,34 +104,34 @@ class Machine:
         one, two = (replace(own, weights=own.weight_bytes, clock=None, energy=None) for own in (self, other))
         return one == two
 
-    @property
+    @cached_property
     def weight_bytes(self) -> int:
         """Bytes of weight memory."""
         if self.weights is not None:
             return self.weights
         return max(self.scratchpad // 8, min(self.scratchpad // 4, 2 * self.rows * self.columns))
 
-    @property
+    @cached_property
     def weight_rows(self) -> int:
         """Rows of weight memory, of C bytes each."""
         return self.weight_bytes // self.columns
 
-    @property
+    @cached_property
     def depth(self) -> int:
         """Bytes of a lane, an even number."""
         return (self.scratchpad - self.weight_bytes) // self.rows // HALVES * HALVES
 
-    @property
+    @cached_property
     def half_depth(self) -> int:
         """The first address of a lane's upper half."""
         return self.depth // HALVES
 
-    @property
+    @cached_property
     def half_accumulators(self) -> int:
         """The first row of the accumulators' upper half."""
         return self.accumulators // HALVES
 
-    @property
+    @cached_property
     def entries(self) -> int:
         """Entries of a lane table: of every lane, column or byte of a beat."""
         return max(self.rows, self.columns, self.bandwidth)
@@ -139,27 +140,27 @@ class Machine:
         """Beats of so many bytes from an aligned address."""
         return -(-size // self.bandwidth)
 
-    @property
+    @cached_property
     def weight_beats(self) -> int:
         """Beats of a row of weights in DRAM."""
         return self.beats(self.columns)
 
-    @property
+    @cached_property
     def sum_beats(self) -> int:
         """Beats of a row of sums in DRAM."""
         return self.beats(4 * self.columns)
 
-    @property
+    @cached_property
     def table_beats(self) -> int:
         """Beats of a lane table in DRAM."""
         return self.beats(TABLE_ENTRY * self.entries)
 
-    @property
+    @cached_property
     def function_beats(self) -> int:
         """Beats of a function in DRAM."""
         return self.beats(FUNCTION)
 
-    @property
+    @cached_property
     def parameter_beats(self) -> int:
         """Beats of a row of parameters in DRAM."""
         return self.beats(PARAMETER_ENTRY * self.columns)

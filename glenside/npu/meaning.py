@@ -27,12 +27,12 @@ def _is_right(own: Stretch, results: Mapping[str, Place | None], before: Array, 
         return True
     operands = {}
     for name, place in own.operands.items():
-        maker = results.get(own.made.get(name, ""))
-        operands[name] = place.read(before) if maker is None else maker.read(after)
-        there = place.addresses >= 0
-        if not np.array_equal(place.read(after)[there], operands[name][there]):
+        maker, at = results.get(own.made.get(name, "")), place.addresses
+        operands[name] = place.read(before, at) if maker is None else maker.read(after)
+        if ((place.read(after, at) != operands[name]) & (at >= 0)).any():
             return False
     (wanted,) = evaluate([parse(own.meaning).term], operands)
-    there, got, stands_for = own.result.addresses >= 0, own.result.read(after), own.result.stands_for
+    at, stands_for = own.result.addresses, own.result.stands_for
+    there, got = at >= 0, own.result.read(after, at)
     got = got if stands_for is None else stands_for.real(got)
     return bool(np.array_equal(np.asarray(wanted).reshape(got.shape)[there], got[there]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +33,20 @@ class Nest:
         return generated(self.address(which), self.counts)
 
 
+def addresses_of(every: Sequence[Nest], which: int = 0) -> Integers:
+    """One of the sequences of nests, one nest after the other, (n)."""
+    counts = np.array([own.counts for own in every], np.int64).reshape(-1, LOOPS)
+    strides = np.array([own.strides[which] for own in every], np.int64).reshape(-1, LOOPS)
+    found = np.array([own.bases[which] for own in every], np.int64)
+    for loop in reversed(range(LOOPS)):
+        sizes = counts[:, loop]
+        ends = np.cumsum(sizes)
+        at = np.arange(int(sizes.sum())) - np.repeat(ends - sizes, sizes)
+        found = np.repeat(found, sizes) + at * np.repeat(strides[:, loop], sizes)
+        counts, strides = (np.repeat(own, sizes, axis=0) for own in (counts, strides)) if loop else (counts, strides)
+    return found
+
+
 def nests(addresses: Array) -> list[Nest]:
     """Sequences side by side, (n)(q), cut into as few nests as are found by taking the longest from the front on."""
     count, width = addresses.shape
@@ -43,29 +58,41 @@ def nests(addresses: Array) -> list[Nest]:
         bases, shapes = _looped(bases, shapes)
     found = []
     for base, shape in zip(bases.tolist(), shapes.tolist(), strict=True):
-        loops = [shape[at : at + 1 + width] for at in range(0, len(shape), 1 + width)]
-        counts = tuple(loop[0] for loop in loops)
-        strides = tuple(tuple(loop[1 + which] for loop in loops) for which in range(width))
-        found.append(Nest(counts, tuple(base), strides))  # type: ignore[arg-type]
+        strides = tuple(tuple(shape[1 + which :: 1 + width]) for which in range(width))
+        found.append(Nest(tuple(shape[:: 1 + width]), tuple(base), strides))  # type: ignore[arg-type]
     return found
 
 
 def _looped(bases: Array, shapes: Array) -> tuple[Array, Array]:
     """Runs of blocks of one shape whose bases are a constant apart, as one block each."""
     count, width = bases.shape
+    if count == 1:
+        return bases, np.concatenate([shapes, [[1, *[0] * width]]], axis=1)
     steps = np.diff(bases, axis=0)
-    alike = (shapes[1:] == shapes[:-1]).all(axis=1)
+    alike = _alike(shapes)
     same = np.zeros(count, bool)  # whether the step after block i goes on like the one before it
-    same[1 : count - 1] = alike[1:] & alike[:-1] & (steps[1:] == steps[:-1]).all(axis=1)
-    ends = np.append(np.flatnonzero(~same), count)  # where a run that goes on may end
-    made_bases, made_shapes, at = [], [], 0
+    same[1 : count - 1] = alike[1:] & alike[:-1] & _alike(steps)
+    ends = np.append(np.flatnonzero(~same), count).tolist()  # where a run that goes on may end
+    begins, sizes = list[int](), list[int]()
+    at = end = 0
     while at < count:
+        size = 1
         if at + 1 < count and alike[at]:
-            after = int(ends[np.searchsorted(ends, at + 1)])
-            size, step = min(after - at + 1, count - at, _MOST), steps[at]
-        else:
-            size, step = 1, np.zeros(width, np.int64)
-        made_bases.append(bases[at])
-        made_shapes.append([*shapes[at], size, *step])
+            while ends[end] <= at:
+                end += 1
+            size = min(ends[end] - at + 1, count - at, _MOST)
+        begins.append(at)
+        sizes.append(size)
         at += size
-    return np.array(made_bases), np.array(made_shapes)
+    first, many = np.array(begins), np.array(sizes)
+    apart, several = np.zeros((len(first), width), np.int64), many > 1
+    apart[several] = steps[first[several]]
+    return bases[first], np.concatenate([shapes[first], many[:, None], apart], axis=1)
+
+
+def _alike(blocks: Array) -> Array:
+    """Of each but the last of (n)(k) whether the next is equal; column by column, as there are few of these."""
+    found = np.ones(max(0, len(blocks) - 1), bool)
+    for column in blocks.T:
+        found &= column[1:] == column[:-1]
+    return found

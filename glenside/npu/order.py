@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from glenside.npu.timing import Times
 
 Known = tuple[int, ...]
 Integers = npt.NDArray[np.intp]
-_INDEX = {unit: i for i, unit in enumerate(UNITS)}
+INDEX = {unit: i for i, unit in enumerate(UNITS)}
 
 
 def known(program: NpuProgram, times: Times) -> Mapping[str, Sequence[Known]]:
@@ -73,75 +74,76 @@ class Now:
 
 
 class Places:
-    """A memory's places, and which instruction of each unit wrote and read each last (-1: none)."""
+    """A memory's places, and which instruction of each unit wrote and read each last (-1: none).
+
+    there   which of them something wrote, where they are not `written` from the begin on
+    latest  the last instruction of each unit that wrote any, and that read any
+    """
 
     def __init__(self, name: str, shape: tuple[int, ...], *, written: bool = False) -> None:
         self.name = name
         self.shape = shape
         self.everywhere = written
+        self.there = np.zeros(0 if written else prod(shape), np.bool_)
         self.writes: dict[str, npt.NDArray[np.int32]] = {}
         self.reads: dict[str, npt.NDArray[np.int32]] = {}
+        self.latest: tuple[dict[str, int], dict[str, int]] = {}, {}
 
-    def _of(self, table: dict[str, npt.NDArray[np.int32]], unit: str) -> npt.NDArray[np.int32]:
+    def _last(self, which: int, at: Integers | int, now: Now) -> None:
+        """The unit's last access of that kind."""
+        table, unit = (self.writes, self.reads)[which], now.unit
         if unit not in table:
-            table[unit] = np.full(self.shape, -1, np.int32).reshape(-1)
-        return table[unit]
+            table[unit] = np.full(prod(self.shape), -1, np.int32)
+        table[unit][at] = now.number
+        self.latest[which][unit] = now.number
 
     def read(self, at: Integers, now: Now, *, own: bool = True) -> None:
         """Note a read of flat places; `own` where the unit sees its own writes without a wait. Raises BadInput."""
         if not at.size:
             return
-        is_written, written = self.everywhere, np.zeros(1, np.bool_)
-        for other, last in self.writes.items():
-            lasts = last.take(at)
-            if not (own and other == now.unit):
-                self._require_before(lasts, at, now, ("reads", "writes"), other)
-            if not is_written:
-                is_written = lasts.min() >= 0
-                written = written | (lasts >= 0)
-        if not is_written and not written.all():
-            first = at.reshape(-1)[int(written.argmin())]
+        for other, latest in self.latest[0].items():
+            if latest >= now.known[INDEX[other]] and not (own and other == now.unit):
+                self._require_before(self.writes[other].take(at), at, now, ("reads", "writes"), other)
+        if not self.everywhere and not (there := self.there.take(at)).all():
+            first = at.reshape(-1)[int(there.argmin())]
             raise BadInput(
                 f"{now.unit} instruction {now.number} reads {self._named(first)}, which nothing has written by then"
             )
-        self._of(self.reads, now.unit)[at] = now.number
+        self._last(1, at, now)
 
     def read_one(self, at: int, now: Now) -> None:
         """Note a read of one flat place, whose writes are seen after a wait. Raises BadInput."""
-        is_written = self.everywhere
-        for other, last in self.writes.items():
-            there = last.item(at)
-            if there >= 0:
-                is_written = True
-                if there >= now.known[_INDEX[other]]:
-                    now.require(other, there + 1, "reads", self._named(at), "writes")
-        if not is_written:
+        for other, latest in self.latest[0].items():
+            known = now.known[INDEX[other]]
+            if latest >= known and (there := self.writes[other].item(at)) >= known:
+                now.require(other, there + 1, "reads", self._named(at), "writes")
+        if not self.everywhere and not self.there[at]:
             raise BadInput(
                 f"{now.unit} instruction {now.number} reads {self._named(at)}, which nothing has written by then"
             )
-        self._of(self.reads, now.unit)[at] = now.number
+        self._last(1, at, now)
 
     def write(self, at: Integers, now: Now) -> None:
         """Note a write of flat places; a unit's own accesses are in order. Raises BadInput."""
         if not at.size:
             return
-        for table, verb in ((self.writes, "writes"), (self.reads, "reads")):
-            for other, last in table.items():
-                if other != now.unit:
-                    self._require_before(last.take(at), at, now, ("writes", verb), other)
-        self._of(self.writes, now.unit)[at] = now.number
+        for table, latest, verb in zip((self.writes, self.reads), self.latest, ("writes", "reads"), strict=True):
+            for other, last in latest.items():
+                if other != now.unit and last >= now.known[INDEX[other]]:
+                    self._require_before(table[other].take(at), at, now, ("writes", verb), other)
+        if not self.everywhere:
+            self.there[at] = True
+        self._last(0, at, now)
 
     def _require_before(
         self, lasts: npt.NDArray[np.int32], at: Integers, now: Now, verbs: tuple[str, str], other: str
     ) -> None:
-        if lasts.max() < now.known[_INDEX[other]]:
+        if lasts.max() < now.known[INDEX[other]]:
             return
         worst = int(lasts.argmax())
         last = int(lasts.reshape(-1)[worst])
         now.require(other, last + 1, verbs[0], self._named(at.reshape(-1)[worst]), verbs[1])
 
     def _named(self, place: int) -> str:
-        where = np.unravel_index(place, self.shape)
-        if len(where) == 2:
-            return f"{self.name} {where[0]} at {where[1]}"
-        return f"{self.name} {where[0]}"
+        *outer, last = np.unravel_index(place, self.shape)
+        return f"{self.name} {last}{f' at {outer[0]}' if outer else ''}"

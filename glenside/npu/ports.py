@@ -7,31 +7,46 @@ A stream that adds to sums is a reader of theirs too; streams alone write sums, 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from glenside.ir.errors import BadInput
-from glenside.npu.machine import HALVES
 
 _NOBODY = -1
 
 
+Halves = Callable[[], npt.NDArray[np.int8]]
+"""What finds the half that each bank of each cycle is used in, (cycles)(banks), -1 for none: it is seldom asked for."""
+
+
+def present(least: int, most: int, half: int) -> frozenset[int]:
+    """In which halves places from the least to the greatest are, of which the upper ones begin at `half`."""
+    return frozenset(own for own, there in enumerate((least < half, most >= half)) if there)
+
+
 @dataclass(frozen=True)
 class _Use:
-    """An instruction at a port: the half that each bank of each cycle from `begin` on is used in, -1 for none."""
+    """An instruction at a port, for so many cycles from `begin` on, in halves that are present."""
 
     unit: str
     number: int
     begin: int
-    halves: npt.NDArray[np.int8]
+    cycles: int
     present: frozenset[int]
+    find: Halves
     skew: int
 
     @property
     def end(self) -> int:
-        return self.begin + len(self.halves) + self.skew
+        return self.begin + self.cycles + self.skew
+
+    @cached_property
+    def halves(self) -> npt.NDArray[np.int8]:
+        return self.find()
 
 
 class Ports:
@@ -42,15 +57,23 @@ class Ports:
         self.uses: dict[str, list[_Use]] = defaultdict(list)
 
     def use(
-        self, unit: str, number: int, start: int, begin: int, halves: npt.NDArray[np.int8], *, skew: int = 0
+        self,
+        unit: str,
+        number: int,
+        start: int,
+        begin: int,
+        cycles: int,
+        present: frozenset[int],
+        halves: Halves,
+        *,
+        skew: int = 0,
     ) -> None:
-        """Note a use from cycle `begin` on: halves (cycles)(banks), -1 for a bank that is not used; with `skew`, one
-        column each of that many banks, each a cycle behind the one before. Raises BadInput.
+        """Note a use for so many cycles from `begin` on, in the halves that are present; with `skew`, one column each
+        of that many banks, each a cycle behind the one before. Raises BadInput.
 
         `start` is the instruction's: those who end before it meet nobody who comes later.
         """
-        present = frozenset(half for half in range(HALVES) if (halves == half).any())
-        own = _Use(unit, number, begin, halves, present, skew)
+        own = _Use(unit, number, begin, cycles, present, halves, skew)
         for other, uses in self.uses.items():
             uses[:] = [use for use in uses if use.end > start]
             for use in uses if other != unit else ():

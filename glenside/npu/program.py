@@ -13,7 +13,7 @@ from glenside.ir.operand import Array
 from glenside.npu.fields import UNITS
 from glenside.npu.instructions import Instruction
 from glenside.npu.machine import Machine
-from glenside.npu.nests import Nest, nests
+from glenside.npu.nests import Nest, addresses_of, nests
 from glenside.npu.numbers import StandsFor
 
 
@@ -46,13 +46,17 @@ class Place:
         size = np.dtype(self.dtype).itemsize
         if not self.nests:
             return self.address + size * np.arange(prod(self.shape)).reshape(self.shape)
-        return np.concatenate([nest.addresses() for nest in self.nests]).reshape(self.shape)
+        return addresses_of(self.nests).reshape(self.shape)
 
-    def read(self, dram: Array) -> Array:
-        """The tensor, from the bytes of DRAM."""
-        at, size = self.addresses, np.dtype(self.dtype).itemsize
-        found = dram[np.maximum(at, 0)[..., None] + np.arange(size)].view(self.dtype)[..., 0]
-        return np.where(at >= 0, found, np.zeros((), self.dtype))
+    def read(self, dram: Array, at: Array | None = None) -> Array:
+        """The tensor, from the bytes of DRAM; `at` are its addresses where they are known."""
+        at, size = self.addresses if at is None else at, np.dtype(self.dtype).itemsize
+        if not self.nests:
+            return dram[self.address : self.address + self.size].copy().view(self.dtype).reshape(self.shape)
+        there = np.maximum(at, 0)
+        found = dram[there] if size == 1 else dram[there[..., None] + np.arange(size)]
+        found = found.view(self.dtype).reshape(self.shape)
+        return np.where(at >= 0, found, np.zeros((), self.dtype)) if (at < 0).any() else found
 
     def write(self, dram: Array, values: Array) -> None:
         """Put the tensor where it belongs."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from itertools import chain
 from math import prod
 from typing import Any, TypeGuard
+
+import numpy as np
 
 from glenside.ir.errors import BadInput
 from glenside.npu.fields import UNITS
@@ -103,11 +106,11 @@ def _place_of(name: str, own: Any, size: int) -> Place:
     if not isinstance(shape, list) or not all(map(_is_size, (own["address"], *shape))):
         raise BadInput(f"its place {name!r} has no address or no shape")
     nests = own.get("nests", [])
-    if not isinstance(nests, list) or not all(map(_is_nest, nests)):
+    if not isinstance(nests, list) or not _are_nests(nests):
         raise BadInput(f"a nest of its place {name!r} is not three counts, a base and three strides")
     made = tuple(Nest((a, b, c), (base,), ((x, y, z),)) for a, b, c, base, x, y, z in nests)
     found = Place(own["address"], tuple(shape), own["dtype"], made, _stands_for(name, own))
-    counted = sum(prod(nest.counts) for nest in made)
+    counted = sum(a * b * c for a, b, c, *_ in nests)
     if made and counted != prod(shape):
         raise BadInput(f"its place {name!r} has {prod(shape):,} elements, and addresses of {counted:,}")
     if found.size > _MOST_BYTES or _end(found) > size:
@@ -128,9 +131,18 @@ def _stands_for(name: str, own: Mapping[str, Any]) -> StandsFor | None:
     return found
 
 
-def _is_nest(own: Any) -> bool:
-    numbers = isinstance(own, list) and len(own) == 7 and all(type(n) is int and abs(n) < 1 << 48 for n in own)
-    return numbers and all(1 <= n < 1 << 16 for n in own[:3]) and own[3] >= -1
+def _are_nests(every: list[Any]) -> bool:
+    """Whether each is seven integers: three counts, a base, which may be -1, and three strides."""
+    if not all(isinstance(own, list) and len(own) == 7 for own in every):
+        return False
+    flat = [*chain.from_iterable(every)]
+    if {*map(type, flat)} - {int} or (flat and not -_FAR < min(flat) <= max(flat) < _FAR):
+        return False
+    numbers = np.array(every, np.int64).reshape(-1, 7)
+    return bool(((numbers[:, :3] >= 1) & (numbers[:, :3] < 1 << 16)).all() and (numbers[:, 3] >= -1).all())
+
+
+_FAR = 1 << 48
 
 
 def _end(place: Place) -> int:
@@ -138,14 +150,12 @@ def _end(place: Place) -> int:
     item = place.size // max(1, prod(place.shape))
     if not place.nests:
         return place.address + place.size
-    last = 0
-    for nest in place.nests:
-        ways = [s * (n - 1) for s, n in zip(nest.strides[0], nest.counts, strict=True)]
-        first = nest.bases[0] + sum(min(0, way) for way in ways)
-        last = max(last, nest.bases[0] + sum(max(0, way) for way in ways) + item)
-        if first < -1:
-            return _MOST_BYTES
-    return last
+    strides = np.array([nest.strides[0] for nest in place.nests], object)  # products may be of more than 64 bits
+    ways = strides * (np.array([nest.counts for nest in place.nests], object) - 1)
+    bases = np.array([nest.bases[0] for nest in place.nests], object)
+    if (bases + np.minimum(ways, 0).sum(axis=1)).min() < -1:
+        return _MOST_BYTES
+    return max(0, int((bases + np.maximum(ways, 0).sum(axis=1)).max()) + item)
 
 
 def stretches_of(given: Any, lengths: Mapping[str, int], size: int) -> tuple[Stretch, ...]:

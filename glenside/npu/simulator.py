@@ -16,7 +16,7 @@ import numpy.typing as npt
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu import requantise
-from glenside.npu.addresses import ENTRY, Integers, Table, decoded, generated
+from glenside.npu.addresses import ENTRY, Integers, Table, decoded, generated, reach
 from glenside.npu.bounds import require_fit, require_int32, require_one_address, require_within
 from glenside.npu.fields import UNITS, Address
 from glenside.npu.instructions import (
@@ -31,10 +31,11 @@ from glenside.npu.instructions import (
     Stream,
     Sums,
     Tables,
+    ThroughLanes,
     Weights,
 )
 from glenside.npu.order import Known, Now, Places, known
-from glenside.npu.ports import Ports
+from glenside.npu.ports import Ports, present
 from glenside.npu.program import NpuProgram
 from glenside.npu.registers_of_columns import ColumnRegisters
 from glenside.npu.timing import (
@@ -48,9 +49,6 @@ from glenside.npu.timing import (
     stream_adds,
     times,
 )
-
-_Lanes = Stream | Store | Lanes | Fill | Out
-"""Those that read or write lanes through a table."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,8 @@ class State:
         self.program = program
         machine = self.machine = program.machine
         self.dram = np.array(program.dram, np.uint8)
-        self.lanes = np.zeros((machine.rows, machine.depth), np.int8)
+        self.lanes = np.zeros(machine.depth * machine.rows, np.int8)
+        """Byte q of them is in lane q mod R, at address q div R."""
         self.weights = np.zeros((machine.weight_rows, machine.columns), np.int8)
         self.brought = np.zeros(self.weights.shape, np.bool_)
         """The bytes of weight memory that something wrote."""
@@ -99,7 +98,7 @@ class State:
         self.active = -1
         self.last_stream = -1
         beats = len(self.dram) // machine.bandwidth
-        self.of_lanes = Places("lane", (machine.rows, machine.depth))
+        self.of_lanes = Places("lane", (machine.depth, machine.rows))
         self.of_weights = Places("row of weights", (machine.weight_rows,))
         self.of_sums = Places("accumulator", (machine.accumulators,))
         self.of_tables = Places("table", (machine.tables,))
@@ -146,63 +145,71 @@ class State:
             self.decoded[number, used] = Table.of(self.tables[number], used)
         return self.decoded[number, used]
 
-    def _lane_places(self, own: _Lanes, table: Table, lanes: Integers) -> tuple[Integers, Integers]:
-        """The lanes that those of a table become in each iteration, and the addresses there: (n)(enabled) each.
+    def _lane_places(self, own: ThroughLanes, table: Table, lanes: Integers) -> Integers:
+        """The bytes of lanes that those of a table become in each iteration, (n)(enabled).
 
         Raises BadInput: a turn or an address that there is not.
         """
-        rows = self.machine.rows
-        turns = (own.turn.base, *own.turn.strides)
+        rows, depth, turns = self.machine.rows, self.machine.depth, (own.turn.base, *own.turn.strides)
         if not all(0 <= number < rows for number in turns):
             require_within("turn", np.array(turns), rows)
-        at = generated(own.lanes, own.counts)
-        if not any(turns):
-            places = at[:, None] + table.offset
-            require_within("lane address", places, self.machine.depth)
-            return np.broadcast_to(lanes, places.shape), places
-        turn = generated(own.turn, own.counts)
-        if own.carry:
-            at = at + turn // rows
-        places = at[:, None] + table.offset
-        turned = np.broadcast_to(lanes, places.shape)
-        if turn.any():
-            turned = lanes + (turn % rows)[:, None]
-            past = turned >= rows
-            turned = turned - rows * past
-            places += past & own.carry
-        require_within("lane address", places, self.machine.depth)
-        return turned, places
+        first, *steps = (
+            row * rows + (turn if own.carry else 0)  # address and turn are one number there
+            for row, turn in zip((own.lanes.base, *own.lanes.strides), turns, strict=True)
+        )
+        begin = Address(first, tuple(steps))  # type: ignore[arg-type]
+        if not own.carry and any(turns):
+            lanes = (lanes + generated(own.turn, own.counts)[:, None]) % rows
+        (least, most), (below, above) = reach(begin, own.counts), table.offsets
+        low, high = least + below * rows, most + above * rows + rows - 1
+        places = generated(begin, own.counts)[:, None] + (table.offset * rows + lanes)
+        if low < 0 or high >= depth * rows:
+            require_within("lane address", places // rows, depth)
+        return places
 
-    def _flat(self, lanes: Integers, at: Integers) -> Integers:
-        return lanes * self.machine.depth + at
+    def use_lanes(self, ports: Ports, now: Now, delay: int, places: Integers) -> None:
+        """Use a port of the banks of lanes that have these bytes, (n)(enabled)."""
+        rows, half = self.machine.rows, self.machine.half_depth * self.machine.rows
 
-    def use_lanes(self, ports: Ports, now: Now, delay: int, lanes: Integers, at: Integers) -> None:
-        halves = np.full((len(at), self.machine.rows), -1, np.int8)
-        halves[np.arange(len(at))[:, None], lanes] = at >= self.machine.half_depth
-        ports.use(now.unit, now.number, now.start, now.start + delay, halves)
+        def halves() -> npt.NDArray[np.int8]:
+            found = np.full((len(places), rows), -1, np.int8)
+            found[np.arange(len(places))[:, None], places % rows] = places >= half
+            return found
+
+        used = present(int(places.min()), int(places.max()), half) if places.size else frozenset[int]()
+        ports.use(now.unit, now.number, now.start, now.start + delay, len(places), used, halves)
 
     def sum_rows(self, address: Address, counts: tuple[int, int, int]) -> Integers:
         rows = generated(address, counts)
-        require_within("accumulator", rows, self.machine.accumulators)
+        least, most = reach(address, counts)
+        if least < 0 or most >= self.machine.accumulators:
+            require_within("accumulator", rows, self.machine.accumulators)
         return rows
+
+    def _of_rows(self, ports: Ports, now: Now, rows: Integers, delay: int, every: int, skew: int) -> None:
+        half = self.machine.half_accumulators
+
+        def halves() -> npt.NDArray[np.int8]:
+            return np.repeat((rows >= half).astype(np.int8), every)[:, None]
+
+        used = present(int(rows.min()), int(rows.max()), half)
+        ports.use(now.unit, now.number, now.start, now.start + delay, len(rows) * every, used, halves, skew=skew)
 
     def read_sums(self, now: Now, rows: Integers, delay: int, *, every: int = 1, skew: int = 0) -> None:
         """Read a row each `every` cycles."""
-        halves = np.repeat((rows >= self.machine.half_accumulators).astype(np.int8), every)
-        self.summers.use(now.unit, now.number, now.start, now.start + delay, halves[:, None], skew=skew)
+        self._of_rows(self.summers, now, rows, delay, every, skew)
         self.of_sums.read(rows, now)
 
     def use_sums(self, now: Now, rows: Integers, delay: int, skew: int = 0) -> None:
         """Use the port that writes them, a row a cycle."""
-        halves = (rows >= self.machine.half_accumulators).astype(np.int8)
-        self.adders.use(now.unit, now.number, now.start, now.start + delay, halves[:, None], skew=skew)
+        self._of_rows(self.adders, now, rows, delay, 1, skew)
 
-    def _write_lanes(self, now: Now, delay: int, lanes: Integers, at: Integers, values: npt.NDArray[np.int8]) -> None:
-        flat = self._flat(lanes, at)
-        self.of_lanes.write(flat, now)
-        self.use_lanes(self.writers, now, delay, lanes, at)
+    def _write_lanes(self, now: Now, delay: int, own: ThroughLanes, table: Table, values: npt.NDArray[np.int8]) -> None:
+        places = self._lane_places(own, table, table.lanes)
+        self.of_lanes.write(places, now)
+        self.use_lanes(self.writers, now, delay, places)
         if self.computes:
-            self.lanes.reshape(-1)[flat] = values
+            self.lanes[places] = values
 
     def _beats(self, base: Integers, beats: int = 1) -> Integers:
         """The numbers of the beats from each base on, (n * beats)."""
@@ -263,17 +270,16 @@ class State:
                 f" needs wait.stream of {now.number + 1}"
             )
         table = self._table(now, own.table, machine.rows)
-        lanes, at = self._lane_places(own, table, table.lanes)
-        flat = self._flat(lanes, at)
-        self.of_lanes.read(flat, now)
-        self.use_lanes(self.readers, now, STREAM_READS_LANES, lanes, at)
+        places = self._lane_places(own, table, table.lanes)
+        self.of_lanes.read(places, now)
+        self.use_lanes(self.readers, now, STREAM_READS_LANES, places)
         rows = self.sum_rows(own.accumulators, own.counts)
         if own.accumulate:
             self.read_sums(now, rows, stream_adds(machine), skew=machine.columns)
         self.use_sums(now, rows, stream_adds(machine), machine.columns)
         self.of_sums.write(rows, now)
         if self.computes:
-            self._multiply(rows, self.lanes.reshape(-1)[flat], table.lanes, own)
+            self._multiply(rows, self.lanes[places], table.lanes, own)
 
     def _multiply(self, rows: Integers, streamed: npt.NDArray[np.int8], lanes: Integers, own: Stream) -> None:
         """Sums of up to 1,024 products of two int8 are exact in float32, and a product of matrices is fast there."""
@@ -294,34 +300,34 @@ class State:
         parameters = self._parameters_of(now, own, table)
         rows = self.sum_rows(own.accumulators, own.counts)
         self.read_sums(now, rows, STORE_READS_SUMS)
-        lanes, at = self._lane_places(own, table, table.lanes)
-        values = np.zeros(at.shape, np.int8)
+        values = np.zeros((len(rows), len(table.lanes)), np.int8)
         if self.computes:
-            sums = self.sums[rows][:, table.select] + parameters["bias"]
+            sums = self.sums[rows[:, None], table.select] + parameters["bias"]
             require_int32(sums)
             values = requantise.requantised(sums, parameters)
         if own.applies:
             values = self.columns.applied(now, own, values).astype(np.int8)
-        self._write_lanes(now, STORE_WRITES_LANES, lanes, at, values)
+        self._write_lanes(now, STORE_WRITES_LANES, own, table, values)
 
     def _parameters_of(self, now: Now, own: Store, table: Table) -> npt.NDArray[np.void]:
-        """Those of each column that is selected in each iteration, (n)(enabled). Raises BadInput."""
-        rows, columns = generated(own.parameters, own.counts), generated(own.column, own.counts)
-        require_within("column", columns, self.machine.columns)
-        distinct, which = np.unique(rows, return_inverse=True)
+        """Those of each column that is selected in each iteration, (n or 1)(enabled or 1). Raises BadInput."""
+        (least, most), (first, last) = (reach(each, own.counts) for each in (own.parameters, own.column))
+        if first < 0 or last >= self.machine.columns:
+            require_within("column", generated(own.column, own.counts), self.machine.columns)
+        rows = generated(own.parameters, own.counts) if least < most else np.array([least])
+        distinct, which = np.unique(rows, return_inverse=True) if least < most else (rows, np.zeros(1, np.intp))
         every = self.entries_of(now, distinct)
-        if not self.computes:
-            return every
-        found: npt.NDArray[np.void] = every[
-            which[:, None], columns[:, None] + 0 * table.select if own.alike else table.select
-        ]
+        columns = table.select
+        if own.alike:
+            columns = generated(own.column, own.counts)[:, None] if first < last else np.array([[first]])
+        found: npt.NDArray[np.void] = every[which[:, None], columns] if self.computes else every
         return found
 
     def entries_of(self, now: Now, rows: Integers) -> npt.NDArray[np.void]:
         """Rows of parameters, (n)(C). Raises BadInput."""
         require_within("row of parameters", rows, self.machine.parameters)
         self.of_parameters.read(rows, now)
-        return np.stack([self.parameters[row] for row in rows])
+        return np.stack([self.parameters[row] for row in rows.tolist()])
 
     def _weights(self, now: Now, own: Weights) -> None:
         rows = own.weights + np.arange(own.rows)
@@ -335,8 +341,9 @@ class State:
         """Bytes of beats to columns. A load reads rows whole, so their order is that of rows, whatever is written."""
         table = self._table(now, own.table, self.machine.columns)
         table.require_selects(self.machine.bandwidth, "byte")
-        rows = generated(own.weights, own.counts)[:, None] + table.offset
-        require_within("row of weights", rows, self.machine.weight_rows)
+        rows, (least, most) = generated(own.weights, own.counts)[:, None] + table.offset, reach(own.weights, own.counts)
+        if least + table.offsets[0] < 0 or most + table.offsets[1] >= self.machine.weight_rows:
+            require_within("row of weights", rows, self.machine.weight_rows)
         content = self.fetched(now, generated(own.dram, own.counts))
         self.of_weights.write(rows, now)
         if self.computes:
@@ -346,13 +353,12 @@ class State:
     def _fill(self, now: Now, own: Lanes | Fill) -> None:
         """Beats, or what the table says, to lanes."""
         table = self._table(now, own.table, self.machine.rows)
-        lanes, at = self._lane_places(own, table, table.lanes)
         values = table.select.astype(np.uint8).view(np.int8)
         if isinstance(own, Lanes):
             table.require_selects(self.machine.bandwidth, "byte")
             content = self.fetched(now, generated(own.dram, own.counts))
             values = content[:, table.select].view(np.int8) if self.computes else values
-        self._write_lanes(now, dma_writes_lanes(self.machine), lanes, at, values)
+        self._write_lanes(now, dma_writes_lanes(self.machine), own, table, values)
 
     def _tables(self, now: Now, own: Tables) -> None:
         numbers = own.table + np.arange(own.number)
@@ -375,12 +381,11 @@ class State:
     def _out(self, now: Now, own: Out) -> None:
         table = self._table(now, own.table, self.machine.bandwidth)
         table.require_selects(self.machine.rows, "lane")
-        lanes, at = self._lane_places(own, table, table.select)
+        places = self._lane_places(own, table, table.select)
         require_one_address(table)
-        flat = self._flat(lanes, at)
-        self.of_lanes.read(flat, now, own=False)
-        self.use_lanes(self.readers, now, OUT_READS_LANES, lanes, at)
-        values = self.lanes.reshape(-1)[flat] if self.computes else np.zeros(flat.shape, np.int8)
+        self.of_lanes.read(places, now, own=False)
+        self.use_lanes(self.readers, now, OUT_READS_LANES, places)
+        values = self.lanes[places] if self.computes else np.zeros(places.shape, np.int8)
         self._put(now, self._beats(generated(own.dram, own.counts)), table.lanes, values)
 
     def _sums(self, now: Now, own: Sums) -> None:

@@ -10,15 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
-from glenside.npu.addresses import Integers
 from glenside.npu.columns import Reduction, Rewriting
 from glenside.npu.fields import UNITS, Wait
 from glenside.npu.instructions import Instruction, Load, Stream
-from glenside.npu.order import Known, Now, after
-from glenside.npu.ports import Ports
+from glenside.npu.order import INDEX, Known, Now, after
+from glenside.npu.ports import Halves, Ports
 from glenside.npu.program import NpuProgram
 from glenside.npu.simulator import State
 
@@ -56,7 +52,7 @@ class _Asking(Now):
     def needed(self, before: Known) -> Wait:
         """The waits that none of the others implies, for what knows that much before."""
         if len(self.waits) < 2:
-            if all(before[UNITS.index(unit)] >= count for unit, count in self.waits.items()):
+            if all(before[INDEX[unit]] >= count for unit, count in self.waits.items()):
                 return _NONE
             return Wait(**self.waits)
         for unit in list(self.waits):
@@ -64,7 +60,7 @@ class _Asking(Now):
             for other, count in self.waits.items():
                 if other != unit:
                     known = _both(known, self.knows[other][count - 1], other, count)
-            if known[UNITS.index(unit)] >= self.waits[unit]:
+            if known[INDEX[unit]] >= self.waits[unit]:
                 del self.waits[unit]
         return Wait(**self.waits)
 
@@ -87,16 +83,26 @@ class _Halves(Ports):
         self.last: dict[tuple[str, int], int] = {}
         self.now: _Asking | None = None
 
-    def meet(self, upper: npt.NDArray[np.bool_]) -> None:
-        """Places of one half or of both are used now."""
-        if not self.counts or not upper.size:
+    def use(
+        self,
+        unit: str,
+        number: int,
+        start: int,
+        begin: int,
+        cycles: int,
+        present: frozenset[int],
+        halves: Halves,
+        *,
+        skew: int = 0,
+    ) -> None:
+        """Wait for those of other units that used these halves last."""
+        if not self.counts or not present:
             return
         assert self.now is not None
-        present = [half for half, there in enumerate((not upper.all(), upper.any())) if there]
         for (other, half), last in self.last.items():
-            if other != self.now.unit and half in present and last >= self.now.known[UNITS.index(other)]:
+            if other != unit and half in present and last >= self.now.known[INDEX[other]]:
                 self.now.learn(other, last + 1)
-        self.last |= {(self.now.unit, half): self.now.number for half in present}
+        self.last |= {(unit, half): number for half in sorted(present)}
 
 
 class _Inferred(State):
@@ -120,17 +126,6 @@ class _Inferred(State):
         for instruction in self.written_down:
             self._add(instruction)
         return {unit: tuple(queue) for unit, queue in self.queues.items()}
-
-    def use_lanes(self, ports: Ports, now: Now, delay: int, lanes: Integers, at: Integers) -> None:
-        assert isinstance(ports, _Halves)
-        ports.meet(at >= self.machine.half_depth)
-
-    def read_sums(self, now: Now, rows: Integers, delay: int, *, every: int = 1, skew: int = 0) -> None:
-        self.summers.meet(rows >= self.machine.half_accumulators)
-        self.of_sums.read(rows, now)
-
-    def use_sums(self, now: Now, rows: Integers, delay: int, skew: int = 0) -> None:
-        self.adders.meet(rows >= self.machine.half_accumulators)
 
     def _add(self, instruction: Instruction) -> None:
         unit = instruction.unit

@@ -12,7 +12,7 @@ import numpy as np
 
 from glenside.analysis.places import Places
 from glenside.ir.operand import Array
-from glenside.npu.lowering.spreading import Spreadings
+from glenside.npu.lowering.spreading import spreadings
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import HALVES, Machine
 
@@ -50,7 +50,7 @@ def _best(layer: Layer, groups: int, most: int, machine: Machine) -> int:
     """How many groups share a row of parameters: each place of their columns has lane tables of its own."""
     if most <= 1 or groups <= 1:
         return 1
-    spread = Spreadings(machine).of_all(layer.weights)
+    spread = spreadings(machine).of_all(layer)
     tables = len({table for own in spread if own is not None for _, table in own.steps}) + HALVES
     every = range(1, min(most, groups, max(1, machine.tables // tables)) + 1)
     return min(every, key=lambda n: -(-groups // n) * machine.parameter_beats + n * tables * machine.table_beats)

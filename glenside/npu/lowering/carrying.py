@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 import numpy as np
 
@@ -85,7 +86,7 @@ def _abreast(patterns: Mapping[tuple[int, ...], Array], lanes: int) -> dict[tupl
     for pattern, firsts in patterns.items():
         own = np.array(pattern)
         for begin, apart, count in _chains(firsts):
-            most = _distinct_lanes(own, apart, lanes) if count > 1 else 1
+            most = _distinct_lanes(pattern, apart % lanes, lanes) if count > 1 else 1
             for at in range(0, count, most):
                 every = own + np.arange(min(most, count - at))[:, None] * apart
                 found.setdefault(tuple(every.reshape(-1).tolist()), []).append(begin + at * apart)
@@ -115,12 +116,13 @@ def _chains(starts: Array) -> Iterator[tuple[int, int, int]]:
         at = last + 1
 
 
-def _distinct_lanes(pattern: Array, apart: int, lanes: int) -> int:
+@lru_cache(maxsize=1 << 12)
+def _distinct_lanes(pattern: tuple[int, ...], apart: int, lanes: int) -> int:
     """How many of a pattern, that far apart, are in distinct lanes."""
-    taken = np.zeros(lanes, bool)
+    every, taken = np.array(pattern), np.zeros(lanes, bool)
     count = 0
     while (count + 1) * len(pattern) <= lanes:
-        own = (pattern + count * apart) % lanes
+        own = (every + count * apart) % lanes
         if taken[own].any():
             break
         taken[own] = True

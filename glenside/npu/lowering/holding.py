@@ -221,24 +221,32 @@ def _shapes(own: Wanted, machine: Machine) -> list[_Shape]:
 def _is_free(own: Wanted, skew: Skew) -> bool:
     """Whether no element is where a zero has to be."""
     zeros = np.concatenate([reads.zeros @ skew.strides for reads in own.reads.values()])
-    elements = _cells(own.dims, skew)
-    least = min(int(zeros.min(initial=0)), int(elements.min()))
-    there = np.zeros(1 + max(int(zeros.max(initial=0)), int(elements.max())) - least, bool)
-    there[elements - least] = True
+    least, most = _ends(own.dims, skew)
+    zeros = zeros[(zeros >= least) & (zeros <= most)]
+    if not len(zeros):
+        return True
+    there = np.zeros(1 + most - least, bool)
+    there[_cells(own.dims, skew) - least] = True
     return not there[zeros - least].any()
 
 
 def _extents(own: Wanted, skew: Skew) -> tuple[tuple[int, int], ...]:
-    cells = _cells(own.dims, skew)
     if own.cuts:
-        (reads,) = own.reads.values()
-        return tuple(_extent([reads], skew, cut, cells[cut.elements]) for cut in own.cuts)
-    return (_extent([*own.reads.values()], skew, None, cells),)
+        (reads,), cells = own.reads.values(), _cells(own.dims, skew)
+        parts = [cells[cut.elements] for cut in own.cuts]
+        ends = [(int(part.min()), int(part.max())) for part in parts]
+        return tuple(_extent([reads], skew, cut, *of) for cut, of in zip(own.cuts, ends, strict=True))
+    return (_extent([*own.reads.values()], skew, None, *_ends(own.dims, skew)),)
 
 
-def _extent(every: Sequence[Reads], skew: Skew, cut: Cut | None, cells: Array) -> tuple[int, int]:
-    """From which cell until before which one rows read, or elements are."""
-    least, most = int(cells.min()), int(cells.max())
+def _ends(dims: Sequence[int], skew: Skew) -> tuple[int, int]:
+    """The first and the last cell of a tensor's elements, seen from that of coordinates 0."""
+    last = (np.array(dims) - 1) * skew.strides
+    return int(np.minimum(last, 0).sum()), int(np.maximum(last, 0).sum())
+
+
+def _extent(every: Sequence[Reads], skew: Skew, cut: Cut | None, least: int, most: int) -> tuple[int, int]:
+    """From which cell until before which one rows read, or elements are: these from the least to the most."""
     for reads in every:
         first, apart = firsts(reads, skew.strides, cut)
         last = first + apart.max(axis=1, keepdims=True)

@@ -18,7 +18,7 @@ from glenside.npu.lowering.holding import Held, firsts
 from glenside.npu.lowering.layers import Feed, Writer
 from glenside.npu.lowering.runs import Run
 from glenside.npu.lowering.skewed import Reads
-from glenside.npu.lowering.spreading import Spreadings
+from glenside.npu.lowering.spreading import spreadings
 from glenside.npu.lowering.storing import Bytes, BytesOut
 from glenside.npu.lowering.strips import Part, runs_of, side_by_side, whole
 from glenside.npu.lowering.tiles import Layer
@@ -146,18 +146,21 @@ class Windows(_Skewed):
         if self.feed.made[0]:
             writer.settle_before()
         runs = self.runs[own.begin : own.end]
-        touched = distinct(np.concatenate([self._touched(run) for run in runs]))
-        wanted = [self.layer.product.rows.numbers[run.tile, run.begin : run.end].reshape(-1) for run in runs]
-        elements = distinct(np.concatenate(wanted))
-        elements = elements[elements > 0] - 1
+        ends = [self._cells_of(run) for run in runs]
+        low = min(least for least, _ in ends)
+        touched = np.zeros(max(most for _, most in ends) - low, bool)
+        wanted = np.zeros(1 + len(self.places), bool)
+        for tile, begin, end in dict.fromkeys((run.tile, run.begin, run.end) for run in runs):
+            apart = self.apart[tile][self.used[tile]]
+            touched[self.first[tile, begin:end, None] - low + apart] = True
+            wanted[self.layer.product.rows.numbers[tile, begin:end]] = True
+        elements = np.flatnonzero(wanted[1:])
         cells = self.places[elements]
-        writer.blank(np.setdiff1d(touched, cells) + base, self.feed.zero)
+        inside = cells[(cells >= low) & (cells < low + len(touched))]
+        touched[inside - low] = False
+        writer.blank(np.flatnonzero(touched) + low + base, self.feed.zero)
         # Rows that stream from the first one wait for it.
         _fill_in_parts(writer, self.addresses[elements], cells + base, 1 if number else _PARTS)
-
-    def _touched(self, run: Run) -> Array:
-        apart = self.apart[run.tile][self.used[run.tile]]
-        return distinct(self.first[run.tile, run.begin : run.end, None] + apart)
 
 
 def _moved(layer: Layer, lanes: Array, used: Array) -> Layer:
@@ -179,9 +182,9 @@ def _in_order(layer: Layer, machine: Machine) -> list[Run]:
     m = layer.product.rows.numbers.shape[1]
     if all(len(group.tiles) == 1 for group in layer.groups) or HALVES * m > machine.half_accumulators:
         return plain
-    other, spreads = [*side_by_side(layer, machine)], Spreadings(machine)
+    other, spreads = [*side_by_side(layer, machine)], spreadings(machine)
     orders = [run.tile for run in plain], [run.tile for run in other]
-    first, second = (spreads.of_all(layer.weights, order) for order in orders)
+    first, second = (spreads.of_all(layer, order) for order in orders)
     if not any(first) or not any(second):
         return other if any(second) else plain
     return other if spreads.beats(second, orders[1]) < spreads.beats(first, orders[0]) else plain

@@ -12,7 +12,7 @@ from glenside.ir.term import Term
 from glenside.npu.lowering.filling import beats_and_tables
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.runs import Order
-from glenside.npu.lowering.spreading import Spreading, Spreadings
+from glenside.npu.lowering.spreading import Spreading, spreadings
 from glenside.npu.lowering.tiles import Layer
 
 _SOME = 1 << 16
@@ -98,7 +98,7 @@ class Tiles:
     def known(image: Image, layer: Layer, values: Mapping[Term, Array], order: Iterable[int] | None = None) -> Tiles:
         """Of constants, of tiles that come in that order."""
         every, found = layer.product.weights.values(values, "int8"), list[Brought]()
-        spreads, used = Spreadings(image.machine).of_all(layer.weights, order), layer.used
+        spreads, used = spreadings(image.machine).of_all(layer, order), layer.used
         for tile, (rows, spread) in enumerate(zip(layer.loaded, spreads, strict=True)):
             content = every[tile, :rows]
             if spread is None:
@@ -132,11 +132,13 @@ class Tiles:
                 continue
             known.add((own.address, rows.tobytes()))
             if own.spread is None:
-                row, column = np.nonzero(rows)
-                pairs.append(np.stack([rows[row, column], own.address + row * width + column], axis=1))
+                place = np.flatnonzero(rows)
+                row = place // rows.shape[1]
+                byte = place + row * (width - rows.shape[1])
             else:
                 place, byte = own.spread.places.T
-                pairs.append(np.stack([rows.reshape(-1)[place], own.address + byte], axis=1))
+            pairs.append(np.empty((len(place), 2), np.int64))
+            pairs[-1][:, 0], pairs[-1][:, 1] = rows.reshape(-1)[place], own.address + byte
         every = np.concatenate(pairs)
         found = {}
         for leaf, first in weights.first.items():

@@ -18,7 +18,7 @@ from glenside.npu.lowering.operands import laid_out
 from glenside.npu.lowering.plan import Plan
 from glenside.npu.lowering.runs import Order
 from glenside.npu.lowering.slots import Slots
-from glenside.npu.lowering.spreading import Spreadings
+from glenside.npu.lowering.spreading import spreadings
 from glenside.npu.lowering.storing import turned
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
@@ -52,7 +52,7 @@ class Priced:
     def weights(self) -> int:
         """Beats of weights: of each tile as often as others took its place."""
         slots, beats = Slots(self.machine.weight_rows // self.machine.rows), 0
-        spreads = Spreadings(self.machine).of_all(self.layer.weights)
+        spreads = spreadings(self.machine).of_all(self.layer)
         for run in self.plan.runs:
             _, is_new = slots.any(str(run.tile).encode())
             spread = spreads[run.tile]

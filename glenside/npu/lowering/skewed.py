@@ -71,11 +71,15 @@ class Reads:
         dims = tuple(dims)
         # One number for all coordinates, with room for differences of them.
         wide = _wide(dims)
-        every = np.stack(np.unravel_index(np.arange(int(np.prod(dims))), dims), axis=-1) @ wide
-        at = np.append(0, every)[numbers]
+        most = int(4 * max(1, dims[0]) * wide[0]) if dims else 1
+        every = np.zeros(1, np.int32 if most < 1 << 31 else np.int64)
+        for size, stride in zip(dims, wide.astype(every.dtype), strict=True):
+            every = (every[:, None] + np.arange(size, dtype=every.dtype) * stride).reshape(-1)
+        at = np.append(every[:1], every).take(numbers)  # what a zero has does not matter
         rows, lanes, used = _differences(at, there)
-        if ((rows[:, :, None] + lanes[:, None, :] != at) & there).any():
-            return None
+        for tile in range(len(at)):
+            if ((rows[tile, :, None] + lanes[tile] != at[tile]) & there[tile]).any():
+                return None
         return Reads(layer, dims, _coordinates(rows, dims), _coordinates(lanes, dims), used)
 
     @cached_property
@@ -161,8 +165,8 @@ def _differences(at: Array, there: Array) -> tuple[Array, Array, Array]:
     tiles, _, _ = at.shape
     every = np.arange(tiles)
     used = np.asarray(there.any(axis=1))
-    first = there.sum(axis=2).argmax(axis=1)  # the fullest row
-    rows, lanes = np.zeros(at.shape[:2], np.int64), np.zeros((tiles, at.shape[2]), np.int64)
+    first = np.count_nonzero(there, axis=2).argmax(axis=1)  # the fullest row
+    rows, lanes = np.zeros(at.shape[:2], at.dtype), np.zeros((tiles, at.shape[2]), at.dtype)
     known, seen = there[every, first], np.zeros(at.shape[:2], bool)
     lanes[known] = at[every, first][known]
     seen[every, first] = True
@@ -355,7 +359,7 @@ def _lanes_of(pattern: Array, strides: Array, lanes: int) -> Array:
         own = np.zeros((len(strides), len(pattern)), np.uint8)
         for axis in np.flatnonzero(coordinates.any(axis=0)).tolist():
             own += by[:, axis, None] * coordinates[:, axis]
-        return (own & (lanes - 1)).astype(np.int16)
+        return own & (lanes - 1)
     at = (strides % lanes).astype(np.float32) @ (pattern % lanes).astype(np.float32).T  # exact
     found: Array = at.astype(np.int32) % lanes
     return found.astype(np.int16)
@@ -365,9 +369,15 @@ def _apart(pattern: Array, strides: Array, lanes: int) -> Array:
     """Whether a pattern's elements are in distinct lanes, for each of the strides, (n)."""
     found = np.zeros(len(strides), bool)
     if len(pattern) <= lanes:
-        few = np.flatnonzero(_most(pattern[:_FEW], strides, lanes) == 1)  # most are none by these
-        found[few] = _most(pattern, strides[few], lanes) == 1
+        few = np.flatnonzero(_distinct(_lanes_of(pattern[:_FEW], strides, lanes)))  # most are none by these
+        found[few] = _distinct(_lanes_of(pattern, strides[few], lanes))
     return found
+
+
+def _distinct(at: Array) -> Array:
+    """Whether numbers side by side, (n)(k), are distinct, (n)."""
+    own = np.sort(at, axis=1)
+    return np.asarray((own[:, 1:] != own[:, :-1]).all(axis=1))
 
 
 def _most(pattern: Array, strides: Array, lanes: int) -> Array:

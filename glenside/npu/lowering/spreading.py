@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 
 import numpy as np
@@ -17,6 +18,7 @@ from glenside.ir.operand import Array
 from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.filling import Table
 from glenside.npu.lowering.slots import Slots
+from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
 
 
@@ -49,6 +51,12 @@ class Remains:
     tables: dict[Table, None] = field(default_factory=dict)
 
 
+@lru_cache(maxsize=1)
+def spreadings(machine: Machine) -> Spreadings:
+    """Those of a machine: of the one that was asked for last they are kept."""
+    return Spreadings(machine)
+
+
 class Spreadings:
     """Those of tiles, known once where tiles are alike."""
 
@@ -65,18 +73,21 @@ class Spreadings:
             self.known[key] = self._found(alike)
         return self.known[key]
 
-    def of_all(self, tiles: Sequence[Array], order: Iterable[int] | None = None) -> list[Spreading | None]:
+    def of_all(self, layer: Layer, order: Iterable[int] | None = None) -> list[Spreading | None]:
         """Of a layer's tiles, which come in that order: none where rows are brought sooner than lane tables that do not
         stay on chip.
         """
-        found = [self.of(numbers) for numbers in tiles]
+        key = Spreadings, self.machine
+        if key not in layer.known:
+            layer.known[key] = [self.of(numbers) for numbers in layer.weights]
+        found: list[Spreading | None] = layer.known[key]
         steps = [() if own is None else own.steps for own in found]
         tables = {table for own in steps for _, table in own}
         most = self.machine.tables - self.machine.tables // _TABLES
         if len(tables) <= most:
             return found
-        order = range(len(tiles)) if order is None else order
-        rows = sum(len(own) * self.machine.weight_beats for own, by in zip(tiles, steps, strict=True) if by)
+        order = range(len(found)) if order is None else order
+        rows = sum(len(own) * self.machine.weight_beats for own, by in zip(layer.weights, steps, strict=True) if by)
         return found if self.beats(found, order) * _WORTH <= rows else [None] * len(found)
 
     def beats(self, spreads: Sequence[Spreading | None], order: Iterable[int]) -> int:

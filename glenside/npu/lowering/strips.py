@@ -43,16 +43,18 @@ class Part:
 
     def ranges(self) -> Iterator[tuple[int, int, int]]:
         """Of each group the rows that follow each other: group, begin, end."""
-        for group, rows in enumerate(self.rows):
-            edges = np.flatnonzero(np.diff(rows.astype(np.int8), prepend=0, append=0))
-            for begin, end in edges.reshape(-1, 2).tolist():
-                yield group, begin, end
+        yield from zip(*(own.tolist() for own in self._ranges), strict=True)
+
+    @cached_property
+    def _ranges(self) -> tuple[Array, Array, Array]:
+        group, edges = np.nonzero(np.diff(self.rows.astype(np.int8), prepend=0, append=0, axis=1))
+        return group[::2], edges[::2], edges[1::2]
 
     def cycles(self, machine: Machine) -> int:
         """Of the array: of a range of few rows those that load the next weights."""
-        return sum(
-            max(end - begin, machine.rows) * len(self.layer.groups[group].tiles) for group, begin, end in self.ranges()
-        )
+        group, begin, end = self._ranges
+        tiles = np.array([len(own.tiles) for own in self.layer.groups])
+        return int((np.maximum(end - begin, machine.rows) * tiles[group]).sum())
 
 
 def runs_of(layer: Layer, ranges: Iterator[tuple[int, int, int]], machine: Machine) -> Iterator[Run]:
@@ -91,17 +93,18 @@ def side_by_side(layer: Layer, machine: Machine) -> Iterator[Run]:
 
 def strips(layers: Sequence[Layer], dims: Sequence[int], axis: int, count: int) -> list[list[Part]]:
     """Of each strip the parts of the layers, in order; `dims` are those of what the last layer makes."""
-    coordinate = np.arange(int(np.prod(dims))) // int(np.prod(dims[axis + 1 :])) % dims[axis]
+    every = np.arange(int(np.prod(dims))).reshape(-1, dims[axis], int(np.prod(dims[axis + 1 :])))
     ends = [dims[axis] * number // count for number in range(count + 1)]
     lines = [layer.lines()[0].reshape(-1) for layer in layers]
     found = []
     for low, high in pairwise(ends):
-        wanted, own = np.flatnonzero((coordinate >= low) & (coordinate < high)), list[Part]()
+        wanted, own = every[:, low:high].reshape(-1), list[Part]()
         for layer, line in zip(reversed(layers), reversed(lines), strict=True):
             m = layer.product.rows.numbers.shape[1]
             rows = np.zeros(len(layer.groups) * m, bool)
             rows[line[wanted]] = True
             own.insert(0, Part(layer, rows.reshape(-1, m), wanted))
-            wanted = own[0].reads
+            if len(own) < len(layers):
+                wanted = own[0].reads
         found.append(own)
     return found

@@ -8,14 +8,19 @@ from dataclasses import replace
 from glenside.npu.fields import LOOPS, Address, Counts
 from glenside.npu.instructions import Instruction, Stream
 
+_ONCE: Counts = (1, 1, 1)
+
 
 def unrolled(instruction: Instruction, lanes: int) -> Iterator[Instruction]:
     """The same, in the same order, by as many instructions as it takes: where a stride is more than its field holds,
     the outermost loop is taken apart. Turns count modulo the lanes, and go on in the address where they carry.
     """
-    counts: Counts = getattr(instruction, "counts", (1, 1, 1))
-    outermost = max((loop for loop in range(LOOPS) if counts[loop] > 1), default=None)
-    if outermost is None or all(
+    counts: Counts = getattr(instruction, "counts", _ONCE)
+    if counts == _ONCE:
+        yield instruction
+        return
+    outermost = max(loop for loop in range(LOOPS) if counts[loop] > 1)
+    if all(
         least <= stride <= most
         for name, (least, most) in instruction.strides().items()
         for stride in getattr(instruction, name).strides
