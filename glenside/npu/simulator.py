@@ -294,9 +294,8 @@ class State:
         require_int32(self.sums[rows])
 
     def _store(self, now: Now, own: Store) -> None:
-        machine = self.machine
-        table = self._table(now, own.table, machine.rows)
-        table.require_selects(machine.columns, "column")
+        table = self._table(now, own.table, self.machine.rows)
+        table.require_selects(self.machine.columns, "column")
         parameters = self._parameters_of(now, own, table)
         rows = self.sum_rows(own.accumulators, own.counts)
         self.read_sums(now, rows, STORE_READS_SUMS)
