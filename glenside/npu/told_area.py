@@ -52,8 +52,8 @@ MEASURED: Mapping[str, _Measured] = {
 }
 """By part, as `python -m benchmarks.fit_told_area` prints them, functions of bytes and operations on columns with them.
 Behind 64 bytes two parts are others: functions, synthesised alone, and DMA, by as much more as it took of the machine
-before those; the rest is what it is behind 32. Accumulators were synthesised alone when they began to compare, and the stream unit
-has a flip-flop more since then.
+before those; the rest is what it is behind 32. Accumulators were synthesised alone when they began to compare, and the
+stream unit has a flip-flop more since then.
 """
 
 
