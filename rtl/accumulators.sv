@@ -1,8 +1,9 @@
 // Where sums are kept: C columns of int32, each of two banks (halves) with one read and one write port. The array's sums
 // reach column c c cycles after column 0, so a row's address goes from column to column with them; whoever reads takes
 // a whole row in one cycle, and so does who puts another in its place. A stream that adds uses both ports, one that does
-// not the write port alone, so that another row of that half may be read meanwhile. A bank reads, adds and writes in one
-// cycle, so that two rows in a row may be of one address; a RAM that takes two forwards what it is about to write.
+// not the write port alone, so that another row of that half may be read meanwhile. A bank reads, adds (or compares, and
+// keeps the greater one) and writes in one cycle, so that two rows in a row may be of one address; a RAM that takes two
+// forwards what it is about to write.
 //
 //   cycle           a      a+1    a+2
 //   column 0        row 0  row 1  row 2

@@ -12,7 +12,6 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu.instructions import Lanes, Store
 from glenside.npu.lowering.carrying import carried, gone_on
-from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.filling import Table
 from glenside.npu.lowering.holding import Held, firsts
 from glenside.npu.lowering.layers import Feed, Writer
@@ -149,18 +148,19 @@ class Windows(_Skewed):
         ends = [self._cells_of(run) for run in runs]
         low = min(least for least, _ in ends)
         touched = np.zeros(max(most for _, most in ends) - low, bool)
-        wanted = np.zeros(1 + len(self.places), bool)
+        wanted = []
         for tile, begin, end in dict.fromkeys((run.tile, run.begin, run.end) for run in runs):
             apart = self.apart[tile][self.used[tile]]
             touched[self.first[tile, begin:end, None] - low + apart] = True
-            wanted[self.layer.product.rows.numbers[tile, begin:end]] = True
-        elements = np.flatnonzero(wanted[1:])
+            wanted.append(self.layer.product.rows.numbers[tile, begin:end].reshape(-1))
+        every, first = np.unique(np.concatenate(wanted), return_index=True)
+        elements, first = every[every > 0] - 1, first[every > 0]
         cells = self.places[elements]
         inside = cells[(cells >= low) & (cells < low + len(touched))]
         touched[inside - low] = False
         writer.blank(np.flatnonzero(touched) + low + base, self.feed.zero)
-        # Rows that stream from the first one wait for it.
-        _fill_in_parts(writer, self.addresses[elements], cells + base, 1 if number else _PARTS)
+        # Rows that stream from the first window wait for it.
+        _fill_in_order(writer, self.addresses[elements], cells + base, first, 1 if number else _PARTS)
 
 
 def _moved(layer: Layer, lanes: Array, used: Array) -> Layer:
@@ -241,15 +241,35 @@ _PARTS = 16
 def bring(writer: Writer, addresses: Array, held: Held, zero: int) -> None:
     """A tensor from DRAM, the address of each element, to where it is held."""
     writer.blank(held.gaps, zero)
-    _fill_in_parts(writer, addresses.reshape(-1), held.cells, _PARTS)
+    _fill_in_order(writer, addresses.reshape(-1), held.cells, _firsts_of(held), _PARTS)
 
 
-def _fill_in_parts(writer: Writer, addresses: Array, cells: Array, parts: int) -> None:
-    """Bytes of DRAM to cells of the lanes, one part of whole beats after the other, in the order of addresses."""
-    beats = addresses // writer.machine.bandwidth
-    for own in np.array_split(distinct(beats), parts):
-        if len(own):
-            there = (beats >= own[0]) & (beats <= own[-1])
+def _firsts_of(held: Held) -> Array:
+    """Of each element the number of the first row that reads it, of the first layer that does, (elements)."""
+    reads = next(iter(held.reads.values()))
+    rows, apart = firsts(reads, held.skew.strides, held.cut)
+    found = np.full(held.end - held.begin, rows.size)
+    for tile in reversed(range(len(rows))):
+        for lane in np.flatnonzero(reads.used[tile]).tolist():
+            numbers = tile * rows.shape[1] + np.arange(rows.shape[1])
+            at = rows[tile] + apart[tile, lane] + held.base - held.begin
+            np.minimum.at(found, at, numbers)
+    own: Array = found[held.cells - held.begin]
+    return own
+
+
+def _fill_in_order(writer: Writer, addresses: Array, cells: Array, first: Array, parts: int) -> None:
+    """Bytes of DRAM to cells of the lanes, one part of whole beats after the other: those first of which some byte has
+    the least number in `first`.
+    """
+    beats, which = np.unique(addresses // writer.machine.bandwidth, return_inverse=True)
+    least = np.full(len(beats), np.iinfo(np.int64).max)
+    np.minimum.at(least, which, first)
+    part = np.empty(len(beats), np.int64)
+    part[np.lexsort((beats, least))] = np.arange(len(beats)) * parts // max(1, len(beats))
+    for number in range(parts):
+        there = part[which] == number
+        if there.any():
             fill_cells(writer, addresses[there], cells[there])
 
 

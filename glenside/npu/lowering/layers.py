@@ -261,14 +261,16 @@ class _Work:
         self.bases: dict[tuple[int, int], int] = {}
 
     def write(self) -> None:
-        ahead = 0
+        ahead, is_first = 0, not self.writer.run
+        if is_first:  # nothing streams yet, and stores would wait for all that comes before
+            self.sink.begin()
         for now, run in enumerate(self.runs):
             self.writer.written.ahead = len(self.writer.written)
             while ahead < len(self.runs) and self._fill(ahead, now):
                 if self.runs[ahead].last and ahead > now:
                     self.sink.expect(self.runs[ahead])
                 ahead += 1
-            if not now:
+            if not now and not is_first:
                 self.sink.begin()
             self.coming.bring(writer := self.writer, writer.run + now, max(self.machine.rows, run.end - run.begin))
             self._stream(now, run)
