@@ -23,7 +23,6 @@ from glenside.codegen.affine import (
     with_places,
 )
 from glenside.codegen.arena import used
-from glenside.codegen.asked_ahead import asking_for_next
 from glenside.codegen.blocks import Block
 from glenside.codegen.lanes import at
 from glenside.codegen.loops import (
@@ -39,6 +38,7 @@ from glenside.codegen.loops import (
     When,
 )
 from glenside.codegen.machine import Machine
+from glenside.codegen.prefetching_bands import asking_for_next
 from glenside.codegen.schedule import scheduled
 from glenside.codegen.softmax import Softmax
 from glenside.ir.index_map import Axis, Index

@@ -252,6 +252,10 @@ class Nest:
     terms: tuple[Term, ...] = field(default=(), compare=False)
 
 
+_COLUMNS = 64
+"""Of a panel that is packed: no more are written one after the other, each from a row of its own."""
+
+
 @dataclass(frozen=True)
 class Packing:
     """A buffer that holds elements of another one in the order in which tiles read them.
@@ -312,7 +316,8 @@ class Packing:
                 value: Formula = Load(self.source, place) if values else Number(Fraction(0), self.source.dtype)
                 body: tuple[Statement, ...] = (Store(self.buffer, flat, value),)
                 for axis in reversed(axes):
-                    body = (For(axis, body),) if axis.size != 1 else body
+                    way = Way.UNROLLED if axis is axes[-1] and axis.size <= _COLUMNS else Way.LOOP
+                    body = (For(axis, body, way),) if axis.size != 1 else body
                 made += body
         return tuple(made)
 

@@ -248,14 +248,15 @@ class _Lowering:
         return Filling(self, nest.term, nest.view)
 
     def _normalized(self, nest: Filling) -> list[Statement] | None:
-        """softmax in vectors; None where it is not that, or not next to each other."""
+        """softmax in vectors, or its logarithm; None where it is not that, or not next to each other."""
         self.nest, self.joined = nest, {}
         found = softmax(nest)
         assert self.machine is not None, "vectors are of a machine"
         statements = None if found is None else found.statements(nest.axes, self.machine)
         if found is None or statements is None:
             return None
-        self.softmaxes[len(self.nests)] = found
+        if not found.logarithm:
+            self.softmaxes[len(self.nests)] = found
         return statements
 
     def _mapped(self, nest: Filling) -> list[Statement] | None:

@@ -25,8 +25,9 @@ class Turns:
 class Tile:
     """A tile that is being made: its registers, which of them a row, a vector and a lane are, and the columns.
 
-    places   where the axes of the block are
-    rows     of those, (first, height, times), and the axis that counts them
+    places     where the axes of the block are
+    rows       of those, (first, height, times), and the axis that counts them
+    same_rows  tiles that read the same rows, where these follow each other
     """
 
     registers: Buffer
@@ -37,7 +38,8 @@ class Tile:
     panel: Axis
     places: dict[Axis, Index]
     rows: tuple[int, int, int]
-    of_rows: Axis
+    row_axis: Axis
+    same_rows: Turns | None = None
 
     @property
     def width(self) -> int:

@@ -23,10 +23,9 @@ from glenside.codegen.affine import (
     substituted,
     with_merged,
 )
-from glenside.codegen.ahead import next_tile
 from glenside.codegen.blocks import Block
 from glenside.codegen.filling import around
-from glenside.codegen.formulas import apply
+from glenside.codegen.formulas import apply, with_local
 from glenside.codegen.lanes import LEAST_AT_ONCE, MOST_TURNS, at, in_vectors, is_long, lanes_in, lanes_of, spread
 from glenside.codegen.loops import (
     Apply,
@@ -36,10 +35,8 @@ from glenside.codegen.loops import (
     For,
     Formula,
     Load,
-    Local,
     Number,
     Packing,
-    Prefetch,
     Role,
     Statement,
     Store,
@@ -47,20 +44,13 @@ from glenside.codegen.loops import (
 )
 from glenside.codegen.machine import Machine
 from glenside.codegen.panels import Tile, Turns, pieces_of, rows_of, turns_of
+from glenside.codegen.prefetching import LONG, Reads, asked_of_packed, next_tile, read_at_end
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
 
 _UNROLLED = 9
 """Steps of a sum that are written one after the other."""
-
-
-_AHEAD, _FAR_AHEAD = 16, 48
-"""Steps of a sum before which its packed operands are asked for, so that they come from the second cache by then; and
-from beyond it, where one tile reads them all.
-"""
-_NEAR = 16
-"""Where packed operands are no more than that part of it, they come in time by themselves."""
 _LEAST_VECTOR = 16
 """Bytes of the shortest vectors that processors have."""
 
@@ -174,11 +164,8 @@ class Tiles:
             for _, own, tiles in rows_of(rows, height):
                 for _, _, vectors, times in pieces_of(self.columns.size, width, self.lanes, self.least):
                     sums = own * unit * vectors
-                    step = max(
-                        sums / self.rate,
-                        (own * unit + vectors) / self.machine.loads,
-                        self.machine.latency * 1.0,
-                    )
+                    loads = (own * unit + vectors) / self.machine.loads
+                    step = max(sums / self.rate, loads, float(self.machine.latency))
                     total += tiles * times * (depth * step + 20 + 2 * sums)
             return total
 
@@ -218,9 +205,8 @@ class Tiles:
         for load in self.loads:
             apart = load.buffer.role is Role.CONSTANT and coefficient(load.place, rows) > 1
             if apart and load not in self.packed and inner:
-                pieces = rows_of(rows.size, height)
-                found = self._packing_along(rows, pieces, load, inner, len(self.packings) + len(self.of_rows))
-                self.of_rows[load] = found
+                pieces, number = rows_of(rows.size, height), len(self.packings) + len(self.of_rows)
+                self.of_rows[load] = self._packing_along(rows, pieces, load, inner, number)
 
     def _packing(self, load: Load, inner: Sequence[Axis], number: int) -> Packing:
         pieces = [(begin, lanes * vectors, times) for begin, lanes, vectors, times in self.pieces]
@@ -256,21 +242,26 @@ class Tiles:
         if not self.packings and not outer and near:
             near = self._is_near(sum(times for *_, times in row_pieces))
         pairs: list[tuple[list[Axis], list[Statement]]] = []
+        panels = sum(times for *_, times in self.pieces)
         if near:
             for rows in row_pieces:
-                axis, inner = Axis(next(self.axes), rows[-1]), []
+                axis, inner, before = Axis(next(self.axes), rows[-1]), [], 0
                 for piece in self.pieces:
                     panel = Axis(next(self.axes), piece[-1])
                     turns = turns_of(shared, row_pieces, rows, axis, True) if any(a.size > 1 for a in grouped) else None
-                    inner += around([panel], self._tile(rows, axis, piece, panel, turns))
+                    same = Turns(panels, at(panel) + before, False)
+                    inner += around([panel], self._tile(rows, axis, piece, panel, turns, same))
+                    before += piece[-1]
                 pairs.append(([axis], inner))
         else:
             for piece in self.pieces:
                 panel, inner = Axis(next(self.axes), piece[-1]), []
+                alone = all(a.size == 1 for a in (panel, *outer))  # threads share its tiles
+                steps = self.steps * piece[1] * piece[2] // self.columns.size if alone else 0
                 for rows in row_pieces:
                     axis = Axis(next(self.axes), rows[-1])
                     turns = turns_of(shared, row_pieces, rows, axis, False)
-                    inner += around([axis], self._tile(rows, axis, piece, panel, turns))
+                    inner += spread([axis], self._tile(rows, axis, piece, panel, turns), steps)
                 pairs.append(([panel], inner))
         if near:
             whole = [*grouped, *shared]
@@ -284,13 +275,16 @@ class Tiles:
 
     def _is_near(self, tiles: int) -> bool:
         """Whether fewer bytes come from afar where all panels of a tile of rows follow each other, so many tiles, than
-        where all tiles of a panel do: of operands that are read as they lie.
+        where all tiles of a panel do: of operands that are read as they lie. Where as many do, threads share the larger
+        one.
         """
         along = [load for load in self.loads if coefficient(load.place, self.columns)]
         columns = sum(load.buffer.bytes for load in along)
         rows = sum(load.buffer.bytes for load in self.loads if load not in along)
         panels, room = sum(times for *_, times in self.pieces), self.machine.l2 // 2
-        return rows + columns * (tiles if columns > room else 1) <= columns + rows * (panels if rows > room else 1)
+        near = rows + columns * (tiles if columns > room else 1)
+        far = columns + rows * (panels if rows > room else 1)
+        return near < far or (near == far and (columns < rows or panels < min(LEAST_AT_ONCE, tiles)))
 
     def _times(self, load: Load) -> int:
         """How many parts of an operand the loops around have, one after the other."""
@@ -303,6 +297,7 @@ class Tiles:
         piece: tuple[int, int, int, int],
         panel: Axis,
         turns: Turns | None,
+        same_rows: Turns | None = None,
     ) -> list[Statement]:
         """A tile, which asks for what it reads soon, and for its share of the next panel, where its sums are long."""
         begin, lanes, vectors, _ = piece
@@ -310,18 +305,21 @@ class Tiles:
         at_row = at(row)
         places = dict(self.at_sum)
         registers = Buffer(f"tile{next(self.axes)}", Dims((row.size, vectors * lanes)), self.dtype, Role.REGISTER)
-        tile = Tile(registers, row, unit, lane, begin, panel, places, row_piece, row_axis)
+        tile = Tile(registers, row, unit, lane, begin, panel, places, row_piece, row_axis, same_rows)
         places[self.columns] = at(panel) * tile.width + tile.column + begin
         if self.rows:
             places[self.rows[0]] = at(row_axis) * row_piece[1] + at_row // self._row_size + row_piece[0]
             places |= {axis: at_row % axis.size for axis in self.rows[1:]}
-        summed = [*tile.each(Store(registers, tile.own, self.joined.start)), *self._summed(tile, turns), Fence()]
+        long = prod(axis.size for axis in self.joined.axes) >= LONG
+        asked = read_at_end(self.block.value, tile, self.columns, self.rows, self.machine) if long else []
+        start = tile.each(Store(registers, tile.own, self.joined.start))
+        summed = [*asked, *start, *self._summed(tile, turns), Fence()]
         here = self._sum(tile)
-        value = _with_local(changed(self.block.value, tile.change), self.joined.local, here)
+        value = with_local(changed(self.block.value, tile.change), self.joined.local, here)
         result = Load(self.block.buffer, tile.change(self.block.place))
         if not is_long(self.block.value) or self.dtype != self.block.buffer.dtype:
             return [*summed, *tile.each(Store(result.buffer, result.place, value))]
-        value = _with_local(changed(self.block.value, tile.change), self.joined.local, result)
+        value = with_local(changed(self.block.value, tile.change), self.joined.local, result)
         last = tile.each(Store(result.buffer, result.place, value))
         if isinstance(last[0], For) and last[0].axis == row:
             last = [replace(last[0], way=Way.APART)]
@@ -335,8 +333,7 @@ class Tiles:
         """The steps of the sums of a tile."""
         element = self._element(self.joined.element, tile, tile.change, tile.column)
         steps = tile.each(Store(tile.registers, tile.own, self._joined(Load(tile.registers, tile.own), element)))
-        several = sum(times for *_, times in self.pieces) > 1
-        if several and self.sum and self.sum[-1].size > _UNROLLED:
+        if self.sum and self.sum[-1].size > _UNROLLED:
             steps = [*self._asked(tile, turns), *steps]
         written = 1
         for axis in reversed(self.sum):
@@ -351,30 +348,48 @@ class Tiles:
         small = written <= _UNROLLED and written * tile.row.size * tile.unit.size <= 100
         if small:
             return [For(axis, (Fence(), *steps), Way.UNROLLED)]
-        inner = self.sum[self.sum.index(axis) + 1 :] if axis in self.sum else []
+        if axis not in self.sum[:-1] or len(self.rows) != 1:
+            return [For(axis, tuple(steps))]
+        inner = self.sum[self.sum.index(axis) + 1 :]
         loads = [load for load in self.loads if load not in self.packed and load not in self.of_rows]
-        ahead = next_tile(axis, inner, tile, loads, self.machine) if len(self.rows) == 1 else []
-        return [For(axis, (*ahead, *steps))]
+        return [For(axis, (*next_tile(axis, inner, tile, loads, self.machine), *steps))]
 
     def _asked(self, tile: Tile, turns: Turns | None) -> list[Statement]:
-        """The lines that are read some steps later, and, of the next panel, what all its tiles together ask for."""
-        first = {axis: substituted(place, {tile.row: Index()}) for axis, place in tile.places.items()}
-        change = partial(substituted, places=first)
+        """What is read some steps later, and, of what the next tile reads, what all that share it together ask for."""
         found: list[Statement] = []
+        several = sum(times for *_, times in self.pieces) > 1
+        first = {axis: substituted(place, {tile.row: Index()}) for axis, place in tile.places.items()}
         depth = prod(axis.size for axis in self.sum)
-        for load in self.packings:
-            here = self._element(load, tile, change, Index())
-            assert isinstance(here, Load), "what is packed is read"
-            width, line = tile.width, 64 * 8 // RECORDS[load.dtype].bits
-            once = turns is not None and turns.count == 1
-            if once or here.buffer.bytes > self.machine.l2 // _NEAR:
-                ahead = here.place + (_FAR_AHEAD if once else _AHEAD) * width
-                found += [Prefetch(here.buffer, ahead + at) for at in range(0, width, line)]
-            if turns is not None and not once:
-                share = -(-width // turns.count)
-                next_panel = here.place + depth * (self.columns.size if turns.grouped else width) - self._step * width
-                found.append(Prefetch(here.buffer, next_panel + (turns.place * depth + self._step) * share))
+        for load in self.loads:
+            if load in self.packings and several:
+                here = self._element(load, tile, partial(substituted, places=first), Index())
+                found += asked_of_packed(here, self._step, depth, tile.width, self.columns.size, turns, self.machine)
+            elif (
+                load not in self.packings
+                and load not in self.of_rows
+                and (reads := self._reads(load, tile)) is not None
+            ):
+                found += reads.strided_ahead() if load.buffer.bytes > self.machine.l1 else []
+                along = coefficient(load.place, self.columns)
+                shared = turns if along and turns and not turns.grouped else None if along else tile.same_rows
+                near = reads.is_near(self.machine) if along else 2 * load.buffer.bytes <= self.machine.l2
+                if shared and shared.count > 1 and len(self.sum) == 1 and not near:
+                    found += reads.of_next(shared, far=True)
         return found
+
+    def _reads(self, load: Load, tile: Tile) -> Reads | None:
+        """What the steps along the last axis of a sum read of an operand that is not packed, where it is the same for
+        all rows, or for all columns.
+        """
+        inner, rows = self.sum[-1], self.rows[:1]
+        of_columns, of_rows = (any(coefficient(load.place, a) for a in own) for own in ([self.columns], self.rows))
+        if of_columns == of_rows or len(self.rows) > 1 or load.picked or load in (*self.packings, *self.of_rows):
+            return None
+        count, apart = (tile.width, 1) if of_columns else (tile.row.size, coefficient(load.place, rows[0]))
+        begin = dict.fromkeys((tile.row, tile.unit, tile.lane, inner), Index())
+        first, along = substituted(tile.change(load.place), begin), self.groups[-1][-1]
+        stride = coefficient(load.place, along)
+        return Reads(load.buffer, first, at(inner), inner.size, count, apart, stride, count * apart)
 
     def _joined(self, sum_: Formula, element: Formula) -> Formula:
         """What an element changes a sum into."""
@@ -389,7 +404,7 @@ class Tiles:
                 packing = self.of_rows.get(formula)
                 if packing is None:
                     return changed(formula, change)
-                (begin, width, _), panel, column, along = tile.rows, tile.of_rows, at(tile.row), self.rows[0]
+                (begin, width, _), panel, column, along = tile.rows, tile.row_axis, at(tile.row), self.rows[0]
             depth = prod(n for n, _ in packing.inner)
             place = Index()
             for axis in (*self.block.around, *self.block.axes):
@@ -403,14 +418,3 @@ class Tiles:
         if isinstance(formula, Apply):
             return replace(formula, operands=tuple(self._element(o, tile, change, column) for o in formula.operands))
         return changed(formula, change)
-
-
-def _with_local(formula: Formula, local: Local, value: Formula) -> Formula:
-    """A formula with a variable replaced."""
-    if formula == local:
-        return value
-    if isinstance(formula, Convert):
-        return replace(formula, formula=_with_local(formula.formula, local, value))
-    if isinstance(formula, Apply):
-        return replace(formula, operands=tuple(_with_local(o, local, value) for o in formula.operands))
-    return formula

@@ -255,6 +255,8 @@ class State:
         self.last_stream = now.number
         if self.active < 0:
             raise BadInput("no fresh stream before it has taken weights")
+        if own.greatest and not own.accumulate:
+            raise BadInput("it keeps the greater one of its sums and of none: greatest needs accumulate")
         if not machine.pipelined and len(self.tiles) > self.active + 1:
             raise BadInput(
                 f"it goes on with weights that load instruction {len(self.tiles) - 1} has replaced by then: that load"
@@ -271,15 +273,16 @@ class State:
         self.use_sums(now, rows, stream_adds(machine), machine.columns)
         self.of_sums.write(rows, now)
         if self.computes:
-            self._multiply(rows, self.lanes.reshape(-1)[flat], table.lanes, own.accumulate)
+            self._multiply(rows, self.lanes.reshape(-1)[flat], table.lanes, own)
 
-    def _multiply(self, rows: Integers, streamed: npt.NDArray[np.int8], lanes: Integers, accumulate: bool) -> None:
+    def _multiply(self, rows: Integers, streamed: npt.NDArray[np.int8], lanes: Integers, own: Stream) -> None:
         """Sums of up to 1,024 products of two int8 are exact in float32, and a product of matrices is fast there."""
         sums = (streamed.astype(np.float32) @ self.tiles[self.active][lanes]).astype(np.int64)
-        if accumulate and (np.diff(rows) > 0).all():
-            self.sums[rows] += sums
-        elif accumulate:
-            np.add.at(self.sums, rows, sums)  # a row may come twice
+        by = np.maximum if own.greatest else np.add
+        if own.accumulate and (np.diff(rows) > 0).all():
+            self.sums[rows] = by(self.sums[rows], sums)
+        elif own.accumulate:
+            by.at(self.sums, rows, sums)  # a row may come twice
         else:
             self.sums[rows] = sums
         require_int32(self.sums[rows])

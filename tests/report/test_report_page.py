@@ -233,7 +233,7 @@ def test_memory_is_drawn_with_the_step_that_holds_it(opened: Any) -> None:
     titles = texts(browser, "figcaption")
     assert any(f"{max(count for *_, count in held):,} bytes at most" in title for title in titles)
     assert {layer for _, layer, _ in held} == {"", "conv0", "conv1"}
-    assert max(count for *_, count in held) <= result.report.total["peak"]  # type: ignore[operator]
+    assert max(count for *_, count in held) == result.report.total["peak"]
 
 
 def test_points_and_strips_are_drawn(opened: Any) -> None:
