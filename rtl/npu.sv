@@ -171,13 +171,13 @@ module npu #(
       .read_fault, .write_fault, .range_fault(lanes_fault)
   );
 
-  logic sums, sums_add, sums_last, sums_fresh, store_reads, dma_reads, put, clash_fault, sums_fault;
+  logic sums, sums_add, sums_greatest, sums_last, sums_fresh, store_reads, dma_reads, put, clash_fault, sums_fault;
   logic [15:0] sums_row, store_row, put_row, dma_row;
   logic signed [31:0] column_sums[C], store_sums[C], put_sums[C], dma_sums[C];
 
   accumulators #(R, C, ACCUMULATORS) accumulators (
-      .clk, .reset, .stream(sums), .stream_row(sums_row), .stream_adds(sums_add), .stream_last(sums_last),
-      .stream_fresh(sums_fresh), .sum(column_sums), .done(completions[STREAM]), .done_fresh(stream_fresh_done),
+      .clk, .reset, .stream(sums), .stream_row(sums_row), .stream_adds(sums_add), .stream_greatest(sums_greatest),
+      .stream_last(sums_last), .stream_fresh(sums_fresh), .sum(column_sums), .done(completions[STREAM]), .done_fresh(stream_fresh_done),
       .store_read(store_reads), .store_row, .store_sums, .put, .put_row, .put_sums, .dma_read(dma_reads), .dma_row,
       .dma_sums, .clash_fault,
       .range_fault(sums_fault)
@@ -204,7 +204,7 @@ module npu #(
       .clk, .reset, .valid(valid[STREAM]), .head(stream_head), .ready(ready[STREAM]), .pop(pop[STREAM]),
       .fresh_started(stream_fresh_started), .table_row(table_rows[0]), .entries(stream_entries),
       .lane_read(stream_read), .lane_address(stream_address), .lane_data(stream_data), .row(stream_row), .swap, .sums,
-      .sums_row, .sums_add, .sums_last, .sums_fresh
+      .sums_row, .sums_add, .sums_greatest, .sums_last, .sums_fresh
   );
   store #(R, C, ENTRIES) store_unit (
       .clk, .reset, .valid(valid[STORE]), .head(store_head), .ready(ready[STORE]), .pop(pop[STORE]),

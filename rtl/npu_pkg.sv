@@ -64,9 +64,10 @@ package npu_pkg;
     logic [19:0] wait_dma;
   } load_t;
 
-  localparam int STREAM_BITS = 340;
+  localparam int STREAM_BITS = 341;
   localparam int STREAM_WORDS = 6;
   typedef struct packed {  // the last field begins at bit 0
+    logic [0:0] greatest;
     logic [9:0] turn_stride2;
     logic [9:0] turn_stride1;
     logic [9:0] turn_stride0;

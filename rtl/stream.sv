@@ -25,6 +25,7 @@ module stream #(
     output logic                       sums,                // in t+1: to `accumulators`
     output logic                [15:0] sums_row,
     output logic                       sums_add,
+    output logic                       sums_greatest,
     output logic                       sums_last,
     output logic                       sums_fresh
 );
@@ -99,6 +100,7 @@ module stream #(
     turn3 <= turn2;
     sums_row <= sums_now;
     sums_add <= head.accumulate;
+    sums_greatest <= head.greatest;
     sums_last <= last;
     sums_fresh <= head.fresh;
     lane_read <= read_next;

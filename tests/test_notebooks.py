@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import nbformat
@@ -33,6 +34,25 @@ def test_notebook_shows_pictures_and_defines_only_what_it_declares(path: Path) -
     for cell in cells:
         code = "\n".join(line for line in cell.source.splitlines() if not line.startswith("%"))
         assert not _logic(ast.parse(code))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_committed_outputs_are_for_every_reader(path: Path) -> None:
+    """All cells were run, in order, and nothing went wrong; no widget that needs a kernel, no place of a machine."""
+    notebook = nbformat.read(path, as_version=4)
+    cells = [c for c in notebook.cells if c.cell_type == "code"]
+    assert [c.execution_count for c in cells] == [*range(1, len(cells) + 1)]
+    assert "widgets" not in notebook.metadata
+    assert path.stat().st_size < 400_000
+    for output in (o for c in cells for o in c.outputs):
+        assert output.output_type in ("stream", "execute_result", "display_data")
+        assert output.get("name") != "stderr"
+        said = str(output)
+        assert not any(
+            word in said for word in ("Traceback", "Warning", "widget-view", "/home/", "/work/", "/tmp/", "/root/")
+        )
+        picture = output.get("data", {}).get("image/svg+xml")
+        assert picture is None or float(re.findall(r'width="([\d.]+)"', picture)[0]) <= 980  # a column of a notebook
 
 
 def _logic(tree: ast.Module) -> list[str]:

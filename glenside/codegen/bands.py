@@ -38,6 +38,7 @@ from glenside.codegen.loops import (
     When,
 )
 from glenside.codegen.machine import Machine
+from glenside.codegen.prefetching_bands import asking_for_next
 from glenside.codegen.schedule import scheduled
 from glenside.codegen.softmax import Softmax
 from glenside.ir.index_map import Axis, Index
@@ -192,20 +193,29 @@ def _band(steps: Sequence[Scheduled], own: Sequence[Axis], machine: Machine) -> 
         blocks = _in_scratch(blocks, step, axis)
     axes = count(1 + max(axis.number for block in blocks for axis in axes_of(block)))
     band = Axis(next(axes), own[0].size)
+    blocks = [
+        with_places(block, partial(substituted, places={axis: at(band)}))
+        for block, axis in zip(blocks, own, strict=True)
+    ]
+    longest = max(blocks, key=_steps)
     body: list[Statement] = []
     packings: list[Packing] = []
     for block, axis in zip(blocks, own, strict=True):
-        block = with_places(block, partial(substituted, places={axis: at(band)}))
         made = scheduled(replace(block, axes=tuple(a for a in block.axes if a != axis)), axes, machine)
         if made is None or any(p.source.role is not Role.CONSTANT for p in made.packings):
             return None
         if any(isinstance(statement, Let) for statement in made.statements):
             return None
-        body += map(in_turn, made.statements)
+        statements = [in_turn(statement) for statement in made.statements]
+        body += asking_for_next(statements, [*_loads(blocks[0])], band, machine) if block is longest else statements
         packings += made.packings
     what = ", ".join(step.nest.what for step in steps)
     terms = tuple(term for step in steps for term in step.nest.terms)
     return Nest(f"bands of {what}", steps[-1].nest.buffer, (For(band, tuple(body), Way.PARALLEL),), terms), packings
+
+
+def _steps(block: Block) -> int:
+    return prod(axis.size for axis in (*block.axes, *(axis for joined in block.joined for axis in joined.axes)))
 
 
 def _in_scratch(blocks: Sequence[Block], step: Scheduled, axis: Axis) -> list[Block]:

@@ -164,8 +164,10 @@ class Printer(Pointers):
                 continue
             last = body[0].axis.size if isinstance(body[0], For) else 1
             name, buffers = self._function(body, parallel)
-            given = [f"b{numbers[buffer]}" for buffer in buffers]
-            yield f"    if ((status = {name}({', '.join([*given, '0', str(last)])}))) return status;"
+            given = [*(f"b{numbers[buffer]}" for buffer in buffers), "0", str(last)]
+            if any(buffer.role is Role.SCRATCH for buffer in used(body)):
+                given.append(f"arena + {self.arena.size}")
+            yield f"    if ((status = {name}({', '.join(given)}))) return status;"
 
     def _job(self, loops: Sequence[For], numbers: Mapping[Buffer, int]) -> str:
         """A call for the steps of a loop, and for the rows of those that are beside it."""
@@ -286,7 +288,8 @@ class Printer(Pointers):
         elif isinstance(statement, Store):
             yield f"{self.target(statement)} = {self.stored(statement)};"
         elif isinstance(statement, Prefetch):
-            yield f"__builtin_prefetch({' + '.join(self.address(statement.buffer, statement.place))});"
+            how = ", 0, 2" if statement.far else ""
+            yield f"__builtin_prefetch({' + '.join(self.address(statement.buffer, statement.place))}{how});"
         elif isinstance(statement, Fence):
             yield '__asm__ volatile("" ::: "memory");'
         elif isinstance(statement, Require):

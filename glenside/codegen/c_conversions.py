@@ -50,6 +50,23 @@ _NEAREST = """static inline TO NAME(FROM a, float least, float most)
 #endif
     return b;
 }"""
+_CUT = r"""static inline TO NAME(FROM a)
+{
+    TO b;
+#if defined __AVX512DQ__ && SIZE == 64
+    FROM c;
+    __asm__("vextractf32x8 $1, %2, %t1\n\tvcvttps2qq %t2, %0\n\tvcvttps2qq %t1, %1\n\t"
+            "vpmovqd %0, %t0\n\tvpmovqd %1, %t1\n\tvinserti32x8 $1, %t1, %0, %0"
+            : "=&v"(b), "=&v"(c) : "v"(a));
+#elif defined __AVX512DQ__ && SIZE == 32
+    __asm__("vcvttps2qq %1, %g0\n\tvpmovqd %g0, %0" : "=v"(b) : "v"(a));
+#elif defined __AVX512DQ__ && defined __AVX512VL__ && SIZE == 16
+    __asm__("vcvttps2qq %1, %t0\n\tvpmovqd %t0, %0" : "=v"(b) : "v"(a));
+#else
+    for (int i = 0; i < LANES; i++) b[i] = a[i] >= -0x1p63f && a[i] < 0x1p63f ? (int32_t)(int64_t)a[i] : 0;
+#endif
+    return b;
+}"""
 _FROM_BFLOAT16 = "static inline TO NAME(FROM a) { return (TO)(CHANGED(a) << 16); }"
 _TO_BFLOAT16 = """static inline TO NAME(FROM a)
 {
@@ -74,8 +91,7 @@ def vector_type(dtype: str, lanes: int) -> str:
 
 
 def converts(given: str, wanted: str) -> bool:
-    """Whether vectors of one dtype become another one. What is cut to an integer must fit into
-    32 bits: see `lanes.fits`."""
+    """Whether vectors of one dtype become another one."""
     if given == wanted:
         return True
     pair = given, wanted = _TRUTHS.get(given, given), wanted
@@ -116,6 +132,13 @@ def nearest(lanes: int) -> tuple[str, list[str]]:
     return name, [*types, text]
 
 
+def cut(lanes: int) -> tuple[str, list[str]]:
+    """The same of floats, cut towards zero to 64 bits, of which the lowest 32 are kept: as a number by itself is."""
+    name = f"cut_x{lanes}"
+    types = [vector_type(dtype, lanes) for dtype in ("float32", "int32")]
+    return name, [*types, _filled(_CUT.replace("SIZE", str(4 * lanes)), name, "float32", "int32", lanes)]
+
+
 def rounded_within(formula: Convert) -> tuple[Formula, int, int] | None:
     """(x, zero, most) where a formula is clip(round(x) + zero, 0, most) as an unsigned integer that holds that."""
     if formula.bits or formula.formula.dtype != "float32" or formula.dtype not in ("uint8", "uint16"):
@@ -134,6 +157,26 @@ def rounded_within(formula: Convert) -> tuple[Formula, int, int] | None:
         return None
     most = bounds.get("min", -1)
     return (inner.operands[0], bounds.get("add", 0), most) if 0 <= most <= limits(formula.dtype)[1] else None
+
+
+def stored_apart(apart: int, lanes: int) -> tuple[str, list[str]]:
+    """The function that stores a vector of floats, each so many places behind the one before."""
+    name, kinds = f"store_{apart}_x{lanes}", [vector_type(dtype, lanes) for dtype in ("float32", "int32")]
+    parts = []
+    for part in range(apart):
+        places = [part * lanes + i for i in range(lanes)]
+        picked = ", ".join(str(place // apart) for place in places)
+        mask = sum(1 << i for i, place in enumerate(places) if place % apart == 0)
+        parts.append(  # in memory, since registers that hold places for what follows would be taken from a tile
+            f"    static const int32_t at{part}[16] = {{{picked}}};\n"
+            f'    __asm__("vmovdqu32 %2, %1\\n\\tvpermps %3, %1, %1\\n\\tvmovups %1, %0%{{%4%}}"\n'
+            f'            : "+m"(*(f32x16 *)(p + {part * lanes})), "=&v"(b)\n'
+            f'            : "m"(at{part}), "v"(a), "Yk"((unsigned short){mask}));\n'
+        )
+    plain = f"    for (int i = 0; i < {lanes}; i++) p[{apart} * i] = a[i];\n"
+    if lanes == 16:
+        plain = f"#ifdef __AVX512F__\n    f32x16 b;\n{''.join(parts)}#else\n{plain}#endif\n"
+    return name, [*kinds, f"static inline void {name}(float *p, f32x{lanes} a)\n{{\n{plain}}}"]
 
 
 def memory_dtype(dtype: str) -> str:

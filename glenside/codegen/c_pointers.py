@@ -45,12 +45,13 @@ class Pointers(VectorFormulas):
         """Pointers for what the sums in a loop read, where it has no loops within; none where that is too many."""
         found: dict[Moved, Pointer] = {}
         axes, reads = _unrolled(loop.body) or ([], [])
-        for buffer, place in reads:
-            place = substituted(place, dict.fromkeys(axes, Index()))
-            if not is_direct(place, loop.axis):
+        for read in reads:
+            buffer, place = read.buffer, substituted(read.place, dict.fromkeys(axes, Index()))
+            if is_direct(place, loop.axis):
+                pointer = Pointer(f"q{len(found)}", buffer, Index(place.terms), coefficient(place, loop.axis))
+                found.setdefault(_moved(buffer, place), pointer)
+            elif isinstance(read, Load):
                 return {}
-            pointer = Pointer(f"q{len(found)}", buffer, Index(place.terms), coefficient(place, loop.axis))
-            found.setdefault(_moved(buffer, place), pointer)
         return found if len(found) <= _MOST else {}
 
     def start(self, pointer: Pointer, loop: For, first: str) -> str:
@@ -78,15 +79,17 @@ def _moved(buffer: Buffer, place: Index) -> Moved:
     return buffer, frozenset(place.terms)
 
 
-def _unrolled(body: Sequence[Statement]) -> tuple[list[Axis], list[tuple[Buffer, Index]]] | None:
-    """The axes of the loops that a body writes out, and what the sums within read; None where it has other loops."""
+def _unrolled(body: Sequence[Statement]) -> tuple[list[Axis], list[Load | Prefetch]] | None:
+    """The axes of the loops that a body writes out, and what the sums within read, or ask for; None where it has other
+    loops.
+    """
     axes: list[Axis] = []
-    reads: list[tuple[Buffer, Index]] = []
+    reads: list[Load | Prefetch] = []
     for statement in body:
         if isinstance(statement, Store) and statement.buffer.role is Role.REGISTER:
-            reads += [(load.buffer, load.place) for load in _read(statement)]
+            reads += _read(statement)
         elif isinstance(statement, Prefetch):
-            reads.append((statement.buffer, statement.place))
+            reads.append(statement)
         elif isinstance(statement, When):
             return None
         elif isinstance(statement, For):

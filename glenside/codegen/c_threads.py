@@ -30,6 +30,7 @@ typedef struct pool {
 #define CLOSED 0xffffffffu
 
 #define SPINS 4000
+#define PIECES 4 /* in which the last steps of a part are claimed: smaller and smaller, so that nobody waits long */
 
 static void relax(void)
 {
@@ -64,8 +65,9 @@ static int claim(pool *p, int64_t of, int64_t thread)
     uint64_t ticket = atomic_load(&p->parts[of].ticket);
     int64_t first = (int64_t)(ticket & CLOSED);
     if (first == CLOSED) return 0;
-    int64_t end = p->count * (of + 1) / p->threads, grain = p->grain;
-    if (first >= end) return 0;
+    int64_t end = p->count * (of + 1) / p->threads, left = end - first;
+    if (left <= 0) return 0;
+    int64_t grain = left < PIECES * p->grain ? (left + PIECES - 1) / PIECES : p->grain;
     if (!atomic_compare_exchange_strong(&p->parts[of].ticket, &ticket, ticket + (uint64_t)grain)) return 1;
     int64_t last = first + grain < end ? first + grain : end;
     int status = p->run(p->buffers, first, last, thread);

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glenside.codegen.affine import coefficient, substituted
-from glenside.codegen.c_conversions import conversion, kind_name, memory_dtype, nearest, rounded_within, vector_type
+from glenside.codegen.c_conversions import (
+    conversion,
+    cut,
+    kind_name,
+    memory_dtype,
+    nearest,
+    rounded_within,
+    stored_apart,
+    vector_type,
+)
 from glenside.codegen.c_formulas import Formulas, number_in_c
 from glenside.codegen.c_primitives import STORED_AS
 from glenside.codegen.c_vectors import VECTOR_SYMBOLS, beside_number, vector_function
 from glenside.codegen.instructions import Instruction, Operand
-from glenside.codegen.lanes import asked
+from glenside.codegen.lanes import asked, fits
 from glenside.codegen.loops import Apply, Convert, Formula, Load, Number, Role, Statement, Store
 from glenside.ir.dtypes import HALVES, INTEGERS
 from glenside.ir.index_map import Axis, Index
@@ -43,7 +52,14 @@ class VectorFormulas(Formulas):
         assert self.lane is not None
         if dtype in HALVES:
             value = self._changed(value, "float32", dtype)
-        begin = self.index(substituted(statement.place, {self.lane: Index()}))
+        begin, apart = (
+            self.index(substituted(statement.place, {self.lane: Index()})),
+            coefficient(statement.place, self.lane),
+        )
+        if apart > 1:
+            name, texts = stored_apart(apart, self.lane.size)
+            self.functions |= dict.fromkeys(texts)
+            return f"{name}({self.name(statement.buffer)} + {begin}, {value});"
         return f"*({self._vectors(dtype)} *)({self.name(statement.buffer)} + {begin}) = {value};"
 
     def _start(self, load: Load) -> str:
@@ -134,6 +150,11 @@ class VectorFormulas(Formulas):
         given, wanted = formula.formula.dtype, formula.dtype
         if wanted in HALVES:
             return self._changed(self._changed(text, "float32", wanted), wanted, "float32")
+        if given == "float32" and wanted in INTEGERS and not fits(formula.formula, wanted):
+            assert self.lane is not None
+            name, texts = cut(self.lane.size)
+            self.functions |= dict.fromkeys(texts)
+            return self._changed(f"{name}({text})", "int32", wanted) if wanted != "int32" else f"{name}({text})"
         return text if given in HALVES else self._changed(text, given, wanted)
 
     def _changed(self, text: str, given: str, wanted: str) -> str:

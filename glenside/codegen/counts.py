@@ -13,6 +13,7 @@ from math import prod
 from glenside.codegen.affine import coefficient, loads_in
 from glenside.codegen.arena import arena
 from glenside.codegen.instructions import DOT_2
+from glenside.codegen.lanes import MOST_TURNS
 from glenside.codegen.loops import (
     Apply,
     Choose,
@@ -172,6 +173,9 @@ class _Step:
         """The vectors that an access is, where it is as often; elements that are apart are noted."""
         lane = at.lane
         step = 1 if lane is None else coefficient(access.place, lane)
+        if isinstance(access, Store) and lane is not None and 1 < step <= MOST_TURNS:
+            self.operations += times * step
+            return times * step
         if access.picked or step not in (0, 1) or any(not isinstance(atom, Axis) for atom, _ in access.place.terms):
             self._also(Work(scattered=times * (lane.size if lane is not None and step else 1)))
         if lane is None or not step:

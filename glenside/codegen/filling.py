@@ -10,7 +10,7 @@ from typing import Protocol
 from glenside.codegen.formulas import apply, convert, number, sums_in
 from glenside.codegen.loops import Buffer, For, Formula, Let, Local, Role, Statement, Store
 from glenside.ir.dtypes import RECORDS, widen
-from glenside.ir.index_map import Axis, Index, reshaped
+from glenside.ir.index_map import Axis, Index, flattened, reshaped
 from glenside.ir.term import Term
 from glenside.ir.types import Dims
 
@@ -27,11 +27,13 @@ class Memory:
     """What a buffer holds, and in which order of its axes; until that is asked for, another order may be chosen.
 
     apart  whether rows are moved apart that would take the same places in a cache
+    shown  the dims of the buffer, where a result has others than what it is put together of, in the same order
     """
 
     def __init__(self, name: str, dims: Dims, dtype: str, role: Role, apart: bool = False) -> None:
         self.name, self.dims, self.dtype, self.role, self.apart = name, dims, dtype, role, apart
         self.order = tuple(range(len(dims)))
+        self.shown: Dims | None = None
         self._buffer: Buffer | None = None
 
     @property
@@ -46,8 +48,13 @@ class Memory:
             size = RECORDS[self.dtype].numpy.itemsize
             if self.apart and size and len(dims) > 1 and dims.product() > dims[-1] and dims[-1] * size % _SET == 0:
                 dims = Dims((*dims[:-1], dims[-1] + _APART // size))
-            self._buffer = Buffer(self.name, dims, self.dtype, self.role)
+            self._buffer = Buffer(self.name, self.shown or dims, self.dtype, self.role)
         return self._buffer
+
+    def place(self, indices: Places) -> Index:
+        """Where in the buffer the element at some indices is."""
+        own = [indices[axis] for axis in self.order]
+        return flattened(own, self.dims.permute(self.order)) if self.shown else self.buffer.place(own)
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ class View:
         """Where in the buffer the element is that has those indices, in these dims or in others."""
         own = indices if dims is None or dims == self.dims else under(self.dims, dims, indices)
         moved = [index + offset for index, offset in zip(own, self.offsets, strict=True)]
-        return self.buffer.place([moved[axis] for axis in self.memory.order])
+        return self.memory.place(moved)
 
 
 class Source(Protocol):

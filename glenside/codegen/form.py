@@ -9,6 +9,7 @@ from glenside.codegen.accesses import changed_locals
 from glenside.codegen.affine import coefficient, indices_of, is_direct, loads_in, substituted
 from glenside.codegen.footprints import axes_in
 from glenside.codegen.instructions import Instruction
+from glenside.codegen.lanes import MOST_TURNS
 from glenside.codegen.loops import (
     Apply,
     Choose,
@@ -183,7 +184,8 @@ def _register(access: Load | Store, scope: _Scope) -> Iterator[str]:
 
 
 def _vector(store: Store, lane: Axis, scope: _Scope) -> Iterator[str]:
-    if store.picked or coefficient(store.place, lane) != 1 or not is_direct(store.place, lane):
+    most = MOST_TURNS if store.buffer.dtype == "float32" and store.buffer.role is not Role.REGISTER else 1
+    if store.picked or not 1 <= coefficient(store.place, lane) <= most or not is_direct(store.place, lane):
         yield f"{store.buffer}[{store.place}] is not next to each other along {lane}"
     yield from _in_lanes(store.formula, lane)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import lcm
 
-from glenside.codegen.loops import Apply, Choose, Convert, Formula, Number
+from glenside.codegen.loops import Apply, Choose, Convert, Formula, Local, Number
 from glenside.ir.dtypes import HALVES, widen, wider
 from glenside.ir.index_map import Guard, Within
 from glenside.ir.primitives import PRIMITIVES
@@ -81,3 +82,14 @@ def weighted_sum(values: Sequence[Fraction], elements: Sequence[Formula], dtype:
     if total is None:
         return number(0, dtype)
     return total if denominator == 1 else apply("multiply", total, number(Fraction(1, denominator), dtype))
+
+
+def with_local(formula: Formula, local: Local, value: Formula) -> Formula:
+    """A formula with a variable replaced."""
+    if formula == local:
+        return value
+    if isinstance(formula, Convert):
+        return replace(formula, formula=with_local(formula.formula, local, value))
+    if isinstance(formula, Apply):
+        return replace(formula, operands=tuple(with_local(o, local, value) for o in formula.operands))
+    return formula

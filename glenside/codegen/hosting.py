@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from glenside.codegen.filling import Memory, View
+from glenside.codegen.affine import coefficient
+from glenside.codegen.filling import Memory, View, under
+from glenside.codegen.joins import join_of
+from glenside.codegen.lanes import MOST_TURNS
 from glenside.codegen.nests import filler
 from glenside.codegen.storing import LEAVES
-from glenside.ir.index_map import Fill, IndexMap, Within, axes_of, flattened
+from glenside.ir.index_map import Axis, Fill, Index, IndexMap, Within, axes_of, flattened, reshaped
 from glenside.ir.term import Term
 from glenside.ir.types import Dims
 
@@ -70,6 +73,77 @@ def _same_order(found: IndexMap, operand: Dims) -> bool:
     return flattened(found.pieces[0].indices, operand) == flattened(axes_of(found.dims), found.dims)
 
 
+def turned(term: Term) -> tuple[Term, tuple[int, ...]] | None:
+    """What a term has the elements of, put together, and in which order its axes lie there; None where it is no such.
+
+    Phases, say, put together along an axis of their own, then one after the other along time, behind the channels.
+    """
+    path = [term]
+    while parts_of(path[-1]) is None:
+        own = path[-1]
+        if not own.operator.moves or len(own.children) != 1 or own.children[0].access.size != own.access.size:
+            return None
+        path.append(own.children[0])
+    dims = path[-1].access.dims
+    at: Sequence[Index] = axes_of(dims)
+    for own in reversed(path[:-1]):
+        moved = _above(own, at)
+        if moved is None:
+            return None
+        at = moved
+    place = flattened(at, term.access.dims)
+    steps = [coefficient(place, Axis(i, n)) if n != 1 else term.access.size for i, n in enumerate(dims)]
+    order = tuple(sorted(range(len(dims)), key=lambda axis: -steps[axis]))
+    lies = flattened([axes_of(dims)[axis] for axis in order], [dims[axis] for axis in order])
+    return (path[-1], order) if place == lies else None
+
+
+def take_turns(term: Term, order: Sequence[int], lanes: int) -> bool:
+    """Whether a term is put together of a few sums of float32, whose elements take turns in that order of its axes, so
+    that each is a few vectors of so many lanes.
+    """
+    dims, parts = term.access.dims, _whole_parts(term)
+    *_, along, turn = [axis for axis in order if dims[axis] != 1] if len(parts) > 1 else (0, 0)
+    if not 1 < dims[turn] == len(parts) <= MOST_TURNS or dims[along] < 2 * lanes or term.access.dtype != "float32":
+        return False
+    return all(part.access.dims[turn] == 1 and join_of(_of_order(part)) is not None for part in parts)
+
+
+def _whole_parts(term: Term) -> list[Term]:
+    """What a term is put together of, in however many steps."""
+    inner = term
+    while is_reshaped(inner) and inner.children[0].access.dims == term.access.dims:
+        (inner,) = inner.children
+    parts = parts_of(inner)
+    return [term] if parts is None else [part for child, _ in parts for part in _whole_parts(child)]
+
+
+def _of_order(term: Term) -> Term:
+    while is_reshaped(term):
+        (term,) = term.children
+    return term
+
+
+def _above(term: Term, at: Sequence[Index]) -> Sequence[Index] | None:
+    """Where in a term the element is that lies there in its only operand; None where it only has some of those."""
+    (child,) = term.children
+    found = term.index_map
+    if found == reshaped(child.access.dims, term.access.dims):
+        return under(term.access.dims, child.access.dims, at)
+    if found is None or found.fill is not None or len(found.pieces) != 1 or found.pieces[0].guards:
+        return None
+    where = {Axis(i, n): i for i, n in enumerate(found.dims)}
+    moved = [Index()] * len(where)
+    for index, here in zip(found.pieces[0].indices, at, strict=True):
+        if index.constant or len(index.terms) > 1:
+            return None
+        for axis, factor in index.terms:
+            if factor != 1 or not isinstance(axis, Axis):
+                return None
+            moved[where[axis]] = here
+    return moved
+
+
 def hosting(term: Term, memory: Memory, taken: Sequence[Term]) -> Hosting:
     """What lies in the buffer of a term that is put together; `taken` lie elsewhere."""
     found = Hosting()
@@ -80,9 +154,7 @@ def hosting(term: Term, memory: Memory, taken: Sequence[Term]) -> Hosting:
 def _put(term: Term, view: View, taken: set[Term], found: Hosting) -> None:
     while is_reshaped(term) and term.children[0].access.dims == view.dims:
         (term,) = term.children
-    inner = term
-    while is_reshaped(inner):
-        inner = inner.children[0]
+    inner = _of_order(term)
     parts = parts_of(term)
     if parts is not None and view.dims == term.access.dims and term not in taken:
         taken.add(term)

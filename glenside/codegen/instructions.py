@@ -86,34 +86,42 @@ def expanded(formula: Apply) -> Formula:
 
 def _sum_of_4(operands: Sequence[Formula]) -> Formula:
     """sum + the products of (byte + shift, which wraps) as an unsigned number, and of a signed one."""
+    return _products_of_4(operands, "uint8")
+
+
+def _sum_of_4_turned(operands: Sequence[Formula]) -> Formula:
+    """sum + the products of (byte + shift, which wraps) as a signed number, and of an unsigned one."""
+    return _products_of_4(operands, "int8")
+
+
+def _products_of_4(operands: Sequence[Formula], kind: str) -> Formula:
     total, shift, *bytes_ = operands
     for a, b in zip(bytes_[:4], bytes_[4:], strict=True):
-        unsigned = convert(apply("add", convert(a, "uint8"), shift), "int32")
-        total = apply("add", total, apply("multiply", unsigned, convert(b, "int32")))
+        shifted = convert(convert(apply("add", convert(a, "uint8"), shift), kind), "int32")
+        total = apply("add", total, apply("multiply", shifted, convert(b, "int32")))
     return total
 
 
 _DOT_4 = """static inline i32xLANES NAME(i32xLANES sum, uint8_t shift, uint32_t word, const void *block)
 {
-    u8xBYTES b = *(const u8xBYTES *)block;
-    u32xLANES a = (u32xLANES){0} + word;
-    if (shift) a = (u32xLANES)((u8xBYTES)a + shift);
+    u32xLANES b = (u32xLANES)*(const u8xBYTES *)block, a = (u32xLANES){0} + word;
+    a = (u32xLANES)((u8xBYTES)a + shift);
 #if defined __AVX512VNNI__ && (SIZE == 64 || defined __AVX512VL__)
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "vm"(b));
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(UNSIGNED), "vm"(SIGNED));
 #elif defined __AVXVNNI__ && SIZE < 64
-    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(a), "xm"(b));
+    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(UNSIGNED), "xm"(SIGNED));
 #elif (defined __AVX512BW__ && SIZE == 64) || (defined __AVX2__ && SIZE < 64)
     /* two at a time in 16 bits each, which hold both factors: the even bytes, and the odd ones */
-    u32xLANES even = a & 0x00ff00ffu, odd = a >> 8 & 0x00ff00ffu;
-    i16xSHORTS low = (i16xSHORTS)b << 8 >> 8, high = (i16xSHORTS)b >> 8;
+    u32xLANES even = UNSIGNED & 0x00ff00ffu, odd = UNSIGNED >> 8 & 0x00ff00ffu;
+    i16xSHORTS low = (i16xSHORTS)SIGNED << 8 >> 8, high = (i16xSHORTS)SIGNED >> 8;
     i32xLANES first, second;
     __asm__("vpmaddwd %2, %1, %0" : "=v"(first) : "v"(even), "v"(low));
     __asm__("vpmaddwd %2, %1, %0" : "=v"(second) : "v"(odd), "v"(high));
     sum = (i32xLANES)((u32xLANES)sum + (u32xLANES)first + (u32xLANES)second);
 #else
     for (int i = 0; i < 4; i++) {
-        u32xLANES signed_byte = (u32xLANES)((i32xLANES)((u32xLANES)b << (24 - 8 * i)) >> 24);
-        sum = (i32xLANES)((u32xLANES)sum + (a >> 8 * i & 255u) * signed_byte);
+        u32xLANES signed_byte = (u32xLANES)((i32xLANES)(SIGNED << (24 - 8 * i)) >> 24);
+        sum = (i32xLANES)((u32xLANES)sum + (UNSIGNED >> 8 * i & 255u) * signed_byte);
     }
 #endif
     return sum;
@@ -142,7 +150,16 @@ DOT_4 = Instruction(
     WHOLE,
     operands=(Operand.VECTOR, Operand.NUMBER, Operand.WORD, Operand.BLOCK),
     meaning=_sum_of_4,
-    text=_DOT_4,
+    text=_DOT_4.replace("UNSIGNED", "a").replace("SIGNED", "b"),
+)
+DOT_4_TURNED = Instruction(
+    "dot4_turned",
+    10,
+    "A sum, and four products of signed and unsigned bytes, of which a number is added to the first ones.",
+    WHOLE,
+    operands=(Operand.VECTOR, Operand.NUMBER, Operand.WORD, Operand.BLOCK),
+    meaning=_sum_of_4_turned,
+    text=_DOT_4.replace("UNSIGNED", "b").replace("SIGNED", "a"),
 )
 PRODUCT_OF_16 = Instruction(
     "add_product",
@@ -208,4 +225,4 @@ DOT_2 = Instruction(
     text=_DOT_2,
     gives="float32",
 )
-INSTRUCTIONS = {instruction.name: instruction for instruction in (DOT_4, PRODUCT_OF_16, DOT_2)}
+INSTRUCTIONS = {instruction.name: instruction for instruction in (DOT_4, DOT_4_TURNED, PRODUCT_OF_16, DOT_2)}

@@ -1,21 +1,22 @@
 """Tiles of integers: sums in int32 of products of narrow integers, exact, several products by one instruction.
 
-Where one operand of a product is constant signed bytes and the other one is the same for all columns, four products
-are added at a time: sum (u - z) w = sum u w - z sum w, of unsigned bytes u. Signed ones are unsigned with 128 added,
-and a zero point 128 larger. What is taken off, z sum w, is one more row of the tile, whose bytes are all z: the same
-for all rows, and exact, since sums wrap. Elsewhere factors that 16 bits hold are multiplied lane by lane.
+Where one operand of a product is constant bytes and the other one is the same for all columns, four products are added
+at a time: sum (u - z) w = sum u w - z sum w, of unsigned bytes u and signed ones w. Signed bytes are unsigned with 128
+added, and a zero point 128 larger; where the constants are unsigned, it is the other factor that is made signed. What
+is taken off, z sum w, is one more row of the tile, whose bytes are all z: the same for all rows, and exact, since sums
+wrap. Elsewhere factors that 16 bits hold are multiplied lane by lane.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from glenside.codegen.affine import coefficient
 from glenside.codegen.blocks import Block
 from glenside.codegen.deep_tiles import DeepTiles
-from glenside.codegen.formulas import apply, number
-from glenside.codegen.instructions import DOT_4, PRODUCT_OF_16
+from glenside.codegen.formulas import apply, convert, number
+from glenside.codegen.instructions import DOT_4, DOT_4_TURNED, PRODUCT_OF_16
 from glenside.codegen.loops import (
     Apply,
     Buffer,
@@ -38,19 +39,32 @@ _BYTES = ("int8", "uint8")
 
 @dataclass(frozen=True)
 class Factor:
-    """(byte + shift, which wraps, signed or not) - zero, as an int32."""
+    """(byte + shift, which wraps, signed or not) - zero, as an int32.
+
+    by  what is added beside the shift: a number that is the same everywhere, and known when the program runs
+    """
 
     load: Load
     shift: int
     signed: bool
     zero: int
+    by: Load | None = None
+
+    def made(self, signed: bool) -> Factor:
+        """The same of a byte that is signed, or one that is not."""
+        if self.signed == signed:
+            return self
+        zero = self.zero - 128 if signed else self.zero + 128
+        return replace(self, shift=(self.shift + 128) % 256, signed=signed, zero=zero)
 
     @property
-    def unsigned(self) -> Factor:
-        """The same of an unsigned byte."""
-        if not self.signed:
-            return self
-        return Factor(self.load, (self.shift + 128) % 256, False, self.zero + 128)
+    def added(self) -> Formula:
+        """All that is added to a byte."""
+        shift = number(self.shift, "uint8")
+        if self.by is None:
+            return shift
+        by = convert(self.by, "uint8")
+        return apply("add", by, shift) if self.shift else by
 
 
 def factor_of(formula: Formula) -> Factor | None:
@@ -63,19 +77,23 @@ def factor_of(formula: Formula) -> Factor | None:
         zero = int(less.value)
     if not isinstance(formula, Convert) or formula.dtype != "int32" or formula.formula.dtype not in _BYTES:
         return None
-    inner, shift = formula.formula, 0
+    inner, shift, by = formula.formula, 0, None
     signed = inner.dtype == "int8"
     while not isinstance(inner, Load):
         if isinstance(inner, Apply) and inner.primitive.name in ("add", "subtract"):
-            inner, by = inner.operands
-            if not isinstance(by, Number) or by.value is None:
+            more, adds = inner.operands[1], inner.primitive.name == "add"
+            if isinstance(more, Number) and more.value is not None:
+                shift += int(more.value) if adds else -int(more.value)
+            elif adds and by is None and isinstance(more, Load) and not more.place.terms and not more.picked:
+                by = more
+            else:
                 return None
-            shift += int(by.value)
+            inner = inner.operands[0]
         elif isinstance(inner, Convert) and not inner.bits and inner.formula.dtype in _BYTES:
             inner = inner.formula
         else:
             return None
-    return Factor(inner, shift % 256, signed, zero)
+    return Factor(inner, shift % 256, signed, zero, by)
 
 
 def _bounds(formula: Formula) -> tuple[int, int]:
@@ -118,8 +136,10 @@ class IntegerTiles(DeepTiles):
         a, b = found if found[1] is None or found[1].load in self.packed else found[::-1]
         if a is None or b is None or self.packed != [b.load] or coefficient(a.load.place, self.columns):
             return None
-        constant = b.signed and not b.shift and not b.zero
-        return (a.unsigned, b) if constant and 0 <= a.unsigned.zero < 256 else None
+        a = a.made(signed=not b.signed)
+        plain = not b.shift and not b.zero and b.by is None
+        least, most = limits("int8" if a.signed else "uint8")
+        return (a, b) if plain and least <= a.zero <= most else None
 
     def _may_be_rows(self, axis: Axis) -> bool:
         """With a zero point, what is taken off a column is the same in all rows: weights do not change along them."""
@@ -148,15 +168,15 @@ class IntegerTiles(DeepTiles):
         assert self.pair, "there are factors"
         a, _ = self.pair
 
-        def more(sum_: Load, shift: int, word: Sequence[Formula]) -> Store:
-            value = Apply(DOT_4, (sum_, number(shift, "uint8"), *word, *block), self.dtype)
+        def more(sum_: Load, shift: Formula, word: Sequence[Formula]) -> Store:
+            value = Apply(DOT_4_TURNED if a.signed else DOT_4, (sum_, shift, *word, *block), self.dtype)
             return Store(sum_.buffer, sum_.place, value)
 
-        found = tile.each(more(Load(tile.registers, tile.own), a.shift, same))
+        found = tile.each(more(Load(tile.registers, tile.own), a.added, same))
         if a.zero:
             less = self._less(tile, number(0, self.dtype))
-            zeros = [number(a.zero, "uint8")] * self.deep
-            found += tile.each(more(Load(less.buffer, less.place), 0, zeros), rows=False)
+            zeros = [number(a.zero % 256, "uint8")] * self.deep
+            found += tile.each(more(Load(less.buffer, less.place), number(0, "uint8"), zeros), rows=False)
         return found
 
     def _less(self, tile: Tile, value: Formula) -> Store:

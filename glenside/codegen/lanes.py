@@ -39,6 +39,8 @@ LEAST_AT_ONCE = 8
 """Steps that threads share, where there are more of another kind: fewer do not divide evenly."""
 _PARALLEL = 20_000
 """Steps from which on a nest is worth more than one thread."""
+MOST_TURNS = 8
+"""Elements that take turns in memory, at most, where each is a vector that is stored by so many instructions."""
 _LONG = 4
 """Instructions that may follow a sum in the registers of a tile: the numbers of more would take some of them."""
 _SUMS = 4
@@ -83,8 +85,7 @@ def in_vectors(formula: Formula, dtype: str) -> bool:
         return formula.primitive.name in known and all(in_vectors(o, dtype) for o in formula.operands)
     if isinstance(formula, Convert):
         inner, given = formula.formula, formula.formula.dtype
-        cut = given not in INTEGERS and dtype in INTEGERS
-        if formula.bits or not converts(given, dtype) or (cut and not fits(inner, dtype)):
+        if formula.bits or not converts(given, dtype):
             return False
         return in_vectors(inner, given) or (given == "bool" and isinstance(inner, Load) and not inner.picked)
     if isinstance(formula, Load):
@@ -111,9 +112,8 @@ def _is_of_truth(formula: Convert) -> bool:
 
 
 def fits(formula: Formula, dtype: str) -> bool:
-    """Whether floats are held to what 32 bits hold, as clipped ones are, and become integers of fewer bits.
-
-    What is no number becomes 0 there, in vectors as by itself.
+    """Whether floats are held to what 32 bits hold, as clipped ones are, and become integers of fewer bits: what is no
+    number is 0 in those, however it is cut.
     """
     within = float(1 << 30)
     low = high = False

@@ -224,10 +224,14 @@ class Sort:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """What is at a place of a buffer, or behind its end, is needed soon; it changes nothing."""
+    """What is at a place of a buffer, or behind its end, is needed soon; it changes nothing.
+
+    far  it is needed later than others, and need come no nearer than the second cache
+    """
 
     buffer: Buffer
     place: Index
+    far: bool = False
 
 
 @dataclass(frozen=True)
@@ -246,6 +250,10 @@ class Nest:
     buffer: Buffer
     body: tuple[Statement, ...]
     terms: tuple[Term, ...] = field(default=(), compare=False)
+
+
+_COLUMNS = 64
+"""Of a panel that is packed: no more are written one after the other, each from a row of its own."""
 
 
 @dataclass(frozen=True)
@@ -308,7 +316,8 @@ class Packing:
                 value: Formula = Load(self.source, place) if values else Number(Fraction(0), self.source.dtype)
                 body: tuple[Statement, ...] = (Store(self.buffer, flat, value),)
                 for axis in reversed(axes):
-                    body = (For(axis, body),) if axis.size != 1 else body
+                    way = Way.UNROLLED if axis is axes[-1] and axis.size <= _COLUMNS else Way.LOOP
+                    body = (For(axis, body, way),) if axis.size != 1 else body
                 made += body
         return tuple(made)
 
@@ -370,7 +379,7 @@ def _lines(body: Sequence[Statement], indent: str) -> Iterator[str]:
         elif isinstance(statement, Store):
             yield f"{indent}{statement.buffer}[{_place(statement.place, statement.picked)}] = {statement.formula}"
         elif isinstance(statement, Prefetch):
-            yield f"{indent}soon {statement.buffer}[{statement.place}]"
+            yield f"{indent}{'later' if statement.far else 'soon'} {statement.buffer}[{statement.place}]"
         elif isinstance(statement, Require):
             yield f"{indent}{statement.local} within {statement.size}"
         elif isinstance(statement, Fence):

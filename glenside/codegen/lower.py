@@ -21,9 +21,9 @@ from glenside.codegen.blocks import Block, Joined
 from glenside.codegen.borders import BORDER, with_borders
 from glenside.codegen.filling import Filling, Memory, Places, View, around, under
 from glenside.codegen.formulas import applied, choose, convert, never, number
-from glenside.codegen.hosting import Border, Hosting, hosting, parts_of
+from glenside.codegen.hosting import Border, Hosting, hosting, parts_of, take_turns, turned
 from glenside.codegen.joins import join_of
-from glenside.codegen.lanes import shared
+from glenside.codegen.lanes import lanes_of, shared
 from glenside.codegen.loops import Counter, Formula, Load, Loops, Nest, Number, Packing, Role, Statement, Store
 from glenside.codegen.machine import Machine
 from glenside.codegen.nests import filler, mapped, mapped_rows
@@ -36,6 +36,7 @@ from glenside.codegen.schedule import scheduled
 from glenside.codegen.softmax import Softmax, softmax
 from glenside.codegen.storing import addressed_by, is_inline, stored_terms
 from glenside.codegen.tiles import Made
+from glenside.codegen.turns import taking_turns
 from glenside.ir.elementwise import folds
 from glenside.ir.errors import BadInput
 from glenside.ir.index_map import Axis, Fill, Index, Within
@@ -112,7 +113,8 @@ class _Lowering:
         if self.machine is not None:
             nests, made, *first = in_row_blocks(self.nests, self.scheduled, self.softmaxes, self.machine)
             self.nests, *second = banded(nests, made, self.machine)
-            for dropped, added in (first, second):
+            self.nests, *third = taking_turns(self.nests, self.scheduled.values(), self.machine)
+            for dropped, added in (first, second, third):
                 self.packings = [*(p for p in self.packings if p not in dropped), *added]
             self.nests, self.packings = packed_once(with_borders(self.nests), self.packings)
         every = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in self.packings)]
@@ -130,8 +132,10 @@ class _Lowering:
 
     def _host(self, term: Term, kept: bool) -> list[Term]:
         """What is stored because a term that is put together is in memory."""
-        if not kept or term in self.views or term in self.inside or term in self.addressed or parts_of(term) is None:
+        if not kept or term in self.views or term in self.inside or term in self.addressed:
             return []
+        if parts_of(term) is None:
+            return self._host_turned(term) if term in self.results else []
         memory = self._memory(term)
         found = self.hosted[term] = hosting(
             term, memory, [*self.views, *self.addressed, *(t for t in self.results if t is not term)]
@@ -139,6 +143,24 @@ class _Lowering:
         self.inside |= found.inside
         self.views |= {term: View.whole(memory), **found.views}
         return [term, *found.views]
+
+    def _host_turned(self, result: Term) -> list[Term]:
+        """The same of what a result is when its axes are in another order: sums that take turns in it lie there."""
+        assert self.machine is not None, "vectors are of a machine"
+        term, order = turned(result) or (result, ())
+        if not order or term in self.results or not take_turns(term, order, lanes_of("float32", self.machine)):
+            return []
+        memory = self._memory(result, term.access.dims)
+        memory.order, memory.shown = order, result.access.dims
+        hosted = hosting(term, memory, [*self.views, *self.addressed])
+        if hosted.copies or hosted.borders:
+            self.memories.remove(memory)
+            return []
+        self.hosted[result] = hosted
+        self.inside |= {term, *hosted.inside}
+        whole = View(memory, memory.dims, (0,) * len(memory.dims))
+        self.views |= {result: whole, term: whole, **hosted.views}
+        return [result, *hosted.views]
 
     def _fill(self, term: Term) -> Memory:
         """The nests of a term that is stored."""
@@ -226,14 +248,15 @@ class _Lowering:
         return Filling(self, nest.term, nest.view)
 
     def _normalized(self, nest: Filling) -> list[Statement] | None:
-        """softmax in vectors; None where it is not that, or not next to each other."""
+        """softmax in vectors, or its logarithm; None where it is not that, or not next to each other."""
         self.nest, self.joined = nest, {}
         found = softmax(nest)
         assert self.machine is not None, "vectors are of a machine"
         statements = None if found is None else found.statements(nest.axes, self.machine)
         if found is None or statements is None:
             return None
-        self.softmaxes[len(self.nests)] = found
+        if not found.logarithm:
+            self.softmaxes[len(self.nests)] = found
         return statements
 
     def _mapped(self, nest: Filling) -> list[Statement] | None:
@@ -390,6 +413,7 @@ def _bordered(borders: Sequence[Border], nest: Filling) -> list[Statement]:
         value = number(None if fill is Fill.LOWEST else 0, nest.dtype)
         dims = [high - low for low, high in zip(begin, end, strict=True)]
         axes, at = nest.counters([dims[axis] for axis in nest.view.memory.order])
-        moved = [index + begin[axis] for index, axis in zip(at, nest.view.memory.order, strict=True)]
-        made += around(axes, [Store(nest.buffer, nest.buffer.place(moved), value)])
+        moved = dict(zip(nest.view.memory.order, at, strict=True))
+        place = nest.view.memory.place([moved[axis] + begin[axis] for axis in range(len(begin))])
+        made += around(axes, [Store(nest.buffer, place, value)])
     return made

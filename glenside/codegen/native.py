@@ -238,16 +238,19 @@ class Compiled:
     def _ran(
         self, inputs: dict[Buffer, Array], out: Array | Sequence[Array] | None, threads: int | None, seconds: Any
     ) -> Any:
-        made = self._made(out, list(inputs.values()))
-        given = type(self._places).from_buffer_copy(self._places)
+        made = self._made(out)
+        given, results = type(self._places).from_buffer_copy(self._places), pointers([made[b] for b in self._results])
         for number, buffer in self._missing:
             given[number] = inputs[buffer].ctypes.data
-        results = [made[b] for b in self._results]
+        if out is not None:
+            begins = dict(zip(self._results, results, strict=False))
+            own = [(begins[b] or 0, made[b].nbytes) for b in self._lowered.results]
+            _require_own(own, [(given[number] or 0, inputs[b].nbytes) for number, b in self._missing])
         pool = self._pool(threads)
         try:
             memory = self._memory(1 if pool is None else pool.threads)
             place = ctypes.c_void_p(memory.ctypes.data)
-            status = self._run(given, pointers(results), place, pool and pool.address, seconds)
+            status = self._run(given, results, place, pool and pool.address, seconds)
         finally:
             if pool is not None:
                 pool.lock.release()
@@ -298,7 +301,7 @@ class Compiled:
             raise BadInput(f"the program takes {', '.join(missing)} too{how}")
         return {b: found[b] if _is_plain(found[b], b) else _array(b, found[b]) for b in self.inputs}
 
-    def _made(self, out: Array | Sequence[Array] | None, inputs: Sequence[Array]) -> dict[Buffer, Array]:
+    def _made(self, out: Array | Sequence[Array] | None) -> dict[Buffer, Array]:
         """The arrays that are given the results."""
         results = self._lowered.results
         if out is None:
@@ -313,9 +316,20 @@ class Compiled:
             _fits(buffer, array)
             if not array.flags.carray:
                 raise BadInput(f"a result requires an array in C order that can be written, got another for {place}")
-            if any(np.may_share_memory(array, other) for other in (*inputs, *given[:place])):
-                raise BadInput(f"a result requires memory of its own, got what {place} shares with another array")
         return dict(zip(results, given, strict=True))
+
+
+def _require_own(results: Sequence[tuple[int, int]], inputs: Sequence[tuple[int, int]]) -> None:
+    """Raises BadInput where a result lies where another one or an input does: where arrays begin, and their bytes."""
+    end = end_of_results = holder = -1
+    for begin, size, place in sorted((*own, place) for place, own in enumerate((*results, *inputs)) if own[1]):
+        is_result = place < len(results)
+        if begin < (end if is_result else end_of_results):
+            which = place if is_result else holder
+            raise BadInput(f"a result requires memory of its own, got what {which} shares with another array")
+        end = max(end, begin + size)
+        if is_result:
+            end_of_results, holder = begin + size, place
 
 
 def completed(loops: Loops, status: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from math import prod
 from typing import Any
 
@@ -17,18 +19,34 @@ _LINE = 64
 
 class Memory:
     """Arrays in one piece of memory, each from the begin of a line of the cache on. Large pages hold it where the
-    system has them, so that fewer of its addresses are looked up.
+    system has them, so that fewer of its addresses are looked up: it is the system's own, since what a process used
+    before, and is given again, lies in small ones. Raises MemoryError.
     """
 
     def __init__(self, sizes: Iterable[int]) -> None:
-        self._bytes = np.empty(sum(-(-size // _LINE) * _LINE for size in sizes) + _LARGE_PAGE, np.uint8)
-        self._end = -self._bytes.ctypes.data % _LARGE_PAGE
+        size = sum(-(-size // _LINE) * _LINE for size in sizes)
+        page = _LARGE_PAGE if size >= _LARGE_PAGE else _LINE
+        own = np.frombuffer(_mapped(size + page), np.uint8) if page > _LINE else np.empty(size + page, np.uint8)
+        self._bytes, self._end = own, -own.ctypes.data % page
 
     def array(self, size: int, dtype: Any) -> Array:
         """The next so many elements."""
         item = np.dtype(dtype).itemsize
         first, self._end = self._end, self._end + -(-size * item // _LINE) * _LINE
         return self._bytes[first : first + size * item].view(dtype)
+
+
+def _mapped(size: int) -> mmap.mmap:
+    """Pages of its own: those that are shared, which are the default, are small ones on most systems."""
+    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    try:
+        found = mmap.mmap(-1, size, **private)
+    except (OSError, OverflowError, ValueError) as error:
+        raise MemoryError(*error.args) from error
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a system may have none
+            found.madvise(mmap.MADV_HUGEPAGE)
+    return found
 
 
 def packed_constants(packings: Iterable[Packing], sources: Mapping[Buffer, Array]) -> dict[Buffer, Array]:

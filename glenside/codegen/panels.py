@@ -25,7 +25,9 @@ class Turns:
 class Tile:
     """A tile that is being made: its registers, which of them a row, a vector and a lane are, and the columns.
 
-    places  where the axes of the block are
+    places     where the axes of the block are
+    rows       of those, (first, height, times), and the axis that counts them
+    same_rows  tiles that read the same rows, where these follow each other
     """
 
     registers: Buffer
@@ -35,6 +37,9 @@ class Tile:
     begin: int
     panel: Axis
     places: dict[Axis, Index]
+    rows: tuple[int, int, int]
+    row_axis: Axis
+    same_rows: Turns | None = None
 
     @property
     def width(self) -> int:

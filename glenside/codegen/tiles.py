@@ -25,8 +25,8 @@ from glenside.codegen.affine import (
 )
 from glenside.codegen.blocks import Block
 from glenside.codegen.filling import around
-from glenside.codegen.formulas import apply
-from glenside.codegen.lanes import LEAST_AT_ONCE, at, in_vectors, is_long, lanes_in, lanes_of, spread
+from glenside.codegen.formulas import apply, with_local
+from glenside.codegen.lanes import LEAST_AT_ONCE, MOST_TURNS, at, in_vectors, is_long, lanes_in, lanes_of, spread
 from glenside.codegen.loops import (
     Apply,
     Buffer,
@@ -35,10 +35,8 @@ from glenside.codegen.loops import (
     For,
     Formula,
     Load,
-    Local,
     Number,
     Packing,
-    Prefetch,
     Role,
     Statement,
     Store,
@@ -46,20 +44,13 @@ from glenside.codegen.loops import (
 )
 from glenside.codegen.machine import Machine
 from glenside.codegen.panels import Tile, Turns, pieces_of, rows_of, turns_of
+from glenside.codegen.prefetching import LONG, Reads, asked_of_packed, next_tile, read_at_end
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
 
 _UNROLLED = 9
 """Steps of a sum that are written one after the other."""
-
-
-_AHEAD, _FAR_AHEAD = 16, 48
-"""Steps of a sum before which its packed operands are asked for, so that they come from the second cache by then; and
-from beyond it, where one tile reads them all.
-"""
-_NEAR = 16
-"""Where packed operands are no more than that part of it, they come in time by themselves."""
 _LEAST_VECTOR = 16
 """Bytes of the shortest vectors that processors have."""
 
@@ -90,7 +81,10 @@ class Tiles:
         self.steps = prod(a.size for a in (*self.block.around, *self.block.axes, *self.joined.axes))
         self.loads = list(dict.fromkeys(loads_in(self.joined.element)))
         self.packed: list[Load] = []
+        self.of_rows: dict[Load, Packing] = {}
         found = next((axis for axis in self.block.axes if self._is_column(axis)), None)
+        if found is None and self.dtype == block.buffer.dtype == "float32" and not is_long(block.value):
+            found = next((axis for axis in self.block.axes if self._is_column(axis, MOST_TURNS)), None)
         self.columns, self.has_columns = found or Axis(0, 1), found is not None
 
     @property
@@ -107,9 +101,9 @@ class Tiles:
             and self.has_columns
         )
 
-    def _is_column(self, axis: Axis) -> bool:
-        """Whether elements along an axis can be vectors; what must be packed for that is noted."""
-        if coefficient(self.block.place, axis) != 1:
+    def _is_column(self, axis: Axis, apart: int = 1) -> bool:
+        """Whether elements along an axis, so far apart at most, can be vectors; what must be packed for it is noted."""
+        if not 1 <= coefficient(self.block.place, axis) <= apart:
             return False
         if any(coefficient(load.place, axis) not in (0, 1) for load in loads_in(self.block.value)):
             return False
@@ -141,8 +135,9 @@ class Tiles:
         height, width = self._shape()
         self.pieces = pieces_of(columns.size, width, self.lanes, self.least)
         self._order_sum()
+        self._pack_rows(height)
         outer = [axis for axis in others if axis not in self.rows]
-        return Made(self._around(outer, height), tuple(self.packings.values()))
+        return Made(self._around(outer, height), (*self.packings.values(), *self.of_rows.values()))
 
     def _may_be_rows(self, _: Axis) -> bool:
         """Whether elements along an axis, which is not that of the columns, can be rows of a tile."""
@@ -169,11 +164,8 @@ class Tiles:
             for _, own, tiles in rows_of(rows, height):
                 for _, _, vectors, times in pieces_of(self.columns.size, width, self.lanes, self.least):
                     sums = own * unit * vectors
-                    step = max(
-                        sums / self.rate,
-                        (own * unit + vectors) / self.machine.loads,
-                        self.machine.latency * 1.0,
-                    )
+                    loads = (own * unit + vectors) / self.machine.loads
+                    step = max(sums / self.rate, loads, float(self.machine.latency))
                     total += tiles * times * (depth * step + 20 + 2 * sums)
             return total
 
@@ -202,12 +194,28 @@ class Tiles:
         groups.sort(key=lambda group: -max((abs(coefficient(i, group[-1])) for i in indices), default=0))
         self.groups = groups
         self.sum, self.at_sum = joined_axes(groups, self.axes)
-        self.packings: dict[Load, Packing] = {}
-        for number, load in enumerate(self.packed):
-            self.packings[load] = self._packing(load, [axis for group in groups for axis in group], number)
+        inner = [axis for group in groups for axis in group]
+        self.packings = {load: self._packing(load, inner, number) for number, load in enumerate(self.packed)}
+
+    def _pack_rows(self, height: int) -> None:
+        """Constants of which a step reads one for each row, which lie apart, in the order in which tiles read them."""
+        if len(self.rows) != 1 or self.at_once > 1 or self.block.around:
+            return
+        (rows,), inner = self.rows, [axis for group in self.groups for axis in group]
+        for load in self.loads:
+            apart = load.buffer.role is Role.CONSTANT and coefficient(load.place, rows) > 1
+            if apart and load not in self.packed and inner:
+                pieces, number = rows_of(rows.size, height), len(self.packings) + len(self.of_rows)
+                self.of_rows[load] = self._packing_along(rows, pieces, load, inner, number)
 
     def _packing(self, load: Load, inner: Sequence[Axis], number: int) -> Packing:
-        columns = self.columns
+        pieces = [(begin, lanes * vectors, times) for begin, lanes, vectors, times in self.pieces]
+        return self._packing_along(self.columns, pieces, load, inner, number)
+
+    def _packing_along(
+        self, columns: Axis, pieces: Sequence[tuple[int, int, int]], load: Load, inner: Sequence[Axis], number: int
+    ) -> Packing:
+        """How an operand is packed, in pieces of an axis."""
         outer = [a for a in (*self.block.around, *self.block.axes) if a != columns and coefficient(load.place, a)]
         role = Role.CONSTANT if load.buffer.role is Role.CONSTANT else Role.TEMPORARY
         name = f"{load.buffer.name}.packed" + (f".{number + 1}" if number else "")
@@ -219,7 +227,7 @@ class Tiles:
             tuple((axis.size, coefficient(load.place, axis)) for axis in outer),
             tuple((axis.size, coefficient(load.place, axis)) for axis in inner),
             coefficient(load.place, columns),
-            tuple((begin, lanes * vectors, times) for begin, lanes, vectors, times in self.pieces),
+            tuple(pieces),
         )
 
     def _around(self, outer: Sequence[Axis], height: int) -> list[Statement]:
@@ -234,21 +242,26 @@ class Tiles:
         if not self.packings and not outer and near:
             near = self._is_near(sum(times for *_, times in row_pieces))
         pairs: list[tuple[list[Axis], list[Statement]]] = []
+        panels = sum(times for *_, times in self.pieces)
         if near:
             for rows in row_pieces:
-                axis, inner = Axis(next(self.axes), rows[-1]), []
+                axis, inner, before = Axis(next(self.axes), rows[-1]), [], 0
                 for piece in self.pieces:
                     panel = Axis(next(self.axes), piece[-1])
                     turns = turns_of(shared, row_pieces, rows, axis, True) if any(a.size > 1 for a in grouped) else None
-                    inner += around([panel], self._tile(rows, axis, piece, panel, turns))
+                    same = Turns(panels, at(panel) + before, False)
+                    inner += around([panel], self._tile(rows, axis, piece, panel, turns, same))
+                    before += piece[-1]
                 pairs.append(([axis], inner))
         else:
             for piece in self.pieces:
                 panel, inner = Axis(next(self.axes), piece[-1]), []
+                alone = all(a.size == 1 for a in (panel, *outer))  # threads share its tiles
+                steps = self.steps * piece[1] * piece[2] // self.columns.size if alone else 0
                 for rows in row_pieces:
                     axis = Axis(next(self.axes), rows[-1])
                     turns = turns_of(shared, row_pieces, rows, axis, False)
-                    inner += around([axis], self._tile(rows, axis, piece, panel, turns))
+                    inner += spread([axis], self._tile(rows, axis, piece, panel, turns), steps)
                 pairs.append(([panel], inner))
         if near:
             whole = [*grouped, *shared]
@@ -262,13 +275,16 @@ class Tiles:
 
     def _is_near(self, tiles: int) -> bool:
         """Whether fewer bytes come from afar where all panels of a tile of rows follow each other, so many tiles, than
-        where all tiles of a panel do: of operands that are read as they lie.
+        where all tiles of a panel do: of operands that are read as they lie. Where as many do, threads share the larger
+        one.
         """
         along = [load for load in self.loads if coefficient(load.place, self.columns)]
         columns = sum(load.buffer.bytes for load in along)
         rows = sum(load.buffer.bytes for load in self.loads if load not in along)
         panels, room = sum(times for *_, times in self.pieces), self.machine.l2 // 2
-        return rows + columns * (tiles if columns > room else 1) <= columns + rows * (panels if rows > room else 1)
+        near = rows + columns * (tiles if columns > room else 1)
+        far = columns + rows * (panels if rows > room else 1)
+        return near < far or (near == far and (columns < rows or panels < min(LEAST_AT_ONCE, tiles)))
 
     def _times(self, load: Load) -> int:
         """How many parts of an operand the loops around have, one after the other."""
@@ -281,6 +297,7 @@ class Tiles:
         piece: tuple[int, int, int, int],
         panel: Axis,
         turns: Turns | None,
+        same_rows: Turns | None = None,
     ) -> list[Statement]:
         """A tile, which asks for what it reads soon, and for its share of the next panel, where its sums are long."""
         begin, lanes, vectors, _ = piece
@@ -288,18 +305,21 @@ class Tiles:
         at_row = at(row)
         places = dict(self.at_sum)
         registers = Buffer(f"tile{next(self.axes)}", Dims((row.size, vectors * lanes)), self.dtype, Role.REGISTER)
-        tile = Tile(registers, row, unit, lane, begin, panel, places)
+        tile = Tile(registers, row, unit, lane, begin, panel, places, row_piece, row_axis, same_rows)
         places[self.columns] = at(panel) * tile.width + tile.column + begin
         if self.rows:
             places[self.rows[0]] = at(row_axis) * row_piece[1] + at_row // self._row_size + row_piece[0]
             places |= {axis: at_row % axis.size for axis in self.rows[1:]}
-        summed = [*tile.each(Store(registers, tile.own, self.joined.start)), *self._summed(tile, turns), Fence()]
+        long = prod(axis.size for axis in self.joined.axes) >= LONG
+        asked = read_at_end(self.block.value, tile, self.columns, self.rows, self.machine) if long else []
+        start = tile.each(Store(registers, tile.own, self.joined.start))
+        summed = [*asked, *start, *self._summed(tile, turns), Fence()]
         here = self._sum(tile)
-        value = _with_local(changed(self.block.value, tile.change), self.joined.local, here)
+        value = with_local(changed(self.block.value, tile.change), self.joined.local, here)
         result = Load(self.block.buffer, tile.change(self.block.place))
         if not is_long(self.block.value) or self.dtype != self.block.buffer.dtype:
             return [*summed, *tile.each(Store(result.buffer, result.place, value))]
-        value = _with_local(changed(self.block.value, tile.change), self.joined.local, result)
+        value = with_local(changed(self.block.value, tile.change), self.joined.local, result)
         last = tile.each(Store(result.buffer, result.place, value))
         if isinstance(last[0], For) and last[0].axis == row:
             last = [replace(last[0], way=Way.APART)]
@@ -311,10 +331,9 @@ class Tiles:
 
     def _summed(self, tile: Tile, turns: Turns | None) -> list[Statement]:
         """The steps of the sums of a tile."""
-        element = self._element(self.joined.element, tile.change, tile.begin, tile.width, tile.panel, tile.column)
+        element = self._element(self.joined.element, tile, tile.change, tile.column)
         steps = tile.each(Store(tile.registers, tile.own, self._joined(Load(tile.registers, tile.own), element)))
-        several = sum(times for *_, times in self.pieces) > 1
-        if several and self.sum and self.sum[-1].size > _UNROLLED:
+        if self.sum and self.sum[-1].size > _UNROLLED:
             steps = [*self._asked(tile, turns), *steps]
         written = 1
         for axis in reversed(self.sum):
@@ -327,60 +346,75 @@ class Tiles:
         if axis.size == 1:
             return steps
         small = written <= _UNROLLED and written * tile.row.size * tile.unit.size <= 100
-        return [For(axis, tuple([Fence(), *steps] if small else steps), Way.UNROLLED if small else Way.LOOP)]
+        if small:
+            return [For(axis, (Fence(), *steps), Way.UNROLLED)]
+        if axis not in self.sum[:-1] or len(self.rows) != 1:
+            return [For(axis, tuple(steps))]
+        inner = self.sum[self.sum.index(axis) + 1 :]
+        loads = [load for load in self.loads if load not in self.packed and load not in self.of_rows]
+        return [For(axis, (*next_tile(axis, inner, tile, loads, self.machine), *steps))]
 
     def _asked(self, tile: Tile, turns: Turns | None) -> list[Statement]:
-        """The lines that are read some steps later, and, of the next panel, what all its tiles together ask for."""
-        first = {axis: substituted(place, {tile.row: Index()}) for axis, place in tile.places.items()}
-        change = partial(substituted, places=first)
+        """What is read some steps later, and, of what the next tile reads, what all that share it together ask for."""
         found: list[Statement] = []
+        several = sum(times for *_, times in self.pieces) > 1
+        first = {axis: substituted(place, {tile.row: Index()}) for axis, place in tile.places.items()}
         depth = prod(axis.size for axis in self.sum)
-        for load in self.packings:
-            here = self._element(load, change, tile.begin, tile.width, tile.panel, Index())
-            assert isinstance(here, Load), "what is packed is read"
-            width, line = tile.width, 64 * 8 // RECORDS[load.dtype].bits
-            once = turns is not None and turns.count == 1
-            if once or here.buffer.bytes > self.machine.l2 // _NEAR:
-                ahead = here.place + (_FAR_AHEAD if once else _AHEAD) * width
-                found += [Prefetch(here.buffer, ahead + at) for at in range(0, width, line)]
-            if turns is not None and not once:
-                share = -(-width // turns.count)
-                next_panel = here.place + depth * (self.columns.size if turns.grouped else width) - self._step * width
-                found.append(Prefetch(here.buffer, next_panel + (turns.place * depth + self._step) * share))
+        for load in self.loads:
+            if load in self.packings and several:
+                here = self._element(load, tile, partial(substituted, places=first), Index())
+                found += asked_of_packed(here, self._step, depth, tile.width, self.columns.size, turns, self.machine)
+            elif (
+                load not in self.packings
+                and load not in self.of_rows
+                and (reads := self._reads(load, tile)) is not None
+            ):
+                found += reads.strided_ahead() if load.buffer.bytes > self.machine.l1 else []
+                along = coefficient(load.place, self.columns)
+                shared = turns if along and turns and not turns.grouped else None if along else tile.same_rows
+                near = reads.is_near(self.machine) if along else 2 * load.buffer.bytes <= self.machine.l2
+                if shared and shared.count > 1 and len(self.sum) == 1 and not near:
+                    found += reads.of_next(shared, far=True)
         return found
+
+    def _reads(self, load: Load, tile: Tile) -> Reads | None:
+        """What the steps along the last axis of a sum read of an operand that is not packed, where it is the same for
+        all rows, or for all columns.
+        """
+        inner, rows = self.sum[-1], self.rows[:1]
+        of_columns, of_rows = (any(coefficient(load.place, a) for a in own) for own in ([self.columns], self.rows))
+        if of_columns == of_rows or len(self.rows) > 1 or load.picked or load in (*self.packings, *self.of_rows):
+            return None
+        count, apart = (tile.width, 1) if of_columns else (tile.row.size, coefficient(load.place, rows[0]))
+        begin = dict.fromkeys((tile.row, tile.unit, tile.lane, inner), Index())
+        first, along = substituted(tile.change(load.place), begin), self.groups[-1][-1]
+        stride = coefficient(load.place, along)
+        return Reads(load.buffer, first, at(inner), inner.size, count, apart, stride, count * apart)
 
     def _joined(self, sum_: Formula, element: Formula) -> Formula:
         """What an element changes a sum into."""
         return apply(self.joined.combine, sum_, element)
 
-    def _element(self, formula: Formula, change: Change, begin: int, width: int, panel: Axis, column: Index) -> Formula:
+    def _element(self, formula: Formula, tile: Tile, change: Change, column: Index) -> Formula:
         """What a step adds, packed operands from their packed copies."""
         if isinstance(formula, Load):
-            packing = self.packings.get(formula)
+            packing, along = self.packings.get(formula), self.columns
+            begin, panel, width = tile.begin, tile.panel, tile.width
             if packing is None:
-                return changed(formula, change)
+                packing = self.of_rows.get(formula)
+                if packing is None:
+                    return changed(formula, change)
+                (begin, width, _), panel, column, along = tile.rows, tile.row_axis, at(tile.row), self.rows[0]
             depth = prod(n for n, _ in packing.inner)
             place = Index()
             for axis in (*self.block.around, *self.block.axes):
-                if axis != self.columns and coefficient(formula.place, axis):
+                if axis != along and coefficient(formula.place, axis):
                     place = place * axis.size + at(axis)
             within = self._step
-            place = place * (depth * self.columns.size) + begin * depth + (at(panel) * depth + within) * width + column
+            place = place * (depth * along.size) + begin * depth + (at(panel) * depth + within) * width + column
             return Load(packing.buffer, change(place))
         if isinstance(formula, Convert):
-            return replace(formula, formula=self._element(formula.formula, change, begin, width, panel, column))
+            return replace(formula, formula=self._element(formula.formula, tile, change, column))
         if isinstance(formula, Apply):
-            operands = [self._element(o, change, begin, width, panel, column) for o in formula.operands]
-            return replace(formula, operands=tuple(operands))
+            return replace(formula, operands=tuple(self._element(o, tile, change, column) for o in formula.operands))
         return changed(formula, change)
-
-
-def _with_local(formula: Formula, local: Local, value: Formula) -> Formula:
-    """A formula with a variable replaced."""
-    if formula == local:
-        return value
-    if isinstance(formula, Convert):
-        return replace(formula, formula=_with_local(formula.formula, local, value))
-    if isinstance(formula, Apply):
-        return replace(formula, operands=tuple(_with_local(o, local, value) for o in formula.operands))
-    return formula

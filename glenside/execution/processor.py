@@ -18,6 +18,7 @@ from glenside.codegen.machine import MACHINES, Machine, processors
 from glenside.codegen.native import Compiled
 from glenside.codegen.work import NAMES, Work
 from glenside.execution.fit import processor, robust
+from glenside.execution.last_cache import last_cache
 from glenside.execution.others import MOST, reading
 from glenside.execution.peak import peak
 from glenside.ir.program import Program
@@ -72,7 +73,8 @@ def calibrate(
     """Measure this computer, as that machine, with programs as they are and as they are `searched`. Raises BadInput
     where it is none, or has no compiler.
     """
-    machine = replace(_with_caches(machine), peak=peak(machine))
+    machine = _with_caches(machine)
+    machine = replace(machine, l3=last_cache(machine), peak=peak(machine))
     programs = [program.seeded_constants(0) for program in workloads(searched)]
     nests: list[Timed] = []
     for done, program in enumerate(programs):

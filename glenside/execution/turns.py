@@ -25,6 +25,8 @@ PAUSE = 0.01
 """Seconds between two turns, in which what a runtime still does after one ends."""
 PATIENCE = 600.0
 """Seconds in which a runtime loads a model."""
+_COUNTING = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
+"""What keeps a processor busy until the process that it is told of ends."""
 
 
 class CannotRun(Exception):
@@ -186,7 +188,8 @@ def busy(count: int) -> Iterator[None]:
         mine = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
         for number in range(count):
             with undisturbed(then=True):
-                process = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+                words = [sys.executable, "-c", _COUNTING, str(os.getpid())]
+                process = subprocess.Popen(words, start_new_session=True)
                 open_.callback(process.wait)
                 open_.callback(process.kill)
             if mine:

@@ -42,7 +42,7 @@ from glenside.gradients.movement import (
 from glenside.ir.operator import COMPUTES, Category
 from glenside.ir.operators import compute_text
 from glenside.ir.primitives import PRIMITIVES
-from glenside.ir.scalar import Applied, Element, Number, Scalar, arity, derivative
+from glenside.ir.scalar import Applied, Element, Number, Scalar, arity, derivative, derivative_of_clip
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims
 
@@ -351,9 +351,11 @@ def times(g: Term, factor: Scalar, operands: Sequence[Term]) -> Term:
     return multiply(g, value_of(factor, operands))
 
 
-def of_scalar(g: Term, expression: Scalar, category: Category, a: Term) -> Term | Pair | None:
+def of_scalar(g: Term, expression: Scalar, category: Category, kind: str, a: Term) -> Term | Pair | None:
     """What comes of g for the operand of a compute type that computes each element by an expression."""
     if category is Category.POINTWISE:
+        if (clip := derivative_of_clip(expression)) is not None:
+            return times(g, clip, [build("compute", kind, a)])
         factor = derivative(expression, 0)
         return None if factor is None else times(g, factor, [a])
     found = parts(a)

@@ -150,8 +150,25 @@ def dilated_windows(x: Term, window: Sequence[int], strides: Sequence[int], dila
 
 
 def overlap_add(x: Term, out: Sequence[int], strides: Sequence[int]) -> Term:
-    """Every window added where it came from, (S counts)(window) -> ()(S out)."""
-    return whole(build("access-overlap-add", x, out, strides)) if len(out) else whole(x)
+    """Every window added where it came from, (S counts)(window) -> ()(S out).
+
+    Axes with one window, which is all of them, as channels are, have nothing to add: they stand beside S.
+    """
+    n, shape, item = len(out), x.access.shape, x.access.item
+    first = len(shape) - n
+    alone = [i for i in range(n) if shape[first + i] == 1 and item[i] == out[i]]
+    added = [i for i in range(n) if i not in alone]
+    if not alone:
+        return whole(build("access-overlap-add", x, out, strides)) if n else whole(x)
+    lead, counts = [*range(first)], [*range(first, first + len(added))]
+    windows = range(first + len(added), first + len(added) + n)
+    x = reshape(x, (*shape[:first], *(shape[first + i] for i in added), *item))
+    x = transpose(x, [*lead, *(windows[i] for i in alone), *counts, *(windows[i] for i in added)])
+    if added:
+        own = at(x, first + n)
+        x = build("access-overlap-add", own, [out[i] for i in added], [strides[i] for i in added])
+    order = [*alone, *added]
+    return transpose(x, [*lead, *(first + order.index(i) for i in range(n))])
 
 
 def linear_map(x: Term, axis: int, rows: int, coefficients: str) -> Term:

@@ -278,6 +278,24 @@ def derivative(expression: Scalar, position: int) -> Scalar | None:
     return reduce(_plus, terms) if terms else None
 
 
+_BEYOND = {"max": "gt", "min": "lt"}
+
+
+def derivative_of_clip(expression: Scalar) -> Scalar | None:
+    """The derivative of maxima and minima of an operand and numbers, one within another, as an expression of what they
+    give: it lies beyond each number, or is one. None for others.
+
+    So a gradient reads what a program stores anyway, and what went into it need not be kept.
+    """
+    if not isinstance(expression, Applied) or expression.primitive.name not in _BEYOND:
+        return Number("1") if expression == Element(0) else None
+    bounds = [argument for argument in expression.arguments if isinstance(argument, Number)]
+    others = [argument for argument in expression.arguments if not isinstance(argument, Number)]
+    within = derivative_of_clip(others[0]) if len(others) == len(bounds) == 1 else None
+    beyond = PRIMITIVES[_BEYOND[expression.primitive.name]]
+    return None if within is None else PRIMITIVES["select"](beyond(Element(0), bounds[0]), within, 0)
+
+
 def _times(a: Scalar, b: Scalar) -> Scalar:
     """a * b, without factors of 1; a choice stays one, so that what is not chosen is not multiplied."""
     if Number("1") in (a, b):

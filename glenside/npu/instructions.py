@@ -187,7 +187,8 @@ class Stream(Instruction):
     (l + turn) mod R at address + offset[l], and one address further where l + turn >= R; else 0.
 
     Address and turn are always one number of base R, as those of a store that carries are. The C sums of the row are
-    added to, or with `accumulate` unset take the place of, accumulators[address].
+    added to, or with `accumulate` unset take the place of, accumulators[address]; with `greatest` beside `accumulate`
+    each takes the place of what is there where it is greater, and is not added.
     """
 
     unit = "stream"
@@ -201,6 +202,7 @@ class Stream(Instruction):
     accumulate: Annotated[bool, _flag("add to what the row holds")]
     fresh: Annotated[bool, _flag("take the weights that were loaded last; else go on with those in use")]
     turn: Annotated[Address, _turn("by how many lanes the table is turned")] = _STILL
+    greatest: Annotated[bool, _flag("keep the greater one where it would add; only with `accumulate`")] = False
     wait: _Waits = _NOW
 
 
@@ -363,3 +365,7 @@ class Spread(Instruction):
     weights: Annotated[Address, _weights("the row in weight memory")]
     table: Annotated[int, _table("the lane table, by columns: which are written, the byte each takes, and offsets")]
     wait: _Waits = _NOW
+
+
+ThroughLanes = Stream | Store | Lanes | Fill | Out
+"""Those that read or write lanes through a table."""

@@ -31,6 +31,7 @@ from glenside.npu.instructions import (
     Stream,
     Sums,
     Tables,
+    ThroughLanes,
     Weights,
 )
 from glenside.npu.order import Known, Now, Places, known
@@ -48,9 +49,6 @@ from glenside.npu.timing import (
     stream_adds,
     times,
 )
-
-_Lanes = Stream | Store | Lanes | Fill | Out
-"""Those that read or write lanes through a table."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,7 @@ class State:
             self.decoded[number, used] = Table.of(self.tables[number], used)
         return self.decoded[number, used]
 
-    def _lane_places(self, own: _Lanes, table: Table, lanes: Integers) -> Integers:
+    def _lane_places(self, own: ThroughLanes, table: Table, lanes: Integers) -> Integers:
         """The bytes of lanes that those of a table become in each iteration, (n)(enabled).
 
         Raises BadInput: a turn or an address that there is not.
@@ -206,7 +204,7 @@ class State:
         """Use the port that writes them, a row a cycle."""
         self._of_rows(self.adders, now, rows, delay, 1, skew)
 
-    def _write_lanes(self, now: Now, delay: int, own: _Lanes, table: Table, values: npt.NDArray[np.int8]) -> None:
+    def _write_lanes(self, now: Now, delay: int, own: ThroughLanes, table: Table, values: npt.NDArray[np.int8]) -> None:
         places = self._lane_places(own, table, table.lanes)
         self.of_lanes.write(places, now)
         self.use_lanes(self.writers, now, delay, places)
@@ -264,6 +262,8 @@ class State:
         self.last_stream = now.number
         if self.active < 0:
             raise BadInput("no fresh stream before it has taken weights")
+        if own.greatest and not own.accumulate:
+            raise BadInput("it keeps the greater one of its sums and of none: greatest needs accumulate")
         if not machine.pipelined and len(self.tiles) > self.active + 1:
             raise BadInput(
                 f"it goes on with weights that load instruction {len(self.tiles) - 1} has replaced by then: that load"
@@ -279,23 +279,23 @@ class State:
         self.use_sums(now, rows, stream_adds(machine), machine.columns)
         self.of_sums.write(rows, now)
         if self.computes:
-            self._multiply(rows, self.lanes[places], table.lanes, own.accumulate)
+            self._multiply(rows, self.lanes[places], table.lanes, own)
 
-    def _multiply(self, rows: Integers, streamed: npt.NDArray[np.int8], lanes: Integers, accumulate: bool) -> None:
+    def _multiply(self, rows: Integers, streamed: npt.NDArray[np.int8], lanes: Integers, own: Stream) -> None:
         """Sums of up to 1,024 products of two int8 are exact in float32, and a product of matrices is fast there."""
         sums = (streamed.astype(np.float32) @ self.tiles[self.active][lanes]).astype(np.int64)
-        if accumulate and (np.diff(rows) > 0).all():
-            self.sums[rows] += sums
-        elif accumulate:
-            np.add.at(self.sums, rows, sums)  # a row may come twice
+        by = np.maximum if own.greatest else np.add
+        if own.accumulate and (np.diff(rows) > 0).all():
+            self.sums[rows] = by(self.sums[rows], sums)
+        elif own.accumulate:
+            by.at(self.sums, rows, sums)  # a row may come twice
         else:
             self.sums[rows] = sums
         require_int32(self.sums[rows])
 
     def _store(self, now: Now, own: Store) -> None:
-        machine = self.machine
-        table = self._table(now, own.table, machine.rows)
-        table.require_selects(machine.columns, "column")
+        table = self._table(now, own.table, self.machine.rows)
+        table.require_selects(self.machine.columns, "column")
         parameters = self._parameters_of(now, own, table)
         rows = self.sum_rows(own.accumulators, own.counts)
         self.read_sums(now, rows, STORE_READS_SUMS)

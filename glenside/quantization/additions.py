@@ -104,15 +104,24 @@ def weighted(parts: Sequence[Moved], weights: Sequence[Sequence[int]], name: str
     """
     dims = parts[0].dims
     columns = [reshape(part.term, (*dims, 1)) for part, own in zip(parts, weights, strict=True) for _ in own]
-    term, rank = concatenate(columns, len(dims)), len(dims)
+    leaves: dict[Term, Leaf] = {stand_in: leaf for part in parts for stand_in, leaf in part.leaves.items()}
+    items = Moved(concatenate(columns, len(dims)), leaves, any(part.filled for part in parts))
+    return of_items(items, [weight for own in weights for weight in own], name, grouped)
+
+
+def of_items(items: Moved, weights: Sequence[int], name: str, grouped: bool = True, greatest: bool = False) -> Moved:
+    """(S)(k) -> (S): sums of the elements of each item, times a weight each, or with `greatest` the greatest of these;
+    as a product in groups or in one, as `weighted`.
+    """
+    *dims, k = items.dims
+    rank = len(dims)
     grouped = grouped and rank > 2
     order = [1, 0, *range(2, rank)] if grouped else [*range(rank)]
-    leaves: dict[Term, Leaf] = {stand_in: leaf for part in parts for stand_in, leaf in part.leaves.items()}
-    a = Moved(split_at(transpose(term, (*order, rank)), rank), leaves, any(part.filled for part in parts))
-    values = np.asarray([weight for own in weights for weight in own], np.int64)
-    shape = (dims[1], 1, len(values)) if grouped else (1, len(values))
-    b = standing_for(Known(np.broadcast_to(values, shape), f"{name}.weight"), shape)
+    a = replace(items, term=split_at(transpose(items.term, (*order, rank)), rank))
+    shape = (dims[1], 1, k) if grouped else (1, k)
+    b = standing_for(Known(np.broadcast_to(np.asarray(weights, np.int64), shape), f"{name}.weight"), shape)
     b = Moved(split_at(b.term, len(shape) - 1), b.leaves)
-    sums = standing_for(Product(a, b, int(grouped), name), (*(dims[axis] for axis in order), 1))
+    product = Product(a, b, int(grouped), name, greatest=greatest)
+    sums = standing_for(product, (*(dims[axis] for axis in order), 1))
     back = transpose(reshape(sums.term, [dims[axis] for axis in order]), order)
     return Moved(back, sums.leaves)

@@ -183,11 +183,14 @@ class Network:
         return add(whole, broadcast(self.constant(f"{product.name}.bias", bias), whole.access.dims))
 
     def sums(self, product: Product) -> Term:
-        """The product of two operands, of int8 where none has a zero point, else of int32."""
+        """The product of two operands, of int8 where none has a zero point, else of int32, as what is not added up."""
         leaves = [*product.a.leaves.values(), *product.b.leaves.values()]
-        wide = any(isinstance(leaf, Bytes) and leaf.zero for leaf in leaves)
+        wide = product.greatest or any(isinstance(leaf, Bytes) and leaf.zero for leaf in leaves)
         a, b = (self._operand(moved, wide) for moved in (product.a, product.b))
-        return build("compute", "dot-product", build("access-product", a, b, product.shared))
+        pairs = build("access-product", a, b, product.shared)
+        if product.greatest:
+            return build("compute", "reduce-max", build("compute", "elementwise-mul", pairs))
+        return build("compute", "dot-product", pairs)
 
     def _operand(self, moved: Moved, wide: bool) -> Term:
         done: dict[Term, Term] = {}
@@ -273,5 +276,6 @@ def _with_positive_scale(product: Product, scale: Array, shift: Array) -> tuple[
     """(s + b) c = (-s - b) (-c): the sign of a scale in the weights."""
     if (scale > 0).all():
         return product, scale, shift
+    assert not product.greatest, "of negative ones the least would be the greatest"
     signs = np.sign(scale)
     return with_weights(product, signs, np.multiply), np.abs(scale), shift * signs

@@ -63,8 +63,9 @@ class Normalised:
 class IntegerLayer:
     """A product of bytes, and what becomes of its sums.
 
-    sums         (dims)(), int32: the product `program.layers[name]` of the network. Its operands are made of moves
-                 (`glenside.analysis.places.moves`) of leaves that `leaf_of` reads
+    sums         (dims)(), int32: the product `program.layers[name]` of the network; or the greatest of the products
+                 that such a sum would be of. Its operands are made of moves (`glenside.analysis.places.moves`) of
+                 leaves that `leaf_of` reads
     requantised  None: the network's result is sums + bias in int32
     bias         int32 for that case, broadcasts to the dims of the sums; None where it is 0
     normalised   what becomes of the sums before that, or None
@@ -78,12 +79,24 @@ class IntegerLayer:
     result: Term
     normalised: Normalised | None = None
 
+    @property
+    def greatest(self) -> bool:
+        """Whether products are compared, and not added up."""
+        return self.sums.attributes[0] == "reduce-max"
+
+    @property
+    def operands(self) -> Term:
+        """The access-product of both."""
+        (found,) = self.sums.children[0].children if self.greatest else self.sums.children
+        return found
+
 
 @dataclass(frozen=True)
 class IntegerNetwork:
     """A program of integers alone, and what its numbers stand for.
 
-    program    inputs are int8, results int8 or int32; its layers are the products, by name; with values of constants
+    program    inputs are int8, results int8 or int32; its layers are those that add products up, by name; with values
+               of constants
     constants  tensor name -> int8 weights, int32 biases, float32 scales
     layers     in topological order
     inputs     name -> scale, zero point: the real input, or the integer of the file, is scale * (byte - zero point)

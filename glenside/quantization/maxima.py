@@ -1,7 +1,6 @@
-"""Max-pools of bytes as layers, exactly: max(a, b) = b + relu(a - b).
+"""Max-pools of bytes as layers, exactly: products of bytes with 1, of which the greatest of each item stays.
 
-The difference, from 0 to 255, is a byte with a zero point of -128; both steps are products with two weights. The items
-of a pool go in pairs, all pairs of an item at once: 9 elements take 4 steps, and so 8 layers.
+Items of many elements are cut into parts, whose greatest ones are the items of the next layer.
 """
 
 from __future__ import annotations
@@ -9,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from glenside.builder.layout import concatenate, reshape, slice_axis, split_at
+from glenside.builder.layout import concatenate, reshape, slice_axis
 from glenside.ir.dtypes import limits
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
-from glenside.quantization.additions import weighted
+from glenside.quantization.additions import of_items, weighted
 from glenside.quantization.affine import Affine, one_number, with_zero
 from glenside.quantization.values import Moved
 
 _LOWEST, _HIGHEST = limits("int8")
+_ONCE = 64
+"""Elements of which the greatest is found at once, at most."""
 Quantized = Callable[[Affine], Affine]
 
 
@@ -54,30 +55,23 @@ def maximum(value: Affine, split: int, name: str, quantized: Quantized) -> Affin
     zero, shape = zeros.pop(), value.dims[:split]
     moved = replace(value.moved, term=reshape(value.moved.term, (*shape, -1)))
     while moved.dims[-1] > 1:
-        moved = _halved(moved, zero, name, quantized)
+        moved = _fewer(moved, zero, name, quantized)
     return replace(value, moved=replace(moved, term=reshape(moved.term, shape)))
 
 
-def _halved(moved: Moved, zero: int, name: str, quantized: Quantized) -> Moved:
-    """(S)(n) -> (S)(n / 2, rounded up): the larger one of each two neighbours."""
+def _fewer(moved: Moved, zero: int, name: str, quantized: Quantized) -> Moved:
+    """(S)(n) -> (S)(parts): the largest of each part of an item. Where these do not divide it, some overlap."""
     *shape, n = moved.dims
-    half = n // 2
-    pairs = reshape(slice_axis(moved.term, len(shape), 0, 2 * half), (*shape, half, 2))
-    a, b = (replace(moved, term=reshape(slice_axis(pairs, len(shape) + 1, k, k + 1), (*shape, half))) for k in (0, 1))
-    above = Affine(weighted([a, b], [[1], [-1]], name), "float32", low=one_number(0), high=one_number(255))
-    above = quantized(replace(above, offset=float(_LOWEST)))
-    above = above.centred_at(zero) if zero == _LOWEST else above
-    larger = Affine(
-        weighted([b, above.moved], [[1], [1]], name),
+    parts = -(-n // _ONCE)
+    size = -(-n // parts)
+    begins = [(n - size) * part // max(1, parts - 1) for part in range(parts)]
+    cut = [slice_axis(moved.term, len(shape), begin, begin + size) for begin in begins]
+    items = replace(moved, term=concatenate([reshape(own, (*shape, 1, size)) for own in cut], len(shape)))
+    largest = Affine(
+        of_items(items, [1] * size, name, greatest=True),
         "float32",
-        above.shift - _LOWEST,
         low=one_number(_LOWEST - zero),
         high=one_number(_HIGHEST - zero),
         offset=float(zero),
     )
-    found = with_zero(quantized(larger).moved, zero)
-    if n % 2 == 0:
-        return found
-    rest = slice_axis(moved.term, len(shape), n - 1, n)
-    both = split_at(concatenate([found.term, rest], len(shape)), 0)
-    return Moved(both, {**moved.leaves, **found.leaves}, moved.filled)
+    return with_zero(quantized(largest).moved, zero)

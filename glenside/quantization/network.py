@@ -50,7 +50,8 @@ def integer_network(program: Program, constants: Mapping[str, Array] | None = No
     if not layers:
         raise BadInput("the network has no product of bytes: there is no layer for a machine")
     kept = {name: array for name, array in network.constants.items() if name in found.constants_declared}
-    found = replace(found, layers={layer.name: layer.sums for layer in layers}, constants=kept)
+    products = {layer.name: layer.sums for layer in layers if not layer.greatest}
+    found = replace(found, layers=products, constants=kept)
     inputs = {name: known for name, known in network.inputs.items() if name in found.inputs}
     rest = "; ".join(dict.fromkeys(result.rest for result in results if result.rest))
     return IntegerNetwork(found, kept, layers, inputs, tuple(result.stands_for for result in results), rest)

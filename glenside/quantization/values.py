@@ -63,8 +63,8 @@ class Moved:
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """Sums of products of two operands; `summed` where the second one is ones, and `name` is that of the layer;
-    `normalised` is what becomes of them.
+    """Sums of products of two operands, or with `greatest` the greatest one of each item; `summed` where the second one
+    is ones, and `name` is that of the layer; `normalised` is what becomes of them.
     """
 
     a: Moved
@@ -73,6 +73,7 @@ class Product:
     name: str
     summed: bool = False
     normalised: Normalised | None = None
+    greatest: bool = False
 
     @property
     def bytes(self) -> Mapping[Term, Leaf]:

@@ -10,26 +10,31 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from glenside.report.egraph_record import HOLE
-from glenside.report.layered import placed
+from glenside.report.layered import Placed, placed
 
 MOST = 36  # classes of a picture
+_FEWEST = 12  # that are drawn however wide they lie
+_WIDEST, _PAGE = 1400.0, 980.0  # a picture in its own units, and of a notebook's column, into which it is scaled
 _ROWS, _LONGEST, _NARROW = 5, 34, 60  # rows of a box; characters of a row, and of a sentence below a narrow picture
 _CHARACTER, _LINE, _HEAD, _EDGE = 7.25, 19.0, 25.0, 24.0
 _FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
-# Colours of Okabe and Ito, as the page has them.
+# Colours of Okabe and Ito, as the page has them. In a page that holds the picture the sheet is the whole page's, so all
+# of it is of this picture alone.
 _STYLE = f"""
-text {{ font: 12px {_FONT}; fill: #1b1f24; white-space: pre; }}
-.paper, .frame {{ fill: #ffffff; }} .frame {{ stroke: #a4adb5; stroke-width: 1.2; }}
-.frame.chosen {{ stroke: #0072b2; stroke-width: 2.4; }}
-.row {{ fill: #f2f4f6; }} .row.chosen {{ fill: #dcedf8; }} text.chosen {{ fill: #0072b2; font-weight: 700; }}
-text.quiet {{ fill: #5c6670; }} text.name, text.cost {{ font-weight: 700; }}
-.edge {{ fill: none; stroke: #a4adb5; stroke-width: 1.1; }} .edge.chosen {{ stroke: #0072b2; stroke-width: 2.2; }}
-.tip {{ fill: #a4adb5; }} .tip.chosen {{ fill: #0072b2; }}
+.still text {{ font: 12px {_FONT}; fill: #1b1f24; white-space: pre; }}
+.still .paper, .still .frame {{ fill: #ffffff; }} .still .frame {{ stroke: #a4adb5; stroke-width: 1.2; }}
+.still .frame.chosen {{ stroke: #0072b2; stroke-width: 2.4; }}
+.still .row {{ fill: #f2f4f6; }} .still .row.chosen {{ fill: #dcedf8; }}
+.still text.chosen {{ fill: #0072b2; font-weight: 700; }}
+.still text.quiet {{ fill: #5c6670; }} .still text.name, .still text.cost {{ font-weight: 700; }}
+.still .edge {{ fill: none; stroke: #a4adb5; stroke-width: 1.1; }}
+.still .edge.chosen {{ stroke: #0072b2; stroke-width: 2.2; }}
+.still .tip {{ fill: #a4adb5; }} .still .tip.chosen {{ fill: #0072b2; }}
 @media (prefers-color-scheme: dark) {{
-text {{ fill: #e8ecef; }} .paper, .frame {{ fill: #15191d; }}
-.frame, .edge {{ stroke: #66727c; }} .frame.chosen, .edge.chosen {{ stroke: #56b4e9; }}
-.row {{ fill: #1f252a; }} .row.chosen {{ fill: #173548; }} text.quiet {{ fill: #a2acb5; }}
-.tip {{ fill: #66727c; }} text.chosen, .tip.chosen {{ fill: #56b4e9; }}
+.still text {{ fill: #e8ecef; }} .still .paper, .still .frame {{ fill: #15191d; }}
+.still .frame, .still .edge {{ stroke: #66727c; }} .still .frame.chosen, .still .edge.chosen {{ stroke: #56b4e9; }}
+.still .row {{ fill: #1f252a; }} .still .row.chosen {{ fill: #173548; }} .still text.quiet {{ fill: #a2acb5; }}
+.still .tip {{ fill: #66727c; }} .still text.chosen, .still .tip.chosen {{ fill: #56b4e9; }}
 }}
 """
 
@@ -56,10 +61,10 @@ class _Box:
 
 class Picture:
     """The picture of a record of `egraph_record`: up to `most` classes, those chosen that are nearest to the result
-    first, then those that they might have been made of.
+    first, then those that they might have been made of. Without `most` as many as a page of text is wide enough for.
     """
 
-    def __init__(self, record: Mapping[str, Any], most: int = MOST) -> None:
+    def __init__(self, record: Mapping[str, Any], most: int | None = None) -> None:
         self.record, nodes = record, record["nodes"]
         self._start = [0]
         for arity in nodes["arity"]:
@@ -74,7 +79,10 @@ class Picture:
         self._names: dict[int, list[str]] = {}
         for name, c, _ in record["roots"]:
             self._names.setdefault(c, []).append(name or "result")
-        self.shown = self._nearest(most)
+        self.shown = self._nearest(MOST if most is None else most)
+        while most is None and len(self.shown) > _FEWEST and self._layout.width > _WIDEST:
+            self.shown = self.shown[: max(_FEWEST, len(self.shown) - 2)]
+            del self._boxes, self._layout
 
     def _children(self, n: int) -> list[int]:
         children: list[int] = self.record["nodes"]["children"][self._start[n] : self._start[n + 1]]
@@ -113,6 +121,11 @@ class Picture:
     def _boxes(self) -> dict[int, _Box]:
         return {c: self._box(c) for c in self.shown}
 
+    @cached_property
+    def _layout(self) -> Placed:
+        edges, _ = self._edges()
+        return placed({c: box.size for c, box in self._boxes.items()}, edges)
+
     def _box(self, c: int) -> _Box:
         record, members = self.record, self._members[c]
         rows, names = members[:_ROWS], self._names.get(c, [])
@@ -134,21 +147,26 @@ class Picture:
 
     def svg(self) -> str:
         """The picture as the text of an SVG file."""
-        boxes = self._boxes
-        edges, kinds = self._edges()
-        layout = placed({c: box.size for c, box in boxes.items()}, edges)
+        boxes, layout = self._boxes, self._layout
+        _, kinds = self._edges()
         legend = "●  chosen: the blue lines are the program that was chosen; grey ones lead to other e-nodes' operands"
         room = max(int(layout.width / _CHARACTER), _NARROW)
-        said = [(legend, "chosen"), (self.record["title"], "quiet"), (self.left_out, "quiet")]
+        said = [
+            (legend if self._chosen else "", "chosen"),
+            (self.record["title"], "quiet"),
+            (self.left_out or ("" if boxes else "no e-nodes"), "quiet"),
+        ]
         below = [(line, kind) for text, kind in said for line in textwrap.wrap(text, room)]
-        wide = max(layout.width, max(len(line) for line, _ in below) * _CHARACTER) + 2 * _EDGE
+        wide = max(layout.width, max((len(line) for line, _ in below), default=0) * _CHARACTER) + 2 * _EDGE
         high = layout.height + 3 * _EDGE + _LINE * len(below)
+        scale = min(1.0, _PAGE / wide)
         lines = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:.0f} {high:.0f}" width="{wide:.0f}" '
-            f'height="{high:.0f}" role="img" aria-label={quoteattr("e-graph of " + self.record["title"])}>',
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="still" viewBox="0 0 {wide:.0f} {high:.0f}" '
+            f'width="{wide * scale:.0f}" height="{high * scale:.0f}" role="img" '
+            f"aria-label={quoteattr('e-graph of ' + self.record['title'])}>",
             f"<style>{_STYLE}</style>",
             *(
-                f'<marker id="{kind}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
+                f'<marker id="still-{kind}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
                 f'markerUnits="userSpaceOnUse" orient="auto"><path class="tip {kind}" d="M0 0.5L8 4L0 7.5z"/></marker>'
                 for kind in ("plain", "chosen")
             ),
@@ -156,7 +174,7 @@ class Picture:
             f'<g transform="translate({_EDGE} {_EDGE})">',
         ]
         drawn = sorted(zip(kinds, layout.paths, strict=True), reverse=True)  # what was chosen comes last, on top
-        lines += [f'<path class="edge {k}" d="{path}" marker-end="url(#{k})"/>' for k, path in drawn if path]
+        lines += [f'<path class="edge {k}" d="{path}" marker-end="url(#still-{k})"/>' for k, path in drawn if path]
         for c, box in boxes.items():
             lines += self._drawn(box, *layout.boxes[c])
         lines.append("</g>")

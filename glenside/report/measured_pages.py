@@ -55,8 +55,8 @@ def _bench_table(rows: Sequence[Row]) -> Table:
     columns = [
         Column("runtime", [row.title for row in rows], words=True, folds=True),
         Column("threads", [str(row.threads) for row in rows]),
-        Column("median, ms", [f"{1e3 * row.median:.3f}" for row in rows]),
-        Column("least, ms", [f"{1e3 * min(row.seconds):.3f}" for row in rows]),
+        Column("median, ms", [f"{1e3 * row.median:,.3f}" for row in rows]),
+        Column("least, ms", [f"{1e3 * min(row.seconds):,.3f}" for row in rows]),
         Column("over ours", [f"{row.ratio:.2f}" for row in rows]),
         Column("first runs, over ours", [f"{row.first:.2f}" for row in rows]),
         Column("MB", ["" if row.grown is None else f"{row.grown / 1e6:,.1f}" for row in rows]),
@@ -169,11 +169,11 @@ def calibration_document(
         Column("apart, %", [f"{100 * error:.1f}" for error in errors]),
     ]
     points = [(1e6 * seconds, 1e6 * told, one_line(name)) for name, seconds, told in timed]
-    clouds = [Cloud("told", points), Cloud("as it was measured", [(x, x, name) for x, _, name in points])]
+    clouds = [Cloud("as it was measured", [(x, x, name) for x, _, name in points]), Cloud("told", points)]
     table = Table(columns)
     lead = (
-        f"{len(timed)} were timed, and are told {statistics.mean(errors):.0%} from what was measured (mean), "
-        f"{statistics.median(errors):.0%} (median)."
+        f"{len(timed)} were timed, and are told {100 * statistics.mean(errors):.0f} % from what was measured (mean), "
+        f"{100 * statistics.median(errors):.0f} % (median)."
     )
     sections = [
         Section("Told beside measured", [Points("", "us measured", "us told", clouds), Grid("", table)]),

@@ -1,16 +1,21 @@
-"""Tiles ask for packed weights before they read them: steps ahead, and for a panel while the one before is read."""
+"""Tiles ask for what they read before they do: steps ahead, and for a panel, or rows, while those before are read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 import glenside as gl
-from glenside.codegen.loops import For, Prefetch, Statement
+from glenside.codegen import bands
+from glenside.codegen.affine import loads_in
+from glenside.codegen.loops import For, Loops, Prefetch, Statement, Store
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES
+from glenside.ir.program import Program
+from glenside.ir.term import build
 
 MACHINE = replace(MACHINES["avx512"], l2=1 << 14)
 """Of which no weights of these programs are near."""
@@ -18,14 +23,15 @@ WIDTH, LINE = 32, 16
 """Columns of a panel, and of a line."""
 
 
-def _asked(body: Sequence[Statement], at: dict[int, int]) -> Iterator[tuple[tuple[int, ...], int]]:
-    """The lines that are asked for in turn, each with the counters around it."""
+def _asked(
+    body: Sequence[Statement], at: dict[int, int], name: str = "w.packed"
+) -> Iterator[tuple[tuple[int, ...], int]]:
+    """The lines of a buffer that are asked for in turn, each with the counters around it."""
     for statement in body:
         if isinstance(statement, For):
             for step in range(statement.axis.size if statement.way.value != "vector" else 0):
-                yield from _asked(statement.body, {**at, statement.axis.number: step})
-        elif isinstance(statement, Prefetch):
-            assert statement.buffer.name == "w.packed"
+                yield from _asked(statement.body, {**at, statement.axis.number: step}, name)
+        elif isinstance(statement, Prefetch) and statement.buffer.name == name:
             yield tuple(at.values()), statement.place.evaluate(at) // LINE  # type: ignore[arg-type]
 
 
@@ -53,3 +59,102 @@ def test_lines_are_asked_for_before_they_are_read(size: int, ahead: int, width: 
     """Farther before where one tile reads all: a panel of 48 columns by 9 rows."""
     asked = {line for _, line in _of_convolution(64, 96, size, 1)}
     assert asked >= set(range(ahead * width // LINE, 64 * 96 // LINE))
+
+
+def _product(a: tuple[int, int], b: tuple[int, int], turned: bool, **caches: int) -> Loops:
+    """The sums of products of rows of a and rows of b, or, turned, of columns of both."""
+    p = gl.Builder("p")
+    operands = [p.input("a", a), p.input("b", b)]
+    if turned:
+        operands = [build("access-transpose", t, (1, 0)) for t in operands]
+    pair = build("access-product", *(build("access", t, 1) for t in operands), 0)
+    return lower(Program(build("compute", "dot-product", pair)), replace(MACHINES["avx512"], **caches))
+
+
+@pytest.mark.parametrize(("depth", "rows", "columns"), [(200, 64, 192), (77, 50, 400)])
+def test_rows_below_each_other_are_asked_for_before_they_are_read(depth: int, rows: int, columns: int) -> None:
+    """Of what a step reads a few columns of: all lines of both, but of the first steps; of b, while a panel is read,
+    those of the next one.
+    """
+    (nest,) = _product((depth, rows), (depth, columns), True, l1=1 << 10, l2=1 << 14).nests
+    for name, width in (("a", rows), ("b", columns)):
+        asked = {line for _, line in _asked(nest.body, {}, name)}
+        assert asked >= set(range(-(-16 * width // LINE), depth * width // LINE))
+    first = {line for (panel, *_), line in _asked(nest.body, {}, "b") if panel == 0}
+    assert first >= {(step * columns + WIDTH + n) // LINE for step in range(depth) for n in range(WIDTH)}
+
+
+def test_nothing_is_asked_for_that_is_near() -> None:
+    (nest,) = _product((200, 16), (200, 48), True).nests
+    assert {line for name in "ab" for _, line in _asked(nest.body, {}, name)} == set()
+
+
+@pytest.mark.parametrize(("rows", "depth"), [(200, 96), (161, 128)])
+def test_the_next_rows_are_asked_for_while_the_panels_of_some_are_read(rows: int, depth: int) -> None:
+    nests = _product((rows, depth), (64, depth), False, l2=1 << 17).nests
+    nest = next(nest for nest in nests if nest.buffer.name != "b.packed")
+    asked = {line for _, line in _asked(nest.body, {}, "a")}
+    assert asked >= set(range(-(-14 * depth // LINE), rows * depth // LINE))
+
+
+def _read(body: Sequence[Statement], at: dict[int, int], name: str) -> Iterator[tuple[int, int]]:
+    """The places of a buffer that are read, and those that are asked for, negative ones less one."""
+    for statement in body:
+        if isinstance(statement, For):
+            for step in range(statement.axis.size):
+                yield from _read(statement.body, {**at, statement.axis.number: step}, name)
+        elif isinstance(statement, Prefetch) and statement.buffer.name == name:
+            assert statement.far
+            yield 1, statement.place.evaluate(at)  # type: ignore[arg-type]
+        elif isinstance(statement, Store):
+            yield from (
+                (0, load.place.evaluate(at)) for load in loads_in(statement.formula) if load.buffer.name == name
+            )  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("window", "stride"), [(3, 1), (3, 2), (5, 1), (3, 3)])
+def test_a_band_asks_for_what_the_next_one_reads(window: int, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it but what this one read, and little else."""
+    for least in ("_LEAST_BYTES", "_LEAST_ROWS"):
+        monkeypatch.setattr(bands, least, 1)
+    b = gl.Builder("separable")
+    x = b.relu(b.conv(b.input("x", (1, 4, 13, 15)), b.constant("v", (48, 4, 1, 1))))
+    x = b.relu(b.conv(x, b.constant("w", (48, 1, window, window)), strides=stride, padding=window // 2, groups=48))
+    loops = lower(b.finish(b.conv(x, b.constant("u", (24, 48, 1, 1)))), MACHINE)
+    (nest,) = (nest for nest in loops.nests if nest.what.startswith("bands of"))
+    (loop,) = (s for s in nest.body if isinstance(s, For))
+    (name,) = {s.buffer.name for s in _all(loop.body) if isinstance(s, Prefetch) and s.far}
+    found = [set(_read(loop.body, {loop.axis.number: band}, name)) for band in range(loop.axis.size)]
+    lines = [{(kind, place // LINE) for kind, place in places} for places in found]
+    for this, following in pairwise(lines):
+        new = {line for kind, line in following if kind == 0} - {line for kind, line in this if kind == 0}
+        asked = {line for kind, line in this if kind == 1}
+        assert new <= asked, "every line that is new"
+        assert len(asked) <= 2 * len(new) + 4
+
+
+def _all(body: Sequence[Statement]) -> Iterator[Statement]:
+    for statement in body:
+        yield statement
+        if isinstance(statement, For):
+            yield from _all(statement.body)
+
+
+def test_a_band_asks_for_nothing_that_is_near() -> None:
+    b = gl.Builder("separable")
+    x = b.relu(b.conv(b.input("x", (1, 4, 33, 35)), b.constant("v", (48, 4, 1, 1))))
+    x = b.relu(b.conv(x, b.constant("w", (48, 1, 3, 3)), padding=1, groups=48))
+    loops = lower(b.finish(b.conv(x, b.constant("u", (24, 48, 1, 1)))), MACHINES["avx512"])
+    (nest,) = (nest for nest in loops.nests if nest.what.startswith("bands of"))
+    assert not any(s.far for s in _all(nest.body) if isinstance(s, Prefetch))
+
+
+@pytest.mark.parametrize(("depth", "asked"), [(64, True), (63, False)])
+def test_what_follows_a_long_sum_is_asked_for_before_it(depth: int, asked: bool) -> None:
+    """Each line of what is added to a product; not the bias, which is the same for all rows."""
+    p = gl.Builder("p")
+    product = p.matmul(p.input("a", (200, depth)), p.constant("w", (depth, 96)))
+    sums = p.add(p.add(product, p.constant("b", (96,))), p.input("c", (200, 96)))
+    nest = lower(p.finish(sums), replace(MACHINES["avx512"], l2=1 << 17)).nests[-1]
+    assert {line for _, line in _asked(nest.body, {}, "c")} == set(range(200 * 96 // LINE) if asked else ())
+    assert not [*_asked(nest.body, {}, "b")]

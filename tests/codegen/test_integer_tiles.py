@@ -17,7 +17,14 @@ from glenside.builder import layout, pointwise, quantization
 from glenside.codegen.c import source
 from glenside.codegen.checker import faults
 from glenside.codegen.formulas import convert, number
-from glenside.codegen.instructions import DOT_4, INSTRUCTIONS, PRODUCT_OF_16, Operand
+from glenside.codegen.instructions import (
+    DOT_4,
+    DOT_4_TURNED,
+    INSTRUCTIONS,
+    PRODUCT_OF_16,
+    Instruction,
+    Operand,
+)
 from glenside.codegen.interpreter import interpret
 from glenside.codegen.library import library
 from glenside.codegen.loops import Apply, Buffer, For, Formula, Load, Loops, Nest, Role, Store, Way
@@ -60,12 +67,13 @@ EDGES = {"uint8": (0, 1, 127, 128, 255), "int8": (-128, -127, -1, 0, 127)}
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])
 @pytest.mark.parametrize("shift", [0, 77, 128])
-def test_four_products_at_a_time(lanes: int, shift: int) -> None:
-    words = np.array(list(product(EDGES["uint8"], repeat=4))[::5], np.uint8)
+@pytest.mark.parametrize(("dot", "first", "second"), [(DOT_4, "uint8", "int8"), (DOT_4_TURNED, "int8", "uint8")])
+def test_four_products_at_a_time(dot: Instruction, first: str, second: str, lanes: int, shift: int) -> None:
+    words = np.array(list(product(EDGES[first], repeat=4))[::5], first)
     rows = len(words)
     draw = np.random.default_rng(0)
-    blocks = draw.choice(EDGES["int8"], (rows, lanes, 4)).astype(np.int8)
-    blocks[:9] = -128
+    blocks = draw.choice(EDGES[second], (rows, lanes, 4)).astype(second)
+    blocks[:9] = EDGES[second][0 if second == "int8" else -1]
     sums = draw.choice([-(1 << 31), -1, 0, (1 << 31) - 1], (rows, lanes)).astype(np.int32)
     values = {"s": sums, "a": words, "b": blocks}
     buffers = [Buffer(name, Dims(v.shape), str(v.dtype), Role.INPUT) for name, v in values.items()]
@@ -77,9 +85,9 @@ def test_four_products_at_a_time(lanes: int, shift: int) -> None:
         *(Load(a, Index(((row, 4),), i)) for i in range(4)),
         *(Load(b, Index(((row, 4 * lanes), (lane, 4)), i)) for i in range(4)),
     ]
-    loops = _of_vectors(lanes, rows, Apply(DOT_4, tuple(operands), "int32"), buffers)
+    loops = _of_vectors(lanes, rows, Apply(dot, tuple(operands), "int32"), buffers)
     assert faults(loops) == []
-    own = words.astype(np.int64) + shift & 255
+    own = (words.astype(np.int64) + shift).astype(first).astype(np.int64)  # wraps
     want = (sums + np.einsum("rk,rlk->rl", own, blocks.astype(np.int64))).astype(np.int32)  # wraps
     assert np.array_equal(interpret(loops, values)[0], want)
     for name in HERE:
@@ -171,7 +179,8 @@ def test_convolutions_of_bytes(shape: tuple[int, ...], dtype: str) -> None:
     x = b.input("x", (1, channels, size, size - 1), dtype=dtype)
     program = b.finish(b.conv(x, weight, strides=stride, padding=window // 2, groups=groups))
     text = _is_exact(program, HERE if shape == CONVOLUTIONS[1] and dtype == "int8" else HERE[:1])
-    assert ("dot4_x" if dtype == "int8" and groups < channels else "add_product_x") in text
+    dot = "dot4_x" if dtype == "int8" else "dot4_turned_x"
+    assert (dot if groups < channels else "add_product_x") in text
 
 
 @pytest.mark.parametrize("zero", [0, 3, 255])
@@ -188,6 +197,20 @@ def test_zero_points(zero: int) -> None:
     own = pointwise.subtract(wide, pointwise.filled(wide, zero))
     program = b.finish(b.conv(own, pointwise.cast(w, "int32")))
     assert "dot4_x" in _is_exact(program, HERE[:1])
+
+
+@pytest.mark.parametrize("weights", ["int8", "uint8"])
+def test_zero_points_that_programs_compute(weights: str) -> None:
+    """Around unsigned bytes from which one zero point is taken, added again, and another number taken off."""
+    b = gl.Builder("p")
+    x, w = b.input("x", (1, 9, 7, 7), dtype="uint8"), b.constant("w", (33, 9, 3, 3), dtype=weights)
+    zero = b.input("zero", (1,), dtype="uint8")
+    around = [(0, 0), (0, 0), (1, 1), (1, 1)]
+    padded = layout.pad(pointwise.subtract(x, layout.broadcast(zero, x.access.dims)), around)
+    moved = pointwise.add(padded, layout.broadcast(zero, padded.access.dims))
+    moved = pointwise.subtract(moved, pointwise.filled(moved, 3))
+    program = b.finish(b.conv(pointwise.cast(moved, "int32"), pointwise.cast(w, "int32")))
+    assert ("dot4_x" if weights == "int8" else "dot4_turned_x") in _is_exact(program, HERE[:1])
 
 
 @pytest.mark.parametrize(("words", "directions"), [(6, 2), (1, 3)])
@@ -248,6 +271,22 @@ def test_conversions(given: str) -> None:
         got = gl.compile(program, machine=machine)(array)
         for name, one, other in zip(wanted, want, got, strict=True):
             assert np.array_equal(one.astype(np.float64), other.astype(np.float64), equal_nan=True), name
+
+
+@pytest.mark.parametrize("machine", sorted({*HERE[:1], *(name for name in HERE if name == "avx2"), "generic"}))
+def test_floats_are_cut_in_vectors_as_by_themselves(machine: str) -> None:
+    """Also those that 32 bits do not hold, of which the lowest ones are kept, and what is no number."""
+    draw = np.random.default_rng(0)
+    array = (draw.standard_normal((3, 45)) * 10.0 ** draw.integers(-3, 20, (3, 45))).astype(np.float32)
+    array.reshape(-1)[:9] = [np.nan, np.inf, -np.inf, -3e9, 2.0**31, 2.0**40 + 2.0**20, -(2.0**63), 1e30, -0.5]
+    x = gl.Builder("p").input("x", array.shape)
+    casts = [pointwise.cast(x, name) for name in ("int32", "int16", "uint16", "int8", "uint8")]
+    program = Program(build("construct-tuple", *casts))
+    fast, plain = gl.compile(program, machine=machine), gl.compile(program, machine="plain")
+    assert "cut_x" in fast.source
+    assert "cut_x" not in plain.source
+    for one, other in zip(fast(array), plain(array), strict=True):
+        assert np.array_equal(one, other), one.dtype
 
 
 @pytest.mark.parametrize("machine", sorted({*HERE[:1], "generic"}))

@@ -165,18 +165,25 @@ def test_the_gradient_of_relu_follows_its_product_in_registers() -> None:
     assert gl.compile(gradients).check().ok
 
 
-@pytest.mark.parametrize(("examples", "panels_first"), [(1000, True), (60, False)])
-def test_operands_as_they_lie_are_read_panel_by_panel_where_they_are_large(examples: int, panels_first: bool) -> None:
-    """The gradient of a weight reads both operands along their rows: a large one is not read for every few rows."""
+@pytest.mark.parametrize(
+    ("examples", "rows", "columns", "panels_first"),
+    [(1000, 256, 784, True), (60, 256, 784, True), (60, 784, 256, False), (60, 256, 64, False)],
+)
+def test_operands_as_they_lie_are_read_panel_by_panel_where_they_are_large(
+    examples: int, rows: int, columns: int, panels_first: bool
+) -> None:
+    """The gradient of a weight reads both operands along their rows: a large one is not read for every few rows, and
+    of two that are near threads share the larger one, but for few panels.
+    """
     b = gl.Builder("p")
-    x, g = b.input("x", (examples, 784)), b.input("g", (examples, 256))
+    x, g = b.input("x", (examples, columns)), b.input("g", (examples, rows))
     turned = [build("access", build("access-transpose", t, (1, 0)), 1) for t in (g, x)]
     nest = lower(
         Program(build("compute", "dot-product", build("access-product", *turned, 0))), MACHINES["avx512"]
     ).nests[0]
     outer = next(loop for loop in nest.body if getattr(loop, "way", None) is Way.PARALLEL)
     moves = {coefficient(store.place, outer.axis) for store in _stores(outer.body) if store.buffer is nest.buffer}
-    assert all((move < 784) is panels_first for move in moves), moves
+    assert all((move < columns) is panels_first for move in moves), moves
 
 
 def _stores(body: Any) -> list[Store]:

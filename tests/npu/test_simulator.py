@@ -97,6 +97,31 @@ def test_beats_may_be_narrower_or_wider_than_anything(bandwidth: int) -> None:
     _product(_machine(5, 3, bandwidth=bandwidth), 6, 11, 7, bandwidth)
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(4, 4), (5, 3)])
+def test_the_greatest_of_products_is_numpys(rows: int, columns: int) -> None:
+    """Also where an instruction comes to a row of sums several times."""
+    machine, draw = _machine(rows, columns), np.random.default_rng(rows)
+    memory, every = Memory(machine), np.arange(rows)
+    x = draw.integers(-128, 128, (3, 5, rows))
+    weights = draw.integers(-128, 128, (rows, columns))
+    at = memory.put(np.pad(x.reshape(15, rows), ((0, 0), (0, machine.bandwidth - rows))).astype(np.int8).tobytes())
+    out = memory.put(bytes(5 * machine.sum_beats * machine.bandwidth))
+    written: list[Instruction] = [
+        Tables(memory.table(every, 0 * every + 1, 0 * every), 0, 1),
+        Lanes((15, 1, 1), Address(at, (machine.bandwidth, 0, 0)), Address(0, (1, 0, 0)), 0),
+        Weights(memory.put(weights.astype(np.int8).tobytes(), columns), 0, rows),
+        Load(0, rows),
+        Stream((5, 1, 1), Address(0, (1, 0, 0)), 0, Address(0, (1, 0, 0)), False, True),
+        Stream((5, 2, 1), Address(5, (1, 5, 0)), 0, Address(0, (1, 0, 0)), True, False, greatest=True),
+        Sums((5, 1, 1), Address(out, (machine.sum_beats * machine.bandwidth, 0, 0)), Address(0, (1, 0, 0))),
+    ]
+    found = _done(memory, written)
+    got = found.dram[out : out + 5 * machine.sum_beats * machine.bandwidth].reshape(5, -1)[:, : 4 * columns]
+    assert np.array_equal(got.copy().view("<i4"), (x @ weights).max(axis=0))
+    alone = [replace(own, accumulate=False) if getattr(own, "greatest", False) else own for own in written]  # type: ignore[type-var]
+    _refused(memory, alone, "stream instruction 1: it keeps the greater one of its sums and of none")
+
+
 def _tiles(machine: Machine, sizes: list[int]) -> tuple[NpuProgram, int]:
     """Tiles back to back, of so many rows each, and the number of DMA's instructions before them."""
     memory = Memory(machine)

@@ -245,7 +245,8 @@ class Drawn:
     def _stream(self, counts: Counts, sums: Address, lanes: Address, turn: Address, table: int, fresh: bool) -> None:
         rows = set(generated(sums, counts).tolist())
         adds = bool(rows <= self.rows_written and self.rng.integers(4))
-        self.written.append(Stream(counts, lanes, table, sums, adds, fresh, turn))
+        greatest = adds and not (counts[0] + sums.base) % 3  # whatever is drawn next stays what it was
+        self.written.append(Stream(counts, lanes, table, sums, adds, fresh, turn, greatest))
         self.rows_written |= rows
 
     def _sums(self) -> tuple[Counts, Address] | None:

@@ -93,8 +93,22 @@ def test_largest_bytes(activation: str, pads: int, window: list[int]) -> None:
     found = equal(g.program({"x": ((2, 4, 9, 7), activation)}, g.node("MaxPool", z, **pool), y))
     ends = {layer.result for layer in found.layers}
     for layer in found.layers:
-        zeros = {leaf_of(leaf)[1] for leaf in leaves_of(layer.sums.children[0].children[0], ends)}
+        zeros = {leaf_of(leaf)[1] for leaf in leaves_of(layer.operands.children[0], ends)}
         assert zeros in ({0}, {-128})
+
+
+@pytest.mark.parametrize(("n", "layers"), [(2, 1), (64, 1), (65, 2), (113, 2), (64 * 64 + 1, 3)])
+def test_largest_of_many_bytes(n: int, layers: int) -> None:
+    """Of more bytes than are compared at once, in parts, which overlap where they do not divide them."""
+    g = Graph()
+    found = integer_network(g.program({"x": ((1, 60, n, 1), "int8")}, g.node("MaxPool", "x", kernel_shape=[n, 1])))
+    assert [layer.greatest for layer in found.layers] == [True] * layers
+    draw = np.random.default_rng(n)
+    x, peaks = draw.integers(-128, -100, (1, 60, n, 1)), draw.integers(-100, 128, 60)
+    places = np.append(draw.integers(0, n, 58), [0, n - 1])
+    x[0, np.arange(60), places, 0] = peaks
+    (got,) = computed(found, {"x": x.astype(np.int8)})
+    assert np.array_equal(got.reshape(-1), peaks)
 
 
 def test_a_block_of_onnxruntime() -> None:

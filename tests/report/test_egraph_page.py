@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import glenside as gl
+from glenside.egraph.snapshot import ENode, Snapshot
 from glenside.report.egraph_view import EGraphView
 
 PRODUCT = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
@@ -65,6 +66,7 @@ def test_search_shows_what_it_finds_with_its_rule(browser: Any, view: EGraphView
     assert "systolic-array" in found(browser, ".results button")[0].text
     found(browser, ".results button")[0].click()
     assert browser.execute_async_script(_DONE) is True
+    assert not found(browser, ".results button"), "what was found is not hidden behind the list"
     assert "systolic-array" in found(browser, ".box.selected")[0].text
     panel = found(browser, ".panel")[0].text
     assert "cycles" in panel
@@ -73,6 +75,37 @@ def test_search_shows_what_it_finds_with_its_rule(browser: Any, view: EGraphView
         details.click()
     texts = [rule["reason"] for rule in view.record["rules"]]
     assert any(text in found(browser, ".panel")[0].text for text in texts)
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.parametrize("width", [390, 700, 1000, 1400])
+def test_what_is_found_is_listed_in_the_window(browser: Any, view: EGraphView, tmp_path: Path, width: int) -> None:
+    size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        opened(browser, view, tmp_path)
+        browser.find_element("css selector", "input[type=search]").send_keys("access")
+        script = (
+            "const {left, right} = document.querySelector('.results').getBoundingClientRect(); return [left, right]"
+        )
+        left, right = browser.execute_script(script)
+        assert 0 <= left < right <= width
+        assert browser.execute_script("return document.documentElement.scrollWidth") == width
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_equal_layers_are_said_once(browser: Any, tmp_path: Path) -> None:
+    b = gl.Builder("equal layers")
+    x = b.input("x", (1, 4, 6))
+    for i in range(12):
+        x = b.relu(b.conv(x, b.constant(f"w{i}", (4, 4, 3)), padding=1, name=f"layer{i}"))
+    equal = gl.optimize(b.finish(x), gl.SystolicArray(4, 2), trace=True, verify=False).view
+    opened(browser, equal, tmp_path)
+    c = next(c for name, c, _ in equal.record["roots"] if name == "layer0")
+    settled(browser, f"viewer.go({c})")
+    assert found(browser, ".panel h2")[0].text == "layer0 and 11 more"
+    assert [name.text for name in found(browser, ".panel dt")].count("layer0 and 11 more") == 1
     assert browser.get_log("browser") == []
 
 
@@ -114,6 +147,31 @@ def test_the_keyboard_is_enough(browser: Any, view: EGraphView, tmp_path: Path) 
     assert browser.switch_to.active_element.get_attribute("type") == "search"
 
 
+def test_two_fingers_zoom_and_one_moves(browser: Any, view: EGraphView, tmp_path: Path) -> None:
+    opened(browser, view, tmp_path)
+    script = """
+      const picture = document.querySelector('.picture'), place = picture.getBoundingClientRect();
+      const event = (kind, pointerId, x, y, buttons = 1) => picture.dispatchEvent(new PointerEvent(kind,
+        {pointerId, clientX: place.left + x, clientY: place.top + y, buttons, bubbles: true}));
+      picture.setPointerCapture = () => {};
+      const seen = [];
+      const look = () => seen.push({...viewer.picture.view});
+      look();
+      event('pointerdown', 1, 100, 100); event('pointermove', 1, 130, 110); look();
+      event('pointerdown', 2, 230, 110); event('pointermove', 2, 330, 110); look();
+      event('pointerup', 2, 330, 110, 0); event('pointerup', 1, 130, 110, 0);
+      event('pointermove', 1, 300, 300, 0); look();
+      return seen;"""
+    rest, moved, zoomed, after = browser.execute_script(script)
+    assert (moved["x"] - rest["x"], moved["y"] - rest["y"], moved["scale"]) == (30, 10, rest["scale"])
+    assert zoomed["scale"] == pytest.approx(min(4, 2 * moved["scale"]))
+    # What was under the middle of the fingers still is.
+    for at, (before, later) in {"x": (180, 230), "y": (110, 110)}.items():
+        assert (before - moved[at]) / moved["scale"] == pytest.approx((later - zoomed[at]) / zoomed["scale"])
+    assert after == zoomed
+    assert browser.get_log("browser") == []
+
+
 def test_no_edge_runs_through_a_box(browser: Any, view: EGraphView, tmp_path: Path) -> None:
     opened(browser, view, tmp_path)
     for _ in range(20):
@@ -142,6 +200,28 @@ def test_a_name_that_is_a_script_is_text(browser: Any, tmp_path: Path) -> None:
     opened(browser, evil, tmp_path)
     assert EVIL in found(browser, "h1")[0].text
     assert len(found(browser, "script")) == 3
+    assert browser.get_log("browser") == []
+
+
+def test_an_e_graph_of_nothing_is_a_sentence(browser: Any, tmp_path: Path) -> None:
+    nothing = EGraphView(Snapshot((), (), (), (), {}, {}), title=EVIL)
+    path = tmp_path / "nothing.html"
+    path.write_text(nothing.page(), encoding="utf-8")
+    browser.get_log("browser")
+    browser.get(path.as_uri())
+    assert found(browser, "main")[0].text == f"{EVIL}: no e-nodes, so there is nothing to walk through."
+    assert browser.get_log("browser") == []
+    assert "no e-nodes" in nothing.picture.svg()
+
+
+def test_what_reads_itself_is_drawn(browser: Any, view: EGraphView, tmp_path: Path) -> None:
+    nodes = [ENode("access-flip", (0,), (0,)), ENode("access-flip", (1,), (1,)), ENode("access-flip", (0,), (1,))]
+    types, tensors = (view.snapshot.types[0],) * 2, view.snapshot.tensors
+    around = EGraphView(Snapshot((*nodes, ENode("access-flip", (1,), (0,))), (0, 0, 1, 1), types, (0,), tensors, {}))
+    opened(browser, around, tmp_path)
+    assert found(browser, ".status")[0].text == "All of it: 2 e-classes, 4 e-nodes."
+    settled(browser, "document.querySelector('.box').dispatchEvent(new MouseEvent('click'))")
+    assert found(browser, ".status")[0].text == "1 of 2 e-classes and 2 of 4 e-nodes are shown; 1 e-class is not open."
     assert browser.get_log("browser") == []
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import random
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
 
 import glenside as gl
+from glenside.egraph.search import program_snapshot
+from glenside.egraph.snapshot import Snapshot
+from glenside.ir.term import postorder
 from glenside.report.egraph_picture import Picture
+from glenside.report.egraph_view import EGraphView
 from glenside.report.layered import Placed, placed
 
 PRODUCT = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
@@ -98,6 +103,43 @@ def test_the_picture_shows_the_chosen_program_and_says_what_it_leaves_out(result
     assert any("135 cycles" in word for word in words)
     assert few.left_out in " ".join(words)
     assert sum(word.startswith("● access") for word in words) >= 3
+
+
+def test_a_picture_is_as_wide_as_a_page_and_styles_nothing_else(result: gl.Result) -> None:
+    b = gl.Builder("wide")
+    x = b.input("x", (1, 4, 6))
+    y = x
+    for i in range(30):
+        y = b.add(y, b.conv(x, b.constant(f"w{i}", (4, 4, 1)), name=f"conv{i}"))
+    wide = gl.optimize(b.finish(y), gl.SystolicArray(4, 4), verify=False).view.picture
+    tree = gl.parse(
+        "(compute relu (access-pair (access-tensor a) (access-tensor b)))", shapes={"a": (2, 2), "b": (2, 2)}
+    )
+    known = program_snapshot([*postorder(tree.term)])
+    (pair,) = (node for node in known.nodes if len(node.children) == 2)
+    leaf = next(node for node in known.nodes if not node.children)
+    pairs, leaves = [replace(pair, children=(2 * c + 1, 2 * c + 2)) for c in range(31)], [leaf] * 32
+    spread = Snapshot((*pairs, *leaves), (*range(63),), (known.types[0],) * 63, (0,), known.tensors, {})
+    forest = EGraphView(spread).picture
+    assert len(Picture(EGraphView(spread).record, most=36).shown) == 36
+    assert 12 <= len(forest.shown) < 36
+    assert f"{len(forest.shown)} of 63 e-classes" in forest.left_out
+    for picture in (wide, forest, result.view.picture):
+        root = ElementTree.fromstring(picture.svg())
+        width, high = float(root.get("width", "")), float(root.get("height", ""))
+        _, _, *drawn = map(float, root.get("viewBox", "").split())
+        assert width <= 980
+        assert width / high == pytest.approx(drawn[0] / drawn[1], rel=0.01)
+        (style,) = (element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}style"))
+        selectors = [own for line in re.findall(r"([^{}]+)\{[^{}]*\}", style) for own in line.split(",")]
+        assert selectors
+        assert all(own.split()[0] == ".still" for own in selectors)
+        assert root.get("class") == "still"
+
+
+def test_a_picture_of_which_nothing_was_chosen_speaks_of_no_choice(result: gl.Result) -> None:
+    assert "chosen:" in result.view.picture.svg()
+    assert "chosen:" not in EGraphView(result.egraph).picture.svg()
 
 
 def test_a_notebook_gets_the_picture_and_the_widget(result: gl.Result) -> None:

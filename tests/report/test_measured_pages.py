@@ -59,7 +59,7 @@ DOCUMENTS = {
     "area": (area, "1,500 gates, 150 flip-flops among them, 4,096 bits of RAM and 64 bits of registers.", 2),
     "calibration": (
         lambda: calibration_document("avx2", [("a", 1e-3, 1.1e-3), ("b", 1e-6, 1e-6)], "[nanoseconds]", {}),
-        "2 were timed, and are told 5% from what was measured (mean)",
+        "2 were timed, and are told 5 % from what was measured (mean)",
         1,
     ),
     "check": (

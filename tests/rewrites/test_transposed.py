@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rule_checks import assert_all_equal
 
+import glenside as gl
 from glenside.analysis.liveness import peak_bytes
 from glenside.builder.layout import transpose
 from glenside.builder.products import transposed_convolution
@@ -226,6 +227,25 @@ def test_windows_that_a_program_adds_up_have_all_forms(dilations: tuple[int, int
     both = {words for step in ("phases", "overlap-add") for words in [f"zeros {step}:1:3 {step}:2:2"]}
     assert {"", "zeros", *both} <= {words for _, words in snapshot.facts["recipe"]}
     assert multiplications(snapshot, "zeros phases:1:3 phases:2:2") == whole.pairs()
+
+
+@pytest.mark.parametrize(("strides", "padding", "groups"), [((2, 2), 1, 1), ((2, 3), 0, 1), ((2, 2), 1, 2)])
+def test_gradients_of_strided_convolutions_have_all_forms(strides: tuple[int, int], padding: int, groups: int) -> None:
+    """By their input: what `gl.gradient` gives is a transposed convolution, and its phases multiply by no gap."""
+    b = gl.Builder("p")
+    x, w = b.input("x", (2, 4, 7, 9)), b.input("w", (6, 4 // groups, 3, 2))
+    forward = b.finish(b.conv(x, w, strides=strides, padding=padding, groups=groups, name="conv"))
+    snapshot = saturated(gl.gradient(forward, "x", cotangent="g").term)
+    assert_all_equal(snapshot)
+    said = {words for _, words in snapshot.facts["recipe"]}
+    axis = 1 if groups == 1 else 2
+    forms = [f"zeros {step}:{axis}:{strides[0]} {step}:{axis + 1}:{strides[1]}" for step in ("phases", "overlap-add")]
+    assert {"", "zeros", *forms} <= said
+    (height, width), window = [n + 2 * padding for n in (7, 9)], (3, 2)
+    sizes = [(n - k) // t + 1 for n, k, t in zip((height, width), window, strides, strict=True)]
+    more = [n - t * (m - 1) - k for n, t, m, k in zip((height, width), strides, sizes, window, strict=True)]
+    padded = Layer(2, 6 // groups, 4 // groups, groups, (*sizes,), window, strides, (1, 1), ((0, 0),) * 2, (*more,))
+    assert multiplications(snapshot, forms[0]) == padded.pairs()
 
 
 @pytest.mark.parametrize("tile", [500, 4000, 100_000])

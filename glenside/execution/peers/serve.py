@@ -9,8 +9,10 @@ other; a line of JSON goes out for each.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import sys
 import time
 from importlib import import_module
@@ -24,9 +26,12 @@ from glenside.execution.peers.compiled import load as load_compiled
 from glenside.execution.peers.peer import Run
 from glenside.ir.files import read_arrays, write_arrays
 
+_PR_SET_PDEATHSIG = 1
+
 
 def main() -> None:
-    """Serve until the input ends."""
+    """Serve until the input ends, or the process that began this one."""
+    end_with_parent()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a runtime prints is no answer
     name, model, threads, folder = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
@@ -38,6 +43,14 @@ def main() -> None:
         return
     for line in sys.stdin:
         _say(answers, {"seconds": [_seconds(run) for _ in range(int(line))], "bytes": _memory()})
+
+
+def end_with_parent() -> None:
+    """Ask the system to end this process when the one that began it ends, however that is: one that stands still does
+    not see that its input ends. Nothing where the system is not Linux.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _seconds(run: Run) -> float:

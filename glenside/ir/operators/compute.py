@@ -92,7 +92,7 @@ def _adjoint(terms: Any, g: Any, kind: str, a: Any) -> tuple[Any]:
     if record.adjoint is not None:
         return (record.adjoint(terms, g, a, *parameters),)
     assert record.scalar is not None, f"{record.name} has no derivative"
-    return (terms.of_scalar(g, record.expression(*parameters), record.category, a),)
+    return (terms.of_scalar(g, record.expression(*parameters), record.category, kind, a),)
 
 
 compute = operator(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -12,6 +12,9 @@ from glenside.npu.fields import Address
 from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.filling import Table
 from glenside.npu.nests import Nest, nests
+
+_TIMES = 2
+"""How often patterns of cells are put together that are there already."""
 
 
 def carried(source: Array, select: Array, cells: Array, lanes: int, more: Array) -> Iterator[tuple[Table, Nest]]:
@@ -59,24 +62,35 @@ def gone_on(cells: Address, lanes: int) -> tuple[Address, Address]:
     return Address(row[0], row[1:]), Address(turn[0], turn[1:])
 
 
-def blank(cells: Array, lanes: int, byte: int) -> Iterator[tuple[Table, Nest]]:
-    """What puts a byte into cells, (n): runs of them, as many at a time as are in distinct lanes."""
+def blank(cells: Array, lanes: int, byte: int, beats: int = 1) -> Iterator[tuple[Table, Nest]]:
+    """What puts a byte into cells, (n): runs of them, as many at a time as are in distinct lanes; then as many of these
+    at a time as are, where that spares more cycles than it takes beats of tables.
+    """
     if not len(cells):
         return
-    cells = distinct(cells)
-    starts, sizes = _runs(cells, lanes)
-    for size in distinct(sizes).tolist():
-        own = starts[sizes == size]
-        blocks: dict[tuple[int, int], list[int]] = {}
-        for begin, apart, count in _chains(own):
-            most = _abreast(size, apart % lanes, lanes) if count > 1 else 1
+    starts, sizes = _runs(distinct(cells), lanes)
+    every = {tuple(range(size)): starts[sizes == size] for size in distinct(sizes).tolist()}
+    ways = [_abreast(every, lanes)]
+    for _ in range(_TIMES):
+        ways.append(_abreast(ways[-1], lanes))
+    for pattern, firsts in min(ways, key=lambda own: sum(map(len, own.values())) + beats * len(own)).items():
+        table = Table(tuple(sorted((place % lanes, byte, place // lanes) for place in pattern)))
+        yield from ((table, nest) for nest in nests(firsts[:, None]))
+
+
+def _abreast(patterns: Mapping[tuple[int, ...], Array], lanes: int) -> dict[tuple[int, ...], Array]:
+    """Patterns of cells, and where each begins, in order: those that are equally far apart as one, as many as are in
+    distinct lanes.
+    """
+    found: dict[tuple[int, ...], list[int]] = {}
+    for pattern, firsts in patterns.items():
+        own = np.array(pattern)
+        for begin, apart, count in _chains(firsts):
+            most = _distinct_lanes(pattern, apart % lanes, lanes) if count > 1 else 1
             for at in range(0, count, most):
-                together = min(most, count - at)
-                blocks.setdefault((apart if together > 1 else 0, together), []).append(begin + at * apart)
-        for (apart, count), firsts in blocks.items():
-            every = (np.arange(count)[:, None] * apart + np.arange(size)).reshape(-1).tolist()
-            table = Table(tuple(sorted((place % lanes, byte, place // lanes) for place in every)))
-            yield from ((table, nest) for nest in nests(np.array(firsts)[:, None]))
+                every = own + np.arange(min(most, count - at))[:, None] * apart
+                found.setdefault(tuple(every.reshape(-1).tolist()), []).append(begin + at * apart)
+    return {pattern: np.sort(np.array(firsts)) for pattern, firsts in found.items()}
 
 
 def _runs(cells: Array, most: int) -> tuple[Array, Array]:
@@ -103,12 +117,12 @@ def _chains(starts: Array) -> Iterator[tuple[int, int, int]]:
 
 
 @lru_cache(maxsize=1 << 12)
-def _abreast(size: int, apart: int, lanes: int) -> int:
-    """How many runs of that size and that far apart are in distinct lanes."""
-    taken = np.zeros(lanes, bool)
+def _distinct_lanes(pattern: tuple[int, ...], apart: int, lanes: int) -> int:
+    """How many of a pattern, that far apart, are in distinct lanes."""
+    every, taken = np.array(pattern), np.zeros(lanes, bool)
     count = 0
-    while count * size < lanes:
-        own = (count * apart + np.arange(size)) % lanes
+    while (count + 1) * len(pattern) <= lanes:
+        own = (every + count * apart) % lanes
         if taken[own].any():
             break
         taken[own] = True

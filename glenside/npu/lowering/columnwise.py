@@ -25,7 +25,7 @@ from glenside.quantization.layers import IntegerLayer, Normalised
 
 def columnwise(layer: IntegerLayer, machine: Machine) -> Layer:
     """A layer that is normalised, as tiles. Raises BadInput: an item is longer than half of the accumulators."""
-    a, b = layer.sums.children[0].children
+    a, b = layer.operands.children
     rows, weights = places(a), places(b)
     numbers = rows.numbers.reshape(-1, *layer.sums.access.dims[-2:]).reshape(len(rows.numbers), -1)
     items, n = numbers.shape
@@ -55,7 +55,7 @@ def side_by_side(layer: IntegerLayer, machine: Machine) -> Layer:
     """A layer that takes each element times one weight, as tiles: as many elements in a row as there are lanes, in
     their order, and a diagonal of that weight.
     """
-    a, b = layer.sums.children[0].children
+    a, b = layer.operands.children
     rows, weights = places(a), places(b)
     numbers, width = rows.numbers.reshape(-1), min(machine.rows, machine.columns)
     order = np.argsort(numbers, kind="stable")

@@ -12,6 +12,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu.instructions import Lanes, Store
 from glenside.npu.lowering.carrying import carried, gone_on
+from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.filling import Table
 from glenside.npu.lowering.holding import Held, firsts
 from glenside.npu.lowering.layers import Feed, Writer
@@ -158,7 +159,8 @@ class Windows(_Skewed):
         inside = cells[(cells >= low) & (cells < low + len(touched))]
         touched[inside - low] = False
         writer.blank(np.flatnonzero(touched) + low + base, self.feed.zero)
-        fill_cells(writer, self.addresses[elements], cells + base)
+        # Rows that stream from the first one wait for it.
+        _fill_in_parts(writer, self.addresses[elements], cells + base, 1 if number else _PARTS)
 
 
 def _moved(layer: Layer, lanes: Array, used: Array) -> Layer:
@@ -239,9 +241,16 @@ _PARTS = 16
 def bring(writer: Writer, addresses: Array, held: Held, zero: int) -> None:
     """A tensor from DRAM, the address of each element, to where it is held."""
     writer.blank(held.gaps, zero)
-    order = np.argsort(addresses.reshape(-1), kind="stable")
-    for own in np.array_split(order, _PARTS):
-        fill_cells(writer, addresses.reshape(-1)[own], held.cells[own])
+    _fill_in_parts(writer, addresses.reshape(-1), held.cells, _PARTS)
+
+
+def _fill_in_parts(writer: Writer, addresses: Array, cells: Array, parts: int) -> None:
+    """Bytes of DRAM to cells of the lanes, one part of whole beats after the other, in the order of addresses."""
+    beats = addresses // writer.machine.bandwidth
+    for own in np.array_split(distinct(beats), parts):
+        if len(own):
+            there = (beats >= own[0]) & (beats <= own[-1])
+            fill_cells(writer, addresses[there], cells[there])
 
 
 def fill_cells(writer: Writer, addresses: Array, cells: Array) -> None:

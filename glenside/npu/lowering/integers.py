@@ -175,7 +175,7 @@ def as_mapped(
         name: replace(place, stands_for=StandsFor.of(*network.inputs.get(name, (1.0, 0))))
         for name, place in program.inputs.items()
     }
-    sizes = {layer.name: product_sizes(layer.sums).macs for layer in network.layers}
+    sizes = {layer.name: product_sizes(layer.sums).macs for layer in network.layers if not layer.greatest}
     stretches = tuple(replace(own, macs=sizes.pop(own.name, None)) for own in program.stretches)
     return replace(program, inputs=inputs, outputs=_outputs(program, network), stretches=stretches)
 

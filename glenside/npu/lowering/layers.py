@@ -28,6 +28,7 @@ from glenside.npu.lowering.sources import Source
 from glenside.npu.lowering.spreading import Remains
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.lowering.unrolling import unrolled
+from glenside.npu.lowering.written import Written
 from glenside.npu.machine import Machine
 from glenside.npu.nests import Nest, nests
 
@@ -92,7 +93,7 @@ class Writer:
 
     def __init__(self, machine: Machine, most: int | None = None) -> None:
         self.machine, self.image = machine, Image(machine)
-        self.written: list[Instruction] = []
+        self.written = Written()
         self.counts, self.busy = dict.fromkeys(UNITS, 0), dict.fromkeys(UNITS, 0)
         self.most = most
         self.weights = Slots(machine.weight_rows // machine.rows)
@@ -119,7 +120,7 @@ class Writer:
     def blank(self, cells: Array, byte: int) -> None:
         """A byte in cells of the lanes that do not hold it."""
         own = cells[self.cells[cells] != byte]
-        for slot, nest in self.with_tables(blank(own, self.machine.rows, byte & _BYTE)):
+        for slot, nest in self.with_tables(blank(own, self.machine.rows, byte & _BYTE, self.machine.table_beats)):
             lanes, turn = gone_on(nest.address(0), self.machine.rows)
             self.add(Fill(nest.counts, lanes, slot, turn, True))
         self.cells[own] = byte
@@ -142,7 +143,7 @@ class Writer:
     def add(self, instruction: Instruction) -> None:
         """One more: those of other units that it needs or that need it come before or after it."""
         for own in unrolled(instruction, self.machine.rows):
-            self.written.append(own)
+            self.written.add(own)
             self.counts[own.unit] += 1
             self.busy[own.unit] += own.cycles(self.machine)
             if self.most is not None and self.busy[own.unit] >= self.most:
@@ -262,6 +263,7 @@ class _Work:
     def write(self) -> None:
         ahead = 0
         for now, run in enumerate(self.runs):
+            self.writer.written.ahead = len(self.writer.written)
             while ahead < len(self.runs) and self._fill(ahead, now):
                 if self.runs[ahead].last and ahead > now:
                     self.sink.expect(self.runs[ahead])
@@ -271,6 +273,7 @@ class _Work:
             self.coming.bring(writer := self.writer, writer.run + now, max(self.machine.rows, run.end - run.begin))
             self._stream(now, run)
         self._flip(len(self.runs) - 1)
+        self.writer.written.ahead = None
 
     def _fill(self, number: int, now: int) -> bool:
         """Queue what a run needs from DRAM, if there is room for it before run `now` streams."""
@@ -308,7 +311,9 @@ class _Work:
         places = np.stack([self.source.cells(number), base + np.arange(size)], axis=1)
         for nest in nests(places):
             lanes, turn = gone_on(nest.address(0), machine.rows)
-            writer.add(Stream(nest.counts, lanes, table, nest.address(1), not run.first, fresh, turn))
+            adds = not run.first
+            greatest = adds and self.layer.greatest
+            writer.add(Stream(nest.counts, lanes, table, nest.address(1), adds, fresh, turn, greatest))
             fresh = False
         if run.last:
             self.done.append((run, base))

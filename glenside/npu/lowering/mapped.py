@@ -96,7 +96,7 @@ class MappedNetwork:
         self.network, self.mapped, self.machine = network, mapped, machine
         self.makers = {layer.result: layer.name for layer in network.layers}
         self.read = {
-            layer.name: dict.fromkeys(leaf_of(leaf)[0] for leaf in leaves_of(layer.sums.children[0], self.makers))
+            layer.name: dict.fromkeys(leaf_of(leaf)[0] for leaf in leaves_of(layer.operands, self.makers))
             for layer in network.layers
         }
         self.numbers = {layer.name: number for number, layer in enumerate(network.layers)}

@@ -345,7 +345,10 @@ class _Chain(Tensors):
             of_tile = -y * (every * enabled[:, :, None]).sum(axis=1)  # (tiles)(C)
         else:
             of_tile = -z * every.sum(axis=2)  # (tiles)(m): lanes that are not enabled hold zeros
-        of_group = np.stack([of_tile[list(group.tiles)].sum(axis=0) for group in own.layer.groups])
+        if own.layer.greatest:  # of each of its tiles it is the same
+            of_group = np.stack([of_tile[group.tiles[0]] for group in own.layer.groups])
+        else:
+            of_group = np.stack([of_tile[list(group.tiles)].sum(axis=0) for group in own.layer.groups])
         line, column = own.layer.lines()
         group, row = np.divmod(line, product.rows.numbers.shape[1])
         found: Array = np.where(own.layer.elements > 0, of_group[group, column if y else row], 0)

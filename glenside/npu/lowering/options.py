@@ -61,7 +61,7 @@ def options_of(
     for number, layer in enumerate(network.layers):
         show(f"mappings of {layer.name}", number, 2 * len(network.layers))
         options[layer.name], kept[layer.name], refused = [], [], list[BadInput]()
-        for mapped, cycles in every_mapping(layer, variants[layer.name], machine):
+        for mapped, cycles in every_mapping(layer, variants.get(layer.name, ()), machine):
             key = mapped.term, layer.requantised is None
             if cycles > _SLOW * min((option.price.cycles for option in options[layer.name]), default=cycles):
                 continue

@@ -76,7 +76,7 @@ def finished(
     for place, values in filled:
         place.write(dram, values)
     made = NpuProgram(writer.machine, {}, dram, inputs or {}, outputs or {}, tuple(stretches))
-    made = replace(made, queues=waiting(made, writer.written))
+    made = replace(made, queues=waiting(made, [*writer.written]))
     return replace(made, predicted=times(made).cycles)
 
 

@@ -26,6 +26,8 @@ _SOME = 256
 """Rows of sums by which strides are chosen."""
 _AXES = 4
 """Axes of which all orders are tried."""
+_NEAR = 64
+"""Of how many strides it is found out how long zeros around elements take to fill."""
 _FEW = 8
 """Elements by which strides are refused, before all are looked at."""
 
@@ -296,8 +298,9 @@ def skews(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, ma
     if len(axes) > _AXES:
         return
     patterns = [own for each in reads for own in each.patterns]
+    zeros = np.concatenate([np.zeros((0, len(dims)), np.int64), *(own.zeros for own in reads)])
     for order in permutations(axes):
-        found = _padded(np.array(dims), extents, order, patterns, writes, machine.rows)
+        found = _padded(np.array(dims), extents, order, patterns, zeros, writes, machine.rows)
         if found is not None:
             yield found
 
@@ -307,6 +310,7 @@ def _padded(
     extents: Array,
     order: Sequence[int],
     patterns: Sequence[Array],
+    zeros: Array,
     writes: Writes | None,
     lanes: int,
 ) -> Skew | None:
@@ -337,8 +341,15 @@ def _padded(
     for own in writes.patterns if writes is not None else ():
         passes = -(-len(own) // lanes)
         extra += (_most(own, tried, lanes) - passes) * (writes.times if writes is not None else 0)
-    best = np.lexsort((cells, extra))[0]
+    few = np.lexsort((cells, extra))[:_NEAR]
+    few = few[extra[few] == extra[few[0]]]
+    best = min(few.tolist(), key=lambda own: (cells[own] / lanes + _filled(zeros @ tried[own], lanes), cells[own]))
     return Skew(tried[best], int(cells[best]), float(extra[best]))
+
+
+def _filled(cells: Array, lanes: int) -> int:
+    """Cycles of filling cells, (n), at least: as many as one lane has of them."""
+    return int(np.bincount(distinct(cells) % lanes).max(initial=0))
 
 
 def _lanes_of(pattern: Array, strides: Array, lanes: int) -> Array:

@@ -119,15 +119,19 @@ class Tensors(MappedNetwork):
             own = self._wanted(term) if term in inputs or term not in self.outside else None
             if own is not None:
                 wanted[term] = own
-        rows, crowding = range(self.reserved, self.machine.depth - self.reserved), set[Term]()
+        rows = range(self.reserved, self.machine.depth - self.reserved)
+        stay, crowding = {term for term in wanted if self.stay is None or term in self.stay}, set[Term]()
         while True:
-            stay = {term for term in wanted if self.stay is None or term in self.stay} - crowding
-            there, passing = held(wanted, self.machine, rows, stay)
+            there, passing = held(wanted, self.machine, rows, stay - crowding)
             there, passing, chains = self._candidates(wanted, rows).chains(stay, there, passing)
-            more = self._apart(there) or self._crowding(there, passing)
+            more = self._crowding(there, passing)
+            if more is not None and not there[more].strips:
+                crowding.add(more)  # a strip of it at a time may have room
+                continue
+            more = more or self._apart(there)
             if more is None:
                 return there, passing, chains
-            crowding.add(more)
+            stay.discard(more)
 
     def _candidates(self, wanted: Mapping[Term, Wanted], rows: range) -> Candidates:
         layers = self.network.layers

@@ -64,12 +64,14 @@ class Layer:
     groups    tiles that are added up, in the order of what they are for
     elements  for each element of the term the number of its sum among those of the groups' first tiles, from 1 on; 0 is
               a zero: (dims)
+    greatest  whether of the tiles of a group the greatest products stay, and are not added up
     """
 
     term: Term
     product: Product
     groups: tuple[Group, ...]
     elements: Array
+    greatest: bool = False
 
     @cached_property
     def known(self) -> dict[Any, Any]:

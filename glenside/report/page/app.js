@@ -70,7 +70,7 @@ export class Viewer {
     this.search = document.createElement("input");
     this.search.type = "search";
     this.search.placeholder = "operator, rule, layer, type";
-    this.search.addEventListener("input", () => this.find());
+    for (const when of ["input", "focus"]) this.search.addEventListener(when, () => this.find());
     const mode = list([["all", "all e-nodes"], ["chosen", "only what was chosen"], ["changed", "only what the iteration made"]], "mode");
     mode.addEventListener("change", () => {
       const value = mode.value;
@@ -146,6 +146,13 @@ export class Viewer {
     this.way.textContent = way;
   }
 
+  /** Show what a search found, and with it the picture that its list is on. @param {number} c */
+  goFound(c) {
+    this.results.replaceChildren();
+    this.go(c);
+    this.ready = this.ready.then(() => this.picture.focus(c));
+  }
+
   /** @param {number} c */
   beginAt(c) {
     this.select(c);
@@ -173,7 +180,7 @@ export class Viewer {
     const found = this.model.search(this.search?.value ?? "");
     const items = found.slice(0, FOUND).map(({ eclass, why }) => {
       const item = element("button", "", short(why, 60), element("span", "quiet", ` ${short(this.model.type(eclass), 36)}`));
-      item.addEventListener("click", () => this.go(eclass));
+      item.addEventListener("click", () => this.goFound(eclass));
       return element("li", "", item);
     });
     const words = this.search?.value.trim();
@@ -193,7 +200,7 @@ export class Viewer {
     const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
     if (event.target === this.search && event.key === "Enter") {
       const [first] = this.model.search(this.search?.value ?? "");
-      if (first) this.go(first.eclass);
+      if (first) this.goFound(first.eclass);
     }
     if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
     /** @type {Record<string, () => void>} */
@@ -214,4 +221,12 @@ export class Viewer {
   close() {
     this.layouts.close();
   }
+}
+
+/** The viewer of an e-graph in a place, or a sentence and null where it holds nothing.
+ * @param {HTMLElement} place @param {import("./model.js").EgraphRecord} record @param {string} worker its text */
+export function viewerIn(place, record, worker) {
+  if (record.nodes.class.length) return new Viewer(place, record, worker);
+  place.replaceChildren(element("p", "glenside-egraph nothing", `${record.title || "This e-graph"}: no e-nodes, so there is nothing to walk through.`));
+  return null;
 }

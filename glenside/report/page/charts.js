@@ -19,8 +19,8 @@ const RIGHT = 16;
 const TOP = 10;
 const WIDE = 960;
 const HIGH = 240;
-const NAMES = 92; // room for names under bars
-const ROOM = 14; // characters of such a name
+const ROOM = 14; // characters of a name under a bar, where that tells it from the others
+const MOST = 44; // of one that has to stand upright
 
 /** A plot in its frame: a sentence of what one points at goes below it.
  * @param {string} title @param {number} width @param {number} height */
@@ -91,9 +91,12 @@ function rules(picture, scale, { top, height, width, unit }) {
   picture.append(svg("text", { class: "unit", x: 12, y: middle, transform: `rotate(-90 12 ${middle})`, "text-anchor": "middle" }, unit));
 }
 
-/** A name that is too long to stand under its bar: its end tells layers apart. @param {string} name */
-function tail(name) {
-  return name.length <= ROOM ? name : `…${name.slice(1 - ROOM)}`;
+/** Names as they stand under bars: those that are too long by their ends, which tell layers apart; where short ends do not,
+ * by longer ones. @param {string[]} names */
+export function tails(names) {
+  const ends = (/** @type {number} */ most) => names.map((name) => (name.length <= most ? name : `…${name.slice(1 - most)}`));
+  const few = ends(ROOM);
+  return new Set(few).size === new Set(names).size ? few : ends(MOST);
 }
 
 /** What stands for which series. @param {string[]} names */
@@ -108,7 +111,10 @@ export function bars(plot, go) {
   const scale = powers ? logarithmic(values) : linear(values);
   const each = Math.max(9, Math.min(56, (WIDE - LEFT - RIGHT) / plot.names.length));
   const width = LEFT + RIGHT + each * plot.names.length;
-  const height = TOP + HIGH + NAMES;
+  const names = tails(plot.names);
+  const longest = Math.max(0, ...names.map((name) => name.length));
+  const turn = longest > ROOM ? -90 : -60; // so that the first one stays in the picture
+  const height = TOP + HIGH + 20 + longest * (turn === -90 ? 6.4 : 5.4);
   const made = frame(plot.title, Math.max(width, 360), height);
   rules(made.picture, scale, { top: TOP, height: HIGH, width, unit: powers ? `${plot.unit}, by powers of ten` : plot.unit });
   const bar = (each * 0.8) / plot.series.length;
@@ -123,8 +129,8 @@ export function bars(plot, go) {
       const tall = Math.max(0, Math.min(1, scale.place(amount))) * HIGH;
       made.picture.append(svg("rect", { class: `bar s${s % 6}`, x: left + bar * s, y: TOP + HIGH - tall, width: Math.max(1, bar - 0.5), height: tall }));
     });
-    const [x, y] = [left + each * 0.4, TOP + HIGH + 10];
-    made.picture.append(svg("text", { class: "name", x, y, transform: `rotate(-60 ${x} ${y})`, "text-anchor": "end" }, tail(name)));
+    const [x, y] = [left + each * 0.4 + (turn === -90 ? 4 : 0), TOP + HIGH + 10];
+    made.picture.append(svg("text", { class: "name", x, y, transform: `rotate(${turn} ${x} ${y})`, "text-anchor": "end" }, names[i]));
     const page = plot.links[i];
     return { x, y: TOP + 8, lines, go: typeof page === "number" ? () => go(page) : undefined };
   });

@@ -28,10 +28,15 @@ export function short(text, most = LONGEST) {
   return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
 }
 
+/** Names of equal layers. @param {string[]} names */
+export function several(names) {
+  return names.length > 2 ? `${names[0]} and ${names.length - 1} more` : names.join(", ");
+}
+
 /** The texts of a box. @param {Model} model @param {Box} box */
 function texts(model, box) {
   const names = model.names.get(box.id) ?? [];
-  const name = names.length > 2 ? `${names[0]} and ${names.length - 1} more` : names.join(", ");
+  const name = several(names);
   const rows = box.rows.map((n) => short(model.label(n)));
   return { name: short(name), type: short(model.type(box.id) || "no type", 30), cost: short(model.brief(box.id), 28), rows };
 }
@@ -83,23 +88,39 @@ export class Picture {
   }
 
   listen() {
-    /** @type {{x: number, y: number} | null} */
-    let from = null;
+    /** Where each finger is, or the pressed mouse. @type {Map<number, {x: number, y: number}>} */
+    const down = new Map();
     let dragged = false;
+    /** The middle of all that are down, and how far two of them are apart. */
+    const grip = () => {
+      const [a, b = a] = down.values();
+      return { x: (a.x + b.x) / 2, y: (a.y + b.y) / 2, apart: Math.hypot(a.x - b.x, a.y - b.y) };
+    };
     this.svg.addEventListener("pointerdown", (event) => {
-      if (event instanceof PointerEvent && event.button === 0) from = { x: event.clientX, y: event.clientY };
-      dragged = false;
+      if (!(event instanceof PointerEvent) || event.button !== 0 || down.size > 1) return;
+      if (!down.size) dragged = false;
+      down.set(event.pointerId, { x: event.clientX, y: event.clientY });
     });
     this.svg.addEventListener("pointermove", (event) => {
-      if (!(event instanceof PointerEvent) || !from) return;
-      const [dx, dy] = [event.clientX - from.x, event.clientY - from.y];
-      if (!dragged && Math.hypot(dx, dy) < 4) return;
-      if (!dragged) this.svg.setPointerCapture(event.pointerId);
+      if (!(event instanceof PointerEvent)) return;
+      const from = down.get(event.pointerId);
+      if (!event.buttons) down.delete(event.pointerId); // it was let go elsewhere
+      if (!from || !event.buttons) return;
+      if (!dragged && Math.hypot(event.clientX - from.x, event.clientY - from.y) < 4) return;
+      if (!dragged) for (const pointer of down.keys()) this.svg.setPointerCapture(pointer);
       dragged = true;
-      from = { x: event.clientX, y: event.clientY };
-      this.pan(dx, dy);
+      const before = grip();
+      down.set(event.pointerId, { x: event.clientX, y: event.clientY });
+      const after = grip();
+      this.pan(after.x - before.x, after.y - before.y);
+      if (before.apart > 0 && after.apart > 0) {
+        const place = this.svg.getBoundingClientRect();
+        this.zoom(after.apart / before.apart, after.x - place.left, after.y - place.top);
+      }
     });
-    for (const name of ["pointerup", "pointercancel"]) this.svg.addEventListener(name, () => (from = null));
+    for (const name of ["pointerup", "pointercancel"]) {
+      this.svg.addEventListener(name, (event) => event instanceof PointerEvent && down.delete(event.pointerId));
+    }
     this.svg.addEventListener("click", (event) => dragged && event.stopPropagation(), true);
     this.svg.addEventListener(
       "wheel",

@@ -1,7 +1,7 @@
 // The start of a file of its own: the record and the worker's text are data blocks of the page.
-import { Viewer } from "./app.js";
+import { viewerIn } from "./app.js";
 
 const place = document.getElementById("egraph");
 const record = JSON.parse(document.getElementById("record")?.textContent ?? "null");
 const worker = document.getElementById("worker")?.textContent ?? "";
-if (place) Object.assign(globalThis, { viewer: new Viewer(place, record, worker) });
+if (place) Object.assign(globalThis, { viewer: viewerIn(place, record, worker) });

@@ -1,7 +1,7 @@
 // The side panel: everything that is known of one e-class.
 
 import { UNKNOWN } from "./model.js";
-import { short } from "./draw.js";
+import { several, short } from "./draw.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
@@ -65,7 +65,7 @@ function member(model, n, go) {
 export function showPanel(place, model, c, go) {
   const { costs, classes, priced, roots } = model.record;
   const names = model.names.get(c);
-  const title = element("h2", "", names ? short(names.join(", "), 120) : `e-class c${c}`);
+  const title = element("h2", "", names ? short(several(names), 120) : `e-class c${c}`);
   const facts = element("dl", "");
   /** @param {string} what @param {...(Node | string)} said */
   const fact = (what, ...said) => facts.append(element("dt", "", what), element("dd", "", ...said));
@@ -75,7 +75,10 @@ export function showPanel(place, model, c, go) {
     fact("cost", costs[classes.cost[c]]);
     fact("bound", costs[classes.bound[c]]);
   }
-  for (const [name, at, said] of roots) if (at === c && said) fact(name || "the whole", said);
+  /** @type {Map<string, string[]>} */
+  const known = new Map(); // equal layers are one e-class, and what is said of them is said once
+  for (const [name, at, said] of roots) if (at === c && said) known.set(said, [...(known.get(said) ?? []), name || "the whole"]);
+  for (const [said, own] of known) fact(short(several(own), 40), said);
   const layer = model.links.get(c);
   if (layer !== undefined) fact("stands for", link(model, layer, go, model.names.get(layer)?.[0] ?? `c${layer}`), ", a layer that is searched apart");
   const readers = model.readers(c);

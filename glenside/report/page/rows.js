@@ -28,15 +28,32 @@ const COMPARISONS = {
   ">=": (a, b) => a >= b, "<=": (a, b) => a <= b, ">": (a, b) => a > b, "<": (a, b) => a < b, "=": (a, b) => a === b,
 };
 
+/** The column that a filter means by a word: the last whose name ends so, else the first that has it.
+ * @param {string} word @param {Column[]} columns */
+function meant(word, columns) {
+  const names = columns.map((column) => column.name.toLowerCase());
+  const ends = names.map((name) => name.endsWith(word)).lastIndexOf(true);
+  return ends >= 0 ? ends : names.findIndex((name) => name.includes(word));
+}
+
+/** What a filter of a table may say, with one of its own amounts. @param {Column[]} columns @param {string[][]} rows */
+export function hint(columns, rows) {
+  const word = columns.map((column, i) => {
+    const own = /[a-z]{2,}$/i.exec(column.name)?.[0].toLowerCase() ?? "";
+    return own && meant(own, columns) === i && rows.some((row) => numberOf(row[i]) !== null) ? own : "";
+  });
+  const first = word.find(Boolean);
+  return first ? `filter: words, or ${first}>1000` : "filter: words";
+}
+
 /** What a filter asks of a row: every word stands in some cell, and `cycles>1000` holds of a column whose name ends so.
  * @param {string} text @param {Column[]} columns @returns {(row: string[]) => boolean} */
 export function filtered(text, columns) {
   const tests = text.toLowerCase().split(/\s+/).filter(Boolean).map((word) => {
     const [, name, comparison, amount] = /^([^<>=]+)(>=|<=|>|<|=)([\d.,]+)$/.exec(word) ?? [];
     const wanted = amount === undefined ? null : numberOf(amount);
-    const ends = columns.map((column) => column.name.toLowerCase().endsWith(name)).lastIndexOf(true);
-    const place = ends >= 0 ? ends : columns.findIndex((column) => column.name.toLowerCase().includes(name));
-    if (name && wanted !== null && place >= 0) {
+    const place = name ? meant(name, columns) : -1;
+    if (wanted !== null && place >= 0) {
       return (/** @type {string[]} */ row) => {
         const own = numberOf(row[place]);
         return own !== null && COMPARISONS[comparison](own, wanted);

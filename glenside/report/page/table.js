@@ -1,7 +1,7 @@
 // A table that one sorts by its heads and filters by words and amounts.
 
 import { element } from "./panel.js";
-import { filtered, ordered } from "./rows.js";
+import { filtered, hint, ordered } from "./rows.js";
 
 /**
  * @typedef {object} Grid
@@ -16,21 +16,31 @@ import { filtered, ordered } from "./rows.js";
 
 const FEW = 6; // rows that need no filter
 const MANY = 9; // columns from which on paper needs smaller letters
+const BRIEF = 20; // characters of words that are kept on one line
 
-/** @param {import("./rows.js").Column} column */
-function kindOf(column) {
-  return column.words ? (column.long ? "words long" : "words") : "number";
+/** Words that are short in every row stand on one line. @param {Grid} grid */
+function kindsOf(grid) {
+  return grid.columns.map(({ words, long }, i) => {
+    if (!words) return "number";
+    if ([...grid.rows, grid.between, grid.total].every((cells) => (cells?.[i].length ?? 0) <= BRIEF)) return "words brief";
+    return long ? "words long" : "words";
+  });
 }
 
-/** @param {Grid} grid @param {string[]} cells @param {string} kind */
-function line(grid, cells, kind) {
-  return element("tr", kind, ...cells.map((cell, i) => element("td", kindOf(grid.columns[i]), cell)));
+/** A cell, of which a long name is broken behind its commas and slashes before it is anywhere else.
+ * @param {string} text @param {string} kind */
+function cell(text, kind) {
+  if (kind !== "words" && kind !== "words long") return [text];
+  return text.split(/(?<=[,/])(?=\S)/).flatMap((piece, i) => (i ? [element("wbr", ""), piece] : [piece]));
 }
 
 /** The element of a table. @param {Grid} grid @param {(page: number) => void} go */
 export function table(grid, go) {
+  const kinds = kindsOf(grid);
+  /** @param {string[]} cells @param {string} kind */
+  const line = (cells, kind) => element("tr", kind, ...cells.map((text, i) => element("td", kinds[i], ...cell(text, kinds[i]))));
   const rows = grid.rows.map((cells, i) => {
-    const row = line(grid, cells, grid.wrong.includes(i) ? "wrong" : "");
+    const row = line(cells, grid.wrong.includes(i) ? "wrong" : "");
     const page = grid.links[i];
     if (typeof page === "number") {
       const link = element("a", "", cells[0]);
@@ -71,14 +81,14 @@ export function table(grid, go) {
     return head;
   });
   const foot = element("tfoot", "");
-  if (grid.between) foot.append(line(grid, grid.between, "between"));
-  if (grid.total) foot.append(line(grid, grid.total, "total"));
+  if (grid.between) foot.append(line(grid.between, "between"));
+  if (grid.total) foot.append(line(grid.total, "total"));
   const all = element("table", grid.columns.length > MANY ? "many" : "", element("thead", "", element("tr", "", ...heads)), body, foot);
   const parts = [element("h3", "", grid.title)];
   if (grid.rows.length > FEW) {
     const filter = document.createElement("input");
     filter.type = "search";
-    filter.placeholder = "filter: words, or cycles>1000";
+    filter.placeholder = hint(grid.columns, grid.rows);
     filter.setAttribute("aria-label", `filter ${grid.title}`);
     filter.addEventListener("input", () => {
       keeps = filtered(filter.value, grid.columns);

@@ -162,8 +162,10 @@ export function leftOut(model, walk, part) {
   const classes = `${say(part.classes)} of ${say(model.classCount)} e-classes`;
   const nodes = `${say(part.nodes)} of ${say(model.nodeCount)} e-nodes`;
   const all = part.classes === model.classCount && part.nodes === model.nodeCount;
-  if (all) return `All of it: ${say(part.classes)} e-classes, ${say(part.nodes)} e-nodes.`;
-  let why = `${say(model.classCount - part.classes)} e-classes are not open`;
+  const some = (/** @type {number} */ n, /** @type {string} */ one, /** @type {string} */ many) => `${say(n)} ${n === 1 ? one : many}`;
+  if (all) return `All of it: ${some(part.classes, "e-class", "e-classes")}, ${some(part.nodes, "e-node", "e-nodes")}.`;
+  let why = some(model.classCount - part.classes, "e-class is not open", "e-classes are not open");
+  if (walk.iteration < model.record.iterations) why = some(model.classCount - part.classes, "e-class is not open, or not made yet", "e-classes are not open, or not made yet");
   if (walk.mode === "chosen") why = "only what was chosen is shown";
   if (walk.mode === "changed") {
     const more = part.limited ? `, and ${say(part.limited)} more e-classes changed` : "";

@@ -185,7 +185,9 @@ class CPU(Target):
         return live_through(program)
 
     def memory_over_time(self, program: Program) -> Sequence[tuple[str, str, int]]:
-        return over_time(program)
+        """As `whole` has it: what the interpreter notes about values is held all the time."""
+        noted = bookkeeping(program)
+        return [(what, layer, held + noted) for what, layer, held in over_time(program)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

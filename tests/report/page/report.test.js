@@ -1,7 +1,8 @@
 // The parts of a report's page that draw nothing: order and filters of rows, scales, and what a tile holds.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { filtered, numberOf, ordered } from "../../../glenside/report/page/rows.js";
+import { tails } from "../../../glenside/report/page/charts.js";
+import { filtered, hint, numberOf, ordered } from "../../../glenside/report/page/rows.js";
 import { brief, farApart, linear, logarithmic } from "../../../glenside/report/page/scales.js";
 import { elementOf, kinds, placesOf } from "../../../glenside/report/page/tile.js";
 
@@ -23,6 +24,22 @@ test("a filter compares the last column of a name, and takes anything else as a 
   const keeps = (/** @type {string} */ text) => filtered(text, columns)(row);
   assert.ok(keeps("") && keeps("CONV") && keeps("cycles<100") && keeps("baseline>=1000") && keeps("a>b") && keeps("conv cycles=90"));
   assert.ok(!keeps("cycles>100") && !keeps("conv dw") && !keeps("height>3"));
+});
+
+test("a filter's hint names an amount that the filter finds", () => {
+  const columns = ["layer", "groups x MM", "util %", "baseline cycles", "seconds"].map((name) => ({ name, words: name === "layer" }));
+  const rows = [["a", "1 x 2", "unknown", "1,001", "2"]];
+  assert.equal(hint(columns, rows), "filter: words, or cycles>1000");
+  assert.ok(filtered("cycles>1000", columns)(rows[0]));
+  assert.equal(hint(columns.slice(0, 3), rows), "filter: words");
+});
+
+test("names under bars are their ends, longer ones where those are the same", () => {
+  assert.deepEqual(tails(["conv1", "layer4.0.downsample"]), ["conv1", "….0.downsample"]);
+  const machines = ["npu:32x32,scratchpad=256KB", "npu:64x64,scratchpad=256KB"];
+  assert.deepEqual(tails(machines), machines);
+  assert.deepEqual(tails([]), []);
+  assert.equal(new Set(tails(["x".repeat(200), `y${"x".repeat(199)}`])).size, 1);
 });
 
 test("scales put all amounts between their ends", () => {

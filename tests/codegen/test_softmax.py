@@ -1,0 +1,96 @@
+"""softmax and its logarithm in vectors, however long rows are: values, and no function of one element at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.codegen.affine import parts_in
+from glenside.codegen.loops import Apply, For, Let, Nest, Role, Statement, Store, Way
+from glenside.codegen.lower import lower
+from glenside.codegen.machine import MACHINES
+from glenside.ir.program import Program
+
+SHAPES = [(50, 10), (16, 15), (17, 3), (9, 5), (2, 20, 7), (40, 17), (33, 16), (1, 100), (4, 2)]
+
+
+def _program(kind: str, shape: Sequence[int], dtype: str = "float32") -> Program:
+    b = gl.Builder("p")
+    x = b.input("x", shape, dtype=dtype)
+    return b.finish(b.softmax(b.add(x, x), -1, kind))
+
+
+def _expected(kind: str, x: np.ndarray) -> np.ndarray:
+    x = 2 * x.astype(np.float64)
+    lowered = x - x.max(-1, keepdims=True)
+    powers = np.exp(lowered)
+    sums = powers.sum(-1, keepdims=True)
+    found: np.ndarray = powers / sums if kind == "softmax" else lowered - np.log(sums)
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", ["softmax", "log-softmax"])
+def test_values(kind: str, shape: tuple[int, ...], dtype: str) -> None:
+    f = gl.compile(_program(kind, shape, dtype))
+    x = np.random.default_rng(0).standard_normal(shape).astype(dtype) * 4
+    for threads in (1, 2):
+        np.testing.assert_allclose(f(x, threads=threads), _expected(kind, x), rtol=1e-4, atol=1e-6)
+    assert f.check().ok
+
+
+def test_what_is_no_number_stays_in_its_row() -> None:
+    f = gl.compile(_program("log-softmax", (40, 10)))
+    x = np.zeros((40, 10), np.float32)
+    x[3, 4], x[20, 0] = np.nan, -np.inf
+    found = f(x)
+    assert np.isnan(found[3]).all()
+    assert np.isfinite(np.delete(found, [3, 20], 0)).all()
+    assert np.isneginf(found[20, 0])
+    assert np.isfinite(found[20, 1:]).all()
+
+
+def _functions(body: Sequence[Statement], lanes: int = 1) -> Iterator[int]:
+    """Of each exp and log, of how many lanes it is."""
+    for statement in body:
+        if isinstance(statement, For):
+            yield from _functions(statement.body, statement.axis.size if statement.way is Way.VECTOR else lanes)
+        elif isinstance(statement, Store | Let):
+            names = [part.primitive.name for part in parts_in(statement.formula) if isinstance(part, Apply)]
+            yield from (lanes for name in names if name in ("exp", "log"))
+
+
+def _nest(kind: str, shape: tuple[int, ...]) -> Nest:
+    return next(nest for nest in lower(_program(kind, shape), MACHINES["avx512"]).nests if nest.what == kind)
+
+
+@pytest.mark.parametrize(("kind", "found"), [("softmax", [16]), ("log-softmax", [16, 16])])
+def test_short_rows_are_taken_together(kind: str, found: list[int]) -> None:
+    nest = _nest(kind, (64, 10))
+    assert [*_functions(nest.body)] == found
+
+
+def test_the_logarithm_of_a_sum_is_taken_once() -> None:
+    """Of long rows: one for each, and powers in vectors."""
+    nest = _nest("log-softmax", (64, 64))
+    assert sorted(_functions(nest.body)) == [1, 16]
+
+
+def test_threads_share_rows_and_have_memory_of_their_own() -> None:
+    nest = _nest("log-softmax", (1024, 10))
+    assert isinstance(nest.body[0], For)
+    assert nest.body[0].way is Way.PARALLEL
+    roles = {statement.buffer.role for statement in _stores(nest.body)}
+    assert roles == {Role.TEMPORARY, Role.SCRATCH}
+
+
+def _stores(body: Sequence[Statement]) -> Iterator[Store]:
+    for statement in body:
+        if isinstance(statement, For):
+            yield from _stores(statement.body)
+        elif isinstance(statement, Store):
+            yield statement

@@ -1,0 +1,90 @@
+"""Sums that take turns in a result, as phases of transposed convolutions do, are stored there."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.builder import layout
+from glenside.codegen.affine import coefficient
+from glenside.codegen.checker import faults
+from glenside.codegen.interpreter import interpret
+from glenside.codegen.loops import For, Prefetch, Role, Way
+from glenside.codegen.lower import lower
+from glenside.codegen.machine import MACHINES, is_here
+from glenside.codegen.toolchain import compiler
+from glenside.ir.program import Program
+
+pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+
+HERE = [name for name, machine in MACHINES.items() if is_here(machine)]
+WITH_OTHERS = sorted({*HERE[:1], *(name for name in HERE if name == "avx2"), "generic"})
+
+
+def _phases(channels: int, filters: int, length: int, phases: int) -> Program:
+    """Windows of two elements, as many products with weights as there are phases, whose elements take turns."""
+    n = length - 1
+    windows = f"(access-windows (access (access-tensor x) 1) (shape {channels} 2) (shape 1 1))"
+    given = f"(access (access-reshape (access {windows} 0) (access-shape (shape) (shape 1 {n} {channels} 2))) 2)"
+
+    def product(phase: int) -> str:
+        made = f"(compute dot-product (access-cartesian-product {given} (access (access-tensor w{phase}) 1)))"
+        return f"(access (access-reshape (access {made} 0) (access-shape (shape) (shape 1 {n} 1 {filters}))) 4)"
+
+    stacked = product(0)
+    for phase in range(1, phases):
+        stacked = f"(access-concatenate {stacked} {product(phase)} 2)"
+    whole = f"(access-reshape (access {stacked} 0) (access-shape (shape) (shape 1 {n * phases} {filters})))"
+    weights = [f"(constant w{phase} (shape {filters} {channels} 2) float32)" for phase in range(phases)]
+    tensors = "\n".join([f"(input x (shape 1 {channels} {length}) float32)", *weights])
+    return gl.parse(f"{tensors}\n(access-transpose {whole} (list 0 2 1))")
+
+
+SHAPES = [(3, 5, 100, 2), (7, 33, 70, 3), (19, 4, 161, 5), (2, 1, 97, 8)]
+
+
+@pytest.mark.parametrize("machine", WITH_OTHERS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_phases_are_stored_where_they_are(shape: tuple[int, ...], machine: str) -> None:
+    program = _phases(*shape)
+    draw = np.random.default_rng(0)  # whole numbers, of which sums are exact
+    values = {name: draw.integers(-8, 9, t.dims).astype(t.dtype) for name, t in program.tensors.items()}
+    program = replace(program, constants={name: values[name] for name, t in program.tensors.items() if t.constant})
+    (want,) = gl.evaluate([program.term], values)
+    loops = lower(program, MACHINES[machine])
+    assert [nest.what for nest in loops.nests] == ["dot-product in turns"]
+    assert faults(loops) == []
+    assert not any(buffer.role is Role.TEMPORARY for buffer in loops.buffers)
+    assert np.array_equal(interpret(loops, values)[0].reshape(want.shape), want)
+    compiled = gl.compile(program, machine=machine)
+    assert compiled.check().ok
+    for threads in (1, 2):
+        assert np.array_equal(compiled(values["x"], threads=threads), want)
+
+
+def test_what_does_not_take_turns_is_copied() -> None:
+    """More phases than a few vectors are stored by, and those of a length of less than those."""
+    for shape in ((3, 5, 100, 9), (3, 5, 20, 2)):
+        loops = lower(_phases(*shape), MACHINES["avx512"])
+        assert len(loops.nests) == shape[-1] + 1
+
+
+def test_rows_in_other_pages_are_asked_for() -> None:
+    """The last element that the next tile reads, for each channel: channels lie in pages of their own."""
+    b = gl.Builder("p")
+    length, channels = 1 << 14, 32
+    x = b.conv(b.input("x", (1, channels, length)), b.constant("w", (48, channels, 2)))
+    machine = replace(MACHINES["avx512"], l2=1 << 19)
+    loops = lower(b.finish(layout.transpose(x, (0, 2, 1))), machine)
+    (nest,) = loops.nests
+    first, *_ = nest.body
+    assert isinstance(first, For)
+    assert first.way is Way.PARALLEL
+    found = [s for loop in first.body if isinstance(loop, For) for s in loop.body if isinstance(s, Prefetch)]
+    asked = [prefetch for prefetch in found if prefetch.buffer.name == "x"]
+    assert len(asked) == 1
+    assert asked[0].place.constant == 2 * coefficient(asked[0].place, first.axis)  # with the window's second element
