@@ -130,7 +130,8 @@ def draw(found: list[dict[str, object]], path: Path) -> None:
         plot.set_title(f"{name}, batch {own[0]['batch']}")
         plot.set_xlabel("activations and temporaries, MB")
     axes[0][0].set_ylabel("more multiply-adds, %")
-    axes[0][0].legend(fontsize="small", loc="center left")
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize="small", loc="outside lower center", ncols=len(labels))  # beside no point
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
