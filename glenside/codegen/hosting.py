@@ -103,7 +103,10 @@ def take_turns(term: Term, order: Sequence[int], lanes: int) -> bool:
     that each is a few vectors of so many lanes.
     """
     dims, parts = term.access.dims, _whole_parts(term)
-    *_, along, turn = [axis for axis in order if dims[axis] != 1] if len(parts) > 1 else (0, 0)
+    moved = [axis for axis in order if dims[axis] != 1]
+    if len(parts) < 2 or len(moved) < 2:
+        return False
+    along, turn = moved[-2:]
     if not 1 < dims[turn] == len(parts) <= MOST_TURNS or dims[along] < 2 * lanes or term.access.dtype != "float32":
         return False
     return all(part.access.dims[turn] == 1 and join_of(_of_order(part)) is not None for part in parts)

@@ -88,3 +88,11 @@ def test_rows_in_other_pages_are_asked_for() -> None:
     asked = [prefetch for prefetch in found if prefetch.buffer.name == "x"]
     assert len(asked) == 1
     assert asked[0].place.constant == 2 * coefficient(asked[0].place, first.axis)  # with the window's second element
+
+
+def test_parts_along_one_axis_take_no_turns() -> None:
+    """There is none along which vectors of them lie."""
+    text = "(access (access-concatenate (access (access-tensor x) 1) (access (access-tensor y) 1) 0) 0)"
+    program = gl.parse(text, shapes={"x": (3,), "y": (5,)})
+    x, y = np.arange(3, dtype=np.float32), np.arange(5, dtype=np.float32)
+    assert (gl.compile(program)(x, y) == np.concatenate([x, y])).all()
