@@ -9,9 +9,15 @@ from glenside.codegen.affine import loads_in
 from glenside.codegen.in_place import overwritten
 from glenside.codegen.loops import Buffer, Fence, For, Let, Loops, Prefetch, Require, Role, Sort, Statement, Store, When
 from glenside.codegen.placement import Interval, Plan, placed
+from glenside.ir.dtypes import RECORDS
 
 LINE = 64
 """Bytes of a line of the cache: temporaries begin at one."""
+
+
+def in_line(dtype: str) -> int:
+    """Elements of a line."""
+    return LINE * 8 // RECORDS[dtype].bits
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import prod
 
 from glenside.codegen.affine import coefficient, substituted
-from glenside.codegen.arena import LINE
+from glenside.codegen.arena import in_line
 from glenside.codegen.blocks import Block
 from glenside.codegen.formulas import number
 from glenside.codegen.instructions import DOT_2
@@ -19,7 +19,6 @@ from glenside.codegen.loops import Apply, Buffer, Convert, Formula, Load, Number
 from glenside.codegen.machine import Machine
 from glenside.codegen.panels import Tile, Turns
 from glenside.codegen.tiles import Tiles
-from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
 
@@ -90,7 +89,7 @@ class DeepTiles(Tiles):
         if turns is not None and depth >= 16 * deep:
             next_panel = place - tile.column * deep - within * (width * deep)
             next_panel = next_panel + depth * (self.columns.size if turns.grouped else width)
-            share, line = -(-width * deep // turns.count), LINE * 8 // RECORDS[packed.dtype].bits
+            share, line = -(-width * deep // turns.count), in_line(packed.dtype)
             later = (turns.place * (depth // deep) + within) * share
             found = [*(Prefetch(packing.buffer, next_panel + later + n) for n in range(0, share, line)), *found]
         return found

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from glenside.codegen.affine import coefficient, loads_in, substituted
-from glenside.codegen.arena import LINE
+from glenside.codegen.arena import LINE, in_line
 from glenside.codegen.loops import Buffer, For, Formula, Load, Prefetch, Role, Statement, Way
 from glenside.codegen.machine import Machine
 from glenside.codegen.panels import Tile, Turns
@@ -53,7 +53,7 @@ class Reads:
     @property
     def line(self) -> int:
         """Elements of a line of the cache."""
-        return LINE * 8 // RECORDS[self.buffer.dtype].bits
+        return in_line(self.buffer.dtype)
 
     @property
     def is_run(self) -> bool:
@@ -132,7 +132,7 @@ def read_at_end(value: Formula, tile: Tile, columns: Axis, rows: Sequence[Axis],
         if not own or load.picked or load.buffer.bytes <= machine.l2 // 4:
             continue
         first = substituted(tile.change(load.place), {tile.unit: Index(), tile.lane: Index()})
-        for begin in range(0, tile.width, LINE * 8 // RECORDS[load.dtype].bits):
+        for begin in range(0, tile.width, in_line(load.dtype)):
             asked = Prefetch(load.buffer, first + begin)
             found.append(For(tile.row, (asked,), Way.UNROLLED) if tile.row.size > 1 else asked)
     return found

@@ -12,11 +12,10 @@ from dataclasses import replace
 from math import prod
 
 from glenside.codegen.affine import coefficient, is_affine
-from glenside.codegen.arena import LINE
+from glenside.codegen.arena import in_line
 from glenside.codegen.lanes import at
 from glenside.codegen.loops import For, Load, Prefetch, Role, Statement, Way
 from glenside.codegen.machine import Machine
-from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, flattened
 
 _MOST_LINES = 4
@@ -36,7 +35,7 @@ def asking_for_next(
             continue
         own = [load for load in loads if load.buffer is buffer]
         apart, end = coefficient(own[0].place, band), _end(own, band)
-        line = LINE * 8 // RECORDS[buffer.dtype].bits
+        line = in_line(buffer.dtype)
         share = -(-apart // steps)
         if end is not None and share <= _MOST_LINES * line:
             first = at(band) * apart + end + step * share

@@ -42,7 +42,8 @@ def _of_convolution(channels: int, filters: int, size: int, stride: int) -> list
     x = b.relu(b.conv(b.input("x", (1, 8, size, size)), b.constant("v", (channels, 8, 1, 1))))
     loops = lower(b.finish(b.conv(x, weight, strides=stride)), MACHINE)
     found = [(at[0], line) for nest in loops.nests for at, line in _asked(nest.body, {})]
-    assert found, "weights are asked for"
+    asked = {s.buffer.name for nest in loops.nests for s in _all(nest.body) if isinstance(s, Prefetch)}
+    assert asked == {"w.packed"}, "weights are asked for, and nothing else"
     return found
 
 
