@@ -90,6 +90,6 @@ def test_it_ends_with_the_block() -> None:
 def test_an_answer_is_checked_whoever_checks_it(meanwhile: bool) -> None:
     b = Builder()
     program = b.finish(b.relu(b.conv(b.input("x", (1, 3, 6, 6)), b.constant("w", (4, 3, 3, 3)))))
-    result = gl.optimize(program, gl.SystolicArray(4), meanwhile=meanwhile)
+    result = gl.optimize(program, gl.NPU(4), meanwhile=meanwhile)
     assert result.report.ok
     assert result.report.checked == EXACT
