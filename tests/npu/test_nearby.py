@@ -60,9 +60,9 @@ def test_no_other_choice_takes_less(seed: int) -> None:
 
 @pytest.mark.slow
 def test_of_many_networks_no_other_choice_takes_less() -> None:
-    found = {seed: compared for seed in range(120) if (compared := _compared(seed)) is not None}
+    found = {seed: compared for seed in range(80) if (compared := _compared(seed)) is not None}
     worse = {seed: own for seed, own in found.items() if own[0] > own[1]}
-    assert len(found) >= 20
+    assert len(found) >= 15
     assert not worse
 
 
