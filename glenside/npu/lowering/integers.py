@@ -168,8 +168,8 @@ def layer_by_layer(
     """Each layer's quickest mapping, with all tensors in DRAM as the next one fills lanes soonest; where the machine
     does not run it there, its next. Raises BadInput: none is left; and TooLong.
     """
-    every = {layer.name: found.get(layer.name) or every_mapping(layer, (), machine) for layer in network.layers}
-    left = {name: sorted(own, key=lambda pair: pair[1]) for name, own in every.items()}
+    known = {layer.name: found.get(layer.name) or every_mapping(layer, (), machine) for layer in network.layers}
+    left = {name: sorted(own, key=lambda pair: pair[1]) for name, own in known.items()}
     while True:
         try:
             taken = {name: own[0][0] for name, own in left.items()}

@@ -295,7 +295,7 @@ class _Chain(Tensors):
             tiles = self.computed_tiles(name, own)
         for leaf in weights:
             if leaf not in operands:
-                operands[leaf] = Place.of(tiles.of(leaf), "int8")
+                operands[leaf] = Place.of_sums(tiles.of(leaf), "int8")
         return tiles
 
     def _parameters(self, layer: IntegerLayer, own: Own) -> Array:
