@@ -32,7 +32,7 @@ def _expected(kind: str, x: np.ndarray) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", ["softmax", "log-softmax"])
 def test_values(kind: str, shape: tuple[int, ...], dtype: str) -> None:

@@ -16,6 +16,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.lowering.choice import Choice, Known, best
+from glenside.npu.lowering.elementwise import every_mapping
 from glenside.npu.lowering.layers import TooLong
 from glenside.npu.lowering.mapped import Mapped, Unlowered, results_of
 from glenside.npu.lowering.nearby import Way, quickest, tries
@@ -167,7 +168,8 @@ def layer_by_layer(
     """Each layer's quickest mapping, with all tensors in DRAM as the next one fills lanes soonest; where the machine
     does not run it there, its next. Raises BadInput: none is left; and TooLong.
     """
-    left = {name: sorted(own, key=lambda pair: pair[1]) for name, own in found.items()}
+    known = {layer.name: found.get(layer.name) or every_mapping(layer, (), machine) for layer in network.layers}
+    left = {name: sorted(own, key=lambda pair: pair[1]) for name, own in known.items()}
     while True:
         try:
             taken = {name: own[0][0] for name, own in left.items()}
