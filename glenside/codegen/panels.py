@@ -28,6 +28,7 @@ class Tile:
     places     where the axes of the block are
     rows       of those, (first, height, times), and the axis that counts them
     same_rows  tiles that read the same rows, where these follow each other
+    copies     whether it keeps a copy of what it reads of a panel, for the tiles that follow
     """
 
     registers: Buffer
@@ -40,6 +41,7 @@ class Tile:
     rows: tuple[int, int, int]
     row_axis: Axis
     same_rows: Turns | None = None
+    copies: bool = False
 
     @property
     def width(self) -> int:

@@ -6,12 +6,14 @@ not, and it begins anew with each tile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
-from glenside.codegen.affine import coefficient, loads_in, substituted
+from glenside.codegen.affine import changed, coefficient, loads_in, substituted
 from glenside.codegen.arena import LINE, in_line
-from glenside.codegen.loops import Buffer, For, Formula, Load, Prefetch, Role, Statement, Way
+from glenside.codegen.lanes import at
+from glenside.codegen.loops import Buffer, Fence, For, Formula, Load, Prefetch, Role, Statement, Store, Way
 from glenside.codegen.machine import Machine
 from glenside.codegen.panels import Tile, Turns
 from glenside.ir.dtypes import RECORDS
@@ -27,6 +29,8 @@ _MOST = 4
 """Lines that a step asks for of an operand: each is one more load."""
 LONG = 64
 """Steps of a sum, from which on what is read after it is asked for before it."""
+_BLOCKS = range(24, 7, -1)
+"""Steps of a sum after which a row of the next tile is asked for: what divides all of them, or about the middle."""
 _PAGE = 4096
 """Bytes beyond which processors ask for nothing by themselves."""
 
@@ -87,12 +91,15 @@ class Reads:
         place = self.first + (self.step + steps) * self.stride
         return [Prefetch(self.buffer, place + far) for far in self._lines()]
 
-    def strided_ahead(self) -> list[Prefetch]:
-        """The same, where steps are lines apart, and few lines are read in each."""
-        return self.ahead() if abs(self.stride) >= self.line and len(self._lines()) <= _MOST else []
+    def strided_ahead(self, alone: bool = False) -> list[Prefetch]:
+        """The same, where steps are lines apart, and few lines are read in each; `alone`: no other tile reads them."""
+        few = abs(self.stride) >= self.line and len(self._lines()) <= _MOST
+        return self.ahead(_FAR_AHEAD if alone else _AHEAD) if few else []
 
     def of_next(self, turns: Turns, far: bool = False) -> Iterator[Prefetch]:
-        """A share of what the next tile reads, where so many ask for all of it together; `far` as of Prefetch."""
+        """A share of what the next tile reads, where so many ask for all of it together, and steps lie closer than
+        lines; `far` as of Prefetch.
+        """
         first, share = self.first + self.jump, -(-self.count // turns.count)
         steps = turns.place * self.depth + self.step
         if self.is_run:
@@ -102,10 +109,55 @@ class Reads:
             if share <= _MOST:
                 rows = (turns.place * share + n for n in range(share))
                 yield from (Prefetch(self.buffer, first + row * self.apart + self.step * self.stride) for row in rows)
-        elif len(lines := self._new_lines()) <= _MOST:
-            often = 1 << (turns.count.bit_length() - 1)  # steps that ask for the same, as it is a shift to find them
-            step = turns.place * -(-self.depth // turns.count) + self.step // often
-            yield from (Prefetch(self.buffer, first + step * self.stride + line) for line in lines)
+
+    def rows_of_next(self, turns: Turns) -> Seldom | None:
+        """The same where steps are lines apart: the lines of one step at a time. None where those are many."""
+        lines = self._new_lines()
+        if self.is_run or abs(self.stride) < self.line or len(lines) > _MOST:
+            return None
+        share = -(-self.depth // turns.count)
+        steps = next((n for n in _BLOCKS if self.depth % n == 0), _BLOCKS[len(_BLOCKS) // 2])
+        each = -(-share // (self.depth // steps))
+        first = self.first + self.jump + turns.place * share * self.stride
+
+        def asked(block: Index) -> list[Prefetch]:
+            rows = (first + (block * each + row) * self.stride for row in range(each))
+            return [Prefetch(self.buffer, place + line, True) for place in rows for line in lines]
+
+        return Seldom(steps, asked)
+
+
+@dataclass(frozen=True)
+class Seldom:
+    """What is asked for once in so many steps, by how many times that has been."""
+
+    steps: int
+    asked: Callable[[Index], Sequence[Statement]]
+
+    def around(self, axis: Axis, body: Sequence[Statement], axes: Iterator[int]) -> list[Statement]:
+        """A loop over an axis whose steps are so many at a time, and what is left: to ask takes no sums in a step."""
+        whole, rest = divmod(axis.size, self.steps)
+        high, low, last = (Axis(next(axes), n) for n in (whole, self.steps, rest))
+        inner = For(low, tuple(placed(body, {axis: at(high) * self.steps + at(low)})))
+        found: list[Statement] = [For(high, (*self.asked(at(high)), inner))]
+        if rest:
+            found.append(For(last, tuple(placed(body, {axis: at(last) + whole * self.steps}))))
+        return found
+
+
+def placed(statements: Sequence[Statement], places: dict[Axis, Index]) -> Iterator[Statement]:
+    """Statements of tiles at some places of axes."""
+    change = partial(substituted, places=places)
+    for statement in statements:
+        if isinstance(statement, For):
+            yield replace(statement, body=tuple(placed(statement.body, places)))
+        elif isinstance(statement, Store):
+            yield replace(statement, place=change(statement.place), formula=changed(statement.formula, change))
+        elif isinstance(statement, Prefetch):
+            yield replace(statement, place=change(statement.place))
+        else:
+            assert isinstance(statement, Fence), "tiles have no variables"
+            yield statement
 
 
 def asked_of_packed(
@@ -124,16 +176,21 @@ def asked_of_packed(
     yield from reads.of_next(turns) if turns is not None else ()
 
 
-def read_at_end(value: Formula, tile: Tile, columns: Axis, rows: Sequence[Axis], machine: Machine) -> list[Statement]:
-    """The lines of what the results of a tile are made of beside its sums: each element of one result alone."""
+def read_at_end(
+    value: Formula, tile: Tile, depth: int, columns: Axis, rows: Sequence[Axis], machine: Machine
+) -> list[Statement]:
+    """The lines of what the results of a tile are made of beside its sums: each element of one result alone. Where the
+    sums read more than the nearest cache holds, they would not stay there.
+    """
     found: list[Statement] = []
+    far = depth * (tile.row.size + tile.width) * LINE // in_line(tile.registers.dtype) > machine.l1
     for load in dict.fromkeys(loads_in(value)):
         own = coefficient(load.place, columns) == 1 and any(coefficient(load.place, axis) for axis in rows)
         if not own or load.picked or load.buffer.bytes <= machine.l2 // 4:
             continue
         first = substituted(tile.change(load.place), {tile.unit: Index(), tile.lane: Index()})
         for begin in range(0, tile.width, in_line(load.dtype)):
-            asked = Prefetch(load.buffer, first + begin)
+            asked = Prefetch(load.buffer, first + begin, far)
             found.append(For(tile.row, (asked,), Way.UNROLLED) if tile.row.size > 1 else asked)
     return found
 

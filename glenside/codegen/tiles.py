@@ -43,8 +43,9 @@ from glenside.codegen.loops import (
     Way,
 )
 from glenside.codegen.machine import Machine
+from glenside.codegen.operands import is_near, packing_of, panels_copied, with_first_alone
 from glenside.codegen.panels import Tile, Turns, pieces_of, rows_of, turns_of
-from glenside.codegen.prefetching import LONG, Reads, asked_of_packed, next_tile, read_at_end
+from glenside.codegen.prefetching import LONG, Reads, Seldom, asked_of_packed, next_tile, read_at_end
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
@@ -82,6 +83,7 @@ class Tiles:
         self.loads = list(dict.fromkeys(loads_in(self.joined.element)))
         self.packed: list[Load] = []
         self.of_rows: dict[Load, Packing] = {}
+        self.copied: dict[Load, Buffer] = {}
         found = next((axis for axis in self.block.axes if self._is_column(axis)), None)
         if found is None and self.dtype == block.buffer.dtype == "float32" and not is_long(block.value):
             found = next((axis for axis in self.block.axes if self._is_column(axis, MOST_TURNS)), None)
@@ -206,43 +208,25 @@ class Tiles:
             apart = load.buffer.role is Role.CONSTANT and coefficient(load.place, rows) > 1
             if apart and load not in self.packed and inner:
                 pieces, number = rows_of(rows.size, height), len(self.packings) + len(self.of_rows)
-                self.of_rows[load] = self._packing_along(rows, pieces, load, inner, number)
+                self.of_rows[load] = packing_of(self.block, rows, pieces, load, inner, number)
 
     def _packing(self, load: Load, inner: Sequence[Axis], number: int) -> Packing:
         pieces = [(begin, lanes * vectors, times) for begin, lanes, vectors, times in self.pieces]
-        return self._packing_along(self.columns, pieces, load, inner, number)
-
-    def _packing_along(
-        self, columns: Axis, pieces: Sequence[tuple[int, int, int]], load: Load, inner: Sequence[Axis], number: int
-    ) -> Packing:
-        """How an operand is packed, in pieces of an axis."""
-        outer = [a for a in (*self.block.around, *self.block.axes) if a != columns and coefficient(load.place, a)]
-        role = Role.CONSTANT if load.buffer.role is Role.CONSTANT else Role.TEMPORARY
-        name = f"{load.buffer.name}.packed" + (f".{number + 1}" if number else "")
-        dims = Dims((prod(axis.size for axis in (*outer, *inner, columns)),))
-        return Packing(
-            Buffer(name, dims, load.dtype, role),
-            load.buffer,
-            load.place.constant,
-            tuple((axis.size, coefficient(load.place, axis)) for axis in outer),
-            tuple((axis.size, coefficient(load.place, axis)) for axis in inner),
-            coefficient(load.place, columns),
-            tuple(pieces),
-        )
+        return packing_of(self.block, self.columns, pieces, load, inner, number)
 
     def _around(self, outer: Sequence[Axis], height: int) -> list[Statement]:
         """All tiles, in the order that reads the fewest bytes from afar."""
+        columns, panels = self.columns, sum(times for *_, times in self.pieces)
         packed = sum(packing.buffer.bytes // self._times(load) for load, packing in self.packings.items())
         shared = [axis for axis in outer if not any(coefficient(load.place, axis) for load in self.packings)]
         grouped = [axis for axis in outer if axis not in shared]
         row_pieces = rows_of(self.rows[0].size, height) if self.rows else [(0, 1, 1)]
         tiles = prod(a.size for a in outer) * sum(times for *_, times in row_pieces)
-        few = tiles < min(LEAST_AT_ONCE, sum(times for *_, times in self.pieces))
+        few = tiles < min(LEAST_AT_ONCE, panels)
         near = packed <= self.machine.l2 // 2 * prod(a.size for a in grouped) and not few
         if not self.packings and not outer and near:
-            near = self._is_near(sum(times for *_, times in row_pieces))
+            near = is_near(self.loads, columns, sum(times for *_, times in row_pieces), panels, self.machine)
         pairs: list[tuple[list[Axis], list[Statement]]] = []
-        panels = sum(times for *_, times in self.pieces)
         if near:
             for rows in row_pieces:
                 axis, inner, before = Axis(next(self.axes), rows[-1]), [], 0
@@ -257,11 +241,13 @@ class Tiles:
             for piece in self.pieces:
                 panel, inner = Axis(next(self.axes), piece[-1]), []
                 alone = all(a.size == 1 for a in (panel, *outer))  # threads share its tiles
-                steps = self.steps * piece[1] * piece[2] // self.columns.size if alone else 0
-                for rows in row_pieces:
+                steps = self.steps * piece[1] * piece[2] // columns.size if alone else 0
+                self.copied = {} if alone else self._copied(piece, sum(times for *_, times in row_pieces))
+                of_rows = with_first_alone(row_pieces) if self.copied else row_pieces
+                for rows in of_rows:
                     axis = Axis(next(self.axes), rows[-1])
-                    turns = turns_of(shared, row_pieces, rows, axis, False)
-                    inner += spread([axis], self._tile(rows, axis, piece, panel, turns), steps)
+                    turns = turns_of(shared, of_rows, rows, axis, False)
+                    inner += spread([axis], self._tile(rows, axis, piece, panel, turns, copies=not inner), steps)
                 pairs.append(([panel], inner))
         if near:
             whole = [*grouped, *shared]
@@ -273,18 +259,13 @@ class Tiles:
             return spread(grouped, [s for body in bodies for s in body], self.steps)
         return [s for axes, body in pairs for s in spread([*axes, *shared], body, self.steps)]
 
-    def _is_near(self, tiles: int) -> bool:
-        """Whether fewer bytes come from afar where all panels of a tile of rows follow each other, so many tiles, than
-        where all tiles of a panel do: of operands that are read as they lie. Where as many do, threads share the larger
-        one.
-        """
-        along = [load for load in self.loads if coefficient(load.place, self.columns)]
-        columns = sum(load.buffer.bytes for load in along)
-        rows = sum(load.buffer.bytes for load in self.loads if load not in along)
-        panels, room = sum(times for *_, times in self.pieces), self.machine.l2 // 2
-        near = rows + columns * (tiles if columns > room else 1)
-        far = columns + rows * (panels if rows > room else 1)
-        return near < far or (near == far and (columns < rows or panels < min(LEAST_AT_ONCE, tiles)))
+    def _copied(self, piece: tuple[int, int, int, int], tiles: int) -> dict[Load, Buffer]:
+        """Operands of which the first of so many tiles copies its panel for the others, and where to."""
+        if self.at_once > 1 or not self.groups:
+            return {}
+        size = Dims((prod(axis.size for axis in self.sum), piece[1] * piece[2]))
+        free = [n for n in self.loads if n not in (*self.packings, *self.of_rows) and n.dtype == self.dtype]
+        return panels_copied(free, self.columns, self.rows, self.groups[-1][-1], size, tiles, self.machine)
 
     def _times(self, load: Load) -> int:
         """How many parts of an operand the loops around have, one after the other."""
@@ -298,6 +279,7 @@ class Tiles:
         panel: Axis,
         turns: Turns | None,
         same_rows: Turns | None = None,
+        copies: bool = False,
     ) -> list[Statement]:
         """A tile, which asks for what it reads soon, and for its share of the next panel, where its sums are long."""
         begin, lanes, vectors, _ = piece
@@ -305,13 +287,13 @@ class Tiles:
         at_row = at(row)
         places = dict(self.at_sum)
         registers = Buffer(f"tile{next(self.axes)}", Dims((row.size, vectors * lanes)), self.dtype, Role.REGISTER)
-        tile = Tile(registers, row, unit, lane, begin, panel, places, row_piece, row_axis, same_rows)
+        tile = Tile(registers, row, unit, lane, begin, panel, places, row_piece, row_axis, same_rows, copies)
         places[self.columns] = at(panel) * tile.width + tile.column + begin
         if self.rows:
             places[self.rows[0]] = at(row_axis) * row_piece[1] + at_row // self._row_size + row_piece[0]
             places |= {axis: at_row % axis.size for axis in self.rows[1:]}
-        long = prod(axis.size for axis in self.joined.axes) >= LONG
-        asked = read_at_end(self.block.value, tile, self.columns, self.rows, self.machine) if long else []
+        value, depth = self.block.value, prod(axis.size for axis in self.joined.axes)
+        asked = read_at_end(value, tile, depth, self.columns, self.rows, self.machine) if depth >= LONG else []
         start = tile.each(Store(registers, tile.own, self.joined.start))
         summed = [*asked, *start, *self._summed(tile, turns), Fence()]
         here = self._sum(tile)
@@ -333,8 +315,13 @@ class Tiles:
         """The steps of the sums of a tile."""
         element = self._element(self.joined.element, tile, tile.change, tile.column)
         steps = tile.each(Store(tile.registers, tile.own, self._joined(Load(tile.registers, tile.own), element)))
+        for load, panel in self.copied.items() if tile.copies else ():
+            kept = Store(panel, self._step * tile.width + tile.column, changed(load, tile.change))
+            steps += tile.each(kept, rows=False)
         if self.sum and self.sum[-1].size > _UNROLLED:
             steps = [*self._asked(tile, turns), *steps]
+            if (seldom := self._asked_seldom(tile, turns)) is not None:
+                return seldom.around(self.sum[0], steps, self.axes)
         written = 1
         for axis in reversed(self.sum):
             written *= axis.size
@@ -364,18 +351,29 @@ class Tiles:
             if load in self.packings and several:
                 here = self._element(load, tile, partial(substituted, places=first), Index())
                 found += asked_of_packed(here, self._step, depth, tile.width, self.columns.size, turns, self.machine)
-            elif (
-                load not in self.packings
-                and load not in self.of_rows
-                and (reads := self._reads(load, tile)) is not None
-            ):
-                found += reads.strided_ahead() if load.buffer.bytes > self.machine.l1 else []
-                along = coefficient(load.place, self.columns)
-                shared = turns if along and turns and not turns.grouped else None if along else tile.same_rows
-                near = reads.is_near(self.machine) if along else 2 * load.buffer.bytes <= self.machine.l2
-                if shared and shared.count > 1 and len(self.sum) == 1 and not near:
-                    found += reads.of_next(shared, far=True)
+            elif load in self.copied and not tile.copies:
+                found += Reads(self.copied[load], Index(), self._step, depth, tile.width, 1, tile.width, 0).ahead()
+            elif (reads := self._reads(load, tile)) is not None:
+                found += reads.strided_ahead(load in self.copied) if load.buffer.bytes > self.machine.l1 else []
+                shared = self._asking(load, reads, tile, turns)
+                found += reads.of_next(shared, far=True) if shared else ()
         return found
+
+    def _asked_seldom(self, tile: Tile, turns: Turns | None) -> Seldom | None:
+        """The same of what lies row below row, of which steps ask for some rows once in a while."""
+        for load in self.loads:
+            if (reads := self._reads(load, tile)) and (shared := self._asking(load, reads, tile, turns)):
+                if (found := reads.rows_of_next(shared)) is not None:
+                    return found
+        return None
+
+    def _asking(self, load: Load, reads: Reads, tile: Tile, turns: Turns | None) -> Turns | None:
+        """The tiles that together ask for what the next one reads of an operand; None where it comes by itself."""
+        along = coefficient(load.place, self.columns)
+        last = tile.panel.size == 1 and tile.begin + tile.width == self.columns.size
+        shared = tile.same_rows if not along else turns if turns and not turns.grouped and not last else None
+        near = reads.is_near(self.machine) if along else 2 * load.buffer.bytes <= self.machine.l2
+        return shared if shared and shared.count > 1 and len(self.sum) == 1 and not near else None
 
     def _reads(self, load: Load, tile: Tile) -> Reads | None:
         """What the steps along the last axis of a sum read of an operand that is not packed, where it is the same for
@@ -400,6 +398,8 @@ class Tiles:
         if isinstance(formula, Load):
             packing, along = self.packings.get(formula), self.columns
             begin, panel, width = tile.begin, tile.panel, tile.width
+            if formula in self.copied and not tile.copies:
+                return Load(self.copied[formula], change(self._step * width + column))
             if packing is None:
                 packing = self.of_rows.get(formula)
                 if packing is None:

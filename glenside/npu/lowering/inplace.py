@@ -284,6 +284,7 @@ def _fill_in_order(writer: Writer, addresses: Array, cells: Array, first: Array,
         there = part[which] == number
         if there.any():
             fill_cells(writer, addresses[there], cells[there])
+            writer.go_on()
 
 
 def fill_cells(writer: Writer, addresses: Array, cells: Array) -> None:

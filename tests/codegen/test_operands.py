@@ -1,0 +1,93 @@
+"""A panel of an operand that lies row below row is copied by the first tile that reads it, for those that follow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.codegen.affine import loads_in
+from glenside.codegen.checker import faults
+from glenside.codegen.loops import Buffer, For, Role, Statement, Store
+from glenside.codegen.machine import MACHINES, machine_of
+from glenside.codegen.native import Compiled, Lowered
+from glenside.codegen.operands import with_first_alone
+from glenside.codegen.toolchain import compiler
+from glenside.ir.program import Program
+from glenside.ir.term import build
+
+SMALL = {"l1": 1 << 10, "l2": 1 << 17}
+"""Caches that hold few of these programs' operands."""
+
+
+def _program(depth: int, rows: int, columns: int) -> Program:
+    """The sums of products of columns of a and columns of b, with something added to them."""
+    p = gl.Builder("p")
+    operands = [p.input("a", (depth, rows)), p.input("b", (depth, columns))]
+    turned = [build("access", build("access-transpose", t, (1, 0)), 1) for t in operands]
+    product = build("compute", "dot-product", build("access-product", *turned, 0))
+    return p.finish(p.add(p.input("c", (rows, columns)), product))
+
+
+def _sums(body: Sequence[Statement]) -> Iterator[Store]:
+    for statement in body:
+        if isinstance(statement, For):
+            yield from _sums(statement.body)
+        elif isinstance(statement, Store) and statement.buffer.role is Role.REGISTER:
+            yield statement
+
+
+def _read(program: Program, **caches: int) -> list[Buffer]:
+    """The buffers that sums read in place of b, in the order in which they are written."""
+    machine = replace(MACHINES["avx512"], **caches)
+    (nest,) = Lowered(program, machine).loops.nests
+    return [
+        load.buffer for store in _sums(nest.body) for load in loads_in(store.formula) if load.buffer.name[:1] == "b"
+    ]
+
+
+@pytest.mark.parametrize(("depth", "rows", "columns"), [(200, 64, 192), (161, 61, 203), (127, 75, 400), (64, 57, 640)])
+def test_tiles_read_the_copy_of_the_first(depth: int, rows: int, columns: int) -> None:
+    """Of whole panels; what is left of the columns is read as it lies."""
+    read = _read(_program(depth, rows, columns), **SMALL)
+    copies = [buffer for buffer in dict.fromkeys(read) if buffer.role is Role.SCRATCH]
+    assert copies
+    assert {buffer.name for buffer in read[: read.index(copies[0])]} == {"b"}, "the first tile"
+    assert all(buffer.dims[0] == depth and 4 * buffer.bytes <= SMALL["l2"] for buffer in copies)
+
+
+@pytest.mark.parametrize(
+    ("depth", "rows", "columns", "caches"),
+    [
+        (200, 64, 192, {}),  # it is near
+        (200, 28, 192, SMALL),  # few tiles read it
+        (1000, 64, 192, SMALL),  # it would not be near
+    ],
+)
+def test_nothing_is_copied_in_vain(depth: int, rows: int, columns: int, caches: dict[str, int]) -> None:
+    assert {buffer.role for buffer in _read(_program(depth, rows, columns), **caches)} == {Role.INPUT}
+
+
+@pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("depth", "rows", "columns"), [(200, 64, 192), (161, 61, 203), (127, 75, 400), (53, 150, 333)])
+def test_copies_are_what_they_are_of(depth: int, rows: int, columns: int, threads: int) -> None:
+    """Sums of whole numbers, which are exact."""
+    native = machine_of("native")
+    assert native is not None
+    machine = replace(native, **SMALL)
+    lowered = Lowered(_program(depth, rows, columns), machine)
+    assert faults(lowered.loops, lowered.arena) == []
+    draw = np.random.default_rng(0)
+    given = {t.name: draw.integers(-9, 9, tuple(t.dims)).astype(np.float32) for t in lowered.program.tensors.values()}
+    want = given["a"].T @ given["b"] + given["c"]
+    assert np.array_equal(Compiled(lowered, machine)(given, threads=threads), want)
+
+
+def test_the_first_tile_is_taken_from_the_first_rows() -> None:
+    assert with_first_alone([(0, 14, 9), (126, 13, 10)]) == [(0, 14, 1), (14, 14, 8), (126, 13, 10)]
+    assert with_first_alone([(0, 14, 1), (14, 13, 2)]) == [(0, 14, 1), (14, 13, 2)]
