@@ -1,7 +1,8 @@
 """Tiles of few columns, as the channels of a picture: their sums grow in the lanes of a vector each, along an axis of
 the sum in which what is read lies next to each other, and the lanes are added up last.
 
-Constants are packed so that they lie as the sum goes; each vector of them is used for some rows.
+Constants are packed so that they lie as the sum goes; each vector of them is used for some rows. Where nothing lies
+next to each other, sums are numbers, of some rows at once, so that none waits for itself.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ _SUMS = 16
 """Vectors that are added to in turn, about: enough that none waits for itself."""
 _LEAST_VECTOR = 16
 """Bytes of the shortest vectors that processors have."""
+_MANY = 1 << 16
+"""Steps of sums, from which on tiles of numbers are worth their code."""
 _OF_LANES = 2
 """Instructions that each lane takes when it is added to the others."""
 
@@ -61,6 +64,7 @@ class LaneTiles:
         self.others = [axis for group in groups if group is not self.whole for axis in group]
         self.others.sort(key=lambda axis: -max((abs(coefficient(load.place, axis)) for load in self.moved), default=0))
         self.size = prod(axis.size for axis in self.whole)
+        self.steps = prod(axis.size for axis in (*block.around, *block.axes, *self.joined.axes))
         self.lanes = self._lanes()
         alone = [axis for axis in block.axes if self._moves(axis, self.constants) and not self._moves(axis, self.moved)]
         self.column = next((axis for axis in alone if coefficient(block.place, axis) == 1), None)
@@ -87,6 +91,12 @@ class LaneTiles:
             and self.columns <= _COLUMNS
         )
 
+    @property
+    def is_possible_of_numbers(self) -> bool:
+        """Whether sums may be numbers, and there are many of them."""
+        of_numbers = in_vectors(self.joined.element, self.joined.local.dtype) and isinstance(self.joined.start, Number)
+        return of_numbers and not is_asking(self.block) and self.columns == 1 and self.steps >= _MANY
+
     def is_better(self, columns: int) -> bool:
         """Whether it is possible, and a result takes fewer instructions than where so many columns are vectors, most of
         them short ones.
@@ -104,12 +114,19 @@ class LaneTiles:
         return _LEAST_VECTOR * 8 // RECORDS[self.joined.local.dtype].bits
 
     def made(self) -> Made:
-        block, height = self.block, max(1, min(_SUMS, self.machine.registers // 2) // self.columns)
         packings = {load: self._packing(load, number) for number, load in enumerate(self.constants)}
+        return self._in_tiles(packings)
+
+    def made_of_numbers(self) -> Made:
+        """Without vectors: of some rows at once, read as they lie."""
+        self.lanes, self.size, self.others, self.whole = 1, 1, [*self.others, *self.whole], []
+        return self._in_tiles({})
+
+    def _in_tiles(self, packings: dict[Load, Packing]) -> Made:
+        block, height = self.block, max(1, min(_SUMS, self.machine.registers // 2) // self.columns)
         rows = self.row or Axis(0, 1)
         outer = [axis for axis in block.axes if axis not in (self.row, self.column)]
-        steps = prod(axis.size for axis in (*block.around, *block.axes, *self.joined.axes))
-        bodies = []
+        steps, bodies = self.steps, []
         for begin, own, times in rows_of(rows.size, height):
             tile = Axis(next(self.axes), times)
             bodies.append((tile, self._tile(packings, Axis(next(self.axes), own), at(tile) * own + begin)))
@@ -173,7 +190,7 @@ class LaneTiles:
 
         def set_to(to: Load, value: Formula) -> list[Statement]:
             store = Store(to.buffer, to.place, value)
-            return each(For(lane, (store,), Way.VECTOR) if to is vector else store)
+            return each(For(lane, (store,), Way.VECTOR) if to is vector and lanes > 1 else store)
 
         def added(to: Load, along: Index) -> list[Statement]:
             return set_to(to, apply(joined.combine, to, self._element(packings, places, along)))
@@ -196,7 +213,7 @@ class LaneTiles:
 
     def _element(self, packings: dict[Load, Packing], places: dict[Axis, Index], along: Index) -> Formula:
         """What is added, at a place of what lies next to each other."""
-        here = {**places, **dict.fromkeys(self.whole[:-1], Index()), self.whole[-1]: along}
+        here = {**places, **dict.fromkeys(self.whole, Index()), **dict.fromkeys(self.whole[-1:], along)}
 
         def read(load: Load) -> Load:
             if load not in packings:

@@ -91,9 +91,10 @@ class Reads:
         place = self.first + (self.step + steps) * self.stride
         return [Prefetch(self.buffer, place + far) for far in self._lines()]
 
-    def strided_ahead(self) -> list[Prefetch]:
-        """The same, where steps are lines apart, and few lines are read in each."""
-        return self.ahead() if abs(self.stride) >= self.line and len(self._lines()) <= _MOST else []
+    def strided_ahead(self, alone: bool = False) -> list[Prefetch]:
+        """The same, where steps are lines apart, and few lines are read in each; `alone`: no other tile reads them."""
+        few = abs(self.stride) >= self.line and len(self._lines()) <= _MOST
+        return self.ahead(_FAR_AHEAD if alone else _AHEAD) if few else []
 
     def of_next(self, turns: Turns, far: bool = False) -> Iterator[Prefetch]:
         """A share of what the next tile reads, where so many ask for all of it together, and steps lie closer than
@@ -175,16 +176,21 @@ def asked_of_packed(
     yield from reads.of_next(turns) if turns is not None else ()
 
 
-def read_at_end(value: Formula, tile: Tile, columns: Axis, rows: Sequence[Axis], machine: Machine) -> list[Statement]:
-    """The lines of what the results of a tile are made of beside its sums: each element of one result alone."""
+def read_at_end(
+    value: Formula, tile: Tile, depth: int, columns: Axis, rows: Sequence[Axis], machine: Machine
+) -> list[Statement]:
+    """The lines of what the results of a tile are made of beside its sums: each element of one result alone. Where the
+    sums read more than the nearest cache holds, they would not stay there.
+    """
     found: list[Statement] = []
+    far = depth * (tile.row.size + tile.width) * LINE // in_line(tile.registers.dtype) > machine.l1
     for load in dict.fromkeys(loads_in(value)):
         own = coefficient(load.place, columns) == 1 and any(coefficient(load.place, axis) for axis in rows)
         if not own or load.picked or load.buffer.bytes <= machine.l2 // 4:
             continue
         first = substituted(tile.change(load.place), {tile.unit: Index(), tile.lane: Index()})
         for begin in range(0, tile.width, in_line(load.dtype)):
-            asked = Prefetch(load.buffer, first + begin)
+            asked = Prefetch(load.buffer, first + begin, far)
             found.append(For(tile.row, (asked,), Way.UNROLLED) if tile.row.size > 1 else asked)
     return found
 

@@ -57,7 +57,7 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | Non
     (joined,) = found.joined
     before = joined_in_lanes(joined, axes, machine)
     if before is None:
-        return None
+        return in_lanes.made_of_numbers() if in_lanes.is_possible_of_numbers else None
     steps = prod(axis.size for axis in (*found.axes, *joined.axes))
     return Made(spread(found.axes, [*before, Store(found.buffer, found.place, found.value)], steps))
 

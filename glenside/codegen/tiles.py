@@ -292,8 +292,8 @@ class Tiles:
         if self.rows:
             places[self.rows[0]] = at(row_axis) * row_piece[1] + at_row // self._row_size + row_piece[0]
             places |= {axis: at_row % axis.size for axis in self.rows[1:]}
-        long = prod(axis.size for axis in self.joined.axes) >= LONG
-        asked = read_at_end(self.block.value, tile, self.columns, self.rows, self.machine) if long else []
+        value, depth = self.block.value, prod(axis.size for axis in self.joined.axes)
+        asked = read_at_end(value, tile, depth, self.columns, self.rows, self.machine) if depth >= LONG else []
         start = tile.each(Store(registers, tile.own, self.joined.start))
         summed = [*asked, *start, *self._summed(tile, turns), Fence()]
         here = self._sum(tile)
@@ -354,7 +354,7 @@ class Tiles:
             elif load in self.copied and not tile.copies:
                 found += Reads(self.copied[load], Index(), self._step, depth, tile.width, 1, tile.width, 0).ahead()
             elif (reads := self._reads(load, tile)) is not None:
-                found += reads.strided_ahead() if load.buffer.bytes > self.machine.l1 else []
+                found += reads.strided_ahead(load in self.copied) if load.buffer.bytes > self.machine.l1 else []
                 shared = self._asking(load, reads, tile, turns)
                 found += reads.of_next(shared, far=True) if shared else ()
         return found

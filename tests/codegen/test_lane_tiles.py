@@ -56,6 +56,34 @@ def test_convolutions_to_few_channels(shape: tuple[int, int, int]) -> None:
     assert f.check().ok
 
 
+def _in_groups(channels: int, groups: int, window: int) -> Program:
+    """Channels that lie last, of which each one that is made is of a few."""
+    b = gl.Builder("groups")
+    x = b.relu(b.conv(b.input("x", (1, 3, 21, 19)), b.constant("w", (channels, 3, 3, 3)), padding=1))
+    weight = b.constant("v", (groups, channels // groups, window, window))
+    return b.finish(b.relu(b.conv(x, weight, padding=window // 2, groups=groups))).seeded_constants(0)
+
+
+@COMPILER
+@pytest.mark.parametrize("shape", [(96, 32, 3), (30, 10, 3), (12, 4, 5), (21, 7, 5)], ids=str)
+def test_one_channel_of_each_group(shape: tuple[int, int, int]) -> None:
+    program = _in_groups(*shape)
+    x = np.random.default_rng(0).standard_normal((1, 3, 21, 19)).astype(np.float32)
+    want = np.asarray(gl.compile(program, machine="plain")(x))
+    f = gl.compile(program)
+    for threads in (1, 3):
+        assert np.abs(np.asarray(f(x, threads=threads)) - want).max() <= 1e-5 * np.abs(want).max()
+    assert f.check().ok
+    for machine in MACHINES.values():
+        lowered = Lowered(program, machine)
+        assert faults(lowered.loops, lowered.arena) == []
+
+
+def test_sums_of_numbers_are_of_several_rows() -> None:
+    nests = lower(_in_groups(96, 32, 3), MACHINES["avx512"]).nests
+    assert (10, 1) in _widths(nests[-1].body) or (9, 1) in _widths(nests[-1].body)
+
+
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_nothing_is_read_or_stored_outside_on_any_machine(name: str, shape: tuple[int, int, int]) -> None:
