@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from extract import METHODS
 from glenside.cache import Cache, CacheFull, answers
+from glenside.check.beside import beside
 from glenside.egraph.saturation import INTERRUPTED, ITERATION_LIMIT, NODE_LIMIT, SATURATED, Limits
 from glenside.egraph.search import Worker
 from glenside.ir.errors import BadInput, renamed
@@ -50,6 +51,7 @@ def optimize(
     progress: bool = False,
     listener: Listener = silent,
     on_answer: Callable[[Result], None] = lambda _: None,
+    meanwhile: bool = False,
     load_seconds: float = 0.0,
 ) -> Result:
     """Find the equal program that uses the target best, and check that it is equal.
@@ -63,6 +65,7 @@ def optimize(
     worker    starts a search process; `listener` is told what is being done, with or without a bar
     on_answer is given the result before it is checked, so that it can be kept whatever comes; before that any result
               that is still refined, as the one that prices tell before variants are timed
+    meanwhile whether it is checked while it is kept, by a second process where there may be one: for what takes long
 
     Stopping early, by a limit or by Ctrl-C, still gives the best program found by then, the baseline mapping where none
     was; `result.stopped` says why. With `verify=False` the check is left to `result.check()`. Raises BadInput, and
@@ -87,9 +90,11 @@ def optimize(
         except KeyboardInterrupt:
             result = stages.at_once()
         try:
-            on_answer(result)
-            if verify and result.stopped != INTERRUPTED:  # whoever pressed Ctrl-C wants the answer now
-                result.check(_told(listener))
+            checks = verify and result.stopped != INTERRUPTED  # whoever pressed Ctrl-C wants the answer now
+            with beside(result.compared) if meanwhile and checks else nullcontext(lambda: None) as verdict:
+                on_answer(result)
+                if checks:
+                    result.check(_told(listener), verdict())
         except KeyboardInterrupt:
             answered()
             result.interrupted = True

@@ -40,15 +40,20 @@ Work = Callable[[int, Callable[[], None]], Any]
 """(turn, what is to be called now and then) -> what is told of it, as JSON has it; None where that is nothing."""
 
 
-def possible(*roots: Term) -> bool:
-    """Whether there is a processor and memory for a second process, and nothing in this one that a copy must not have:
-    threads that compute. Those that only show something are daemons.
+def may_be_copied() -> bool:
+    """Whether there is a processor for a second process, and nothing in this one that a copy must not have: threads
+    that compute. Those that only show something are daemons.
     """
     others = (thread for thread in threading.enumerate() if thread is not threading.current_thread())
     alone = multiprocessing.parent_process() is None and all(thread.daemon for thread in others)
     if sys.platform != "linux" or cores() < 2 or not alone:
         return False
-    if threading.current_thread() is not threading.main_thread():
+    return threading.current_thread() is threading.main_thread()
+
+
+def possible(*roots: Term) -> bool:
+    """Whether there is a processor and memory for a second process that takes turns."""
+    if not may_be_copied():
         return False
     computed = [t for t in postorder(*roots) if not t.operator.moves and isinstance(t.type, AccessType)]
     total = sum(term.access.size for term in computed)

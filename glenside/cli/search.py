@@ -103,6 +103,7 @@ def search(
 
         cache = open_.enter_context(Cache()) if keeps else None
         how |= {"cache": cache, "listener": listener, "limits": limits, "seed": source.seed, "on_answer": on_answer}
+        how["meanwhile"] = code is not None and code.output is not None  # instructions take long to make
         return optimize(program, target, verify=verify, **how)
 
 

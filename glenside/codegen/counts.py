@@ -92,7 +92,7 @@ def _issued(body: Sequence[Statement], machine: Machine) -> Work:
         step.stores,
         step.waiting * machine.latency,
     )
-    return step.found.plus(Work(cycles=cycles))
+    return step.found.plus(Work(cycles=cycles, stores=step.stores))
 
 
 @dataclass(frozen=True)

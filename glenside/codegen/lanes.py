@@ -207,7 +207,7 @@ def joined_in_lanes(joined: Joined, axes: Iterator[int], machine: Machine) -> li
         *each(own, joined.start),
         *around(others, steps),
         *(statement for pair in pairs for statement in pair),
-        _changes(joined, _tree(joined.combine, [Load(tile, Index() + i) for i in range(lanes)])),
+        _changes(joined, tree(joined.combine, [Load(tile, Index() + i) for i in range(lanes)])),
     ]
 
 
@@ -215,7 +215,7 @@ def _changes(joined: Joined, value: Formula) -> Let:
     return Let(joined.local, apply(joined.combine, joined.local, value), known=True)
 
 
-def _tree(combine: str, parts: Sequence[Formula]) -> Formula:
+def tree(combine: str, parts: Sequence[Formula]) -> Formula:
     """Parts joined in pairs."""
     while len(parts) > 1:
         parts = [apply(combine, *parts[i : i + 2]) if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]

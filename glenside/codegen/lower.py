@@ -300,7 +300,8 @@ class _Lowering:
         """
         axes, at, value = self._value(nest)
         joined = [j.element for j, _ in self.joined.values()]
-        order = best_order(axes, joined, value)
+        assert self.machine is not None, "vectors are of a machine"
+        order = best_order(axes, joined, value, lanes_of(nest.dtype, self.machine))
         if not nest.view.memory.is_fixed:
             nest.view.memory.order = order
         elif joined and order[-1:] != nest.view.memory.order[-1:]:

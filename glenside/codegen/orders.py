@@ -1,7 +1,8 @@
 """In which order the axes of a buffer lie: so that what is computed together is next to each other.
 
 The last axis is the one along which vectors are made: the channels of a product with constant weights, which only the
-weights vary along; else the one along which most of what is read lies next to each other already.
+weights vary along, where they fill a half of one; else the one along which most of what is read lies next to each other
+already.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from glenside.codegen.machine import Machine
 from glenside.ir.index_map import Axis
 
 
-def best_order(axes: Sequence[Axis], joined: Sequence[Formula], value: Formula) -> tuple[int, ...]:
-    """The order in which the axes of a buffer are best filled: the last one, and the others as they are read."""
+def best_order(axes: Sequence[Axis], joined: Sequence[Formula], value: Formula, lanes: int = 1) -> tuple[int, ...]:
+    """The order in which the axes of a buffer are best filled: the last one, and the others as they are read, where so
+    many elements are a vector.
+    """
     if not axes:
         return ()
     within = [load for formula in joined for load in loads_in(formula)]
@@ -30,7 +33,7 @@ def best_order(axes: Sequence[Axis], joined: Sequence[Formula], value: Formula) 
         moved = [coefficient(load.place, axis) for load in within if load.buffer.role is not Role.CONSTANT]
         weights = any(coefficient(load.place, axis) for load in within if load.buffer.role is Role.CONSTANT)
         if weights and not any(moved):
-            return 3, axis.size
+            return (2 if _is_short(axis, lanes) else 3), axis.size
         if moved and all(step in (0, 1) for step in moved) and any(moved):
             return 2, axis.size
         return 1, 0 if within else sum(
@@ -55,9 +58,14 @@ def is_narrow(block: Block, machine: Machine) -> bool:
         if any(coefficient(load.place, axis) for load in loads) and not any(coefficient(p, axis) for p in moved)
     ]
     last = next((axis for axis in block.axes if coefficient(block.place, axis) == 1), None)
-    if last is None or last not in alone or 2 * last.size >= lanes_of(block.joined[0].local.dtype, machine):
+    if last is None or last not in alone or not _is_short(last, lanes_of(block.joined[0].local.dtype, machine)):
         return False
     return prod(axis.size for axis in alone) > last.size
+
+
+def _is_short(axis: Axis, lanes: int) -> bool:
+    """Whether most of a vector along an axis would be empty."""
+    return 2 * axis.size < lanes
 
 
 def _step(load: Load, axis: Axis) -> int:

@@ -22,6 +22,7 @@ from glenside.codegen.blocks import Block
 from glenside.codegen.deep_tiles import PairTiles
 from glenside.codegen.filling import around
 from glenside.codegen.integer_tiles import IntegerTiles
+from glenside.codegen.lane_tiles import LaneTiles
 from glenside.codegen.lanes import at, evenly, in_vectors, joined_in_lanes, lanes_in, run, runs_along, spread
 from glenside.codegen.loops import Statement, Store
 from glenside.codegen.machine import Machine
@@ -46,14 +47,17 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | Non
     found = replace(found, axes=tuple(axis for axis in found.axes if axis.size != 1), joined=tuple(joins))
     if not found.joined:
         return _elementwise(found, axes, machine)
+    in_lanes = LaneTiles(found, axes, machine)
     for kind in (IntegerTiles, PairTiles, Tiles):
         tiles = kind(found, axes, machine)
         if tiles.is_possible:
-            return tiles.made()
+            return in_lanes.made() if in_lanes.is_better(tiles.columns.size) else tiles.made()
+    if in_lanes.is_possible:
+        return in_lanes.made()
     (joined,) = found.joined
     before = joined_in_lanes(joined, axes, machine)
     if before is None:
-        return None
+        return in_lanes.made_of_numbers() if in_lanes.is_possible_of_numbers else None
     steps = prod(axis.size for axis in (*found.axes, *joined.axes))
     return Made(spread(found.axes, [*before, Store(found.buffer, found.place, found.value)], steps))
 

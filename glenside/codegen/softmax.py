@@ -15,7 +15,7 @@ from glenside.codegen.affine import Change, changed, coefficient, indices_of, is
 from glenside.codegen.blocks import Joined
 from glenside.codegen.filling import Filling, around, under
 from glenside.codegen.formulas import apply, number
-from glenside.codegen.lanes import at, in_vectors, joined_in_lanes, lanes_of, run, spread
+from glenside.codegen.lanes import at, in_vectors, joined_in_lanes, lanes_of, run, runs_along, spread
 from glenside.codegen.loops import Buffer, Formula, Let, Load, Local, Role, Statement, Store
 from glenside.codegen.machine import Machine
 from glenside.ir.index_map import Axis, Index
@@ -81,7 +81,8 @@ class Softmax:
             change = partial(substituted, places={self.along: at})
             return [Store(self.buffer, change(self.place), changed(formula, change))]
 
-        return run(self.along, axes, lanes_of(self.buffer.dtype, machine), put)
+        lanes = lanes_of(self.buffer.dtype, machine) if runs_along(formula, self.along) else 1
+        return run(self.along, axes, lanes, put)
 
     def _of_short(self, axes: Iterator[int], machine: Machine) -> list[Statement] | None:
         """As many rows at a time as a vector has lanes; None where they are not next to each other, or too few."""

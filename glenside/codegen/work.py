@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from math import hypot
 
 
 @dataclass(frozen=True)
@@ -11,6 +13,7 @@ class Work:
 
     cycles     in which its steps are issued, if all that they read is in the nearest cache
     steps      of loops that are not unrolled
+    stores     vectors and numbers that are stored
     scattered  elements that are read or written one by one
     divisions  quotients and roots, of vectors or numbers
     functions  exp, tanh and the like, of vectors or numbers
@@ -24,6 +27,7 @@ class Work:
 
     cycles: float = 0
     steps: float = 0
+    stores: float = 0
     scattered: float = 0
     divisions: float = 0
     functions: float = 0
@@ -40,9 +44,35 @@ class Work:
     def plus(self, other: Work, times: float = 1) -> Work:
         return Work(*(a + times * b for a, b in zip(self.amounts(), other.amounts(), strict=True)))
 
+    def parts(self, nanoseconds: Work) -> tuple[float, float, float]:
+        """What it takes to compute, to wait for memory, and to begin, where one of each takes so many nanoseconds."""
+        found = [0.0, 0.0, 0.0]
+        for part, amount, price in zip(_PARTS, self.amounts(), nanoseconds.amounts(), strict=True):
+            found[part] += amount * price
+        return found[0], found[1], found[2]
+
     def priced(self, nanoseconds: Work) -> float:
-        """What it takes, where one of each takes so many nanoseconds."""
-        return sum(a * b for a, b in zip(self.amounts(), nanoseconds.amounts(), strict=True))
+        """What it takes, where one of each takes so many nanoseconds: a processor computes while it waits for memory,
+        but not all the time, which makes it the more the nearer one comes to the other: the root of their squares.
+        """
+        computing, waiting, begun = self.parts(nanoseconds)
+        return hypot(computing, waiting) + begun
 
 
 NAMES = tuple(field.name for field in fields(Work))
+_WAITING = ("near", "far", "weights", "memory", "memory_weights")
+_PARTS = tuple(1 if name in _WAITING else 2 if name == "nests" else 0 for name in NAMES)
+"""To which of what it takes each kind of work belongs."""
+
+
+def overlapped(amounts: Sequence[Sequence[float]], nanoseconds: Work) -> list[list[float]]:
+    """The amounts of several works, each as often as it counts in what `priced` tells by prices near those: a kind of
+    work of which little is hidden behind others counts nearly whole.
+    """
+    found = []
+    for own in amounts:
+        computing, waiting, _ = Work(*own).parts(nanoseconds)
+        whole = hypot(computing, waiting) or 1.0
+        shares = computing / whole, waiting / whole, 1.0
+        found.append([amount * shares[part] for part, amount in zip(_PARTS, own, strict=True)])
+    return found

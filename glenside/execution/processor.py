@@ -16,7 +16,7 @@ from glenside.codegen.counts import is_shared, works
 from glenside.codegen.loops import Role
 from glenside.codegen.machine import MACHINES, Machine, processors
 from glenside.codegen.native import Compiled
-from glenside.codegen.work import NAMES, Work
+from glenside.codegen.work import NAMES, Work, overlapped
 from glenside.execution.fit import processor, robust
 from glenside.execution.last_cache import last_cache
 from glenside.execution.others import MOST, reading
@@ -29,6 +29,8 @@ ROUNDS = 20
 """Timed runs of each program; of each nest the fastest counts: what else runs here only makes it slower."""
 _TRIES = 5
 """How often a program is timed on several threads while others take processors."""
+_FITS = 20
+"""Rounds in which prices are fitted: how works overlap depends on them."""
 _LEAST_PART = 1 / 500
 """Of the time of a program that a nest takes: what takes less need not be told well."""
 
@@ -115,8 +117,21 @@ def fitted(machine: Machine, nests: Sequence[Timed], threads: int = 1) -> Fit:
 
 
 def _fitting(nests: Sequence[Timed]) -> Work:
-    matrix = np.array([nest.work.amounts() for nest in nests])
-    return Work(*(1e9 * robust(matrix, np.array([nest.seconds for nest in nests]))).tolist())
+    """Prices by which works overlap as they are told to: each round fits them where they were found to before."""
+    amounts = [nest.work.amounts() for nest in nests]
+    nanoseconds = 1e9 * np.array([nest.seconds for nest in nests])
+    found = best = Work(*robust(np.array(amounts), nanoseconds).tolist())
+    least = _mean_error(nests, best)
+    for _ in range(_FITS):
+        new = Work(*robust(np.array(overlapped(amounts, found)), nanoseconds).tolist())
+        found = Work().plus(found, 0.5).plus(new, 0.5)
+        if (error := _mean_error(nests, found)) < least:
+            least, best = error, found
+    return best
+
+
+def _mean_error(nests: Sequence[Timed], nanoseconds: Work) -> float:
+    return statistics.mean(nest.error(nanoseconds) for nest in nests) if nests else 0.0
 
 
 def _together(nests: Sequence[Timed]) -> list[Timed]:

@@ -73,6 +73,8 @@ def load(path: PathLike, machine: Machine | None = None) -> NpuProgram:
 
 def _read(found: bytes, machine: Machine | None) -> NpuProgram:
     if not found.startswith(MAGIC):
+        if found and MAGIC.startswith(found):
+            raise BadInput("it is cut short within its first line")
         if found[:6] == MAGIC[:6]:
             raise BadInput("it is a program of another version of Glenside")
         raise BadInput("it is not a program of an npu, which begins with GLNPU")

@@ -24,6 +24,8 @@ class Place:
     nests       the address of each element in row-major order; -1 is a zero that is not there. Without them one follows
                 the other in that order.
     stands_for  the real numbers that its integers are; None where that is not known
+    outer       where there are any, an address is the sum of one of these, of the first axes, and of one of `nests`, of
+                the others: weights in tiles are few of both, and many nests
     """
 
     address: int
@@ -31,6 +33,21 @@ class Place:
     dtype: str = "int8"
     nests: tuple[Nest, ...] = ()
     stands_for: StandsFor | None = None
+    outer: tuple[Nest, ...] = ()
+
+    @staticmethod
+    def of_sums(addresses: Array, dtype: str) -> Place:
+        """Of the addresses of its elements, (shape), as sums of those of the first axes and of the others, where they
+        are.
+        """
+        for split in range(1, addresses.ndim):
+            own = addresses.reshape(prod(addresses.shape[:split]), -1)
+            if min(own.shape) > 1 and _adds_up(own):
+                least = own[:, 0].min()
+                parts = own[:, 0] - least, own[0] - own[0, 0] + least  # no address is less than 0
+                outer, inner = (tuple(nests(part.reshape(-1, 1))) for part in parts)
+                return Place(int(parts[1].min()), addresses.shape, dtype, inner, outer=outer)
+        return Place.of(addresses, dtype)
 
     @staticmethod
     def of(addresses: Array, dtype: str) -> Place:
@@ -46,7 +63,10 @@ class Place:
         size = np.dtype(self.dtype).itemsize
         if not self.nests:
             return self.address + size * np.arange(prod(self.shape)).reshape(self.shape)
-        return addresses_of(self.nests).reshape(self.shape)
+        found = addresses_of(self.nests)
+        if self.outer:
+            found = addresses_of(self.outer)[:, None] + found
+        return found.reshape(self.shape)
 
     def read(self, dram: Array, at: Array | None = None) -> Array:
         """The tensor, from the bytes of DRAM; `at` are its addresses where they are known."""
@@ -68,6 +88,15 @@ class Place:
     def size(self) -> int:
         """Bytes."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+def _adds_up(addresses: Array) -> bool:
+    """Whether all of (n)(k) are there, and rows are a constant apart, as wholes."""
+    corner = addresses[:: max(1, len(addresses) - 1), :: max(1, addresses.shape[1] - 1)]
+    if (corner != corner[:, :1] + (corner[0] - corner[0, 0])).any():
+        return False  # most that do not add up
+    own = addresses[:, :1] + (addresses[0] - addresses[0, 0])
+    return bool((addresses == own).all() and own.min() >= 0)
 
 
 @dataclass(frozen=True)

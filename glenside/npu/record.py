@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from itertools import chain
 from math import prod
@@ -55,8 +55,11 @@ def _places(places: Mapping[str, Place]) -> dict[str, Any]:
 
 def _place(place: Place) -> dict[str, Any]:
     """A nest is its three counts, its base, and its three strides."""
-    nests = [[*nest.counts, *nest.bases, *nest.strides[0]] for nest in place.nests]
+    nests, outer = (
+        [[*nest.counts, *nest.bases, *nest.strides[0]] for nest in every] for every in (place.nests, place.outer)
+    )
     found = {"address": place.address, "shape": list(place.shape), "dtype": place.dtype, "nests": nests}
+    found |= {"outer": outer} if outer else {}
     if place.stands_for is not None:
         found |= {name: getattr(place.stands_for, name).plain for name in _NUMBERS}
     return found
@@ -99,23 +102,26 @@ def places_of(given: Any, size: int) -> dict[str, Place]:
 
 def _place_of(name: str, own: Any, size: int) -> Place:
     known = {"address", "shape", "dtype"}
-    more = {"nests", *_NUMBERS}
+    more = {"nests", "outer", *_NUMBERS}
     if not isinstance(own, dict) or not known <= set(own) <= known | more or own["dtype"] not in DTYPES:
         raise BadInput(f"its place {name!r} is not an address, a shape and a dtype of {', '.join(DTYPES)}")
     shape = own["shape"]
     if not isinstance(shape, list) or not all(map(_is_size, (own["address"], *shape))):
         raise BadInput(f"its place {name!r} has no address or no shape")
-    nests = own.get("nests", [])
-    if not isinstance(nests, list) or not _are_nests(nests):
-        raise BadInput(f"a nest of its place {name!r} is not three counts, a base and three strides")
-    made = tuple(Nest((a, b, c), (base,), ((x, y, z),)) for a, b, c, base, x, y, z in nests)
-    found = Place(own["address"], tuple(shape), own["dtype"], made, _stands_for(name, own))
-    counted = sum(a * b * c for a, b, c, *_ in nests)
-    if made and counted != prod(shape):
-        raise BadInput(f"its place {name!r} has {prod(shape):,} elements, and addresses of {counted:,}")
+    nests, outer = (_nests_of(name, own.get(key, [])) for key in ("nests", "outer"))
+    found = Place(own["address"], tuple(shape), own["dtype"], nests, _stands_for(name, own), outer)
+    counted = prod(sum(prod(nest.counts) for nest in every) for every in (nests, outer) if every)
+    if (nests or outer) and (counted != prod(shape) or not nests):
+        raise BadInput(f"its place {name!r} has {prod(shape):,} elements, and addresses of {counted if nests else 0:,}")
     if found.size > _MOST_BYTES or _end(found) > size:
         raise BadInput(f"its place {name!r} ends behind the {size:,} bytes of DRAM")
     return found
+
+
+def _nests_of(name: str, given: Any) -> tuple[Nest, ...]:
+    if not isinstance(given, list) or not _are_nests(given):
+        raise BadInput(f"a nest of its place {name!r} is not three counts, a base and three strides")
+    return tuple(Nest((a, b, c), (base,), ((x, y, z),)) for a, b, c, base, x, y, z in given)
 
 
 def _stands_for(name: str, own: Mapping[str, Any]) -> StandsFor | None:
@@ -150,12 +156,17 @@ def _end(place: Place) -> int:
     item = place.size // max(1, prod(place.shape))
     if not place.nests:
         return place.address + place.size
-    strides = np.array([nest.strides[0] for nest in place.nests], object)  # products may be of more than 64 bits
-    ways = strides * (np.array([nest.counts for nest in place.nests], object) - 1)
-    bases = np.array([nest.bases[0] for nest in place.nests], object)
-    if (bases + np.minimum(ways, 0).sum(axis=1)).min() < -1:
-        return _MOST_BYTES
-    return max(0, int((bases + np.maximum(ways, 0).sum(axis=1)).max()) + item)
+    ends = [_ends_of(nests) for nests in (place.nests, place.outer) if nests]
+    least, most = (sum(each) for each in zip(*ends, strict=True))
+    return _MOST_BYTES if least < -1 else max(0, most + item)
+
+
+def _ends_of(nests: Sequence[Nest]) -> tuple[int, int]:
+    """The least and the greatest of their addresses."""
+    strides = np.array([nest.strides[0] for nest in nests], object)  # products may be of more than 64 bits
+    ways = strides * (np.array([nest.counts for nest in nests], object) - 1)
+    bases = np.array([nest.bases[0] for nest in nests], object)
+    return int((bases + np.minimum(ways, 0).sum(axis=1)).min()), int((bases + np.maximum(ways, 0).sum(axis=1)).max())
 
 
 def stretches_of(given: Any, lengths: Mapping[str, int], size: int) -> tuple[Stretch, ...]:

@@ -192,8 +192,15 @@ def _flags() -> tuple[str, ...]:
     return ("--cc", "--exe", "--build", "-j", "1", "-O3", "--unroll-count", "1", "--x-initial", "unique", "-Wno-fatal")
 
 
+_TOOLS = ("make", "g++")
+"""What compiles what Verilator makes."""
+
+
 def built(by: Verilator, files: list[Path], given: Mapping[str, int], folder: Path, defined: str = "") -> Path:
     """The program that Verilator makes of SystemVerilog and the C++ around it, with macros of C. Raises BadInput."""
+    missing = [name for name in _TOOLS if shutil.which(name) is None]
+    if missing:
+        raise BadInput(f"Verilator makes C++, which make and g++ compile: there is no {' and no '.join(missing)}")
     own = folder / "build"
     # The package's own settings leave out the option that takes a precompiled header, and large designs have one.
     make = "CFG_CXXFLAGS_PCH_I=-include CFG_CXXFLAGS_STD=-std=gnu++20 CXX=g++ OPT_FAST=-O3 OPT_SLOW=-O1"

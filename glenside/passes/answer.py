@@ -58,7 +58,7 @@ class Problem:
             term = found.program.term
             # A product of constants is inside of one, and still a layer.
             inside = {*postorder(term)}
-            apart = [layer for layer in found.program.layers.values() if layer not in inside]
+            apart = [layer for layer in found.layers.values() if layer not in inside]
             return cls(program, scope, None, (term,), tuple(postorder(*apart, term)), found)
         if scope is Scope.PROGRAM:
             roots = (program.term, *program.layers.values())
@@ -315,13 +315,13 @@ def _of_network(problem: Problem, searched: SearchResult, target: Target) -> Ans
     priced = PricedGraph(snapshot, target.prices)
     (root,) = problem.classes(snapshot, problem.roots)
     choice, cost = cheapest_network(priced, root, "dag")
-    classes = problem.classes(snapshot, list(found.program.layers.values()))
+    classes = problem.classes(snapshot, list(found.layers.values()))
     made = network_of(found.program, snapshot, choice, len(problem.nodes))
     done: dict[Term, Term] = {}
     network = min((found.inlined(made, done), program), key=lambda p: _ordered(target, p))
     compared = program
     if network is not program:
-        layers = layers_as_written(found.program, snapshot, choice, classes)
+        layers = layers_as_written(found.layers, snapshot, choice, classes)
         compared = found.inlined(replace(made, layers=layers), done)
     extracted = {}
     for (name, product), eclass in zip(program.layers.items(), classes, strict=True):

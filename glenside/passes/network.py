@@ -5,7 +5,7 @@ Batch-norm folding is one: the scales of products go into their weights, which a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -94,7 +94,7 @@ def cheapest_network(priced: PricedGraph, root: int, method: str) -> tuple[Mappi
 
 
 def layers_as_written(
-    program: Program, snapshot: Snapshot, choice: Mapping[int, int], classes: Sequence[int]
+    names: Iterable[str], snapshot: Snapshot, choice: Mapping[int, int], classes: Sequence[int]
 ) -> dict[str, Term]:
     """Layer -> its result in the order of the program, of what a choice computes, which may store it in another one.
 
@@ -106,7 +106,7 @@ def layers_as_written(
             readers.setdefault(node.children[0], []).append(number)
     paths = {
         name: path
-        for name, eclass in zip(program.layers, classes, strict=True)
+        for name, eclass in zip(names, classes, strict=True)
         if (path := _path(snapshot, readers, choice, eclass)) is not None
     }
     terms = snapshot.terms(choice, [reached for reached, _ in paths.values()])

@@ -26,12 +26,14 @@ from glenside.passes.scales import chains, with_scales_first
 class Outlined:
     """A program with parts of it outlined, and what they stand for.
 
+    layers      name -> node: of layers of the program too that are inside of a constant, and so not in this one
     functions   key of an `opaque-pointwise` or `opaque-items` -> what it computes of the tensor `element`
     constants   name of a constant -> the term that it is
     values      of the constants of the program that it was
     """
 
     program: Program
+    layers: Mapping[str, Term]
     functions: Mapping[str, Term]
     constants: Mapping[str, Term]
     values: Mapping[str, Array]
@@ -92,8 +94,10 @@ def outlined(program: Program) -> Outlined:
         leaf = build("access-tensor", Tensor(name, term.access.dims, term.access.dtype, constant=True))
         return split_at(leaf, term.access.split)
 
-    found = _with_roots(program, rebuild_all(roots, changed, done), program.constants)
-    return Outlined(found, {key: function for function, key in keys.items()}, constants, program.constants)
+    rebuilt = rebuild_all(roots, changed, done)
+    layers = dict(zip(program.layers, rebuilt[1:], strict=True))
+    found = _with_roots(program, rebuilt, program.constants)
+    return Outlined(found, layers, {key: function for function, key in keys.items()}, constants, program.constants)
 
 
 def _unused(name: str, names: Container[str]) -> str:

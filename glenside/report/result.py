@@ -132,8 +132,18 @@ class Result(OldResultNames):
         """Why the search ended: saturated, node-limit, time-limit, iteration-limit, memory-limit or interrupted."""
         return self.report.stopped
 
-    def check(self, progress: Callable[[int, int], None] | None = None) -> CheckReport:
-        """Compare the two programs exactly, layer by layer and as a whole; the report then says so.
+    def compared(self, progress: Callable[[int, int], None] | None = None) -> CheckReport:
+        """Compare the two programs exactly, layer by layer and as a whole."""
+        if self.program is self.original:
+            return CheckReport(dict.fromkeys(self.original.layers, EXACT), EXACT, "it is the program itself", 0.0)
+        source = self.original if self.prepared is not self.original else None
+        return check(self.prepared, self.answer.compared, source=source, seed=self.seed, progress=progress)
+
+    def check(
+        self, progress: Callable[[int, int], None] | None = None, verdict: CheckReport | None = None
+    ) -> CheckReport:
+        """Compare the two programs exactly, layer by layer and as a whole; the report then says so. `verdict` is what
+        `compared` said, where that was asked before.
 
         A layer is what it was when it was searched: its weights may hold the scale that followed it. One that is not
         computed any more, as its scale went into its weights since, is as right as the result, which is compared with
@@ -142,11 +152,7 @@ class Result(OldResultNames):
         `gl.gradient` gives it, is held to the program that it is of, too: a remark tells how many are exact.
         """
         started, compared = time.perf_counter(), self.answer.compared
-        if self.program is self.original:
-            verdict = CheckReport(dict.fromkeys(self.original.layers, EXACT), EXACT, "it is the program itself", 0.0)
-        else:
-            source = self.original if self.prepared is not self.original else None
-            verdict = check(self.prepared, compared, source=source, seed=self.seed, progress=progress)
+        verdict = verdict or self.compared(progress)
         rounds = self.target.rounds(self.program)
         if rounds:
             verdict = _of_rounded(verdict)

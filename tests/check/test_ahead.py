@@ -77,7 +77,7 @@ def exists(process: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_verdicts_are_those_of_one_process(seed: int, shared: type[Watched], monkeypatch: pytest.MonkeyPatch) -> None:
     two = [said(*pair) for pair in pairs(seed)]
     assert any(shared.told)

@@ -88,6 +88,19 @@ def test_a_text_is_trained_and_its_weights_lie_beside_it(points: Path, capsys: p
     assert {*trained.constants} == {"w", "b"}
 
 
+def test_a_batch_is_of_examples_and_not_of_the_seed_of_dropout(
+    points: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    b = gl.Builder("points")
+    hidden = b.relu(b.linear(b.input("x", (8, 2)), b.constant("v", (5, 2)), b.constant("c", (5,))))
+    y = b.linear(b.dropout(hidden, "1/4"), b.constant("w", (3, 5)), b.constant("b", (3,)))
+    gl.save(b.finish(y), points / "dropped.glenside")
+    words = ["train", points / "dropped.glenside", points / "data.npz", "--on", "interpreter", "--epochs", "1"]
+    assert run(*words, "--batch", "8") == 0
+    assert run(*words, "--batch", "9") == 2
+    assert "x is (8 2)" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

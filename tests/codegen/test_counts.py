@@ -13,7 +13,7 @@ from glenside.codegen.loops import Loops
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, Machine
 from glenside.codegen.native import prepared
-from glenside.codegen.work import NAMES, Work
+from glenside.codegen.work import NAMES, Work, overlapped
 from glenside.ir.program import Program
 
 MACHINE = MACHINES["avx512"]
@@ -79,6 +79,37 @@ def test_prices_are_of_each_kind_of_work() -> None:
     for name in NAMES:
         assert one.priced(Work(**{name: 3.0})) == 3
     assert one.plus(one, 2).amounts() == (3.0,) * len(NAMES)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_computed_while_memory_is_waited_for_takes_no_sum_of_both(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    prices, work, more = (Work(*draw.uniform(0, 10, len(NAMES)).tolist()) for _ in range(3))
+    computing, waiting, begun = work.parts(prices)
+    assert sum(a * b for a, b in zip(work.amounts(), prices.amounts(), strict=True)) == pytest.approx(
+        computing + waiting + begun
+    )
+    assert max(computing, waiting) + begun < work.priced(prices) < computing + waiting + begun
+    assert work.priced(prices) < work.plus(more).priced(prices)
+
+
+def test_kinds_of_work_count_as_often_as_is_told_near_some_prices() -> None:
+    draw = np.random.default_rng(0)
+    works_ = [Work(*draw.uniform(0, 10, len(NAMES)).tolist()) for _ in range(4)]
+    works_.append(Work())
+    prices, near = (Work(*draw.uniform(1, 1 + far, len(NAMES)).tolist()) for far in (1, 1e-9))
+    counted = np.array(overlapped([work.amounts() for work in works_], prices))
+    assert counted @ prices.amounts() == pytest.approx([work.priced(prices) for work in works_])
+    counted = np.array(overlapped([work.amounts() for work in works_], near))
+    moved = np.array(near.amounts()) * (1 + 1e-6 * draw.uniform(-1, 1, len(NAMES)))
+    assert counted @ moved == pytest.approx([work.priced(Work(*moved.tolist())) for work in works_], rel=1e-9)
+
+
+def test_vectors_that_are_stored_are_counted() -> None:
+    (work,) = works(_lowered(_product(28, 64, 48)), MACHINE)[-1:]
+    assert work.stores == 28 * 48 // 16
+    halves = works(_lowered(_product(28, 64, 48), MACHINES["avx2"]), MACHINES["avx2"])[-1]
+    assert halves.stores == 2 * work.stores
 
 
 def test_every_nest_of_a_network_takes_something() -> None:

@@ -311,9 +311,9 @@ def test_sorts_lie_within_and_are_written() -> None:
 
 def test_what_lies_on_each_other_in_the_arena() -> None:
     b = gl.Builder("p")
-    x = b.relu(b.input("x", (1, 6, 9, 8)))
-    near = b.conv(x, b.constant("a", (6, 6, 3, 3)), padding=1)
-    far = b.conv(x, b.constant("c", (6, 6, 5, 5)), padding=2)
+    x = b.relu(b.input("x", (1, 12, 9, 8)))
+    near = b.conv(x, b.constant("a", (12, 12, 3, 3)), padding=1)
+    far = b.conv(x, b.constant("c", (12, 12, 5, 5)), padding=2)
     program = b.finish(layout.concatenate([b.add(near, b.max_pool(x, 3, strides=1, padding=1)), b.add(far, x)], 1))
     loops = lower(program, MACHINES["avx512"])
     plan = arena(loops)

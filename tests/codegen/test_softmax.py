@@ -9,9 +9,11 @@ import pytest
 
 import glenside as gl
 from glenside.codegen.affine import parts_in
+from glenside.codegen.checker import faults
 from glenside.codegen.loops import Apply, For, Let, Nest, Role, Statement, Store, Way
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES
+from glenside.codegen.native import Lowered
 from glenside.ir.program import Program
 
 SHAPES = [(50, 10), (16, 15), (17, 3), (9, 5), (2, 20, 7), (40, 17), (33, 16), (1, 100), (4, 2)]
@@ -32,7 +34,7 @@ def _expected(kind: str, x: np.ndarray) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", ["softmax", "log-softmax"])
 def test_values(kind: str, shape: tuple[int, ...], dtype: str) -> None:
@@ -94,3 +96,16 @@ def _stores(body: Sequence[Statement]) -> Iterator[Store]:
             yield from _stores(statement.body)
         elif isinstance(statement, Store):
             yield statement
+
+
+def test_short_rows_whose_elements_lie_apart() -> None:
+    """Two classes of each pixel, which are made one picture after the other."""
+    b = gl.Builder("classes")
+    x = b.conv(b.input("x", (1, 16, 9, 40)), b.constant("w", (2, 16, 3, 3)))
+    program = b.finish(b.softmax(b.transpose(x, (0, 2, 3, 1)))).seeded_constants(0)
+    for machine in MACHINES.values():
+        lowered = Lowered(program, machine)
+        assert faults(lowered.loops, lowered.arena) == []
+    given = np.random.default_rng(0).standard_normal((1, 16, 9, 40)).astype(np.float32)
+    want = gl.compile(program, machine="plain")(given)
+    np.testing.assert_allclose(gl.compile(program)(given), want, rtol=1e-4, atol=1e-6)

@@ -44,7 +44,12 @@ def _phases(channels: int, filters: int, length: int, phases: int) -> Program:
     return gl.parse(f"{tensors}\n(access-transpose {whole} (list 0 2 1))")
 
 
-SHAPES = [(3, 5, 100, 2), (7, 33, 70, 3), (19, 4, 161, 5), (2, 1, 97, 8)]
+SHAPES = [
+    (3, 5, 100, 2),
+    pytest.param((7, 33, 70, 3), marks=pytest.mark.slow),
+    pytest.param((19, 4, 161, 5), marks=pytest.mark.slow),
+    (2, 1, 97, 8),
+]
 
 
 @pytest.mark.parametrize("machine", WITH_OTHERS)

@@ -270,6 +270,13 @@ def test_channels_that_lie_in_one_axis_with_rows_are_no_windows() -> None:
     assert "Conv" in written(gl.parse(text))
 
 
+def test_weights_that_are_padded_are_of_no_conv() -> None:
+    """As onnxruntime would pad the images instead."""
+    pad = "(access-pad (access (access-tensor x) 0) zero-padding 2 0 1)"
+    text = f"(input x (shape 1 1 5)) (compute dot-product (access-product {pad} {pad} 0))"
+    assert {*written(gl.parse(text))} == {"Pad", "MatMul", "Reshape"}
+
+
 def test_a_file_has_layouts_that_are_found_only_where_they_save_something() -> None:
     """A file says channels first; a transpose there and back around a pool, which a unit may leave out, is no more."""
 

@@ -150,7 +150,7 @@ def test_mappings_without_strides_in_common_are_not_taken_together() -> None:
     assert {*told} == {False, True}
 
 
-@pytest.mark.parametrize("scratchpad", [1 << 16, 5000, 3400])
+@pytest.mark.parametrize("scratchpad", [pytest.param(1 << 16, marks=pytest.mark.slow), 5000, 3400])
 def test_where_one_operand_has_no_room_both_come_from_memory(scratchpad: int) -> None:
     machine = Machine(8, 8, scratchpad=scratchpad, accumulators=64, bandwidth=8, latency=3)
     for network in (_residual(8, 9), _residual(8, 9, pool=True)):

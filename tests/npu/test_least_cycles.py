@@ -10,6 +10,7 @@ from npu_layers import MACHINES
 from npu_networks import network
 
 import glenside as gl
+from glenside.builder import Builder
 from glenside.npu.lowering.choice import best
 from glenside.npu.lowering.integers import as_mapped, layer_by_layer, least, mappings
 from glenside.npu.machine import Machine
@@ -49,3 +50,10 @@ def test_mobilenet_takes_no_more_where_memory_is_quicker() -> None:
     found = quantized(program, program.constants)
     cycles = [_least(found, Machine(64, 64, bandwidth=bandwidth)) for bandwidth in (16, 32, 64)]
     assert cycles == sorted(cycles, reverse=True)
+
+
+def test_layers_that_no_product_was_searched_for_run_one_by_one_too() -> None:
+    b = Builder()
+    y = b.max_pool(b.relu(b.conv(b.input("x", (1, 3, 8, 8)), b.constant("w", (4, 3, 3, 3)), padding=1)), 2)
+    program = b.finish(b.linear(b.reshape(y, (1, 64)), b.constant("v", (5, 64)))).seeded_constants(0)
+    _least(quantized(program, program.constants), MACHINES[0])

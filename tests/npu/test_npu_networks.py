@@ -27,10 +27,11 @@ from glenside.ir.operand import Array
 from glenside.npu import files, rtl, simulator
 from glenside.npu.fields import UNITS, Form
 from glenside.npu.instructions import Instruction, Parameters, Tables
-from glenside.npu.lowering.integers import as_mapped, mappings
+from glenside.npu.lowering.integers import as_mapped, layer_by_layer, mappings
 from glenside.npu.meaning import wrong
 from glenside.npu.numbers import StandsFor
 from glenside.npu.program import NpuProgram, Place
+from glenside.quantization.calibration import quantized
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.network import integer_network
 
@@ -110,6 +111,20 @@ def test_many_networks(number: int) -> None:
 @pytest.mark.parametrize("number", range(len(MACHINES)))
 def test_many_networks_in_rtl(number: int) -> None:
     _many(number, range(5000 * (number + 1), 5000 * (number + 1) + 30), in_rtl=True)
+
+
+def test_layer_by_layer_has_the_layers_of_which_nothing_is_searched() -> None:
+    """Of max-pools there is one mapping, which is none of those that were found."""
+    b = gl.Builder("pooled")
+    y = b.max_pool(b.relu(b.conv(b.input("x", (1, 3, 6, 7)), b.constant("a", (4, 3, 3, 3)))), 2)
+    program = b.finish(b.conv(y, b.constant("c", (5, 4, 1, 1)))).seeded_constants(0)
+    found = quantized(program, program.constants)
+    result = gl.optimize(found.program, gl.NPU(MACHINES[0]))
+    made = layer_by_layer(found, mappings(result, found), MACHINES[0])
+    done = simulator.run(made)
+    assert wrong(made, done.dram) == []
+    assert done.cycles == made.predicted
+    assert len(made.stretches) == 3
 
 
 def test_max_pools_and_what_is_added() -> None:

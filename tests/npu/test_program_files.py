@@ -19,6 +19,7 @@ from glenside.npu.fields import UNITS, Address, Wait
 from glenside.npu.instructions import Fill, Spread
 from glenside.npu.machine import Energy
 from glenside.npu.program import NpuProgram, Place, Stretch
+from glenside.npu.record import header, places_of
 
 MACHINE = small_machine(5, 3)
 
@@ -116,6 +117,11 @@ _X = {"address": 0, "shape": [4], "dtype": "int8"}
         ("inputs", {"x": {**_X, "nests": [[4, 1, 1, 0, 1 << 30, 0, 0]]}}, "ends behind the"),
         ("inputs", {"x": {**_X, "nests": [[4, 1, 1, 2, -1, 0, 0], [0, 1, 1, 0, 0, 0, 0]]}}, "is not three counts"),
         ("inputs", {"x": {**_X, "nests": [[4, 1, 1, 1, -1, 0, 0]]}}, "ends behind the"),
+        ("inputs", {"x": {**_X, "nests": [[2, 1, 1, 0, 1, 0, 0]], "outer": [[3, 1, 1, 0, 2, 0, 0]]}}, "addresses of 6"),
+        ("inputs", {"x": {**_X, "outer": [[4, 1, 1, 0, 1, 0, 0]]}}, "has 4 elements, and addresses of 0"),
+        ("inputs", {"x": {**_X, "nests": [[2, 1, 1, 0, 1, 0, 0]], "outer": [[2, 1, 1, 0, 9999, 0, 0]]}}, "ends behind"),
+        ("inputs", {"x": {**_X, "nests": [[2, 1, 1, 0, 1, 0, 0]], "outer": [[2, 1, 1, 2, -4, 0, 0]]}}, "ends behind"),
+        ("inputs", {"x": {**_X, "nests": [[2, 1, 1, 0, 1, 0, 0]], "outer": 4}}, "is not three counts"),
         ("outputs", [], "not places by name"),
         ("stretches", [{"name": "a", "begin": {}, "end": {}}], "is not within the"),
         ("stretches", [{"name": "a", "begin": {}, "end": {}, "meaning": 3}], "is no text"),
@@ -133,6 +139,25 @@ def test_a_header_is_checked(tmp_path: Path, key: str, value: object, match: str
     text = json.dumps(head).encode()
     body = good[:8] + len(text).to_bytes(4, "little") + text + good[12 + size : -32]
     _refused(tmp_path, _resealed(body), match)
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 2), (5, 7), (1, 6), (6, 1), (8,), (3, 2, 1, 2)])
+def test_places_of_weights_are_read_back(shape: tuple[int, ...]) -> None:
+    """Whatever addresses are: sums of those of the first axes and of the others, nearly that, and with gaps."""
+    draw = np.random.default_rng(len(shape))
+    first, others = (draw.permutation(n) for n in (shape[0], int(np.prod(shape[1:]))))
+    summed = (3 + 100 * first[:, None] + others).reshape(shape)
+    moved, gap = summed.copy(), summed.copy()
+    moved.reshape(-1)[-1] += 50
+    gap.reshape(-1)[0] = -1
+    for addresses in (summed, moved, gap):
+        place = Place.of_sums(addresses, "int8")
+        assert np.array_equal(place.addresses, addresses)
+        assert place.address == addresses[addresses >= 0].min()
+        written = header(NpuProgram(small_machine(4, 4), {}, np.zeros(4_000, np.uint8), {"w": place}))["inputs"]
+        (read,) = places_of(json.loads(json.dumps(written)), 4_000).values()
+        assert read == place
+    assert bool(Place.of_sums(summed, "int8").outer) == (min(shape[0], summed.size // shape[0]) > 1)
 
 
 def test_words_that_are_no_instruction_are_refused(tmp_path: Path) -> None:

@@ -191,6 +191,19 @@ def test_layers_keep_their_names(target: Target) -> None:
         assert f"{name}.w" in _weights(product)
 
 
+def test_a_product_of_constants_inside_of_a_constant_is_a_layer() -> None:
+    """As that of a recurrent layer's first state, which is 0, with its weights."""
+    b = Builder()
+    gates = b.concatenate([b.constant("u", (1, 2)), b.constant("v", (1, 2))], 1)
+    first = b.add(b.matmul(b.constant("state", (8, 1)), gates), b.constant("bias", (8, 4)))
+    product = b.matmul(b.input("x", (8, 3)), b.constant("w", (3, 4)))
+    program = b.finish(b.add(product, first))
+    result = gl.optimize(program, UNIT)
+    assert len(program.layers) == 2
+    assert list(result.answer.layers) == list(program.layers)
+    assert result.check().ok
+
+
 def test_an_answer_whose_folding_ran_out_of_time_says_so_and_is_not_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

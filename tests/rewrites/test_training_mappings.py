@@ -27,7 +27,7 @@ FLOWS = {
     "output-stationary": oracle.output_stationary,
     "double-buffered": oracle.double_buffered,
 }
-FEW = settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 MANY = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 
 

@@ -220,9 +220,11 @@ def _shapes(source: Valued, batch: int | None, arrays: Mapping[str, Array], keys
 
 
 def _require_batch(inputs: Iterable[Any], batch: int | None) -> None:
-    """Raise BadInput where inputs are for batches of another size."""
+    """Raise BadInput where inputs are for batches of another size. The seed of dropout is one for all."""
+    from glenside.builder.dropout import SEED
+
     for tensor in inputs:
-        if batch is not None and tensor.dims[:1] != (batch,):
+        if batch is not None and tensor.dims[:1] != (batch,) and tensor.name != SEED.name:
             dims = " ".join(map(str, tensor.dims))
             raise BadInput(f"--batch {batch} is for a network whose batch is open, and {tensor.name} is ({dims})")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -13,8 +14,10 @@ from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.filling import Table
 from glenside.npu.nests import Nest, nests
 
-_TIMES = 2
+_TIMES = 3
 """How often patterns of cells are put together that are there already."""
+_SHORT = 4
+"""Cells of runs that are taken apart."""
 
 
 def carried(source: Array, select: Array, cells: Array, lanes: int, more: Array) -> Iterator[tuple[Table, Nest]]:
@@ -63,34 +66,84 @@ def gone_on(cells: Address, lanes: int) -> tuple[Address, Address]:
 
 
 def blank(cells: Array, lanes: int, byte: int, beats: int = 1) -> Iterator[tuple[Table, Nest]]:
-    """What puts a byte into cells, (n): runs of them, as many at a time as are in distinct lanes; then as many of these
-    at a time as are, where that spares more cycles than it takes beats of tables.
+    """What puts a byte into cells, (n), some of them twice: runs of them, as many at a time as are in distinct lanes;
+    then as many of these at a time as are, as long as that spares more cycles than it takes beats of tables.
     """
     if not len(cells):
         return
     starts, sizes = _runs(distinct(cells), lanes)
-    every = {tuple(range(size)): starts[sizes == size] for size in distinct(sizes).tolist()}
-    ways = [_abreast(every, lanes)]
-    for _ in range(_TIMES):
-        ways.append(_abreast(ways[-1], lanes))
-    for pattern, firsts in min(ways, key=lambda own: sum(map(len, own.values())) + beats * len(own)).items():
+    runs = {size: starts[sizes == size] for size in distinct(sizes).tolist()}
+    ways = [_put_together(own, lanes, beats) for own in _runs_of_few_sizes(runs, beats)]
+    for pattern, firsts in min(ways, key=lambda own: _cycles(own, beats)).items():
         table = Table(tuple(sorted((place % lanes, byte, place // lanes) for place in pattern)))
         yield from ((table, nest) for nest in nests(firsts[:, None]))
 
 
-def _abreast(patterns: Mapping[tuple[int, ...], Array], lanes: int) -> dict[tuple[int, ...], Array]:
-    """Patterns of cells, and where each begins, in order: those that are equally far apart as one, as many as are in
-    distinct lanes.
+_Patterns = Mapping[tuple[int, ...], Array]
+"""Cells that are filled at once, seen from the first, and where each of these begins, in order."""
+
+
+def _cycles(patterns: _Patterns, beats: int) -> int:
+    """What they take, tables included."""
+    return sum(map(len, patterns.values())) + beats * len(patterns)
+
+
+def _runs_of_few_sizes(runs: Mapping[int, Array], beats: int) -> Iterator[_Patterns]:
+    """Runs of cells by their size: those of a size that is rare as several of a smaller one; and the same where short
+    ones are taken apart first, as single cells of many are more often in distinct lanes.
     """
-    found: dict[tuple[int, ...], list[int]] = {}
+    short = {size: firsts for size, firsts in runs.items() if 1 < size <= _SHORT}
+    apart = [(firsts[:, None] + np.arange(size)).reshape(-1) for size, firsts in short.items()]
+    others = {size: firsts for size, firsts in runs.items() if size not in short}
+    single = np.concatenate([others.pop(1, np.zeros(0, np.int64)), *apart])
+    for every in [runs, {1: single, **others}] if short else [runs]:
+        found = dict[int, Array]()
+        for size, firsts in sorted(every.items()):
+            smaller = max(found, default=size)
+            parts = -(-size // smaller)
+            if found and (parts - 1) * len(firsts) < beats:
+                begins = np.minimum(np.arange(parts) * smaller, size - smaller)
+                found[smaller] = np.append(found[smaller], firsts[:, None] + begins)
+            else:
+                found[size] = firsts
+        yield {tuple(range(size)): distinct(firsts) for size, firsts in found.items()}
+
+
+def _put_together(patterns: _Patterns, lanes: int, beats: int) -> _Patterns:
+    """The same by larger patterns, as long as that spares cycles."""
+    for _ in range(_TIMES):
+        ways = [_abreast(patterns, parts, lanes, beats) for parts in (_chains, _loops)]
+        best = min(ways, key=lambda own: _cycles(own, beats))
+        if _cycles(best, beats) >= _cycles(patterns, beats):
+            break
+        patterns = best
+    return patterns
+
+
+def _abreast(patterns: _Patterns, parts: Callable[[Array], Iterator[Nest]], lanes: int, beats: int) -> _Patterns:
+    """Patterns that are equally far apart as one, as many as are in distinct lanes, along the loop of their parts of
+    which that are most, where that spares more than a table takes. The last ones of a loop are met twice rather than
+    alone, which would be a pattern of its own.
+    """
+    found: dict[tuple[int, ...], list[Array]] = {}
     for pattern, firsts in patterns.items():
-        own = np.array(pattern)
-        for begin, apart, count in _chains(firsts):
-            most = _distinct_lanes(pattern, apart % lanes, lanes) if count > 1 else 1
-            for at in range(0, count, most):
-                every = own + np.arange(min(most, count - at))[:, None] * apart
-                found.setdefault(tuple(every.reshape(-1).tolist()), []).append(begin + at * apart)
-    return {pattern: np.sort(np.array(firsts)) for pattern, firsts in found.items()}
+        kinds: dict[tuple[int, int], list[tuple[Array, Array]]] = {}
+        for part in parts(firsts):
+            (strides,) = part.strides
+            loops = zip(part.counts, strides, strict=True)
+            most = [min(count, _distinct_lanes(pattern, apart % lanes, lanes)) for count, apart in loops]
+            loop = int(np.argmax(most))
+            count, apart, size = part.counts[loop], strides[loop], most[loop]
+            rest = replace(part, counts=tuple(1 if at == loop else n for at, n in enumerate(part.counts)))  # type: ignore[arg-type]
+            begins = np.minimum(np.arange(0, count, size), count - size) * apart
+            fewer = (rest.addresses()[:, None] + begins).reshape(-1)
+            kinds.setdefault((size, apart), []).append((part.addresses(), fewer))
+        for (size, apart), own in kinds.items():
+            before, after = (np.concatenate(each) for each in zip(*own, strict=True))
+            worth = len(before) - len(after) > beats
+            key = (np.array(pattern) + np.arange(size if worth else 1)[:, None] * apart).reshape(-1)
+            found.setdefault(tuple(key.tolist()), []).append(after if worth else before)
+    return {pattern: distinct(np.concatenate(own)) for pattern, own in found.items()}
 
 
 def _runs(cells: Array, most: int) -> tuple[Array, Array]:
@@ -103,17 +156,20 @@ def _runs(cells: Array, most: int) -> tuple[Array, Array]:
     return starts, np.minimum(np.repeat(sizes, parts) - most * within, most)
 
 
-def _chains(starts: Array) -> Iterator[tuple[int, int, int]]:
-    """Numbers that are equally far apart, from the front on: the first, how far, and how many."""
+def _chains(starts: Array) -> Iterator[Nest]:
+    """Numbers that are equally far apart, from the front on, each as a loop."""
     steps, at = np.diff(starts), 0
     changes = np.flatnonzero(np.append(np.diff(steps) != 0, True)) + 1 if len(steps) else np.zeros(0, int)
     while at < len(starts):
-        if at == len(starts) - 1:
-            yield int(starts[at]), 0, 1
-            return
-        last = int(changes[np.searchsorted(changes, at + 1)])
-        yield int(starts[at]), int(steps[at]), last - at + 1
+        last = at if at == len(starts) - 1 else int(changes[np.searchsorted(changes, at + 1)])
+        step = int(steps[at]) if last > at else 0
+        yield Nest((last - at + 1, 1, 1), (int(starts[at]),), ((step, 0, 0),))
         at = last + 1
+
+
+def _loops(starts: Array) -> Iterator[Nest]:
+    """The same as loops within loops."""
+    yield from nests(starts[:, None])
 
 
 @lru_cache(maxsize=1 << 12)

@@ -24,11 +24,27 @@ _WORTH = 1.5
 
 @dataclass(frozen=True)
 class Chain:
-    """Layers from the number `begin` until before `end`, and of each strip their parts."""
+    """Layers from the number `begin` until before `end`, of each strip their parts, and of what each layer but the last
+    makes what is there in each strip.
+    """
 
     begin: int
     end: int
     parts: Sequence[Sequence[Part]]
+    cuts: Sequence[tuple[Cut, ...]]
+
+    @staticmethod
+    def of(layers: Sequence[Layer], begin: int, dims: Sequence[int], axis: int, count: int) -> Chain:
+        """Of layers, the first of which has that number. What equal ones need is known to the last of them."""
+        known, key = layers[-1].known, (Chain, *map(id, layers), *dims, axis, count)
+        if key not in known:
+            parts = strips(layers, dims, axis, count)
+            cuts = [
+                tuple(Cut(strip[place].elements, _streaming(strip[place + 1])) for strip in parts)
+                for place in range(len(layers) - 1)
+            ]
+            known[key] = parts, cuts, tuple(layers)  # whose ids are theirs as long as they are there
+        return Chain(begin, begin + len(layers), *known[key][:2])
 
     @property
     def has_idle_strips(self) -> bool:
@@ -68,7 +84,7 @@ class Candidates:
             for cycles, start, axis, count in sorted(self._tried(begin, end, there, found), key=lambda each: each[0]):
                 if best is not None and cycles >= best[0]:
                     break
-                chain = Chain(start, end, strips(self.layers[start:end], self._dims(end), axis, count))
+                chain = Chain.of(self.layers[start:end], start, self._dims(end), axis, count)
                 if chain.has_idle_strips:
                     continue
                 own = self._cut(chain, wanted)
@@ -120,12 +136,19 @@ class Candidates:
             cycles_of_whole = sum(self._whole(number) for number in range(start, end))
             for axis, size in enumerate(self._dims(end)):
                 for count in (count for count in _COUNTS if count <= size):
-                    last = strips(self.layers[end - 1 : end], self._dims(end), axis, count)
                     cycles = sum(self._whole(number) for number in range(start, end - 1))
-                    cycles += sum(part.cycles(self.machine) for (part,) in last)
+                    cycles += self._cut_alone(end, axis, count)
                     if cycles > _WORTH * cycles_of_whole:
                         break
                     yield cycles, start, axis, count
+
+    def _cut_alone(self, end: int, axis: int, count: int) -> int:
+        """Cycles of the last layer before that number where it is cut so."""
+        layer, dims = self.layers[end - 1], self._dims(end)
+        key = "cut alone", dims, axis, count, self.machine
+        if key not in layer.known:
+            layer.known[key] = sum(part.cycles(self.machine) for (part,) in strips([layer], dims, axis, count))
+        return layer.known[key]  # type: ignore[no-any-return]
 
     def _whole(self, number: int) -> int:
         tiles, m, _ = self.layers[number].product.rows.numbers.shape
@@ -135,9 +158,8 @@ class Candidates:
         """What is wanted where those layers run strip by strip: what they read and make is there all the time."""
         found = dict(wanted)
         for place, number in enumerate(range(chain.begin, chain.end - 1)):
-            cuts = tuple(Cut(strip[place].elements, _streaming(strip[place + 1])) for strip in chain.parts)
             own = found[self.results[number]]
-            found[self.results[number]] = replace(own, begin=chain.begin, end=chain.end - 1, cuts=cuts)
+            found[self.results[number]] = replace(own, begin=chain.begin, end=chain.end - 1, cuts=chain.cuts[place])
         for term, own in found.items():
             since = chain.begin if own.begin == chain.end - 1 else own.begin
             until = max(own.end, chain.end - 1) if own.begin < chain.end and own.end >= chain.begin else own.end

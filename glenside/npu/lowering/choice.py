@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import highspy
 import numpy as np
@@ -33,16 +32,13 @@ from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.staying import Stay, looked_at, staying
 from glenside.npu.lowering.storing import rows_needed
 from glenside.npu.lowering.tensors import Tensors, Where
+from glenside.npu.lowering.whole_numbers import WORK, WholeNumbers
 from glenside.npu.machine import Machine
 from glenside.quantization.layers import IntegerNetwork
 
 _HALF, _EPSILON = 0.5, 1e-6
-_WORK = 1_000
-"""How often the solver looks whether to go on, at most, where it has a choice: after each of its programs without whole
-numbers. A clock would stop it elsewhere each time, and of one network there would be several programs.
-"""
-_PATIENCE = 8
-"""How many times as often where it has none."""
+_FIRST = 0.05
+"""Within which gap it is chosen as long as prices are found: the last choices are within the one that is asked for."""
 _ROUNDS = 6
 """How often tensors that are to stay, and do not, are looked at again: for what readers allow, and then given up."""
 SPARED = 0.02
@@ -76,7 +72,7 @@ def chosen(
     results: Mapping[Term, str],
     machine: Machine,
     show: Callable[[str, int, int], None] = lambda *_: None,
-    work: int = _WORK,
+    work: int = WORK,
     gap: float = 1e-3,
     stays: Mapping[Term, Stay] | None = None,
     known: Known | None = None,
@@ -92,11 +88,13 @@ def chosen(
     at: the others take no less than what they were taken for.
     """
     known = {} if known is None else known
+    within = max(gap, _FIRST)
     while True:
         model = _Model(options, results, machine, stays or {}, known, spared)
-        found, used = model.solved(show, work, gap)
-        if found.bound > enough or not used:
+        found, used = model.solved(show, work, within)
+        if found.bound > enough or not (used or within > gap):
             return found
+        within = within if used else gap
         for estimate in used:
             estimate.close()
 
@@ -142,37 +140,21 @@ def best(
 
 
 @dataclass
-class _Model:
+class _Model(WholeNumbers):
     options: Mapping[str, Sequence[Option]]
     results: Mapping[Term, str]
     machine: Machine
     may_stay: Mapping[Term, Stay]
     known: Known
     spared: float = SPARED
-    solver: highspy.Highs = field(default_factory=highspy.Highs)
 
     def __post_init__(self) -> None:
-        for name, value in (("output_flag", False), ("threads", 1), ("random_seed", 0)):
-            self.solver.setOptionValue(name, value)
+        super().__init__()
         self.dma: dict[str, list[tuple[int, float]]] = {name: [] for name in self.options}
         self.used: list[tuple[tuple[int, ...], Estimate]] = []
-        self.count = 0
         self.copies = defaultdict[int, float](float)
         self.held: dict[Term, int] = {}
         self.rooms: dict[Term, int] = {}
-
-    def _column(self, cost: float = 0.0, whole: bool = False, most: float = 1.0) -> int:
-        self.solver.addVar(0.0, most)
-        if cost:
-            self.solver.changeColCost(self.count, cost)
-        if whole:
-            self.solver.changeColIntegrality(self.count, highspy.HighsVarType.kInteger)
-        self.count += 1
-        return self.count - 1
-
-    def _row(self, least: float, most: float, terms: Sequence[tuple[int, float]]) -> None:
-        columns = np.array([column for column, _ in terms], np.int32)
-        self.solver.addRow(least, most, len(terms), columns, np.array([value for _, value in terms]))
 
     def _now(self, estimate: Estimate, *columns: int) -> float:
         """What it is taken for; what these columns make use of is looked at then."""
@@ -182,9 +164,9 @@ class _Model:
 
     def solved(self, show: Callable[[str, int, int], None], work: int, gap: float) -> tuple[Choice, Sequence[Estimate]]:
         """The choice, and the prices that it makes use of and nobody has looked at."""
-        take = {name: [self._column(whole=True) for _ in own] for name, own in self.options.items()}
+        take = {name: [self.column(whole=True) for _ in own] for name, own in self.options.items()}
         for columns in take.values():
-            self._row(1, 1, [(column, 1.0) for column in columns])
+            self.row(1, 1, [(column, 1.0) for column in columns])
         tensors = {
             tensor: None
             for own in self.options.values()
@@ -193,38 +175,21 @@ class _Model:
             if tensor is not None
         }
         self._add_stays(take)
-        inner = {tensor: [self._column(whole=True) for _ in axes_of(tensor)] for tensor in tensors}
+        inner = {tensor: [self.column(whole=True) for _ in axes_of(tensor)] for tensor in tensors}
         for number, (tensor, columns) in enumerate(inner.items()):
             show(f"tensor {number + 1}", len(inner) + number, 2 * len(inner))
-            self._row(1, 1, [(column, 1.0) for column in columns])
+            self.row(1, 1, [(column, 1.0) for column in columns])
             self._add_tensor(tensor, columns, take)
         for name, own in self.options.items():
             self._add_time(name, own, take[name])
-        self.solver.setOptionValue("mip_rel_gap", gap)
-        self._limit(work)
-        self.solver.run()
-        found = self.solver.getInfo()
-        if found.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        values, found = self.solution(gap, work)
+        if values is None:
             raise BadInput("no mappings of the layers were found that go together with any orders of tensors")
-        values = np.array(self.solver.getSolution().col_value)
         mappings = {name: int(np.argmax(values[columns])) for name, columns in take.items()}
         axes = {tensor: axes_of(tensor)[int(np.argmax(values[columns]))] for tensor, columns in inner.items()}
         there = frozenset(tensor for tensor, column in self.held.items() if values[column] > _HALF)
         used = [own for columns, own in self.used if own.is_open and (values[[*columns]] > _EPSILON).all()]
         return Choice(mappings, axes, found.objective_function_value, found.mip_dual_bound, there), used
-
-    def _limit(self, work: int) -> None:
-        """Stop the solver when it has looked so often whether to go on."""
-        looked = 0
-
-        def look(_: object, __: str, now: highspy.cb.HighsCallbackOutput, answer: Any, ___: object) -> None:
-            nonlocal looked
-            looked += 1
-            has_choice = now.mip_primal_bound < highspy.kHighsInf
-            answer.user_interrupt = looked >= work * (1 if has_choice else _PATIENCE)
-
-        self.solver.setCallback(look, None)
-        self.solver.startCallback(highspy.cb.HighsCallbackType.kCallbackMipInterrupt)
 
     def _add_stays(self, take: Mapping[str, Sequence[int]]) -> None:
         """Tensors that stay in the lanes, of which there is room for so many at a time."""
@@ -232,24 +197,24 @@ class _Model:
         for tensor, own in self.may_stay.items():
             beats = tensor.access.size / self.machine.bandwidth
             comes = -self.spared * beats if tensor in self.results else beats
-            column = self.held[tensor] = self._column(comes, whole=True)
+            column = self.held[tensor] = self.column(comes, whole=True)
             for name, allows in own.allows.items():
                 for by, may in zip(take[name], allows, strict=True):
                     if not may:
-                        self._row(-infinite, 1, [(by, 1.0), (column, 1.0)])
+                        self.row(-infinite, 1, [(by, 1.0), (column, 1.0)])
             for (first, i), (second, j) in own.apart or ():
-                self._row(-infinite, 2, [(take[first][i], 1.0), (take[second][j], 1.0), (column, 1.0)])
+                self.row(-infinite, 2, [(take[first][i], 1.0), (take[second][j], 1.0), (column, 1.0)])
             self._add_others(tensor, take)
-            room = self.rooms[tensor] = self._column(most=infinite)
+            room = self.rooms[tensor] = self.column(most=infinite)
             for name, rows in own.rows.items():
                 for by, own_rows in zip(take[name], rows, strict=True):  # as many as this one needs, if both are chosen
                     need = self._now(own_rows, by, column)
-                    self._row(-need, infinite, [(room, 1.0), (by, -need), (column, -need)])
+                    self.row(-need, infinite, [(room, 1.0), (by, -need), (column, -need)])
         for number in range(len(self.options)):
             alive = [tensor for tensor, own in self.may_stay.items() if own.since <= number <= own.until]
             if alive:
                 room = self.machine.depth - 2 * rows_needed(self.machine)
-                self._row(0, room, [(self.rooms[tensor], 1.0) for tensor in alive])
+                self.row(0, room, [(self.rooms[tensor], 1.0) for tensor in alive])
 
     def _add_others(self, tensor: Term, take: Mapping[str, Sequence[int]]) -> None:
         """Rows of several tensors stream from the lanes where all of these are there."""
@@ -258,11 +223,11 @@ class _Model:
                 others = [other for other in option.streams.values() if other is not None and other != tensor]
                 for other in others if may and tensor in option.streams.values() else ():
                     if other not in self.may_stay:
-                        self._row(-highspy.kHighsInf, 1, [(by, 1.0), (self.held[tensor], 1.0)])
+                        self.row(-highspy.kHighsInf, 1, [(by, 1.0), (self.held[tensor], 1.0)])
                     elif other in self.held:  # of two, when the second one comes
                         here, there = (self.held[tensor], 1.0), (self.held[other], -1.0)
-                        self._row(-1, highspy.kHighsInf, [(by, -1.0), here, there])
-                        self._row(-highspy.kHighsInf, 1, [(by, 1.0), here, there])
+                        self.row(-1, highspy.kHighsInf, [(by, -1.0), here, there])
+                        self.row(-highspy.kHighsInf, 1, [(by, 1.0), here, there])
 
     def _unless_held(self, tensor: Term) -> list[tuple[int, float]]:
         """What makes up for a tensor's ways through DRAM where it has none."""
@@ -270,16 +235,16 @@ class _Model:
 
     def _add_time(self, name: str, own: Sequence[Option], take: Sequence[int]) -> None:
         """The time of a layer: of the array, or of DMA."""
-        time = self._column(1.0, most=highspy.kHighsInf)
+        time = self.column(1.0, most=highspy.kHighsInf)
         infinite = highspy.kHighsInf
-        self._row(0, infinite, [(time, 1.0), *((c, -float(o.price.cycles)) for c, o in zip(take, own, strict=True))])
+        self.row(0, infinite, [(time, 1.0), *((c, -float(o.price.cycles)) for c, o in zip(take, own, strict=True))])
         for tensor, held in self.held.items():
             for by, option, slower in zip(take, own, self.may_stay[tensor].slower.get(name, ()), strict=False):
                 more = self._now(slower, by, held)
-                self._row(-more, infinite, [(time, 1.0), (by, -(option.price.cycles + more)), (held, -more)])
+                self.row(-more, infinite, [(time, 1.0), (by, -(option.price.cycles + more)), (held, -more)])
         always = [(c, -self._constant(o, c)) for c, o in zip(take, own, strict=True)]
         moved = [(column, -cost) for column, cost in self.dma[name]]
-        self._row(_LATENCY * self.machine.latency, infinite, [(time, 1.0), *always, *moved])
+        self.row(_LATENCY * self.machine.latency, infinite, [(time, 1.0), *always, *moved])
 
     def _constant(self, option: Option, column: int) -> float:
         """DMA that no other layer has a part in: weights, and constants that stream, as they stream best."""
@@ -329,32 +294,32 @@ class _Model:
             return
         dims = tuple(tensor.access.dims)
         for number, axis in enumerate(axes_of(tensor)):
-            written = [self._column() for _ in take[maker]]
+            written = [self.column() for _ in take[maker]]
             pairs = partial(_in_order, dims, axis, self.machine)
             for taken, column, option in zip(take[maker], written, self.options[maker], strict=True):
-                self._row(-1, 0, [(column, 1.0), (taken, -1.0)])
+                self.row(-1, 0, [(column, 1.0), (taken, -1.0)])
                 emptied = self._emptied(option, ("axis", axis, dims), pairs, tensor)
                 self.dma[maker].append((column, self._now(emptied, column, taken)))
             for streamed in asked:
-                self._row(0, 1, [*((column, 1.0) for column in written), (streamed[number], -1.0)])
+                self.row(0, 1, [*((column, 1.0) for column in written), (streamed[number], -1.0)])
 
     def _add_reader(
         self, tensor: Term, name: str, inner: Sequence[int], take: Mapping[str, Sequence[int]]
     ) -> list[int]:
         """For each axis a column that says whether it streams to that layer so."""
-        streamed = [self._column() for _ in inner]
+        streamed = [self.column() for _ in inner]
         for column, axis in zip(streamed, inner, strict=True):
-            self._row(-1, 0, [(column, 1.0), (axis, -1.0)])
+            self.row(-1, 0, [(column, 1.0), (axis, -1.0)])
         streams = list[int]()
         for option, own in zip(self.options[name], take[name], strict=True):
             leaves = [leaf for leaf, other in option.streams.items() if other == tensor]
             if leaves:
                 streams.append(own)
-                parts = [self._column() for _ in inner]
+                parts = [self.column() for _ in inner]
                 infinite = highspy.kHighsInf
-                self._row(0, infinite, [*((part, 1.0) for part in parts), (own, -1.0), *self._unless_held(tensor)])
+                self.row(0, infinite, [*((part, 1.0) for part in parts), (own, -1.0), *self._unless_held(tensor)])
                 for part, column, axis in zip(parts, streamed, axes_of(tensor), strict=True):
-                    self._row(-1, 0, [(part, 1.0), (column, -1.0)])
+                    self.row(-1, 0, [(part, 1.0), (column, -1.0)])
                     beats = self._read(tensor, name) if len(leaves) == 1 else 0.0
                     fills = [self._filled(option, leaf, axis, beats) for leaf in leaves]
                     filled, windowed = sum(each.value for each in fills), self._windowed(tensor, name, option)
@@ -364,7 +329,7 @@ class _Model:
             if tensor in option.stays.values():
                 self._add_tiles(tensor, name, option, own, take)
         least = [*((column, 1.0) for column in streamed), *((own, -1.0) for own in streams)]
-        self._row(0, highspy.kHighsInf, [*least, *self._unless_held(tensor)])
+        self.row(0, highspy.kHighsInf, [*least, *self._unless_held(tensor)])
         return streamed
 
     def _windowed(self, tensor: Term, name: str, option: Option) -> float:
@@ -385,12 +350,12 @@ class _Model:
                 return copied(option, tensor, self._tiled(option, tensor), len(readers) == 1, self.machine)
 
             self.copies[own] += self._now(self._known((id(option.price), "copy", tensor), 0.0, find), own)
-            self.solver.changeColCost(own, self.copies[own])
+            self.set_cost(own, self.copies[own])
             return
-        written = [self._column() for _ in take[maker]]
-        self._row(0, 0, [*((column, 1.0) for column in written), (own, -1.0)])
+        written = [self.column() for _ in take[maker]]
+        self.row(0, 0, [*((column, 1.0) for column in written), (own, -1.0)])
         for other, column, by in zip(self.options[maker], written, take[maker], strict=True):
-            self._row(-1, 0, [(column, 1.0), (by, -1.0)])
+            self.row(-1, 0, [(column, 1.0), (by, -1.0)])
             emptied = self._emptied(other, ("tiles", id(option.price)), partial(self._tiled, option, tensor), tensor)
             self.dma[maker].append((column, self._now(emptied, column, by)))
 

@@ -233,10 +233,11 @@ def _is_free(own: Wanted, skew: Skew) -> bool:
 def _extents(own: Wanted, skew: Skew) -> tuple[tuple[int, int], ...]:
     if own.cuts:
         (reads,), cells = own.reads.values(), _cells(own.dims, skew)
-        parts = [cells[cut.elements] for cut in own.cuts]
+        parts, places = [cells[cut.elements] for cut in own.cuts], [reads.places(skew.strides)]
         ends = [(int(part.min()), int(part.max())) for part in parts]
-        return tuple(_extent([reads], skew, cut, *of) for cut, of in zip(own.cuts, ends, strict=True))
-    return (_extent([*own.reads.values()], skew, None, *_ends(own.dims, skew)),)
+        return tuple(_extent([reads], places, cut, *of) for cut, of in zip(own.cuts, ends, strict=True))
+    every = [*own.reads.values()]
+    return (_extent(every, [reads.places(skew.strides) for reads in every], None, *_ends(own.dims, skew)),)
 
 
 def _ends(dims: Sequence[int], skew: Skew) -> tuple[int, int]:
@@ -245,10 +246,15 @@ def _ends(dims: Sequence[int], skew: Skew) -> tuple[int, int]:
     return int(np.minimum(last, 0).sum()), int(np.maximum(last, 0).sum())
 
 
-def _extent(every: Sequence[Reads], skew: Skew, cut: Cut | None, least: int, most: int) -> tuple[int, int]:
-    """From which cell until before which one rows read, or elements are: these from the least to the most."""
-    for reads in every:
-        first, apart = firsts(reads, skew.strides, cut)
+def _extent(
+    every: Sequence[Reads], places: Sequence[tuple[Array, Array]], cut: Cut | None, least: int, most: int
+) -> tuple[int, int]:
+    """From which cell until before which one rows read, which are at these places, or elements are: these from the
+    least to the most.
+    """
+    last_element = most
+    for reads, own in zip(every, places, strict=True):
+        first, apart = _behind(reads, own, cut, last_element)
         last = first + apart.max(axis=1, keepdims=True)
         streaming = ... if cut is None else cut.streaming
         least, most = min(least, int(first[streaming].min())), max(most, int(last[streaming].max()))
@@ -298,14 +304,21 @@ def _cells(dims: Sequence[int], skew: Skew) -> Array:
 
 def firsts(reads: Reads, strides: Array, cut: Cut | None) -> tuple[Array, Array]:
     """`Reads.places`, of which rows without elements are behind what else a strip reads."""
-    first, apart = reads.places(strides)
-    if cut is None or not (reads.nothing & cut.streaming).any():
+    places = reads.places(strides)
+    if cut is None or not reads.nothing.any():
+        return places
+    coordinates = np.stack(np.unravel_index(cut.elements, reads.dims), axis=-1)
+    return _behind(reads, places, cut, int((coordinates @ strides).max(initial=0)))
+
+
+def _behind(reads: Reads, places: tuple[Array, Array], cut: Cut | None, last: int) -> tuple[Array, Array]:
+    """The same of places that are known; `last` is the greatest cell of the strip's elements."""
+    first, apart = places
+    if cut is None or not reads.nothing.any() or not (reads.nothing & cut.streaming).any():
         return first, apart
     there = cut.streaming & ~reads.nothing
     behind = np.where(there, first + apart.max(axis=1, keepdims=True), np.iinfo(np.int64).min).max()
-    coordinates = np.stack(np.unravel_index(cut.elements, reads.dims), axis=-1)
-    behind = max(int(behind), int((coordinates @ strides).max(initial=0)))
-    return np.where(reads.nothing, behind + 1, first), apart
+    return np.where(reads.nothing, max(int(behind), last, 0) + 1, first), apart
 
 
 def _touched(reads: Reads, skew: Skew, cut: Cut | None = None) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from glenside.analysis.places import Places
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu.instructions import Lanes, Store
+from glenside.npu.lowering.again import Again
 from glenside.npu.lowering.carrying import carried, gone_on
 from glenside.npu.lowering.filling import Table
 from glenside.npu.lowering.holding import Held, firsts
@@ -30,15 +32,18 @@ class _Skewed:
     lanes are.
     """
 
-    def __init__(self, layer: Layer, used: Array, places: tuple[Array, Array], machine: Machine) -> None:
+    def __init__(
+        self, layer: Layer, used: Array, places: tuple[Array, Array], machine: Machine, again: Again | None = None
+    ) -> None:
         self.machine, self.used = machine, used
         self.first, self.apart = places
-        self.layer = _moved(layer, self.apart % machine.rows, self.used)
+        lanes = np.where(used, self.apart % machine.rows, -1)
+        self.layer = (again or Again()).once(lambda: _moved(layer, lanes, used), "moved", layer, lanes.tobytes())
         self.tables = [
             Table(tuple(sorted((at % machine.rows, 0, at // machine.rows) for at in own[there].tolist())))
             for own, there in zip(self.apart, self.used, strict=True)
         ]
-        self.runs: Sequence[Run] = _in_order(self.layer, machine)
+        self.runs: Sequence[Run] = ()
 
     def table(self, tile: int) -> Table:
         return self.tables[tile]
@@ -48,7 +53,13 @@ class InPlace(_Skewed):
     """Rows of tensors that are held, each tile of one; of a part of a layer, those of it."""
 
     def __init__(
-        self, layer: Layer, every: Sequence[Held], name: str, machine: Machine, part: Part | None = None
+        self,
+        layer: Layer,
+        every: Sequence[Held],
+        name: str,
+        machine: Machine,
+        part: Part | None = None,
+        again: Again | None = None,
     ) -> None:
         used = np.zeros(layer.product.rows.numbers.shape[::2], bool)
         first, apart = np.zeros(layer.product.rows.numbers.shape[:2], np.int64), np.zeros(used.shape, np.int64)
@@ -57,9 +68,9 @@ class InPlace(_Skewed):
             own = reads.used.any(axis=1) if len(every) > 1 else np.ones(len(used), bool)
             begins, distances = firsts(reads, held.skew.strides, held.cut)
             first[own], apart[own], used[own] = begins[own] + held.base, distances[own], reads.used[own]
-        super().__init__(layer, used, (first, apart), machine)
-        if part is not None:
-            self.runs = [*runs_of(layer, part.ranges(), machine)]
+        super().__init__(layer, used, (first, apart), machine, again)
+        every_run = partial(_in_order, self.layer) if part is None else partial(runs_of, layer, part.ranges())
+        self.runs = [*every_run(machine)]
 
     def fill(self, number: int, now: int) -> bool:
         return True
@@ -100,6 +111,7 @@ class Windows(_Skewed):
         size: int,
     ) -> None:
         super().__init__(layer, reads.used, reads.places(strides), writer.machine)
+        self.runs = _in_order(self.layer, writer.machine)
         self.writer, self.feed, self.addresses, self.bases = writer, feed, addresses.reshape(-1), bases
         self.places = np.stack(np.unravel_index(np.arange(addresses.size), reads.dims), axis=-1) @ strides
         self.windows, self.window_of, self.filled = list[_Window](), list[int](), 0
@@ -202,11 +214,12 @@ class Kept(BytesOut):
         zero: int,
         made: IntegerLayer,
         part: Part | None = None,
+        again: Again | None = None,
     ) -> None:
         assert made.requantised is not None, "it becomes bytes"
         every = held.elements if part is None else part.elements
         table = made.requantised.table
-        super().__init__(writer, layer, Bytes(parameters, every, held.cells[every], table, made.normalised))
+        super().__init__(writer, layer, Bytes(parameters, every, held.cells[every], table, made.normalised), again)
         self.lanes, self.depth = 0, 1 << 30
         self.held, self.zero = held, zero
 
@@ -271,6 +284,7 @@ def _fill_in_order(writer: Writer, addresses: Array, cells: Array, first: Array,
         there = part[which] == number
         if there.any():
             fill_cells(writer, addresses[there], cells[there])
+            writer.go_on()
 
 
 def fill_cells(writer: Writer, addresses: Array, cells: Array) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,11 +16,13 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.lowering.choice import Choice, Known, best
+from glenside.npu.lowering.elementwise import every_mapping
 from glenside.npu.lowering.layers import TooLong
 from glenside.npu.lowering.mapped import Mapped, Unlowered, results_of
+from glenside.npu.lowering.nearby import Way, quickest, tries
 from glenside.npu.lowering.network import chained
 from glenside.npu.lowering.options import Options, options_of
-from glenside.npu.lowering.tensors import Where
+from glenside.npu.lowering.tensors import Tensors, Where
 from glenside.npu.machine import Machine
 from glenside.npu.numbers import StandsFor, narrow
 from glenside.npu.program import NpuProgram, Place
@@ -72,7 +75,8 @@ def least(
                 raise first from error
             fronts[name] = [own for own in fronts[name] if own[0].term != taken[name].term]
     others = _others(network, fronts, machine, (priced, known), (made, choice), (seed, show))
-    return min([made, *others], key=_predicted)
+    quick = min([made, *others], key=_predicted)
+    return _nearby(network, machine, priced, choice, quick, seed) or quick
 
 
 def _predicted(program: NpuProgram) -> int:
@@ -110,6 +114,43 @@ def _others(
         yield layer_by_layer(network, fronts, machine, *how, most)
 
 
+def _nearby(
+    network: IntegerNetwork, machine: Machine, priced: Options, choice: Choice, than: NpuProgram, seed: int
+) -> NpuProgram | None:
+    """The quickest program of other mappings and of other tensors that stay, if it takes no more cycles than that one
+    and programs are small; else None. Tensors in DRAM are there as the first who reads them wants.
+    """
+    options, kept = priced
+    streams = (tensor for own in options.values() for option in own for tensor in option.streams.values())
+    tensors = [tensor for tensor in dict.fromkeys(streams) if tensor is not None]
+    best, known = list[NpuProgram](), dict[tuple[object, ...], float]()
+
+    def cycles(way: Way) -> float:
+        taken = {name: own[number] for (name, own), number in zip(kept.items(), way, strict=False)}
+        stay = {tensor for tensor, stays in zip(tensors, way[len(kept) :], strict=True) if stays}
+        most = _predicted(best[-1] if best else than)
+        with suppress(BadInput, TooLong):
+            where = Tensors(network, taken, machine, {}, stay).where
+            key = (
+                *way[: len(kept)],
+                *((term in where[0], term in where[0] and where[0][term].strips) for term in tensors),
+            )
+            if key in known:
+                return known[key]
+            made = as_mapped(network, taken, machine, seed, stay=stay, where=where, most=most if best else most + 1)
+            known[key] = _predicted(made)
+            if not best or _predicted(made) < most:
+                best.append(made)
+            return known[key]
+        return inf
+
+    start = *(choice.mappings[name] for name in kept), *(int(tensor in choice.held) for tensor in tensors)
+    most = tries(than.size)
+    if most:
+        quickest(start, [*map(len, kept.values()), *(2 for _ in tensors)], cycles, most)
+    return best[-1] if best and _predicted(best[-1]) <= _predicted(than) else None
+
+
 _FAR = 1.05
 """How many times its price a program takes where prices did not tell enough."""
 _TRUST = 0.75
@@ -127,7 +168,8 @@ def layer_by_layer(
     """Each layer's quickest mapping, with all tensors in DRAM as the next one fills lanes soonest; where the machine
     does not run it there, its next. Raises BadInput: none is left; and TooLong.
     """
-    left = {name: sorted(own, key=lambda pair: pair[1]) for name, own in found.items()}
+    known = {layer.name: found.get(layer.name) or every_mapping(layer, (), machine) for layer in network.layers}
+    left = {name: sorted(own, key=lambda pair: pair[1]) for name, own in known.items()}
     while True:
         try:
             taken = {name: own[0][0] for name, own in left.items()}

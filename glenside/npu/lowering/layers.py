@@ -34,7 +34,7 @@ from glenside.npu.nests import Nest, nests
 
 _BYTE = 0xFF
 _UNKNOWN = 1 << 8
-_SENT = 4
+_SENT = 8
 """What part of half of the accumulators is sent at a time where others may come in the meantime."""
 
 
@@ -87,6 +87,7 @@ class Writer:
     cells   of each byte of the lanes what it holds, where that is known
     later   what is to be written down before anybody reads what it makes
     before  that of the layer before
+    first   what is to be written down behind what the program's first rows need
     counts  instructions of each unit, and busy its cycles
     most    cycles that no unit may be busy for, where nobody wants a program that takes as long
     """
@@ -103,6 +104,7 @@ class Writer:
         self.active = b""
         self.later: Callable[[], None] | None = None
         self.before: Callable[[], None] | None = None
+        self.first: Callable[[], None] | None = None
         self.zeros: dict[int, Remains] = {}
         self.clocks = Clocks(machine)
         self.cells = np.full(machine.rows * machine.depth, _UNKNOWN, np.int16)
@@ -128,6 +130,12 @@ class Writer:
     def forget(self, cells: Array) -> None:
         """Cells of the lanes that hold what is not known."""
         self.cells[cells] = _UNKNOWN
+
+    def go_on(self) -> None:
+        """What the first rows need is written down: now comes what the first results do."""
+        first, self.first = self.first, None
+        if first is not None:
+            first()
 
     def settle(self) -> None:
         """Write down what was put off."""
@@ -263,7 +271,7 @@ class _Work:
     def write(self) -> None:
         ahead, is_first = 0, not self.writer.run
         if is_first:  # nothing streams yet, and stores would wait for all that comes before
-            self.sink.begin()
+            self.writer.first = self.sink.begin
         for now, run in enumerate(self.runs):
             self.writer.written.ahead = len(self.writer.written)
             while ahead < len(self.runs) and self._fill(ahead, now):
@@ -272,6 +280,7 @@ class _Work:
                 ahead += 1
             if not now and not is_first:
                 self.sink.begin()
+            self.writer.go_on()
             self.coming.bring(writer := self.writer, writer.run + now, max(self.machine.rows, run.end - run.begin))
             self._stream(now, run)
         self._flip(len(self.runs) - 1)

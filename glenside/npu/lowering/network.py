@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder, rebuild_all
 from glenside.npu import requantise
 from glenside.npu.lowering.abreast import abreast
+from glenside.npu.lowering.again import Again
 from glenside.npu.lowering.copying import write_copy
 from glenside.npu.lowering.holding import gaps
 from glenside.npu.lowering.inplace import InPlace, Kept, Windows, bring
@@ -22,6 +25,7 @@ from glenside.npu.lowering.operands import Brought, Tiles, arranged
 from glenside.npu.lowering.program import Filled, counted, finished, stand_in
 from glenside.npu.lowering.skewed import Skew
 from glenside.npu.lowering.sources import Copied, Source
+from glenside.npu.lowering.spreading import spreadings
 from glenside.npu.lowering.storing import Bytes, BytesOut, distinct_parameters
 from glenside.npu.lowering.strips import Part
 from glenside.npu.lowering.sums_out import SumsOut
@@ -97,6 +101,7 @@ class _Chain(Tensors):
         self.constants: dict[Term, Place] = {}
         self.sums: dict[str, SumsOut] = {}
         self.ready: dict[tuple[str, int], _Ready] = {}
+        self.again: defaultdict[str, Again] = defaultdict(Again)
 
     def program(self, given: Mapping[str, Array], seed: int) -> NpuProgram:
         network, draw = self.network, np.random.default_rng(seed)
@@ -127,7 +132,7 @@ class _Chain(Tensors):
             name = layer.name if piece.last else f"{layer.name}, strip {piece.strip + 1}"
             self.stretches.append(replace(stretch, name=name, begin=begin, end=counted(self.writer)))
             if piece.last:
-                del self.known[layer.name]
+                del self.known[layer.name], self.again[layer.name]
         return finished(self.writer, self.stretches, self.filled, inputs, self._outputs())
 
     def _pieces(self) -> Iterator[tuple[IntegerLayer, Piece]]:
@@ -182,12 +187,13 @@ class _Chain(Tensors):
         rows = [own.operands[leaf] for leaf in own.layer.product.rows.first]
         if not rows or any(tensor not in self.held for tensor in rows):
             return None
-        held = [self.held[tensor].at(piece.strip) for tensor in rows]
-        source = InPlace(own.layer, held, layer.name, self.machine, piece.part)
-        own.layer = source.layer
+        held, again = [self.held[tensor].at(piece.strip) for tensor in rows], self.again[layer.name]
+        source = InPlace(own.layer, held, layer.name, self.machine, piece.part, again)
+        own.layer = moved = source.layer
         if layer.requantised is not None and layer.normalised is None:
-            _, alike = distinct_parameters(self._parameters(layer, own))
-            own.layer = abreast(own.layer, alike, self.machine)
+            every = self._parameters(layer, own)
+            _, alike = again.once(lambda: distinct_parameters(every), "alike", every)
+            own.layer = again.once(lambda: abreast(moved, alike, self.machine), "abreast", moved)
         tiles = self._stays(layer.name, own, operands, [run.tile for run in source.runs])
         return _Ready(own.layer, source, tiles, operands)
 
@@ -221,7 +227,8 @@ class _Chain(Tensors):
         elif layer.result in self.held:
             parameters = self._parameters(layer, own)
             made = self.held[layer.result].at(piece.strip)
-            kept = Kept(self.writer, own.layer, parameters, made, self.zero(layer.result), layer, piece.part)
+            zero, again = self.zero(layer.result), self.again[layer.name]
+            kept = Kept(self.writer, own.layer, parameters, made, zero, layer, piece.part, again)
             self.writer.layer(own.layer, source, feed, kept, coming)
             result = None
         else:
@@ -288,18 +295,23 @@ class _Chain(Tensors):
 
     def _stays(self, name: str, own: Own, operands: dict[Term, Place], order: Sequence[int] | None = None) -> Tiles:
         weights = own.layer.product.weights.first
+        again, image, layer = self.again[name], self.writer.image, own.layer
         if all(self.is_constant(own.operands[leaf]) for leaf in weights):
+            spreads = spreadings(self.machine).of_all(layer, order)
             values = {leaf: self.values(own.operands[leaf]) for leaf in weights}
-            tiles = Tiles.known(self.writer.image, own.layer, values, order)
+            tiles = again.once(lambda: Tiles.known(image, layer, values, spreads), "tiles", layer, *spreads)
         else:
             tiles = self.computed_tiles(name, own)
         for leaf in weights:
             if leaf not in operands:
-                operands[leaf] = Place.of(tiles.of(leaf), "int8")
+                operands[leaf] = again.once(partial(_in_dram, tiles, leaf), "place", tiles, leaf)
         return tiles
 
     def _parameters(self, layer: IntegerLayer, own: Own) -> Array:
-        """Of each element, (dims). Raises BadInput."""
+        """Of each element, (dims): the same for whatever lanes and columns. Raises BadInput."""
+        return self.again[layer.name].once(lambda: self._found_parameters(layer, own), "parameters")
+
+    def _found_parameters(self, layer: IntegerLayer, own: Own) -> Array:
         asked = layer.requantised
         assert asked is not None, "it becomes bytes"
         dims = tuple(layer.sums.access.dims)
@@ -340,11 +352,12 @@ class _Chain(Tensors):
         stays = product.weights if y else product.rows
         if not all(self.is_constant(own.operands[leaf]) for leaf in stays.first):
             raise BadInput("an operand has a zero point, and the other one is no constant whose sums are known")
-        every = stays.values({leaf: self.values(own.operands[leaf]) for leaf in stays.first}, "int8").astype(np.int64)
-        if y:
-            of_tile = -y * (every * enabled[:, :, None]).sum(axis=1)  # (tiles)(C)
+        every = stays.values({leaf: self.values(own.operands[leaf]) for leaf in stays.first}, "int8")
+        if y:  # float32 has room for a sum of 2^16 bytes
+            sums = enabled[:, None].astype(np.float32) @ every.astype(np.float32)
+            of_tile = -y * sums[:, 0].astype(np.int64)  # (tiles)(C)
         else:
-            of_tile = -z * every.sum(axis=2)  # (tiles)(m): lanes that are not enabled hold zeros
+            of_tile = -z * every.sum(axis=2, dtype=np.int64)  # (tiles)(m): lanes that are not enabled hold zeros
         if own.layer.greatest:  # of each of its tiles it is the same
             of_group = np.stack([of_tile[group.tiles[0]] for group in own.layer.groups])
         else:
@@ -388,6 +401,10 @@ class _Chain(Tensors):
                 yield from self._means(self.network.layers[self.numbers[self.makers[tensor]]])
             elif not self.is_constant(tensor) or tensor in self.constants:
                 yield tensor
+
+
+def _in_dram(tiles: Tiles, leaf: Term) -> Place:
+    return Place.of_sums(tiles.of(leaf), "int8")
 
 
 def _extra(skew: Skew) -> float:

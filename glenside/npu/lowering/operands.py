@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,10 +95,12 @@ class Tiles:
         return found.reshape(tuple(leaf.access.dims))
 
     @staticmethod
-    def known(image: Image, layer: Layer, values: Mapping[Term, Array], order: Iterable[int] | None = None) -> Tiles:
-        """Of constants, of tiles that come in that order."""
-        every, found = layer.product.weights.values(values, "int8"), list[Brought]()
-        spreads, used = spreadings(image.machine).of_all(layer, order), layer.used
+    def known(
+        image: Image, layer: Layer, values: Mapping[Term, Array], spreads: Sequence[Spreading | None] | None = None
+    ) -> Tiles:
+        """Of constants, which are spread so."""
+        every, found, used = layer.product.weights.values(values, "int8"), list[Brought](), layer.used
+        spreads = spreadings(image.machine).of_all(layer) if spreads is None else spreads
         for tile, (rows, spread) in enumerate(zip(layer.loaded, spreads, strict=True)):
             content = every[tile, :rows]
             if spread is None:

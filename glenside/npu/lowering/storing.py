@@ -17,6 +17,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu import requantise
 from glenside.npu.instructions import Store
+from glenside.npu.lowering.again import Again
 from glenside.npu.lowering.columnwise import write_columns
 from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.filling import Table, modulo, unwrapped
@@ -68,58 +69,21 @@ class BytesOut:
     Raises BadInput: lanes are too few, or a sum is needed twice.
     """
 
-    def __init__(self, writer: Writer, layer: Layer, result: Bytes) -> None:
+    def __init__(self, writer: Writer, layer: Layer, result: Bytes, again: Again | None = None) -> None:
         self.writer, self.layer, self.machine = writer, layer, writer.machine
         self.m = layer.product.rows.numbers.shape[1]
         self.lanes = rows_needed(self.machine)
         self.depth, self.side = self.lanes // _SIDES, 0
-        self.entries, entry = distinct_parameters(result.parameters)
         self.table, self.normalised = result.table, result.normalised
-        self._sort(result, entry)
-        self._describe()
-        self.turns: dict[bytes, Array] = {}
-
-    def _sort(self, result: Bytes, entry: Array) -> None:
-        """What becomes of each column of each row of sums, by rows: its item, and where its byte belongs."""
-        line, column = (own.reshape(-1) for own in self.layer.lines())
-        there = np.flatnonzero(self.layer.elements.reshape(-1) > 0)
-        key = line * self.machine.columns + column
-        order = there[np.argsort(key[there], kind="stable")]
-        if (np.diff(key[order]) == 0).any():
-            raise BadInput("a sum is two elements of its layer: one is the other moved")
-        self.line, self.column, self.entry = line[order], column[order], entry[order]
-        place = np.full(len(line), -1)
-        place[order] = np.arange(len(order))
-        owner = place[result.elements]
+        every, machine = result.parameters, self.machine
+        own = (again or Again()).once(lambda: _Items.of(layer, every, machine), "items", layer, every)
+        self.line, self.column, self.passes = own.line, own.column, own.passes
+        self.items, self.alike, self.content, self.contents = own.items, own.alike, own.content, own.contents
+        owner = own.place[result.elements]
         by_owner = np.argsort(owner, kind="stable")
         first = np.searchsorted(owner[by_owner], 0)  # zeros have no sum
         self.owner, self.address = owner[by_owner][first:], result.addresses[by_owner][first:]
-
-    def _describe(self) -> None:
-        """Of each item its row of parameters, and the column of the entry that all its columns take, -1 for none."""
-        width = self.machine.columns
-        self.passes = -(-width // self.machine.rows)
-        key = self.line * self.passes + self.column // self.machine.rows
-        self.items, begins = np.unique(key, return_index=True)
-        low, high = np.minimum.reduceat(self.entry, begins), np.maximum.reduceat(self.entry, begins)
-        self.alike = np.where(low == high, low % width, -1)
-        found, known = _Rows(width, self.machine.parameters // HALVES), dict[object, int]()
-        self.content = np.zeros(len(begins), int)
-        for item, (begin, end) in enumerate(pairwise([*begins.tolist(), len(key)])):
-            which: object = int(low[item]) // width
-            if self.alike[item] < 0:
-                which = self.entry[begin:end].tobytes(), self.column[begin:end].tobytes()
-            if which in known:
-                self.content[item] = known[which]
-                continue
-            if self.alike[item] < 0:
-                own = found.any(self.column[begin:end], self.entry[begin:end])
-            else:
-                first = low[item] // width * width
-                every = np.arange(first, min(first + width, len(self.entries)))
-                own = found.new(every - first, every)
-            self.content[item] = known[which] = own
-        self.contents = [found.content(row, self.entries) for row in range(len(found.rows))]
+        self.turns: dict[bytes, Array] = {}
 
     @property
     def whole(self) -> bool:
@@ -244,6 +208,75 @@ class BytesOut:
         item = batch.item[batch.owner]
         lane = (batch.lane[batch.owner] + turns[item]) % self.machine.rows
         self.writer.empty_lanes(batch.address, lane, base + item)
+
+
+@dataclass(frozen=True)
+class _Items:
+    """What becomes of each column of each row of sums of a layer, by rows, and of what shares a row of parameters.
+
+    line, column  of each sum that is an element
+    place         of each element which of these it is; -1 for zeros
+    passes        how many items a row of sums has at most
+    items         which there are, as numbers of rows of sums times those
+    alike         of each item the column of the entry that all its columns take, -1 for none
+    content       of each item its row of parameters
+    contents      the bytes of those rows
+    """
+
+    line: Array
+    column: Array
+    place: Array
+    passes: int
+    items: Array
+    alike: Array
+    content: Array
+    contents: Sequence[Array]
+
+    @staticmethod
+    def of(layer: Layer, parameters: Array, machine: Machine) -> _Items:
+        """Of a layer with these parameters. Raises BadInput: a sum is needed twice."""
+        entries, entry = distinct_parameters(parameters)
+        line, column = (own.reshape(-1) for own in layer.lines())
+        there = np.flatnonzero(layer.elements.reshape(-1) > 0)
+        key = line * machine.columns + column
+        order = there[np.argsort(key[there], kind="stable")]
+        if (np.diff(key[order]) == 0).any():
+            raise BadInput("a sum is two elements of its layer: one is the other moved")
+        place = np.full(len(line), -1)
+        place[order] = np.arange(len(order))
+        line, column, entry = line[order], column[order], entry[order]
+        passes = -(-machine.columns // machine.rows)
+        items, begins = np.unique(line * passes + column // machine.rows, return_index=True)
+        alike, content, contents = _rows_of(entry, column, begins, entries, machine)
+        return _Items(line, column, place, passes, items, alike, content, contents)
+
+
+def _rows_of(
+    entry: Array, column: Array, begins: Array, entries: Array, machine: Machine
+) -> tuple[Array, Array, Sequence[Array]]:
+    """Of items that begin there the column of the entry that all their columns take, -1 for none, and the row of
+    parameters; and the bytes of those.
+    """
+    width = machine.columns
+    low, high = np.minimum.reduceat(entry, begins), np.maximum.reduceat(entry, begins)
+    alike = np.where(low == high, low % width, -1)
+    found, known = _Rows(width, machine.parameters // HALVES), dict[object, int]()
+    content = np.zeros(len(begins), int)
+    for item, (begin, end) in enumerate(pairwise([*begins.tolist(), len(entry)])):
+        which: object = int(low[item]) // width
+        if alike[item] < 0:
+            which = entry[begin:end].tobytes(), column[begin:end].tobytes()
+        if which in known:
+            content[item] = known[which]
+            continue
+        if alike[item] < 0:
+            own = found.any(column[begin:end], entry[begin:end])
+        else:
+            first = low[item] // width * width
+            every = np.arange(first, min(first + width, len(entries)))
+            own = found.new(every - first, every)
+        content[item] = known[which] = own
+    return alike, content, [found.content(row, entries) for row in range(len(found.rows))]
 
 
 class _Rows:

@@ -17,7 +17,10 @@ import numpy as np
 from glenside.ir.operand import Array
 from glenside.npu.lowering.runs import Run, parts
 from glenside.npu.lowering.tiles import Layer
-from glenside.npu.machine import Machine
+from glenside.npu.machine import HALVES, Machine
+
+_FEW = 16
+"""Rows for which instructions of their own are worth their while."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +61,12 @@ class Part:
 
 
 def runs_of(layer: Layer, ranges: Iterator[tuple[int, int, int]], machine: Machine) -> Iterator[Run]:
-    """Range by range, as many rows at a time as half of the accumulators hold; half as many where no tile is added to
-    another, so that some are stored while others come.
+    """Range by range, as many rows at a time as half of the accumulators hold; where no tile is added to another few of
+    them: some are stored while others come, and the last ones soon after they are complete.
     """
     alone = all(len(group.tiles) == 1 for group in layer.groups)
-    most = max(1, machine.half_accumulators // (2 if alone else 1))
+    few = max(_FEW, (machine.rows + machine.columns) // HALVES)
+    most = max(1, min(machine.half_accumulators // HALVES, few) if alone else machine.half_accumulators)
     for number, low, high in ranges:
         group = layer.groups[number]
         for begin, end in parts(low, high, most):

@@ -107,24 +107,39 @@ class Tensors(MappedNetwork):
 
     @cached_property
     def reserved(self) -> int:
-        """Rows at both ends of the lanes that results pass through."""
-        asked = any(layer.requantised is not None for layer in self.network.layers)
-        return rows_needed(self.machine) if asked else 0
+        """Rows at both ends of the lanes that results pass through on their way to DRAM."""
+        return self._reserved(self.held)
 
-    def _held(self) -> tuple[dict[Term, Held], dict[Term, Passing], list[Chain]]:
-        """Those that all who read them may stream from there; those for which there is no room; and the chains."""
+    def _reserved(self, held: Container[Term]) -> int:
+        layers = self.network.layers
+        passes = any(layer.requantised is not None and layer.result not in held for layer in layers)
+        return rows_needed(self.machine) if passes else 0
+
+    def _held(self) -> Where:
+        """Those that all who read them may stream from there; those for which there is no room; and the chains. Where
+        all results stay there are more rows for them.
+        """
         wanted: dict[Term, Wanted] = {}
         inputs = self.inputs()
         for term in (*inputs, *(layer.result for layer in self.network.layers)):
             own = self._wanted(term) if term in inputs or term not in self.outside else None
             if own is not None:
                 wanted[term] = own
-        rows = range(self.reserved, self.machine.depth - self.reserved)
+        reserved = self._reserved(())
+        found = self._held_beside(reserved, wanted)
+        if self._reserved(found[0]) < reserved:
+            more = self._held_beside(0, wanted)
+            found = more if more[0].keys() >= found[0].keys() else found
+        return found
+
+    def _held_beside(self, reserved: int, wanted: Mapping[Term, Wanted]) -> Where:
+        """The same where so many rows at both ends are not free."""
+        rows = range(reserved, self.machine.depth - reserved)
         stay, crowding = {term for term in wanted if self.stay is None or term in self.stay}, set[Term]()
         while True:
             there, passing = held(wanted, self.machine, rows, stay - crowding)
             there, passing, chains = self._candidates(wanted, rows).chains(stay, there, passing)
-            more = self._crowding(there, passing)
+            more = self._crowding(there, passing, reserved)
             if more is not None and not there[more].strips:
                 crowding.add(more)  # a strip of it at a time may have room
                 continue
@@ -152,16 +167,16 @@ class Tensors(MappedNetwork):
                 return held[0]
         return None
 
-    def _crowding(self, there: Mapping[Term, Held], passing: Container[Term]) -> Term | None:
+    def _crowding(self, there: Mapping[Term, Held], passing: Container[Term], reserved: int) -> Term | None:
         """The largest tensor of those that leave a layer too little room for what comes from DRAM; None: none does."""
         for number, layer in enumerate(self.network.layers):
             rows = [self.own(layer).operands[leaf] for leaf in self.own(layer).layer.product.rows.first]
             alive = [term for term, own in there.items() if own.since <= number <= own.until]
             if all(term in alive for term in rows) or not alive:
                 continue
-            depth, _ = free([there[term] for term in alive], self.machine, self.reserved)
+            depth, _ = free([there[term] for term in alive], self.machine, reserved)
             part = _PASSING if len(rows) == 1 and rows[0] in passing else _COPIED
-            if depth < (self.machine.half_depth - self.reserved) // part:
+            if depth < (self.machine.half_depth - reserved) // part:
                 return max(alive, key=lambda term: there[term].end - there[term].begin)
         return None
 

