@@ -27,7 +27,7 @@ from glenside.codegen.lanes import lanes_of, shared
 from glenside.codegen.loops import Counter, Formula, Load, Loops, Nest, Number, Packing, Role, Statement, Store
 from glenside.codegen.machine import Machine
 from glenside.codegen.nests import filler, mapped, mapped_rows
-from glenside.codegen.orders import best_order, is_narrow
+from glenside.codegen.orders import best_order, is_narrow, lanes_to_fill
 from glenside.codegen.reading import asking_of, dims_of_parts
 from glenside.codegen.reductions import normalized
 from glenside.codegen.renaming import packed_once
@@ -299,9 +299,9 @@ class _Lowering:
         changed since.
         """
         axes, at, value = self._value(nest)
-        joined = [j.element for j, _ in self.joined.values()]
+        joined = [j for j, _ in self.joined.values()]
         assert self.machine is not None, "vectors are of a machine"
-        order = best_order(axes, joined, value, lanes_of(nest.dtype, self.machine))
+        order = best_order(axes, [j.element for j in joined], value, lanes_to_fill(joined, nest.dtype, self.machine))
         if not nest.view.memory.is_fixed:
             nest.view.memory.order = order
         elif joined and order[-1:] != nest.view.memory.order[-1:]:

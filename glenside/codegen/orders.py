@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from math import prod
 
 from glenside.codegen.affine import coefficient, loads_in
-from glenside.codegen.blocks import Block
+from glenside.codegen.blocks import Block, Joined
 from glenside.codegen.lanes import lanes_of
 from glenside.codegen.loops import Formula, Load, Role
 from glenside.codegen.machine import Machine
+from glenside.ir.dtypes import FLOATS
 from glenside.ir.index_map import Axis
 
 
@@ -46,6 +47,14 @@ def best_order(axes: Sequence[Axis], joined: Sequence[Formula], value: Formula, 
     if largest is not None and score(axes[last])[0] < 3:
         rest.sort(key=lambda i: -_step(largest, axes[i]))
     return (*rest, last)
+
+
+def lanes_to_fill(joined: Sequence[Joined], dtype: str, machine: Machine) -> int:
+    """Elements of a vector of which channels that fill less than a half are not the last axis.
+
+    Sums of bytes add four products at a time along channels: a vector of few has more of them than one of pixels.
+    """
+    return lanes_of(dtype, machine) if all(own.local.dtype in FLOATS for own in joined) else 1
 
 
 def is_narrow(block: Block, machine: Machine) -> bool:
