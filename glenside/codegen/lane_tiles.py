@@ -29,9 +29,9 @@ from glenside.codegen.loops import (
     Way,
 )
 from glenside.codegen.machine import Machine
-from glenside.codegen.panels import pieces_of, rows_of
+from glenside.codegen.operands import packing_of
+from glenside.codegen.panels import least_lanes, pieces_of, rows_of
 from glenside.codegen.tiles import Made
-from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
 
@@ -39,8 +39,6 @@ _COLUMNS = 8
 """At most."""
 _SUMS = 16
 """Vectors that are added to in turn, about: enough that none waits for itself."""
-_LEAST_VECTOR = 16
-"""Bytes of the shortest vectors that processors have."""
 _MANY = 1 << 16
 """Steps of sums, from which on tiles of numbers are worth their code."""
 _OF_LANES = 2
@@ -105,13 +103,10 @@ class LaneTiles:
             return False
         most = lanes_in([self.joined.element], self.machine)
         depth = self.size * prod(axis.size for axis in self.others)
-        vectors = sum(count * times for _, _, count, times in pieces_of(columns, 1, most, self._least))
+        vectors = sum(
+            count * times for _, _, count, times in pieces_of(columns, 1, most, least_lanes(self.joined.local.dtype))
+        )
         return depth * self._steps / self.size + _OF_LANES * self.lanes < depth * vectors / columns
-
-    @property
-    def _least(self) -> int:
-        """Elements of the shortest vectors."""
-        return _LEAST_VECTOR * 8 // RECORDS[self.joined.local.dtype].bits
 
     def made(self) -> Made:
         packings = {load: self._packing(load, number) for number, load in enumerate(self.constants)}
@@ -146,7 +141,7 @@ class LaneTiles:
     def _lanes(self) -> int:
         """Elements of a vector with which a sum takes the fewest steps; 1 where it is too short for any."""
         lanes = lanes_in([self.joined.element], self.machine)
-        found = [n for n in (lanes, lanes // 2, lanes // 4) if self._least <= n <= self.size]
+        found = [n for n in (lanes, lanes // 2, lanes // 4) if least_lanes(self.joined.local.dtype) <= n <= self.size]
         return min(found, key=lambda n: self.size // n + self.size % n, default=1)
 
     @property
@@ -155,19 +150,8 @@ class LaneTiles:
         return self.size // self.lanes + self.size % self.lanes
 
     def _packing(self, load: Load, number: int) -> Packing:
-        outer = [a for a in (*self.block.around, *self.block.axes) if coefficient(load.place, a)]
-        inner, last = [*self.others, *self.whole[:-1]], self.whole[-1]
-        name = f"{load.buffer.name}.packed" + (f".{number + 1}" if number else "")
-        dims = Dims((prod(axis.size for axis in (*outer, *inner, last)),))
-        return Packing(
-            Buffer(name, dims, load.dtype, Role.CONSTANT),
-            load.buffer,
-            load.place.constant,
-            tuple((axis.size, coefficient(load.place, axis)) for axis in outer),
-            tuple((axis.size, coefficient(load.place, axis)) for axis in inner),
-            coefficient(load.place, last),
-            ((0, last.size, 1),),
-        )
+        *before, last = self.whole
+        return packing_of(self.block, last, ((0, last.size, 1),), load, [*self.others, *before], number)
 
     def _tile(self, packings: dict[Load, Packing], row: Axis, rows: Index) -> list[Statement]:
         """Some rows from one on, and all columns."""

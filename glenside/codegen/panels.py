@@ -9,6 +9,7 @@ from math import prod
 from glenside.codegen.affine import substituted
 from glenside.codegen.lanes import at
 from glenside.codegen.loops import Buffer, For, Statement, Way
+from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index, flattened
 
 
@@ -66,6 +67,11 @@ class Tile:
         for axis in (self.unit, self.row) if rows else (self.unit,):
             inner = (For(axis, inner, Way.UNROLLED),) if axis.size > 1 else inner
         return list(inner)
+
+
+def least_lanes(dtype: str) -> int:
+    """Elements of a dtype in the shortest vectors that processors have, which are of 16 bytes."""
+    return 16 * 8 // RECORDS[dtype].bits
 
 
 def pieces_of(size: int, width: int, lanes: int, least: int) -> list[tuple[int, int, int, int]]:

@@ -44,16 +44,13 @@ from glenside.codegen.loops import (
 )
 from glenside.codegen.machine import Machine
 from glenside.codegen.operands import is_near, packing_of, panels_copied, with_first_alone
-from glenside.codegen.panels import Tile, Turns, pieces_of, rows_of, turns_of
+from glenside.codegen.panels import Tile, Turns, least_lanes, pieces_of, rows_of, turns_of
 from glenside.codegen.prefetching import LONG, Reads, Seldom, asked_of_packed, next_tile, read_at_end
-from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
 
 _UNROLLED = 9
 """Steps of a sum that are written one after the other."""
-_LEAST_VECTOR = 16
-"""Bytes of the shortest vectors that processors have."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ class Tiles:
         (self.joined,) = self.block.joined
         self.dtype = self.joined.local.dtype
         self.lanes = lanes_of(self.dtype, machine)
-        self.least = min(self.lanes, _LEAST_VECTOR * 8 // RECORDS[self.dtype].bits)
+        self.least = min(self.lanes, least_lanes(self.dtype))
         self.steps = prod(a.size for a in (*self.block.around, *self.block.axes, *self.joined.axes))
         self.loads = list(dict.fromkeys(loads_in(self.joined.element)))
         self.packed: list[Load] = []
