@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -26,12 +26,22 @@ _NEAR = 1e-3
 """Scales are floats: what is rounded to the same byte again is nearer to an integer than that."""
 
 
+class BeyondSums(BadInput):
+    """Layers whose biases int32 does not hold: name -> what is added to each sum, in its steps."""
+
+    def __init__(self, shifts: Mapping[str, Array]) -> None:
+        (name, shift), *_ = shifts.items()
+        super().__init__(f"the layer {name}: its bias fits int32, got {float(shift.flat[np.abs(shift).argmax()]):.6g}")
+        self.shifts = shifts
+
+
 @dataclass
 class Network:
     """The layers so far.
 
     taken     names of tensors
     reserved  names of the layers of the program; others are those with a number, or of a kind that is none of them
+    beyond    layer -> what is added to its sums, of those to which more is added than int32 holds
     """
 
     taken: set[str]
@@ -39,6 +49,7 @@ class Network:
     constants: dict[str, Array] = field(default_factory=dict)
     layers: list[IntegerLayer] = field(default_factory=list)
     inputs: dict[str, tuple[float, int]] = field(default_factory=dict)
+    beyond: dict[str, Array] = field(default_factory=dict)
     _bytes: dict[str, Bytes] = field(default_factory=dict)
 
     def kind(self, name: str) -> str:
@@ -132,7 +143,7 @@ class Network:
     ) -> Term:
         if product.normalised is None:
             product, scale, shift = _with_positive_scale(product, scale, shift)
-        sums, bias = self.sums(product), _bias(shift)
+        sums, bias = self.sums(product), self._bias(product.name, shift)
         by = scale.astype(np.float32)
         if not (np.isfinite(by).all() and (np.abs(by) >= np.finfo(np.float32).tiny).all()):
             raise BadInput(f"the scale of its sums is a positive normal float32, got {by.min()!s}")
@@ -150,7 +161,7 @@ class Network:
         """A layer of which sums with a bias are the result, ()(dims) int32."""
         if product.normalised is not None:
             raise BadInput(f"a {product.normalised.kind} ends in bytes: quantize it")
-        sums, bias = self.sums(product), _bias(shift)
+        sums, bias = self.sums(product), self._bias(product.name, shift)
         if not bias.any():
             made, given = split_at(sums, 0), None
         else:
@@ -171,6 +182,13 @@ class Network:
         if all(layer.result is not made for layer in self.layers):
             name = _free(name, self.reserved | taken) if name in taken else name
             self.layers.append(IntegerLayer(name, sums, requantised, bias, made, normalised))
+        return made
+
+    def _bias(self, name: str, shift: Array) -> Array:
+        found = np.rint(shift)
+        if (np.abs(found) > _INT32[1]).any():
+            self.beyond[name] = shift
+        made: Array = np.clip(found, -_INT32[1], _INT32[1]).astype(np.int32)
         return made
 
     def _biased(self, product: Product, sums: Term, bias: Array) -> Term:
@@ -238,14 +256,6 @@ def _one_integer(numbers: Array) -> int:
     if least != most:
         raise BadInput(f"bytes of a layer are clipped to one range, got ends from {least:.6g} to {most:.6g}")
     return int(least)
-
-
-def _bias(shift: Array) -> Array:
-    found = np.rint(shift)
-    if (np.abs(found) > _INT32[1]).any():
-        raise BadInput(f"its bias fits int32, got {float(found.flat[np.abs(found).argmax()]):.6g}")
-    made: Array = found.astype(np.int32)
-    return made
 
 
 def _stored(moved: Moved, leaves: dict[Term, Bytes], dtype: str, zero: int, own: int) -> Affine:

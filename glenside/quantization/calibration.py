@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from glenside.analysis.places import leaves_of
+from glenside.analysis.places import leaves_of, moves
 from glenside.builder.layout import split_at
 from glenside.builder.pointwise import cast
 from glenside.builder.quantization import dequantize, quantize
@@ -26,6 +26,7 @@ from glenside.ir.types import Dims, Tensor
 from glenside.passes.element_functions import operands_of, pair_of
 from glenside.passes.network import fold_batch_norms
 from glenside.quantization.additions import in_ratio
+from glenside.quantization.building import BeyondSums
 from glenside.quantization.curves import regions
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.maxima import fills_with_least
@@ -37,6 +38,8 @@ from glenside.semantics.interpreter import evaluate
 _LEVELS, _LOWEST, _LARGEST = 255, -128, 127
 _LEAST = 1e-12
 """What is smaller than the largest tensor by that is 0."""
+_MOST_ADDED = 1 << 30
+"""Steps of sums that are added to them, at most: with the sums themselves they fit int32."""
 _SUMS = ("elementwise-add", "subtract")
 _POOLS = ("reduce-mean", "reduce-sum", "reduce-max")
 
@@ -61,7 +64,11 @@ def quantized(
     folded, _ = fold_batch_norms(program.as_written())
     made = _Quantizing(folded, known)
     made.calibrate(_batches(folded, data or {}, seed))
-    return integer_network(*made.program())
+    try:
+        return integer_network(*made.program())
+    except BeyondSums as beyond:
+        made.coarsen(beyond)  # once: what is added is in steps that are fixed then
+        return integer_network(*made.program())
 
 
 def _batches(program: Program, data: Mapping[str, Array], seed: int) -> Iterator[dict[str, Array]]:
@@ -110,6 +117,11 @@ class _Quantizing:
     """Tensor -> that one."""
     inner: set[Term] = field(default_factory=set)
     """What layer norms are made of."""
+    coarser: dict[Term, Array] = field(default_factory=dict)
+    """Weights -> how many times as large as by their own numbers the steps of each channel are."""
+    ends: set[Term] = field(default_factory=set)
+    """Tensors that others are in another order, of which functions are taken: these are bytes, for a function knows no
+    other place than its own."""
     gates: list[Term] = field(default_factory=list)
     """Products of two tensors that change, element by element."""
 
@@ -120,20 +132,21 @@ class _Quantizing:
         standard = {t: own for t in order if (own := standardisation(t, self.constant)) is not None}
         self.inner = {part for t, own in standard.items() for part in inside(t, own[0])}
         curves = regions([t for t in order if t not in self.inner and t not in standard], self.constant)
+        self.ends = {base for base in curves.values() if moves(base) and _is_order(base)}
         for operand in self._operands():
-            self._join(_leaves(operand))
+            self._join(self._leaves(operand))
         for root in _results(self.roots[0]):  # layer norms at the end are the machine's, and other functions the host's
-            self._join(x for x in _leaves(root) if _scaled_from(x, self.constant) in standard)
+            self._join(x for x in self._leaves(root) if _scaled_from(x, self.constant) in standard)
         needed = {*postorder(*self._operands(), *self.alike)}
         softmaxes = [t.children[0] for t in order if t.attributes[:1] == ("softmax",) and t in needed]
         bases = [own for t, own in curves.items() if t in needed]
         self.gates = [t for t in order if t in needed and t not in curves and self._is_gate(t)]
         gated = (x for t in self.gates for x in operands_of(t) or ())
         for operand in (*(own[0] for t, own in standard.items() if t in needed), *bases, *softmaxes, *gated):
-            self._join(_leaves(operand))
+            self._join(self._leaves(operand))
         for term in postorder(*self.roots):
             if term in self.alike and term.attributes[:1] == ("reduce-max",):
-                self._join([term, *_leaves(term.children[0])])
+                self._join([term, *self._leaves(term.children[0])])
         self.ranges = {first: (0.0, 0.0) for first in self.alike.values()}
         self.balanced = {self.alike[x] for x in self._multiplied() if x in self.alike}
 
@@ -142,8 +155,8 @@ class _Quantizing:
         for term in postorder(*self.roots):
             both = term.children[0].children if is_product(term) else ()
             if both and not any(self.constant[c] for c in both):
-                yield from (leaf for c in both for leaf in _leaves(c))
-        yield from (leaf for t in self.gates for c in operands_of(t) or () for leaf in _leaves(c))
+                yield from (leaf for c in both for leaf in self._leaves(c))
+        yield from (leaf for t in self.gates for c in operands_of(t) or () for leaf in self._leaves(c))
 
     def _is_gate(self, term: Term) -> bool:
         """Whether two tensors that change are multiplied, element by element."""
@@ -169,6 +182,14 @@ class _Quantizing:
             else:
                 yield from self._added(term)
 
+    def _leaves(self, operand: Term) -> Iterator[Term]:
+        """What an operand is made of by moves, also those of max-pools."""
+        for leaf in leaves_of(operand, self.ends):
+            if fills_with_least(leaf):
+                yield from self._leaves(leaf.children[0])
+            else:
+                yield leaf
+
     def _added(self, term: Term) -> tuple[Term, ...]:
         """Two tensors that are added, as residual connections do."""
         pair = pair_of(term) if term.operator.name == "compute" and term.attributes[0] in _SUMS else None
@@ -192,6 +213,21 @@ class _Quantizing:
             most = max(map(abs, self.ranges[first])) / _LARGEST
             self.ranges[first] = _LOWEST * most, _LARGEST * most
 
+    def coarsen(self, beyond: BeyondSums) -> None:
+        """Larger steps for channels to which more is added than int32 holds in steps of their sums: what is added is
+        that much more than their weights, as where a batch norm left next to nothing of them. Raises BadInput.
+        """
+        for name, shift in beyond.shifts.items():
+            product = self.folded.layers.get(name)
+            own = None if product is None else _weights(product, self.constant)
+            if product is None or own is None or shift.ndim not in (0, product.access.rank):
+                raise beyond
+            operand, axes = own
+            added = np.abs(np.broadcast_to(shift, tuple(product.access.dims)))
+            most = added.max(tuple(axis for axis in range(added.ndim) if axis not in axes))
+            steps = np.maximum(1, most / _MOST_ADDED)
+            self.coarser[operand] = steps.reshape(steps.shape + (1,) * (operand.access.rank - steps.ndim))
+
     def _steps(self) -> dict[Term, float]:
         """The scale of each tensor. What is added to another one has a scale in a ratio of small numbers to its."""
         found = {first: (high - low) / _LEVELS for first, (low, high) in self.ranges.items()}
@@ -202,7 +238,7 @@ class _Quantizing:
             leaves = [
                 self.alike[x]
                 for operand in (() if term in self.inner else self._added(term))
-                for x in _leaves(operand)
+                for x in self._leaves(operand)
                 if x in self.alike
             ]
             for first in leaves[1:]:
@@ -218,7 +254,7 @@ class _Quantizing:
         taken = {name_in(term) for term in kept if term.operator.name == "access-tensor"}
         known, done = dict(self.known), dict[Term, Term]()
         for operand in weights:
-            done[operand] = _by_channel(operand, known, taken)
+            done[operand] = _by_channel(operand, known, taken, self.coarser.get(operand, np.ones(())))
 
         steps = self._steps()
 
@@ -235,6 +271,12 @@ class _Quantizing:
         return program, {name: known[name] for name in program.constants_declared}
 
 
+def _is_order(term: Term) -> bool:
+    """Whether a term is the elements of another one, each once."""
+    first, *others = leaves_of(term)
+    return not others and first.access.size == term.access.size
+
+
 def _results(root: Term) -> Sequence[Term]:
     return root.children if root.operator.name == "construct-tuple" else (root,)
 
@@ -246,23 +288,26 @@ def _scaled_from(term: Term, constant: Mapping[Term, bool]) -> Term:
     return term
 
 
-def _leaves(operand: Term) -> Iterator[Term]:
-    """What an operand is made of by moves, also those of max-pools."""
-    for leaf in leaves_of(operand):
-        if fills_with_least(leaf):
-            yield from _leaves(leaf.children[0])
-        else:
-            yield leaf
+def _weights(product: Term, constant: Mapping[Term, bool]) -> tuple[Term, list[int]] | None:
+    """The operand of a product that is constant, and the axes of the product that are those of its shape."""
+    pair = product.children[0]
+    if not is_product(product) or pair.operator.name != "access-product":
+        return None
+    a, b = pair.children
+    shared, rank = int(str(pair.attributes[-1])), product.access.rank
+    if constant[b] and not constant[a]:
+        return b, [*range(shared), *range(rank - (b.access.split - shared), rank)]
+    return (a, [*range(a.access.split)]) if constant[a] and not constant[b] else None
 
 
-def _by_channel(operand: Term, known: dict[str, Array], taken: set[str]) -> Term:
+def _by_channel(operand: Term, known: dict[str, Array], taken: set[str], coarser: Array) -> Term:
     """Constant weights, (channels)(item), as int8 and a scale of each channel; their values are `known` then."""
     (found,) = evaluate([operand], known)
     values, split = np.asarray(found, np.float64), operand.access.split
     if not np.isfinite(values).all():
         raise BadInput(f"weights are finite numbers, which {spelled_name(largest_tensor(operand))} are not")
     largest = np.abs(values).max(tuple(range(split, values.ndim)), keepdims=True, initial=0)
-    scale = np.where(largest > 0, largest / _LARGEST, 1).astype(np.float32)
+    scale = (np.where(largest > 0, largest / _LARGEST, 1) * coarser).astype(np.float32)
     scale = np.maximum(scale, np.finfo(np.float32).tiny)
     name = _fresh(largest_tensor(operand), taken)
     whole = _constant(name, np.clip(np.rint(values / scale), -_LARGEST, _LARGEST).astype(np.int8), known)

@@ -15,7 +15,7 @@ from glenside.ir.operators.compute import name_of
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.quantization.affine import Affine
-from glenside.quantization.building import Network
+from glenside.quantization.building import BeyondSums, Network
 from glenside.quantization.curves import Curve
 from glenside.quantization.following import Follower, Refused
 from glenside.quantization.layers import IntegerLayer, IntegerNetwork, Requantised, leaf_of
@@ -42,6 +42,8 @@ def integer_network(program: Program, constants: Mapping[str, Array] | None = No
     follower.follow()
     roots = _results(program.term)
     results = [_Result(follower, root) for root in roots]
+    if network.beyond:
+        raise BeyondSums(network.beyond)
     terms = [result.term for result in results]
     term = terms[0] if program.term.operator.name != "construct-tuple" else build("construct-tuple", *terms)
     found = Program(term, name=program.name)

@@ -116,3 +116,45 @@ def test_weights_are_given() -> None:
     program, values = small()
     with pytest.raises(BadInput, match="requires the value of the constant w"):
         quantized(program, {name: value for name, value in values.items() if name != "w"})
+
+
+@pytest.mark.parametrize("function", ["relu", "tanh", "sigmoid", "hard_swish"])
+@pytest.mark.parametrize("groups", [1, 6])
+def test_functions_of_convolutions_to_which_nothing_is_added(function: str, groups: int) -> None:
+    b, draw = gl.Builder("no bias"), np.random.default_rng(5)
+    x = b.conv(b.input("x", (1, 3, 7, 5)), b.constant("u", (6, 3, 3, 3)), padding=1)
+    for name in "vw":
+        kept = x = getattr(b, function)(x)
+        x = b.add(b.conv(x, b.constant(name, (6, 6 // groups, 3, 3)), padding=1, groups=groups), kept)
+    program = b.finish(b.conv(x, b.constant("z", (5, 6, 1, 1)), name="last"))
+    values = {n: 0.3 * draw.standard_normal(t.dims).astype(np.float32) for n, t in program.constants_declared.items()}
+    bound = program.with_values(values)
+    network = quantized(bound, None, {"x": draw.standard_normal((40, 3, 7, 5)).astype(np.float32)})
+    assert decibels(bound, network, program.term, range(3)) > 25
+    by_layers(network, {"x": draw.standard_normal((1, 3, 7, 5)).astype(np.float32)})
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_channels_of_which_next_to_nothing_is_left_beside_what_is_added(groups: int) -> None:
+    b, draw = gl.Builder("dead channels"), np.random.default_rng(6)
+    x = b.input("x", (1, 4, 5, 6))
+    y = b.relu(b.conv(x, b.constant("w", (8, 4 // groups, 3, 3)), b.constant("b", (8,)), groups=groups, name="first"))
+    program = b.finish(b.conv(y, b.constant("v", (3, 8, 1, 1)), name="last"))
+    values = {n: draw.standard_normal(t.dims).astype(np.float32) for n, t in program.constants_declared.items()}
+    values["w"][[1, 6]] *= 1e-11  # as a batch norm of a channel that is always the same
+    values["b"][[1, 6]] = 0.75, -0.5
+    bound = program.with_values(values)
+    network = quantized(bound, None, {"x": draw.standard_normal((40, 4, 5, 6)).astype(np.float32)})
+    assert decibels(bound, network, program.term, range(3)) > 30
+    by_layers(network, {"x": draw.standard_normal((1, 4, 5, 6)).astype(np.float32)})
+
+
+def test_what_is_added_to_vanishing_numbers() -> None:
+    b, draw = gl.Builder("vanishing"), np.random.default_rng(7)
+    x = b.input("x", (1, 4, 5, 6))
+    y = b.hard_sigmoid(b.conv(b.relu(b.conv(x, b.constant("u", (6, 4, 1, 1)))), b.constant("w", (8, 6, 1, 1))))
+    program = b.finish(b.conv(y, b.constant("v", (3, 8, 1, 1)), name="last"))
+    values = {n: draw.standard_normal(t.dims).astype(np.float32) for n, t in program.constants_declared.items()}
+    values["u"] *= 1e-9
+    bound = program.with_values(values)
+    assert decibels(bound, quantized(bound), program.term, range(3)) > 30
