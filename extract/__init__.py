@@ -13,6 +13,7 @@ from extract.greedy import extract_greedy, tree_cost
 from extract.problem import Cost, Extraction, ExtractionError, Limits, Problem, children_first, total_cost
 
 __all__ = [
+    "EXACT_SIZE",
     "METHODS",
     "Cost",
     "Extraction",

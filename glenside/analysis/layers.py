@@ -1,4 +1,7 @@
-"""Layers: the terms of one, which are its product with all movement under it, and the sizes of the product."""
+"""Layers: the terms of one, which are its product with all movement under it, and the sizes of the product.
+
+A layer ends at its product, or where the windows that its product makes are added up.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from dataclasses import dataclass
 
 from glenside.ir.operator import OperatorKind
 from glenside.ir.operators.casting import truncate
-from glenside.ir.term import Term
+from glenside.ir.program import Program, is_product
+from glenside.ir.term import Term, postorder
 from glenside.ir.types import ceil_div
 
 
@@ -19,16 +23,70 @@ def ends_layer(term: Term) -> bool:
     return operator is truncate or (operator.index_map is None and operator.kind is not OperatorKind.LEAF)
 
 
-def layer_terms(product: Term) -> frozenset[Term]:
-    """The product of a layer with all movement under it, without the leaves."""
-    terms: set[Term] = set()
-    stack = [product]
+def adds_windows(term: Term) -> bool:
+    """Whether a transposed convolution may be there: something is spread, or windows are added up."""
+    return term.operator.name in ("access-dilate", "access-overlap-add")
+
+
+def from_product(layer: Term) -> tuple[Term, ...]:
+    """The last term of a layer of a written program, and those under it down to its product, which is the last one.
+
+    The layer alone where its product is under something of several operands, such as its scale.
+    """
+    found = [layer]
+    while not is_product(found[-1]):
+        if len(found[-1].children) != 1:
+            return (layer,)
+        found += found[-1].children
+    return tuple(found)
+
+
+def product_of(layer: Term) -> Term:
+    """The product of a layer of a written program."""
+    return from_product(layer)[-1]
+
+
+def layer_terms(layer: Term) -> frozenset[Term]:
+    """What a layer is from its last term to its product, with all movement under that, without the leaves."""
+    terms, own = set[Term](), from_product(layer)
+    stack = [layer]
     while stack:
         term = stack.pop()
-        if term not in terms and (term is product or not ends_layer(term)):
+        if term not in terms and (term in own or not ends_layer(term)):
             terms.add(term)
             stack += term.children
     return frozenset(terms)
+
+
+def added_up(program: Program) -> dict[str, Term]:
+    """Layer -> its product or, if that is all it is for, what is kept of the sum of the windows that it makes.
+
+    That windows are moved on the way there is no other use; to be a result of the program is one.
+    """
+    users: dict[Term, list[Term]] = {}
+    for term in postorder(program.term):
+        for child in term.children:
+            users.setdefault(child, []).append(term)
+
+    def cropped(sums: Term) -> Term:
+        """As much of them as is used, where that is cut out at once."""
+        end = term = sums
+        while len(above := users.get(term, [])) == 1 and above[0].operator.name in ("access", "access-slice"):
+            (term,) = above
+            end = term if term.operator.name == "access-slice" else end
+        return end
+
+    def end(product: Term) -> Term:
+        term = product
+        while len(above := users.get(term, [])) == 1:
+            (term,) = above
+            if term.operator.name == "access-overlap-add":
+                return cropped(term)
+            if len(term.children) != 1 or term.operator.index_map is None:
+                break
+        return product
+
+    return {name: end(layer) if is_product(layer) else layer for name, layer in program.layers.items()}
 
 
 @dataclass(frozen=True)
@@ -50,9 +108,11 @@ class ProductSizes:
         return self.groups * self.k * self.n
 
 
-def product_sizes(product: Term) -> ProductSizes:
-    """The sizes of `(compute dot-product p)`: of p's operands when p is an access-product, else of its items."""
-    pairs = product.children[0]
+def product_sizes(layer: Term) -> ProductSizes:
+    """The sizes of the product of a layer, `(compute dot-product p)`: of p's operands when p is an access-product, else
+    of its items.
+    """
+    pairs = product_of(layer).children[0]
     if pairs.operator.name != "access-product":
         item = pairs.access.item
         return ProductSizes(1, pairs.access.shape.product(), item.drop(1).product(), 1)

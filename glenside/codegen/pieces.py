@@ -75,6 +75,8 @@ def _apart(block: Block, question: Divided | Within, axes: Iterator[int]) -> lis
     """Blocks of which each knows more; None where it is not known how."""
     index = question.expression if isinstance(question, Divided) else question.index
     own = [(atom, factor) for atom, factor in index.terms if isinstance(atom, Axis)]
+    if any(axis not in block.axes for axis, _ in own):  # of a band, whose place is known only while it is taken
+        return None
     if isinstance(question, Divided):
         for axis, factor in own:
             period = question.divisor // gcd(factor, question.divisor)

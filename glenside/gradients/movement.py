@@ -13,6 +13,7 @@ from glenside.builder import layout, pointwise
 from glenside.builder import windows as windowing
 from glenside.ir.rational import exact
 from glenside.ir.term import Term, build
+from glenside.ir.types import Dims
 
 
 def whole(x: Term) -> Term:
@@ -111,6 +112,31 @@ def slice(x: Term, axis: int, lo: int, hi: int) -> Term:
             return full(x.access.dims.set(axis, hi - lo), attributes[1], x.access.dtype)
         else:
             break
+    return _of_sums(x, axis, lo, hi) or layout.slice_axis(x, axis, lo, hi)
+
+
+def _of_sums(x: Term, axis: int, lo: int, hi: int) -> Term | None:
+    """The same of windows that are added up, cut where that is done, wherever they were moved since: so that whoever
+    adds them up sees what is kept. None where x is nothing of the kind.
+    """
+    operator, dims = x.operator.name, x.access.dims
+    if operator == "access-overlap-add":
+        return layout.slice_axis(x, axis, lo, hi)
+    if operator not in ("access", "access-slice", "access-transpose", "access-reshape"):
+        return None
+    below = x.children[0]
+    if operator == "access-transpose":
+        (order,) = (a for a in x.attributes if isinstance(a, Dims))
+        cut = _of_sums(below, order[axis], lo, hi)
+        return None if cut is None else transpose(cut, order)
+    if operator == "access-reshape":
+        sizes, own = below.access.dims, (dims[axis], dims.drop(axis + 1).product())
+        same = [i for i, size in enumerate(sizes) if (size, sizes.drop(i + 1).product()) == own]
+        cut = _of_sums(below, same[0], lo, hi) if len(same) == 1 else None
+        return None if cut is None else reshape(cut, dims.set(axis, hi - lo))
+    cut = _of_sums(below, axis, lo, hi)
+    if cut is None or operator == "access":
+        return None if cut is None else whole(cut)
     return layout.slice_axis(x, axis, lo, hi)
 
 

@@ -1,8 +1,8 @@
 """The distinct layers of a program: each is searched once, and its answer serves every place where it occurs.
 
-The cone of a layer is its product with all movement under it, down to what is computed or declared: those are its
-leaves. Two layers are the same when their cones are, whatever their leaves are called. What is left of the program, the
-body, reads each layer's result as if it were a tensor.
+The cone of a layer is its product, with the sum of its windows where that is its end, and all movement under them, down
+to what is computed or declared: those are its leaves. Two layers are the same when their cones are, whatever their
+leaves are called. What is left of the program, the body, reads each layer's result as if it were a tensor.
 """
 
 from __future__ import annotations
@@ -10,10 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from glenside.analysis.layers import ends_layer
+from glenside.analysis.layers import added_up, ends_layer, from_product, product_of
+from glenside.egraph.saturation import SATURATED
 from glenside.ir.program import Program, constant_terms
 from glenside.ir.term import Term, build, make, postorder, rebuild_all, weave
 from glenside.ir.types import Tensor
+from glenside.passes.network import Search
+
+
+def until_added_up(program: Program, search: Search | None = None) -> tuple[Program, str]:
+    """The program whose layers end where their windows are added up, so that the forms of both are searched as one."""
+    layers = added_up(program)
+    return program if layers == program.layers else replace(program, layers=layers), SATURATED
+
+
+def of_products(program: Program) -> Program:
+    """A program of such layers with their products as layers again."""
+    return replace(program, layers={name: product_of(layer) for name, layer in program.layers.items()})
 
 
 @dataclass(frozen=True)
@@ -103,16 +116,17 @@ def _substituted(term: Term, value_of: Callable[[Term], Term | None], done: dict
     return rebuild_all([term], put, done)[0]
 
 
-def _formal_layer(product: Term, formal: Callable[[Term, int], Term]) -> tuple[Term, dict[Term, Term]]:
+def _formal_layer(layer: Term, formal: Callable[[Term, int], Term]) -> tuple[Term, dict[Term, Term]]:
     """The cone with `formal(leaf, number)` for each leaf, an access-tensor over the leaf's dims, and all of those."""
     leaves: dict[Term, Term] = {}
     done: dict[Term, Term] = {}
-    stack = [(product, False)]
+    own = from_product(layer)
+    stack = [(layer, False)]
     while stack:
         term, ready = stack.pop()
         if term in done:
             continue
-        if term.operator.name == "access-tensor" or (term is not product and ends_layer(term)):
+        if term.operator.name == "access-tensor" or (term not in own and ends_layer(term)):
             leaves[term] = formal(term, len(leaves))
             split = term.access.split
             done[term] = build("access", leaves[term], split) if split else leaves[term]
@@ -121,7 +135,7 @@ def _formal_layer(product: Term, formal: Callable[[Term, int], Term]) -> tuple[T
         else:
             stack.append((term, True))
             stack += [(child, False) for child in reversed(term.children)]
-    return done[product], leaves
+    return done[layer], leaves
 
 
 def _formal(name: str, leaf: Term, constant: bool) -> Term:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
-from extract import Extraction, Problem, extract
+from extract import EXACT_SIZE, Extraction, Problem, extract
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.operator import OPERATORS
 from glenside.targets.base import Cost, InstructionCost, Prices
@@ -32,15 +32,22 @@ class Cone:
     """The part of an answer that computes one layer; each e-node counts for one layer only.
 
     products   the e-nodes that are products still: no instruction took them
-    mapping    the fact that a rule left of the first instruction, in the relation `mapping`
+    mappings   the facts that rules left of the instructions, in the relation `mapping`
+    recipe     the steps from the program's product to those that it is computed by, as rules write them
     rules      a trace: the rules that built what was chosen
     """
 
     instructions: Sequence[InstructionCost] = ()
     products: Sequence[int] = ()
-    mapping: tuple[Any, ...] | None = None
+    mappings: Sequence[tuple[Any, ...]] = ()
+    recipe: str = ""
     rules: tuple[str, ...] = ()
     constant: bool = False
+
+    @property
+    def mapping(self) -> tuple[Any, ...] | None:
+        """That of the only instruction; None where there are several."""
+        return self.mappings[0] if len(self.mappings) == 1 else None
 
 
 class PricedGraph:
@@ -62,6 +69,11 @@ class PricedGraph:
     def mappings(self) -> Mapping[int, tuple[Any, ...]]:
         """class of an instruction -> the plan that led to it, and the sizes that it left, as rules tell."""
         return {fact[0]: fact[1:] for fact in reversed(self.snapshot.facts.get("mapping", ()))}
+
+    @cached_property
+    def _recipes(self) -> Mapping[int, str]:
+        """class of a product -> its recipe, the one of the fewest steps where there are several."""
+        return dict(sorted(self.snapshot.facts.get("recipe", ()), key=lambda fact: (-len(fact[1]), fact[1])))
 
     @cached_property
     def _made(self) -> Mapping[tuple[int, str], Sequence[str]]:
@@ -111,9 +123,11 @@ class PricedGraph:
         deadline: float | None = None,
         avoided: Set[int] = frozenset(),
         members: Mapping[int, Sequence[int]] | None = None,
+        exact_size: int = EXACT_SIZE,
     ) -> Choice:
         """The cheapest answer for some roots that `method` finds (see `extract`), by a deadline of `time.monotonic`; of
-        the e-nodes `members` of each class, where they are given.
+        the e-nodes `members` of each class, where they are given. Blocks of up to `exact_size` e-nodes are solved
+        exactly by "auto".
 
         E-nodes that are `avoided` count as if their elements were computed twice: among equals, others are taken. Then
         nothing is said of a bound.
@@ -125,7 +139,12 @@ class PricedGraph:
             return (own.plus(Cost(scalar=own.scalar)) if n in avoided else own).ordered(objectives)
 
         nodes, answer = cheapest(
-            self.snapshot, roots, cost, boundaries=boundaries, method=method, deadline=deadline, members=members
+            *(self.snapshot, roots, cost),
+            boundaries=boundaries,
+            method=method,
+            deadline=deadline,
+            members=members,
+            exact_size=exact_size,
         )
         if avoided:
             return Choice(nodes, reduce(Cost.plus, map(self.cost, nodes.values()), Cost()), None)
@@ -136,7 +155,7 @@ class PricedGraph:
         """The cone of a layer that a class computes by an instruction, as far as that is all it takes."""
         snapshot = self.snapshot
         number = next(n for n in snapshot.classes[call] if self.is_instruction(n))
-        return Cone([self._taken(number)], mapping=self.mappings[call])
+        return Cone([self._taken(number)], mappings=[self.mappings[call]])
 
     def _taken(self, number: int) -> InstructionCost:
         """What an instruction takes."""
@@ -151,24 +170,26 @@ class PricedGraph:
         """The cones of an answer: one for each layer root, in order."""
         snapshot = self.snapshot
         layers, seen = set(roots), set[int]()
-        mappings, made = self.mappings, self._made
+        mappings, made, recipes = self.mappings, self._made, self._recipes
         result: list[Cone] = []
         for root in roots:
             instructions: list[InstructionCost] = []
             products: list[int] = []
-            mapping: tuple[Any, ...] | None = None
+            mapped: list[tuple[Any, ...]] = []
+            recipe = ""
             rules: dict[str, None] = {}
             for eclass in _below(snapshot, choice, root, layers, seen):
                 node = snapshot.nodes[choice[eclass]]
                 rules.update(dict.fromkeys(made.get((eclass, node.operator), ())))
                 if self.constant[eclass]:
                     continue
+                recipe = max(recipe, recipes.get(eclass, ""), key=len)
                 if self.is_instruction(choice[eclass]):
                     instructions.append(self._taken(choice[eclass]))
-                    mapping = mapping or mappings.get(eclass)
+                    mapped += [mappings[eclass]] if eclass in mappings else []
                 elif self.is_product(choice[eclass]):
                     products.append(choice[eclass])
-            result.append(Cone(instructions, products, mapping, tuple(sorted(rules)), self.constant[root]))
+            result.append(Cone(instructions, products, mapped, recipe, tuple(sorted(rules)), self.constant[root]))
         return result
 
 
@@ -192,6 +213,7 @@ def cheapest(
     method: str = "auto",
     deadline: float | None = None,
     members: Mapping[int, Sequence[int]] | None = None,
+    exact_size: int = EXACT_SIZE,
 ) -> tuple[dict[int, int], Extraction]:
     """class -> e-node, and the extractor's answer, where each e-node costs that vector.
 
@@ -216,7 +238,7 @@ def cheapest(
     costs = tuple(cost(n) for n in kept)
     problem = Problem(tuple(numbered), children, costs, tuple(number[r] for r in roots), inside)
     left = None if deadline is None else max(0.0, deadline - time.monotonic())
-    answer = extract(problem, method, time_limit=left)
+    answer = extract(problem, method, node_limit_for_exact=exact_size, time_limit=left)
     return {classes[c]: kept[n] for c, n in answer.choice.items()}, answer
 
 

@@ -43,6 +43,10 @@ Strategy: TypeAlias = Callable[[Any, SearchResult, Way], Extractor]
 """What takes the variants of the layers of a target out of the e-graph that holds them."""
 
 
+_FORMS = 3_000
+"""E-nodes of a layer that are solved exactly: the phases of a transposed convolution are many, and soon solved."""
+
+
 class Cheapest:
     """One variant of each layer: its cheapest term, by prices that add up over e-nodes, with a bound."""
 
@@ -50,7 +54,7 @@ class Cheapest:
         self.target, self.searched = target, searched
         self.priced = PricedGraph(searched.snapshot, target.prices)
         deadline = time.monotonic() + way.extract_seconds if way.method == "exact" else None
-        self.choose = partial(self.priced.choose, method=way.method, deadline=deadline)
+        self.choose = partial(self.priced.choose, method=way.method, deadline=deadline, exact_size=_FORMS)
 
     def layer(self, root: int, term: Term) -> Extracted:
         answer = self.choose([root])

@@ -14,6 +14,7 @@ from glenside.egraph.snapshot import Snapshot
 from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
 from glenside.passes.answer import CHOSEN, Answer
+from glenside.passes.distinct_layers import of_products
 from glenside.passes.variants import Extracted
 from glenside.report.deprecated import OldResultNames, with_old_parts
 from glenside.report.report import Report
@@ -85,8 +86,9 @@ class Result(OldResultNames):
         if self.target.leaves_variants_to_runtimes:
             from glenside.exporters.onnx import moved
 
-            (nodes, _), (came, _) = moved(self.prepared), moved(self.original)
-            return self.prepared if nodes.total() <= came.total() else self.original
+            prepared = of_products(self.prepared)
+            (nodes, _), (came, _) = moved(prepared), moved(self.original)
+            return prepared if nodes.total() <= came.total() else self.original
         if self.target.leaves_layouts_to_runtimes:
             from glenside.exporters.onnx import moved
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from glenside.analysis.layers import ProductSizes, product_sizes
+from glenside.analysis.layers import ProductSizes, product_of, product_sizes
 from glenside.egraph.search import SearchResult
 from glenside.ir.operators.opaque import black_boxes
 from glenside.ir.program import Program, is_product
@@ -69,7 +69,7 @@ def _least(rows: Sequence[LayerRow], target: Target) -> Sequence[str]:
 
 
 def _row(name: str, program: Program, target: Target, answer: Answer, stopped: str) -> LayerRow:
-    product = program.layers[name]
+    product = product_of(program.layers[name])
     sizes = product_sizes(product)
     extracted, chosen = answer.layers[name], answer.variants[CHOSEN][name]
     objective = chosen.measures.get(target.objectives[0]) if target.objectives else None

@@ -31,6 +31,6 @@ _LABELS: dict[str, Callable[[Steps], str]] = {
     "overlap-add": lambda steps: "overlap-add" + (f" along axis {steps[0][0]}" if len(steps) == 1 else ""),
     "elements": lambda _: "products of elements",
     "dilate": lambda _: "zeros put between results",
-    "zeros": lambda _: "zeros put between elements",
+    "zeros": lambda _: "as a convolution",
     "strips": lambda steps: f"{steps[0][0]} row strips",
 }

@@ -13,11 +13,14 @@ from rewrites import operators as op
 from rewrites.convolution.recipes import recipe
 from rewrites.convolution.transposed import ANALYSES, FAMILY, unfolding
 from rewrites.convolution.zeros_between import section, want_section
-from rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, union, when
-from rewrites.facts import ACCESS, INT, INTS, dims, relation, source, split, table
+from rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
+from rewrites.facts import ACCESS, INT, INTS, dims, function, relation, source, split, table
 from rewrites.terms import dot, reshaped, sided, variables
 
 columns = relation("columns", y=ACCESS, product=ACCESS, order=INTS, spread=INTS)
+# Places of overlap-add(y), after so many cuts: along each axis `sizes` from `starts` on.
+cropped = relation("cropped", sums=ACCESS, y=ACCESS, strides=INTS, starts=INTS, sizes=INTS, cuts=INT)
+most_cuts = function("most-cuts", INT, "max", y=ACCESS)
 # x is the first operand with zeros along `done` axes, w the second one with as many reversed.
 inserting = relation("inserting", sums=ACCESS, product=ACCESS, x=ACCESS, w=ACCESS, done=INT)
 
@@ -26,6 +29,25 @@ inserting = relation("inserting", sums=ACCESS, product=ACCESS, x=ACCESS, w=ACCES
 def as_it_stands(rank: int) -> tuple[Dims, Dims]:
     """Every axis at its place, its elements side by side."""
     return Dims(range(rank)), Dims((1,) * rank)
+
+
+@table(starts=Dims)
+def from_the_first(sizes: Dims) -> tuple[Dims]:
+    """The first place of each axis."""
+    return (Dims((0,) * len(sizes)),)
+
+
+@table(turn=Dims)
+def axes_of_one(new: Dims, old: Dims) -> tuple[Dims] | None:
+    """The order of axes that a reshape is which moves axes of one element alone; they keep theirs."""
+
+    def axes(dims: Dims, alone: bool) -> list[int]:
+        return [i for i, size in enumerate(dims) if (size == 1) == alone]
+
+    if len(new) != len(old) or new.permute(axes(new, False)) != old.permute(axes(old, False)):
+        return None
+    ones, others = iter(axes(old, True)), iter(axes(old, False))
+    return (Dims(next(ones if size == 1 else others) for size in new),)
 
 
 @table(places=Dims, rows=Dims, reach=Dims)
@@ -87,17 +109,28 @@ _LINE = Example(
     f"(access-slice (access-overlap-add {_ON_LINE} (shape 14) (shape 3)) 2 1 12)", {"x": "n 4 c", "w": "o 3 c"}
 )
 _PLANE = Example(f"(access-overlap-add {_ON_PLANE} (shape 8 5) (shape 2 1))", {"x": "2 n 4 3 c", "w": "2 o 2 3 c"})
+_CROPPED = Example(
+    f"(access-slice (access (access-slice (access-overlap-add {_ON_PLANE} (shape 8 5) (shape 2 1)) 4 1 5) 0) 3 2 7)",
+    {"x": "2 n 4 3 c", "w": "2 o 2 3 c"},
+)
+_OF_ONES = ex.reshaped(f"(access {_columns(4, 1)} 0)", "", "2 $n 1 4 3 2 3")
+_DEPTHWISE = Example(
+    f"(access-overlap-add (access {_OF_ONES} 5) (shape 8 5) (shape 2 1))", {"x": "2 n 4 3 1", "w": "2 1 2 3 1"}
+)
 
 
-@analysis(ANALYSES, _LINE, _PLANE)
+@analysis(ANALYSES, _LINE, _PLANE, _DEPTHWISE)
 def columns_are_known(
     a: V, p: V, turn: V, d: V, rank: V, product: V, order: V, spread: V, s: V, x: V, n: V, moved: V, moved_spread: V
 ) -> Clauses:
     """Which axes of what is added up are those of a product of the program.
 
+    A reshape that only puts axes of one element elsewhere is a transpose.
+
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
     of_a = columns(a, product, order, spread)
+    of_shape, of_item, own = variables("of-shape of-item own")
     return (
         when(
             *(source(ROOT), ROOT == op.dot_product(p), d == dims(ROOT), rank == d.length),
@@ -108,31 +141,57 @@ def columns_are_known(
             *(of_a, ROOT == op.transpose(a, turn), source(ROOT)),
             *(moved == order.permute(turn), moved_spread == spread.permute(turn)),
         ).then(columns(ROOT, product, moved, moved_spread)),
+        when(
+            *(of_a, ROOT == op.reshape(a, of_shape, of_item), source(ROOT), d == dims(ROOT), own == dims(a)),
+            axes_of_one.facts(d, own, turn=turn),
+            *(moved == order.permute(turn), moved_spread == spread.permute(turn)),
+        ).then(columns(ROOT, product, moved, moved_spread)),
         when(of_a, ROOT == op.dilate(a, x, n), source(ROOT), spread[x] == 1).then(
             columns(ROOT, product, order, spread.set(x, n + 1))
         ),
     )
 
 
-@rule(FAMILY, _LINE, _PLANE)
-def zeros_are_put_between(a: V, b: V, m: V, y: V, out: V, strides: V, product: V, order: V, spread: V) -> Clauses:
-    """overlap-add(dot(x x w)) = dot(windows(pad(dilate(x))) x flip(w)).
+@analysis(ANALYSES, _LINE, _CROPPED)
+def crops_are_known(a: V, y: V, out: V, strides: V, starts: V, sizes: V, cuts: V) -> Clauses:
+    """Which places of its sums of windows a program keeps.
 
-    What a program adds up itself is a transposed convolution too, so it has all forms of one. Only for sums and
-    products of the program: those of the other forms are made of such a convolution. Sound because element u of the
-    window of position m is added to place t m + d u, where window t m + d u of the spread input has position m at
-    element k - 1 - u.
+    An analysis: it adds no e-node. Sound because it only reads what is there.
+    """
+    product, order, spread, axis, lo, hi, s, d, i = variables("product order spread axis lo hi s d i")
+    of_a = (cropped(a, y, strides, starts, sizes, cuts), source(ROOT))
+    cut = (ROOT == op.slice(a, axis, lo, hi), d == dims(ROOT), i == axis - (d.length - starts.length), i >= 0, hi > lo)
+    one = (starts.set(i, starts[i] + lo), sizes.set(i, hi - lo), cuts + 1)
+    return (
+        when(
+            *(source(ROOT), ROOT == op.overlap_add(y, out, strides), columns(y, product, order, spread)),
+            from_the_first.facts(out, starts=starts),
+        ).then(cropped(ROOT, y, strides, starts, out, 0), set_(most_cuts(y), 0)),
+        when(*of_a, ROOT == op.access(a, s)).then(cropped(ROOT, y, strides, starts, sizes, cuts)),
+        when(*of_a, cut).then(cropped(ROOT, y, strides, *one), set_(most_cuts(y), cuts + 1)),
+    )
+
+
+@rule(FAMILY, _LINE, _PLANE, _CROPPED, _DEPTHWISE)
+def zeros_are_put_between(a: V, b: V, m: V, y: V, out: V, strides: V, product: V, order: V, spread: V) -> Clauses:
+    """slice(overlap-add(dot(x x w))) = dot(windows(pad(dilate(x))) x flip(w)).
+
+    What a program adds up itself is a transposed convolution too, so it has all forms of one, of the places that are
+    kept. Only for sums and products of the program: those of the other forms are made of such a convolution.
+    Sound because element u of the window of position m is added to place t m + d u, where window t m + d u of the
+    spread input has position m at element k - 1 - u.
     """
     da, sa, db, sb, axes, places, rows, reach = variables("da sa db sb axes places rows reach")
+    starts, cuts = variables("starts cuts")
     sums = (
-        *(source(ROOT), ROOT == op.overlap_add(y, out, strides), columns(y, product, order, spread)),
+        *(cropped(ROOT, y, strides, starts, out, cuts), cuts == most_cuts(y), columns(y, product, order, spread)),
         *(product == dot(a, b, m), sided(a, da, sa), sided(b, db, sb), axes == out.length),
         windows_of_product.facts(order, spread, axes, da, sa, m, db, sb, places=places, rows=rows, reach=reach),
     )
     x, w, done, axis, size, begin, zeros, wide, longer = variables("x w done axis size begin zeros wide longer")
     step = (
         *(inserting(ROOT, product, x, w, done), sums, done < axes),
-        *(axis == places[done], size == out[done] + reach[done]),
+        *(axis == places[done], size == out[done] + reach[done], begin == starts[done] - reach[done]),
     )
     turned, spans, ones, apart, sizes, back = variables("turned spans ones apart sizes back")
     of_weights, of_result, first, lead = variables("of-weights of-result first lead")
@@ -145,9 +204,9 @@ def zeros_are_put_between(a: V, b: V, m: V, y: V, out: V, strides: V, product: V
     neighbours = op.windows(op.access(op.transpose(x, turned), first), spans, ones)
     return (
         when(sums).then(inserting(ROOT, product, a, b, 0)),
-        when(step).then(want_section(op.dilate(x, axis, strides[done] - 1), axis, 0 - reach[done], size)),
+        when(step).then(want_section(op.dilate(x, axis, strides[done] - 1), axis, begin, size)),
         when(
-            *(step, begin == 0 - reach[done], zeros == strides[done] - 1),
+            *(step, zeros == strides[done] - 1),
             *(wide == op.dilate(x, axis, zeros), longer == section(wide, axis, begin, size)),
         ).then(inserting(ROOT, product, longer, op.flip(w, rows[done]), done + 1)),
         when(sums, inserting(ROOT, product, x, w, axes), turn, first == da.length - axes, lead == split(ROOT)).then(

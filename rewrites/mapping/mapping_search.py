@@ -23,6 +23,7 @@ from glenside.egraph.rule import Parameters
 from glenside.ir import types
 from rewrites import examples as ex
 from rewrites import operators as op
+from rewrites.convolution.recipes import recipe
 from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rule, set_, when
 from rewrites.facts import ACCESS, INT, INTS, access_at, dims, function, relation, source, split
 from rewrites.mapping import matrices
@@ -76,6 +77,8 @@ EXAMPLES = (
     Example(ex.MATMUL, {"x": "70 2", "w": "3 2"}, parameters=EXAMPLE_PARAMETERS),
     Example(ex.MATMUL, {"x": "5 9", "w": "70 9"}, parameters=EXAMPLE_PARAMETERS),
 )
+
+_FORM = Example(ex.MATMUL, {"x": "5 9", "w": "7 9"}, [recipe(access_at("root"), "phases:0:2")], EXAMPLE_PARAMETERS)
 
 
 # The product that is searched: its operand, its sizes as they are in the program, and the best price so far.
@@ -179,14 +182,16 @@ def _group_factors() -> Clauses:
     )
 
 
-@analysis("mapping-analyses", *EXAMPLES)
-def cheapest_mapping_is_known(a: V, b: V, n: V, p: V, g: V, m: V, k: V, o: V, baseline: V) -> Clauses:
-    """Which plans a product of the program may have, and the least that any of them costs.
+@analysis("mapping-analyses", *EXAMPLES, _FORM)
+def cheapest_mapping_is_known(a: V, b: V, n: V, p: V, g: V, m: V, k: V, o: V, baseline: V, words: V) -> Clauses:
+    """Which plans a product of the program may have, or of another form of it, and the least that any of them costs.
 
     An analysis: it adds no e-node. Sound because it only reads sizes; what a plan does is done by the rules.
     """
     return (
         when(source(ROOT), ROOT == op.dot_product(p)).then(searched(ROOT)),
+        # A product of one of its other forms.
+        when(recipe(ROOT, words), ROOT == op.dot_product(p)).then(searched(ROOT)),
         # A form of the program's own pairs: what stood between the pairs and their sum has moved out of the way.
         when(p == op.product(a, b, n), source(p), ROOT == op.dot_product(p)).then(searched(ROOT)),
         when(sized(a, b, n, g, m, k, o), searched(ROOT), (g * m) * (k * o) > 0, baseline == price(g, m, k, o)).then(

@@ -12,6 +12,7 @@ import pytest
 import glenside as gl
 from glenside.builder import layout, pointwise
 from glenside.codegen.affine import all_indices, is_affine, parts_in, substituted
+from glenside.codegen.bands import axes_of
 from glenside.codegen.blocks import Block
 from glenside.codegen.checker import faults
 from glenside.codegen.formulas import choose, number
@@ -98,6 +99,19 @@ def test_pieces_store_what_the_block_does() -> None:
         assert all(is_affine(index) for piece in pieces for index in all_indices(piece))
         assert not any(isinstance(part, Choose) for piece in pieces for part in parts_in(piece.value))
     assert known > 40
+
+
+def test_pieces_of_a_band_are_of_its_own_axes() -> None:
+    """Where the axis of a band is asked about, its place is not known yet: no piece has an axis that no loop has."""
+    apart = 0
+    for seed in range(300):
+        block, _ = _drawn(seed)
+        band, *own = block.axes
+        made = in_pieces(replace(block, axes=tuple(own)), count(100)) or []
+        apart += len(made) > 1
+        for piece in made:
+            assert set(axes_of(piece)) <= {band, *piece.axes}
+    assert apart > 10
 
 
 def _drawn(seed: int) -> tuple[Block, list[Block] | None]:

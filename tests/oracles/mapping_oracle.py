@@ -15,7 +15,8 @@ There is no bound, no dominance and no order, so what this returns is the least 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -163,6 +164,28 @@ def baseline(layer: Layer, rows: int, columns: int, cycles: Cycles = weight_stat
     return int(cycles(*products(layer, unchanged), rows, columns))
 
 
+def of_gradients(layer: Layer, inputs: Sequence[int], padding: Sequence[int]) -> list[list[Layer]]:
+    """The gradient by the input of a convolution, in each of its forms as the layers that it takes: a product whose
+    windows are added up; windows of the gradient with zeros between its elements; a convolution for each phase.
+    """
+    m, k = layer.batch * prod(layer.sizes), layer.channels * prod(layer.kernels)
+    turned = Layer(layer.groups, layer.filters, layer.channels, layer.batch)
+    ones = (1,) * len(layer.sizes)
+    phases: list[list[tuple[int, int, int]]] = []  # of each axis: (places, taps, from one tap to the next)
+    for size, before, kernel, t, d in zip(inputs, padding, layer.kernels, layer.strides, layer.dilations, strict=True):
+        own = [(range(p, size, t), [u for u in range(kernel) if (p + before - u * d) % t == 0]) for p in range(t)]
+        phases.append(
+            [(len(places), len(taps), d * (taps[1] - taps[0]) // t if taps[1:] else 1) for places, taps in own]
+        )
+    split = [
+        replace(turned, sizes=sizes, kernels=taps, strides=ones, dilations=apart)
+        for sizes, taps, apart in (zip(*one, strict=True) for one in product(*phases))
+        if prod(sizes) * prod(taps)
+    ]
+    spread = replace(turned, sizes=(*inputs,), kernels=layer.kernels, strides=ones, dilations=layer.dilations)
+    return [[matmul(layer.groups, m, layer.filters, k)], [spread], split]
+
+
 # From the project's programs to layers. A term is read in the forms that glenside/builder/products.py lists.
 
 
@@ -173,10 +196,10 @@ def layers_of(program: Program) -> dict[str, Layer]:
 
 def layer_of(dot: Term) -> Layer:
     """A product as plain integers: sizes from its operands, strides and dilations from the windows below."""
-    (product,) = dot.children
-    a, b = product.children
-    (shared,) = product.attributes
-    assert product.operator.name == "access-product"
+    (pairs,) = dot.children
+    a, b = pairs.children
+    (shared,) = pairs.attributes
+    assert pairs.operator.name == "access-product"
     assert isinstance(shared, int)
     left, right = a.access, b.access
     assert left.split >= shared

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from glenside.analysis.layers import product_sizes
+from glenside.analysis.layers import adds_windows, layer_terms, product_sizes
 from glenside.analysis.liveness import operations
 from glenside.cache.store import Cache, CacheFull, key_of
 from glenside.codegen.arena import arena
@@ -53,6 +53,10 @@ _TRIED = 3
 """Variants of each layer that are timed, at most: those that are told to take the least."""
 _SETTLED = 2
 """How often it is looked at what the best variants take beside each other."""
+_READ = 8
+"""Layers of which it is looked at what those take more who read them, at most: those of the least gains."""
+_SURE = 0.75
+"""What another form of sums of windows may be told to take of what they take as written: prices are no surer."""
 _SOON = 0.5
 """Seconds in which variants are told that somebody waits for."""
 _ROUNDS = 15
@@ -262,6 +266,33 @@ class CompiledCPU(CPU):
             ]
             if [self.best(e.variants).recipe for e in found] == [v.recipe for v in best]:
                 break
+        return self._read(found, placed, timed)
+
+    def _read(self, found: Sequence[Extracted], placed: Placed, timed: bool) -> Sequence[Extracted]:
+        """With what those take more who read the sums of windows, where the best variant puts them together of parts:
+        that is done where they are read, and counts for whoever reads them.
+        """
+        found, best = [*found], [self.best(of_layer.variants) for of_layer in found]
+        plain = [of_layer.variants[0] for of_layer in found]
+        gains = {
+            place: _time(plain[place]) - _time(best[place])
+            for place, layer in enumerate(placed.layers.products)
+            if any(map(adds_windows, layer_terms(layer))) and best[place].recipe != plain[place].recipe
+        }
+        times = Counter(placed.numbers.values())
+        for place in sorted(gains, key=gains.__getitem__)[:_READ]:
+            other = [*best[:place], plain[place], *best[place + 1 :]]
+            with_it, without = self._in_loops([placed.program(best), placed.program(other)], timed)
+            more = float(sum(with_it.nanoseconds)) - float(sum(without.nanoseconds))
+            read = gains[place] + round(more / times[place])
+            first, *others = found[place].variants
+            for i, own in enumerate(others):  # those not looked at are read no faster than the best
+                time = _time(own) + (read if own is best[place] else max(0, read))
+                others[i] = replace(own, measures={**own.measures, TIME: time})
+            if not (timed or self.tune or self.budget):
+                others = [own for own in others if _time(own) <= _SURE * _time(first)]
+            found[place] = replace(found[place], variants=[first, *others])
+            best[place] = self.best(found[place].variants)
         return found
 
     def _tried(
@@ -332,6 +363,11 @@ class _Pricing:
 
     def variant(self, recipe: str, root: int, nodes: Mapping[int, int]) -> Variant:
         return self.target.variant_of(self.snapshot.terms(nodes, [root])[root], (recipe,))
+
+
+def _time(variant: Variant) -> int:
+    """Nanoseconds of a variant that was tried."""
+    return variant.measures[TIME] or 0
 
 
 def _work(program: Program) -> int:

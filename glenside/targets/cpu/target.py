@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from extract.pareto import Entry, Step, Storing
+from glenside.analysis.layers import adds_windows
 from glenside.analysis.liveness import (
     Memory,
     Simulation,
@@ -33,6 +34,7 @@ from glenside.ir.program import Program
 from glenside.ir.rational import byte_count
 from glenside.ir.term import Term, weave
 from glenside.ir.types import Tensor
+from glenside.passes.distinct_layers import until_added_up
 from glenside.passes.integer_sums import for_processors
 from glenside.passes.network import Pass
 from glenside.passes.variants import Front, Strategy
@@ -129,7 +131,7 @@ class CPU(Target):
         return self.memory is None
 
     def passes(self, way: Way) -> Sequence[Pass]:
-        return (for_processors,)
+        return for_processors, until_added_up
 
     def compiled_for(self, machine: Machine | None) -> CPU:
         """What programs are compiled for there, with this budget; as it is where it says what time is."""
@@ -139,7 +141,7 @@ class CPU(Target):
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
         """All, or those without transposed convolutions where nothing is spread or added up in windows."""
-        if any(term.operator.name in ("access-dilate", "access-overlap-add") for term in nodes):
+        if any(map(adds_windows, nodes)):
             return self._families
         return tuple(name for name in self._families if not name.startswith("transposed"))
 

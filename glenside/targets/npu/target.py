@@ -20,6 +20,7 @@ from glenside.npu.program import NpuProgram
 from glenside.npu.timing import delays
 from glenside.npu.told_area import gates as told_gates
 from glenside.passes.extraction import Cone
+from glenside.passes.network import Pass, fold_batch_norms
 from glenside.passes.variants import EveryMapping
 from glenside.targets.base import Measure, Prices, Variant, Way
 from glenside.targets.npu.array import NpuArray
@@ -99,6 +100,10 @@ class NPU(SystolicArray):
     def gates(self) -> float:
         """As told from smaller machines, without Yosys: `glenside.npu.told_area`."""
         return told_gates(self.npu)
+
+    def passes(self, way: Way) -> Sequence[Pass]:
+        """Its instructions are those of products: what adds up windows stays behind them."""
+        return (fold_batch_norms,)
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
         """Those of an array of weights that stay; the mapping as written is one of the front."""

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from glenside.analysis.layers import ProductSizes, cut_words, product_sizes
+from glenside.analysis.layers import ProductSizes, cut_words, product_of, product_sizes
 from glenside.egraph.search import SearchResult
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType
 from glenside.passes.extraction import Cone
 from glenside.targets.base import Instruction
+from glenside.targets.recipes import recipe_label
 from glenside.targets.systolic_array.array import Array
 
 
@@ -83,9 +84,10 @@ class Plan:
         return [given.get(i, 1) for i in axes] if given.keys() <= set(axes) else list(given.values())
 
 
-def mapping_label(product: Term, cone: Cone, plan: Plan | None, array: Array) -> str:
-    """The mapping of a product, such as "operands swapped, K 512 in 8"."""
-    sizes = product_sizes(product)
+def mapping_label(layer: Term, cone: Cone, plan: Plan | None, array: Array) -> str:
+    """The mapping of a layer's product, such as "operands swapped, K 512 in 8"."""
+    product, sizes = product_of(layer), product_sizes(layer)
+    form = recipe_label(cone.recipe, "")
     if sizes.macs == 0:
         return "empty: nothing to compute"
     if cone.constant:
@@ -94,6 +96,8 @@ def mapping_label(product: Term, cone: Cone, plan: Plan | None, array: Array) ->
         return "on the vector unit"
     if not cone.instructions:
         return "shared with another layer"
+    if len(cone.mappings) > 1:
+        return f"{form}, {len(cone.mappings)} products of their own mapping each"
     if plan is None:
         count = len(cone.instructions)
         calls = f"{count} instruction{'s' if count > 1 else ''} for {sizes.groups} groups" if sizes.groups > 1 else ""
@@ -101,7 +105,7 @@ def mapping_label(product: Term, cone: Cone, plan: Plan | None, array: Array) ->
     else:
         channels = sizes.groups > 1 and product.children[0].children[1].access.item.take(1) == (1,)
         parts = [*plan.words(product, channels), *cut_words(plan.sizes, array.tile)]
-    return ", ".join(part for part in parts if part) or "one whole tile"
+    return ", ".join(part for part in (form, *parts) if part) or "one whole tile"
 
 
 def nearest_miss(cone: Cone, searched: SearchResult, instruction: Instruction) -> str:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from glenside.analysis.copies import Copy
-from glenside.analysis.layers import product_sizes
+from glenside.analysis.layers import adds_windows, product_sizes
 from glenside.egraph.search import SearchResult
 from glenside.ir.bounds import number
 from glenside.ir.errors import BadInput, renamed
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.ir.types import ceil_div, if_fits
+from glenside.passes.distinct_layers import until_added_up
 from glenside.passes.extraction import Cone
 from glenside.passes.network import Pass, fold_batch_norms
 from glenside.passes.variants import Cheapest
@@ -31,6 +32,7 @@ BASELINE = "baseline"
 _ANALYSES = ("analyses", "mapping-analyses")
 _SLICES = (*_ANALYSES, "products", "through-products", "systolic-array", "algebra", "through-computes")
 _LOOPS = (*_ANALYSES, "matrices", "algebra", "through-products")
+_TRANSPOSED = ("recipe-analyses", "transposed-analyses", "transposed")
 _CROSSED = ("crossed-mapping-analyses", "crossed-mapping")
 CYCLES = Measure("cycles", "cycles", "of the array, and of the vector unit beside it")
 
@@ -105,14 +107,17 @@ class SystolicArray(Target):
         return Scope.PROGRAM if way.blocking == "unrolled-tiles" else Scope.LAYERS_AND_BETWEEN
 
     def passes(self, way: Way) -> Sequence[Pass]:
-        return () if way.blocking == "unrolled-tiles" else (fold_batch_norms,)
+        return () if way.blocking == "unrolled-tiles" else (fold_batch_norms, until_added_up)
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
-        """Those of the way, without the rules for what stands between pairs and their sum where nothing does."""
+        """Those of the way, without the rules for what stands between pairs and their sum where nothing does, and those
+        of transposed convolutions where nothing is spread or added up in windows.
+        """
         if way.blocking == "unrolled-tiles":
             return _SLICES
         stays = "output-stationary" if self.array.dataflow == "output-stationary" else "weight-stationary"
-        own = ("windows", "mapping", *_CROSSED) if way.mapping == "best" else ("baseline-mapping",)
+        own: tuple[str, ...] = ("windows", "mapping", *_CROSSED) if way.mapping == "best" else ("baseline-mapping",)
+        own += _TRANSPOSED if way.mapping == "best" and any(map(adds_windows, nodes)) else ()
         between = any(_stands_between(node) for node in nodes)
         return (*(f for f in _LOOPS if between or f != "through-products"), *own, stays)
 
@@ -140,6 +145,7 @@ class SystolicArray(Target):
             "fallback-price": lambda *sizes: objective(fallback(*sizes)),
             "bound": lambda *sizes: objective(array.bound(*sizes)),
             "exceeds-growth": exceeds_growth,
+            "scatter": 0,
         }
 
     def variant(self, product: Term, cone: Cone, term: Term, searched: SearchResult) -> Variant:
@@ -149,8 +155,8 @@ class SystolicArray(Target):
             taken += [self.prices.fallback(sizes.groups, sizes.m, sizes.k, sizes.n) for _ in cone.products]
         mapped = not cone.products or self.prices.fallback is not None or sizes.macs == 0
         plan = None if cone.mapping is None else Plan.of(*cone.mapping)
+        weights = sum(Plan.of(*mapping).weights for mapping in cone.mappings) or sizes.weights
         amounts = {part: sum(getattr(cost, part) for cost in taken) for part in ("cycles", "tiles", "bytes")}
-        weights = sizes.weights if plan is None else plan.weights
         return Variant(
             label=mapping_label(product, cone, plan, self.array) if mapped else "not mapped",
             term=term,
