@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -49,11 +50,31 @@ def addresses_of(every: Sequence[Nest], which: int = 0) -> Integers:
 
 def nests(addresses: Array) -> list[Nest]:
     """Sequences side by side, (n)(q), cut into as few nests as are found by taking the longest from the front on."""
-    count, width = addresses.shape
-    if not count:
+    if not len(addresses):
         return []
-    # Blocks that are alike and a constant apart become a loop around them, three times.
-    bases, shapes = addresses.astype(np.int64), np.zeros((count, 0), np.int64)
+    first = addresses[0]
+    apart = addresses.astype(np.int64) - first
+    found = _found(apart) if apart.size > _SOME else _known(apart.tobytes(), apart.shape[1])
+    begin = first.tolist()
+    return [
+        Nest(own.counts, tuple(base + more for base, more in zip(begin, own.bases, strict=True)), own.strides)
+        for own in found
+    ]
+
+
+_SOME = 512
+"""Numbers of sequences whose nests are kept: wherever they begin, they are the same."""
+
+
+@lru_cache(maxsize=1 << 13)
+def _known(content: bytes, width: int) -> list[Nest]:
+    return _found(np.frombuffer(content, np.int64).reshape(-1, width))
+
+
+def _found(addresses: Array) -> list[Nest]:
+    """Blocks that are alike and a constant apart become a loop around them, three times."""
+    count, width = addresses.shape
+    bases, shapes = addresses, np.zeros((count, 0), np.int64)
     for _ in range(LOOPS):
         bases, shapes = _looped(bases, shapes)
     found = []
