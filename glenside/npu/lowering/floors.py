@@ -26,8 +26,6 @@ from glenside.npu.machine import Machine
 from glenside.npu.timing import dma_writes_lanes, stream_adds
 from glenside.quantization.layers import IntegerNetwork, leaf_of
 
-_MIX = np.random.default_rng(0).integers(1, 1 << 62, (2, 256), np.int64)
-_MIX[:, 0] = 0  # zeros are wherever nothing is
 _WORTH = 2
 """Tiles are spread over columns where rows take so many times as long, at least."""
 
@@ -204,10 +202,12 @@ def _rests(array: Sequence[int], dma: Sequence[tuple[int, int]], load: int) -> I
 
 def _needed(layer: Layer) -> Array:
     """How many rows of sums of each group are elements', (groups)."""
-    m = layer.product.rows.numbers.shape[1]
-    there = np.zeros(len(layer.groups) * m, bool)
-    there[layer.sums_of()[0]] = True
-    found: Array = there.reshape(-1, m).sum(axis=1)
+    tiles, m, _ = layer.product.rows.numbers.shape
+    sums = layer.elements.reshape(-1)  # by the first tile of each group
+    there = np.zeros(1 + tiles * m, bool)
+    there[-(-np.maximum(sums, 0) // layer.product.weights.numbers.shape[2])] = True
+    of_tile = there[1:].reshape(tiles, m).sum(axis=1)
+    found: Array = of_tile[[group.tiles[0] for group in layer.groups]]
     return found
 
 
@@ -217,11 +217,11 @@ def _tiles(option: Option, mapped: Mapped, network: IntegerNetwork, machine: Mac
     rows = np.zeros(len(own.product.rows.numbers), int)
     for group, needed in zip(own.groups, _needed(own).tolist(), strict=True):
         rows[list(group.tiles)] = needed
-    there = own.product.weights.numbers > 0
+    steps = _steps(own.product.weights.numbers)
     tokens = _tokens(option, mapped, network, machine)
     by_rows = np.maximum(1, own.enabled.sum(axis=1)) * machine.weight_beats
-    steps = np.maximum(1, there.sum(axis=1).max(axis=1))
-    beats = np.where(_may_spread(there, machine), np.minimum(by_rows, steps), by_rows)
+    by_steps = np.minimum(by_rows, np.maximum(1, steps))
+    beats = np.where(_may_spread(steps, machine), by_steps, by_rows)
     found = dict[object, _Tile]()
     for token, streamed, brought in zip(tokens, rows.tolist(), beats.tolist(), strict=True):
         if streamed:
@@ -230,15 +230,21 @@ def _tiles(option: Option, mapped: Mapped, network: IntegerNetwork, machine: Mac
     return found
 
 
-def _may_spread(there: Array, machine: Machine) -> Array:
-    """Whether tiles, (tiles)(R)(C), may come over columns: of few values each."""
-    found: Array = _WORTH * there.sum(axis=1).max(axis=1) <= there.shape[1] * machine.weight_beats
+def _steps(every: Array) -> Array:
+    """The most of what is not 0 of a column of each tile, (tiles)(R)(C)."""
+    found: Array = np.add.reduce((every != 0).view(np.uint8), axis=1, dtype=np.uint16).max(axis=1)
+    return found
+
+
+def _may_spread(steps: Array, machine: Machine) -> Array:
+    """Whether tiles may come over columns: those of few values each."""
+    found: Array = _WORTH * steps.astype(int) <= machine.rows * machine.weight_beats
     return found
 
 
 def _tokens(option: Option, mapped: Mapped, network: IntegerNetwork, machine: Machine) -> list[object]:
-    """Of each tile what is another only of one that is another in DRAM: a number of its values, as often as they are
-    there or, where each is maybe there once for several, whether they are.
+    """Of each tile what is another only of one that is another in DRAM: sums of powers of its values or, where each is
+    maybe there once for several, which there are.
     """
     layer = option.price.layer
     weights = layer.product.weights
@@ -246,12 +252,19 @@ def _tokens(option: Option, mapped: Mapped, network: IntegerNetwork, machine: Ma
         return [own.tobytes() for own in weights.numbers]
     tensors = {leaf: leaf_of(mapped.operands.get(leaf, leaf))[0] for leaf in weights.first}
     given = {leaf: np.asarray(network.constants[name_of(tensor)]) for leaf, tensor in tensors.items()}
-    values = weights.values(given, "int8").view(np.uint8)
+    values = weights.values(given, "int8")
     if (values.any(axis=2) & ~layer.enabled).any():
         return [0] * len(values)  # lanes that are not read have weights, or not
-    sums = _MIX[0][values].sum(axis=(1, 2))
-    few = np.flatnonzero(_may_spread(values > 0, machine))
+    flat = values.reshape(len(values), values[0].size)
+    wide = flat.astype(np.int32)  # sums wrap around, in whatever order
+    squares = wide * wide
+    own = [wide.sum(axis=1, dtype=np.int32), squares.sum(axis=1, dtype=np.int32)]
+    tokens = np.stack([*own, np.einsum("ij,ij->i", squares, wide)], axis=1)
+    few = np.flatnonzero(_may_spread(_steps(values), machine))
     seen = np.zeros((len(few), 256), bool)
-    seen[np.arange(len(few))[:, None], values[few].reshape(len(few), values[0].size)] = True
-    sums[few] = (seen * _MIX[1]).sum(axis=1)
-    return sums.tolist()  # type: ignore[no-any-return]
+    seen[np.arange(len(few))[:, None], flat[few].view(np.uint8)] = True
+    seen[:, 0] = False  # zeros are wherever nothing is
+    found: list[object] = [each.tobytes() for each in tokens]
+    for tile, own in zip(few.tolist(), np.packbits(seen, axis=1), strict=True):
+        found[tile] = own.tobytes()
+    return found
