@@ -145,7 +145,7 @@ class Floors:
         """Of a choice, where those tensors are held, and of those others windows may be; None: of any."""
         array, dma = list[int](), list[tuple[int, int]]()
         rows = loads = 0
-        read = self._read(mappings)
+        read, filled = self._read(mappings), set[Term]()
         for name, number in mappings.items():
             own, (streams, empty) = self.own(name, number), self.streams(name, number)
             moved = self._leaves(name, own, held, read)
@@ -153,10 +153,11 @@ class Floors:
                 may = len(streams) == 1 and (windows is None or all(tensor in windows for tensor in streams))
                 moved += 0 if may else empty
                 moved += sum(each.beats if may else each.copied for each in streams.values())
+                filled |= streams.keys()
             rows, loads = rows + own.rows, loads + own.windows
             array.append(own.windows)
             dma.append((own.weights, moved))
-        brought = sum(beats for tensor, beats in read.items() if tensor in held and tensor not in self.results)
+        brought = sum(read[own] for own in read.keys() - self.results.keys() - filled if own in held)
         cycles = self._cycles(max(rows, loads - self.load), brought + sum(map(sum, dma)))
         return Least(cycles, [*_rests(array, dma, self.load)])
 
