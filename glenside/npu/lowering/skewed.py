@@ -343,7 +343,13 @@ def _padded(
         extra += (_most(own, tried, lanes) - passes) * (writes.times if writes is not None else 0)
     few = np.lexsort((cells, extra))[:_NEAR]
     few = few[extra[few] == extra[few[0]]]
-    best = min(few.tolist(), key=lambda own: (cells[own] / lanes + _filled(zeros @ tried[own], lanes), cells[own]))
+    best, least = few[0], float("inf")
+    for own in few.tolist():
+        if cells[own] / lanes >= least:  # those behind it have no fewer cells
+            break
+        taken = cells[own] / lanes + _filled(zeros @ tried[own], lanes)
+        if taken < least:
+            best, least = own, taken
     return Skew(tried[best], int(cells[best]), float(extra[best]))
 
 
