@@ -296,10 +296,10 @@ def _windowed(own: Wanted, machine: Machine) -> dict[int, Skew]:
 
 def _cells(dims: Sequence[int], skew: Skew) -> Array:
     """Of a tensor's elements, seen from that of coordinates 0."""
-    found = np.zeros(tuple(dims), np.int64)
-    for axis, (size, stride) in enumerate(zip(dims, skew.strides.tolist(), strict=True)):
-        found += (np.arange(size) * stride).reshape([-1 if other == axis else 1 for other in range(len(dims))])
-    return found.reshape(-1)
+    found = np.zeros(1, np.int64)
+    for size, stride in zip(dims, skew.strides.tolist(), strict=True):
+        found = (found[:, None] + np.arange(size) * stride).reshape(-1)
+    return found
 
 
 def firsts(reads: Reads, strides: Array, cut: Cut | None) -> tuple[Array, Array]:
