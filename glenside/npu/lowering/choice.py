@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 import highspy
 import numpy as np
@@ -23,7 +24,7 @@ from glenside.analysis.places import Places, leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.npu.lowering.estimates import Estimate
+from glenside.npu.lowering.estimates import Estimate, close_all
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.mapped import Mapped, results_of
 from glenside.npu.lowering.operands import Tiles, laid_out
@@ -100,9 +101,8 @@ def chosen(
             return found
         within = within if used else gap
         often.update(used.keys())
-        for what, estimates in used.items():
-            for estimate in estimates if often[what] < _OFTEN else model.alike(what):
-                estimate.close()
+        every = (own if often[what] < _OFTEN else model.alike(what) for what, own in used.items())
+        close_all(chain.from_iterable(every))
 
 
 def best(
@@ -204,9 +204,9 @@ class _Model(WholeNumbers):
         axes = {tensor: axes_of(tensor)[int(np.argmax(values[columns]))] for tensor, columns in inner.items()}
         there = frozenset(tensor for tensor, column in self.held.items() if values[column] > _HALF)
         used = defaultdict[object, list[Estimate]](list)
-        for what, by, own in self.used:
+        for what, by, estimate in self.used:
             if (values[[*by]] > _EPSILON).all():
-                used[what].append(own)
+                used[what].append(estimate)
         return Choice(mappings, axes, found.objective_function_value, found.mip_dual_bound, there), used
 
     def _add_stays(self, take: Mapping[str, Sequence[int]]) -> None:
@@ -280,7 +280,7 @@ class _Model(WholeNumbers):
 
     def _known(self, key: tuple[int, str, object], least: float, find: Callable[[], float]) -> Estimate:
         if key not in self.known:
-            self.known[key] = Estimate(least, find)
+            self.known[key] = Estimate(least, find, key[0])
         return self.known[key]
 
     def _filled(self, option: Option, leaf: Term, axis: int, least: float) -> Estimate:
@@ -367,7 +367,9 @@ class _Model(WholeNumbers):
             def find() -> float:
                 return copied(option, tensor, self._tiled(option, tensor), len(readers) == 1, self.machine)
 
-            self.copies[own] += self._now(self._known((id(option.price), "copy", tensor), 0.0, find), ("copy", tensor), own)
+            self.copies[own] += self._now(
+                self._known((id(option.price), "copy", tensor), 0.0, find), ("copy", tensor), own
+            )
             self.set_cost(own, self.copies[own])
             return
         written = [self.column() for _ in take[maker]]

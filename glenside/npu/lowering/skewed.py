@@ -335,10 +335,9 @@ def _padded(
         return None
     tried, cells, extra = found
     few = np.lexsort((cells, extra))[:_NEAR]
-    few = few[extra[few] == extra[few[0]]]
     best, least = few[0], float("inf")
     for own in few.tolist():
-        if cells[own] / lanes >= least:  # those behind it have no fewer cells
+        if extra[own] > extra[few[0]] or cells[own] / lanes >= least:  # those behind it have no fewer cells
             break
         taken = cells[own] / lanes + _filled(zeros @ tried[own], lanes)
         if taken < least:
