@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import add
 
 import numpy as np
 
@@ -52,35 +53,30 @@ def nests(addresses: Array) -> list[Nest]:
     """Sequences side by side, (n)(q), cut into as few nests as are found by taking the longest from the front on."""
     if not len(addresses):
         return []
-    first = addresses[0]
-    apart = addresses.astype(np.int64) - first
-    found = _found(apart) if apart.size > _SOME else _known(apart.tobytes(), apart.shape[1])
-    begin = first.tolist()
-    return [
-        Nest(own.counts, tuple(base + more for base, more in zip(begin, own.bases, strict=True)), own.strides)
-        for own in found
-    ]
+    first = addresses[0].tolist()
+    found = []
+    for base, counts, strides in _steps_as_nests((addresses - addresses[0]).astype(np.int64).tobytes(), len(first)):
+        found.append(Nest(counts, tuple(map(add, first, base)), strides))
+    return found
 
 
-_SOME = 512
-"""Numbers of sequences whose nests are kept: wherever they begin, they are the same."""
+_Loops = tuple[tuple[int, ...], Counts, tuple[tuple[int, int, int], ...]]
 
 
-@lru_cache(maxsize=1 << 13)
-def _known(content: bytes, width: int) -> list[Nest]:
-    return _found(np.frombuffer(content, np.int64).reshape(-1, width))
-
-
-def _found(addresses: Array) -> list[Nest]:
-    """Blocks that are alike and a constant apart become a loop around them, three times."""
-    count, width = addresses.shape
-    bases, shapes = addresses, np.zeros((count, 0), np.int64)
+@lru_cache(maxsize=1 << 11)
+def _steps_as_nests(content: bytes, width: int) -> Sequence[_Loops]:
+    """Bases, counts and strides of sequences that begin at 0, as bytes: those of layers are mostly ones seen before,
+    elsewhere.
+    """
+    bases = np.frombuffer(content, np.int64).reshape(-1, width)
+    shapes = np.zeros((len(bases), 0), np.int64)
+    # Blocks that are alike and a constant apart become a loop around them, three times.
     for _ in range(LOOPS):
         bases, shapes = _looped(bases, shapes)
-    found = []
+    found = list[_Loops]()
     for base, shape in zip(bases.tolist(), shapes.tolist(), strict=True):
         strides = tuple(tuple(shape[1 + which :: 1 + width]) for which in range(width))
-        found.append(Nest(tuple(shape[:: 1 + width]), tuple(base), strides))  # type: ignore[arg-type]
+        found.append((tuple(base), tuple(shape[:: 1 + width]), strides))  # type: ignore[arg-type]
     return found
 
 
