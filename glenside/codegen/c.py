@@ -99,12 +99,12 @@ class Printer(Pointers):
 
     def _end(self, steps: Sequence[str]) -> Iterator[str]:
         yield PUBLIC
+        yield NOW
         yield POOL if self.jobs else NO_POOL
         if any(len(job.parts) > 1 for job in self.jobs):
             yield SHARE
         for job, name in self.jobs.items():
             yield from job.lines(name, self.arena.scratch)
-        yield NOW
         yield from self.entries(_GIVEN, steps)
 
     def entries(self, given: str, steps: Sequence[str]) -> Iterator[str]:

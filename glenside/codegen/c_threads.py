@@ -1,7 +1,8 @@
 """Threads in C11 and POSIX: a pool whose workers claim pieces of a loop as they come.
 
 Each thread has a part of the steps, and claims pieces of it before it helps others: loops that follow each other give
-it the same rows, which its own cache still holds. What is to be done of a part is a ticket, (job, next step), that is
+it the same rows, which its own cache still holds. Another one's rows come from that one's cache, and go back with the
+next loop: who is done first is so by less than it takes to begin, mostly, and helps only who does not end soon. What is to be done of a part is a ticket, (job, next step), that is
 only ever changed whole: a worker that comes late finds a closed ticket or another job, never half of one, and nobody
 waits for a worker that has claimed nothing. Who waits spins for some microseconds. A worker that finds nothing for a
 while yields, then sleeps; so does the caller, while a worker has what is left and something else its processor. Nothing
@@ -30,6 +31,7 @@ typedef struct pool {
 #define CLOSED 0xffffffffu
 
 #define SPINS 4000
+#define PATIENCE 2e-6 /* seconds that the steps of another one are left to it */
 #define PIECES 4 /* in which the last steps of a part are claimed: smaller and smaller, so that nobody waits long */
 
 static void relax(void)
@@ -77,10 +79,13 @@ static int claim(pool *p, int64_t of, int64_t thread)
     return 1;
 }
 
-/* The same of its own part, or else of another one's. */
-static int claim_any(pool *p, int64_t thread)
+/* The same of another one's part, by one that has had nothing of its own since a while. */
+static int help(pool *p, int64_t thread, double *since)
 {
-    for (int64_t turn = 0; turn < p->threads; turn++)
+    double here = now(0);
+    if (*since == 0) *since = here;
+    if (here - *since < PATIENCE) return 0;
+    for (int64_t turn = 1; turn < p->threads; turn++)
         if (claim(p, (thread + turn) % p->threads, thread)) return 1;
     return 0;
 }
@@ -98,8 +103,10 @@ static void *work(void *given)
 {
     pool *p = given;
     int64_t thread = 1 + atomic_fetch_add(&p->started, 1);
+    double since = 0;
     for (unsigned turn = 0; !atomic_load(&p->closing); turn++) {
-        if (claim_any(p, thread)) { turn = 0; continue; }
+        if (claim(p, thread, thread)) { turn = 0; since = 0; continue; }
+        if (turn % 8 == 7 && help(p, thread, &since)) { turn = 0; continue; }
         if (turn < SPINS) { relax(); continue; }
         if (turn < SPINS + 2000) { sched_yield(); continue; }
         pthread_mutex_lock(&p->mutex);
@@ -160,10 +167,12 @@ static __attribute__((noinline)) int for_all(pool *p, body *run, void *const *bu
     p->grain = count / (8 * p->threads) > 1 ? count / (8 * p->threads) : 1;
     atomic_store(&p->done, 0);
     atomic_store(&p->status, 0);
-    for (int t = 0; t < p->threads; t++)
+    for (int t = p->threads - 1; t >= 0; t--)
         atomic_store(&p->parts[t].ticket, job << 32 | (uint64_t)(p->count * t / p->threads));
     wake(p);
-    while (claim_any(p, 0)) ;
+    while (claim(p, 0, 0)) ;
+    for (double since = 0; is_open(p);)
+        if (!help(p, 0, &since)) relax();
     for (unsigned turn = 0; atomic_load(&p->done) < count && turn < SPINS; turn++) relax();
     if (atomic_load(&p->done) < count) sleep_until(p, count);
     return atomic_load(&p->status);

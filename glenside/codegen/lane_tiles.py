@@ -8,6 +8,7 @@ next to each other, sums are numbers, of some rows at once, so that none waits f
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from math import prod
 
 from glenside.codegen.affine import changed, coefficient, is_asking, loads_in, merged, substituted, with_loads
@@ -114,8 +115,9 @@ class LaneTiles:
 
     def made_of_numbers(self) -> Made:
         """Without vectors: of some rows at once, read as they lie."""
-        self.lanes, self.size, self.others, self.whole = 1, 1, [*self.others, *self.whole], []
-        return self._in_tiles({})
+        found = copy(self)
+        found.lanes, found.size, found.others, found.whole = 1, 1, [*self.others, *self.whole], []
+        return found._in_tiles({})
 
     def _in_tiles(self, packings: dict[Load, Packing]) -> Made:
         block, height = self.block, max(1, min(_SUMS, self.machine.registers // 2) // self.columns)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import reduce
 from math import hypot
 
 
@@ -57,6 +58,11 @@ class Work:
         """
         computing, waiting, begun = self.parts(nanoseconds)
         return hypot(computing, waiting) + begun
+
+
+def sum_of(works: Iterable[tuple[Work, float]]) -> Work:
+    """Of several works, each so many times."""
+    return reduce(lambda found, own: found.plus(*own), works, Work())
 
 
 NAMES = tuple(field.name for field in fields(Work))

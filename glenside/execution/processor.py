@@ -37,12 +37,15 @@ _LEAST_PART = 1 / 500
 
 @dataclass(frozen=True)
 class Timed:
-    """A nest: its program, its work, and the seconds measured: of one thread, and by the clock of all that share it."""
+    """A nest: its program, its work, and the seconds measured.
+
+    together  where threads share it, its work as they do, and what it takes by the clock of all
+    """
 
     name: str
     work: Work
     seconds: float
-    together: float | None = None
+    together: tuple[Work, float] | None = None
 
     def error(self, nanoseconds: Work) -> float:
         """How far what is told is from what was measured, as a part of it."""
@@ -98,11 +101,11 @@ def timed(program: Program, machine: Machine, rounds: int = ROUNDS, threads: int
         if reading().since(before) <= MOST:
             break
     names = [f"{program.name}: {title}" for title in compiled.loops.titles]
-    measured = zip(seconds.tolist(), together.tolist(), strict=True)
-    rows = zip(names, works(compiled.loops, machine), measured, compiled.loops.nests, strict=True)
+    alone = zip(works(compiled.loops, machine), seconds.tolist(), strict=True)
+    of_many = zip(works(compiled.loops, machine, threads), together.tolist(), strict=True)
     return [
         Timed(name, work, own, shared if is_shared(nest) else None)
-        for name, work, (own, shared), nest in rows
+        for name, (work, own), shared, nest in zip(names, alone, of_many, compiled.loops.nests, strict=True)
         if own >= _LEAST_PART * seconds.sum()
         and nest.buffer.role is not Role.RESULT  # which is memory that is touched first
     ]
@@ -136,7 +139,7 @@ def _mean_error(nests: Sequence[Timed], nanoseconds: Work) -> float:
 
 def _together(nests: Sequence[Timed]) -> list[Timed]:
     """Those that threads share, with what they take by the clock."""
-    return [replace(nest, seconds=nest.together) for nest in nests if nest.together is not None]
+    return [Timed(nest.name, *nest.together) for nest in nests if nest.together is not None]
 
 
 def described(fit: Fit, like: str, rounds: int) -> str:

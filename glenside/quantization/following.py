@@ -53,6 +53,10 @@ class Refused:
     why: str
 
 
+class _Placed(BadInput):
+    """A refusal that says its place: terms behind it add none of theirs."""
+
+
 class Follower:
     """The values of the terms of a program, and the network of integers that they need.
 
@@ -89,8 +93,8 @@ class Follower:
             bent = any(isinstance(value, Curve) for value in below)
             value = self._curve(term) if bent else self._step(term)
         except (BadInput, TypeMismatch) as error:
-            own = None if bent else self._bent(term, error.message)
-            return own or Refused(f"{self._where(term)}: {error.message}")
+            why = self._placed(term, error)
+            return (None if bent else self._bent(term, why)) or Refused(why)
         if isinstance(value, Curve):
             return value
         if value.dtype in BYTES and value.whole:
@@ -105,7 +109,7 @@ class Follower:
         try:
             value = standardised(self.value(x), split, eps, self.network.kind("layer-norm"))
         except BadInput as error:
-            return Refused(f"{self._where(term)}: {error.message}")
+            return Refused(self._placed(term, error))
         return replace(value, moved=replace(value.moved, term=split_at(value.moved.term, term.access.split)))
 
     def _bent(self, term: Term, why: str) -> Curve | None:
@@ -113,7 +117,7 @@ class Follower:
         base = None if operands_of(unviewed(term)) is None else base_of(term, self.constant)
         if base is None or base is term or not isinstance(self.found.get(base), Affine):
             return None
-        return Curve(base, f"{self._where(term)}: {why}")
+        return Curve(base, why)
 
     def _curve(self, term: Term) -> Affine | Curve:
         """What is computed of a function of bytes: another one, or other bytes, by a table. Raises BadInput."""
@@ -126,8 +130,12 @@ class Follower:
                 made = self.network.mapped(self.value(base), table, term.access.dtype, self.network.kind("function"))
                 return replace(made, moved=replace(made.moved, term=reshape(made.moved.term, term.access.dims)))
         if found is None:
-            raise BadInput(own.why)
+            raise _Placed(own.why)
         return found
+
+    def _placed(self, term: Term, error: BadInput | TypeMismatch) -> str:
+        """Why a term is refused, and where."""
+        return error.message if isinstance(error, _Placed) else f"{self._where(term)}: {error.message}"
 
     def _where(self, term: Term) -> str:
         """The layer whose operand or result a term is."""
@@ -137,7 +145,8 @@ class Follower:
         if names:
             return f"{name_of(term)} behind the layer {names[-1]}"
         inputs = [name_in(t) for t in tensors(term) if not self.constant[t]]
-        return f"{name_of(term)} of the input {', '.join(inputs)}"
+        whose = f"the input {', '.join(inputs)}"
+        return whose if term.operator.name == "access-tensor" else f"{name_of(term)} of {whose}"
 
     def _step(self, term: Term) -> Affine:
         operator = term.operator.name
@@ -187,7 +196,7 @@ class Follower:
             term = term.children[0].children[int(str(term.attributes[0]))]
         value = self.found.get(term)
         if not isinstance(value, Affine):
-            raise BadInput("tuples have no bytes" if value is None else value.why)
+            raise BadInput("tuples have no bytes") if value is None else _Placed(value.why)
         if term in self._with_least and not least:
             raise BadInput("least numbers stand around bytes of which no maximum is taken")
         return value

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
 
 import numpy as np
 import pytest
 
 import glenside as gl
 from glenside.codegen.counts import told, works
-from glenside.codegen.loops import Loops
+from glenside.codegen.loops import For, Loops, Way
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, Machine
 from glenside.codegen.native import prepared
@@ -152,7 +153,18 @@ def test_weights_come_from_memory_in_each_run_where_the_last_cache_holds_less() 
 def test_what_threads_share_has_prices_of_its_own() -> None:
     loops = _lowered(_product(280, 640, 640))
     machine = replace(MACHINE, nanoseconds=Work(cycles=2), shared=((2, Work(cycles=1)),))
-    assert told(loops, machine, 2) == [own / 2 for own in told(loops, machine)]
+    assert told(loops, machine, 2)[-1] == told(loops, machine)[-1] / 2
+    assert told(loops, machine, 2) == [work.cycles for work in works(loops, machine, 2)]
     assert told(loops, machine, 3) == told(loops, machine)  # nobody measured it
     few = _lowered(_product(4, 8, 16))
     assert told(few, machine, 2) == told(few, machine)  # one thread does it
+
+
+@pytest.mark.parametrize("rows", [14 * n for n in (20, 21, 23)])
+def test_the_thread_that_does_most_of_a_nest_counts(rows: int) -> None:
+    loops = _lowered(_product(rows, 64, 64))
+    *_, shared = (s.axis.size for s in loops.nests[-1].body if isinstance(s, For) and s.way is Way.PARALLEL)
+    assert shared == rows // 14
+    for threads in (2, 3, 5):
+        most, alone = (works(loops, MACHINE, many)[-1].cycles for many in (threads, 1))
+        assert most / alone == pytest.approx(threads * ceil(shared / threads) / shared)

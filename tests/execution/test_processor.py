@@ -43,7 +43,7 @@ def test_prices_are_found_again_though_some_nests_are_not_explained() -> None:
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     own, shared = Work(cycles=0.25, far=0.03), ((2, Work(cycles=0.125, far=0.02)),)
     machine = replace(MACHINE, l1=40960, l3=32 << 20, peak=68.5, nanoseconds=own, shared=shared)
-    fit = Fit(machine, [replace(nest, together=nest.seconds / 2) for nest in _nests(own, 5)])
+    fit = Fit(machine, [replace(nest, together=(nest.work, nest.seconds / 2)) for nest in _nests(own, 5)])
     path = tmp_path / "here.toml"
     path.write_text(described(fit, "avx2", 7))
     assert machine_of(str(path)) == replace(machine, name="here")

@@ -67,6 +67,7 @@ def words(g: Graph) -> str:
 CASES: list[tuple[Case, str, str]] = [
     (between("Tanh"), "tanh behind the layer Conv", "needs a vector unit"),
     (between("Sigmoid"), "sigmoid behind the layer Conv", "needs a vector unit"),
+    (between("Tanh", "Sigmoid", "Tanh"), "tanh behind the layer Conv", "needs a vector unit"),
     (between("LeakyRelu"), "leaky-relu", "scales, shifts, clips and rounds"),
     (between("Softmax", axis=1), "softmax behind the layer Conv", "quantize what it is taken of before it"),
     (between("Floor"), "floor", "needs a vector unit"),
@@ -97,6 +98,18 @@ def test_refused(case: Case, place: str, reason: str) -> None:
     assert place in str(error.value)
     assert reason in str(error.value)
     assert "\n" not in str(error.value)
+    assert str(error.value).count(" behind the layer ") <= 1  # where it begins, not all that follows
+
+
+def test_what_follows_from_whole_numbers_is_refused_at_the_input() -> None:
+    b = gl.Builder("p")
+    x = b.gather(b.constant("words", (9, 4)), b.input("ids", (3,), "int64"))
+    for name in "uvw":
+        x = b.softmax(b.linear(x, b.constant(name, (4, 4))), axis=1)
+    program = b.finish(b.linear(x, b.constant("z", (4, 4))))
+    values = {name: np.ones(tensor.dims, np.float32) for name, tensor in program.constants_declared.items()}
+    with pytest.raises(BadInput, match=r"^the input ids: inputs are bytes.*got int64$"):
+        quantized(program, values)
 
 
 def test_gates_are_products() -> None:
