@@ -25,7 +25,9 @@ def main() -> None:
         status = run()
         if interrupts.unanswered():  # typer makes a status of KeyboardInterrupt
             raise KeyboardInterrupt
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception) as error:
+        if not (isinstance(error, KeyboardInterrupt) or interrupts.unanswered()):
+            raise  # else native code made another exception of it, as numpy does of one that comes while it compares
         interrupts.ignore()
         print("glenside: interrupted: there was no time for an answer", file=sys.stderr)
         status = interrupts.INTERRUPTED

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from glenside.npu.instructions import (
     Weights,
 )
 from glenside.npu.machine import Machine
-from glenside.npu.program import NpuProgram
+from glenside.npu.program import Choices, NpuProgram
 from glenside.npu.timing import Times, delays, times
 
 ARRAY = "stream"
@@ -133,6 +133,7 @@ class Ledger:
 
     uncounted  instructions that energies do not count, but for their bytes of DRAM
     bound      cycles that no order and no waits of these instructions spare: those of the unit that has most to do
+    choices    what is known of others, which have other instructions
     """
 
     machine: Machine
@@ -140,6 +141,7 @@ class Ledger:
     cycles: int
     uncounted: Sequence[str] = ()
     bound: int = 0
+    choices: Choices | None = None
 
     @property
     def gap(self) -> float:
@@ -160,8 +162,13 @@ class Ledger:
         """For JSON: energies in picojoules, and where their figures are from."""
         energy = self.machine.energy
         source = {} if energy is None else {"energy source": energy.source, "energy without": [*self.uncounted]}
+        told = {"bound": self.bound, "gap": self.gap, **({} if self.choices is None else {"choices": self._chosen()})}
         layers = [self._told(own) for own in self.layers]
-        return {"total": self._told(self.total), "bound": self.bound, "gap": self.gap, "layers": layers, **source}
+        return {"total": self._told(self.total), **told, "layers": layers, **source}
+
+    def _chosen(self) -> dict[str, Any]:
+        own = self.choices
+        return {} if own is None else {**asdict(own), "all tried": own.are_all_tried, "gap": own.gap(self.cycles)}
 
     def _told(self, own: Account) -> dict[str, Any]:
         utilization, energy = own.utilization(self.machine), own.energy(self.machine)
@@ -256,7 +263,8 @@ class _Accounting:
             self._spend(ends[-1], last)
         outside = self.accounts[-1]
         layers = self.accounts if outside.cycles or outside.busy.total() else self.accounts[:-1]
-        return Ledger(self.machine, layers, self.cycles, uncounted(self.program), bound(self.program))
+        program = self.program
+        return Ledger(self.machine, layers, self.cycles, uncounted(program), bound(program), program.choices)
 
     def _count(self, unit: str) -> None:
         """What each instruction of a unit takes by itself."""

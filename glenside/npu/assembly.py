@@ -28,7 +28,7 @@ from glenside.npu.fields import LOOPS, UNITS, Address, Form, Kind, Wait
 from glenside.npu.instruction_set import INSTRUCTIONS
 from glenside.npu.instructions import Instruction
 from glenside.npu.program import NpuProgram
-from glenside.npu.record import header, machine_of, places_of, predicted_of, stretches_of
+from glenside.npu.record import choices_of, header, machine_of, places_of, predicted_of, stretches_of
 
 _FIRST = "npu 1"
 _KINDS = {kind.mnemonic(): kind for kind in INSTRUCTIONS}
@@ -42,6 +42,7 @@ def text(program: NpuProgram) -> str:
     head = header(program)
     lines = [_FIRST, f"machine {json.dumps(head['machine'])}", f"dram {len(program.dram)}"]
     lines += [f"predicted {program.predicted}"] if program.predicted is not None else []
+    lines += [f"choices {json.dumps(head['choices'])}"] if program.choices is not None else []
     for word, places in (("input", head["inputs"]), ("output", head["outputs"])):
         lines += [f"{word} {json.dumps(name)} {json.dumps(place)}" for name, place in places.items()]
     lines += [f"stretch {json.dumps(stretch)}" for stretch in head["stretches"]]
@@ -119,6 +120,7 @@ class _Reader:
         words: dict[str, Callable[[str], None]] = {
             "machine": lambda given: self._once(word, machine_of(json.loads(given))),
             "predicted": lambda given: self._once(word, _whole(given)),
+            "choices": lambda given: self._once(word, json.loads(given)),
             "dram": self._sized,
             "input": lambda given: self._place(self.inputs, given),
             "output": lambda given: self._place(self.outputs, given),
@@ -167,6 +169,7 @@ class _Reader:
             places_of(self.outputs, len(self.dram)),
             stretches_of(self.stretches, {unit: len(own) for unit, own in queues.items()}, len(self.dram)),
             predicted_of(self.head.get("predicted")),
+            choices_of(self.head.get("choices")),
         )
 
 

@@ -102,4 +102,6 @@ class Kind:
             return Address(numbers[0], numbers[1:])  # type: ignore[arg-type]
         if self.form is Form.WAIT:
             return Wait(*numbers)
-        return {Form.COUNTS: numbers, Form.FLAG: bool(numbers[0]), Form.NUMBER: numbers[0]}[self.form]
+        if self.form is Form.COUNTS:
+            return numbers
+        return bool(numbers[0]) if self.form is Form.FLAG else numbers[0]

@@ -2,7 +2,7 @@
 
 8 bytes   "GLNPU 1\\n"
 4 bytes   length of the header, little-endian
-header    JSON: machine, layout, words of each queue, bytes of DRAM, places, stretches, prediction
+header    JSON: machine, layout, words of each queue, bytes of DRAM, places, stretches, prediction, choices
 queues    of dma, load, stream and store, in words of 8 bytes, little-endian
 DRAM
 32 bytes  SHA-256 of everything before
@@ -23,7 +23,7 @@ from glenside.npu.encoding import all_decoded, all_encoded, decoded, package, wo
 from glenside.npu.fields import UNITS
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
-from glenside.npu.record import header, machine_of, places_of, predicted_of, stretches_of
+from glenside.npu.record import choices_of, header, machine_of, places_of, predicted_of, stretches_of
 
 MAGIC = b"GLNPU 1\n"
 _LENGTH = 4
@@ -106,6 +106,7 @@ def _read(found: bytes, machine: Machine | None) -> NpuProgram:
         places_of(head.get("outputs"), size),
         stretches_of(head.get("stretches"), {unit: len(queue) for unit, queue in queues.items()}, size),
         predicted_of(head.get("predicted")),
+        choices_of(head.get("choices")),
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import add
 
 import numpy as np
 
@@ -49,17 +51,32 @@ def addresses_of(every: Sequence[Nest], which: int = 0) -> Integers:
 
 def nests(addresses: Array) -> list[Nest]:
     """Sequences side by side, (n)(q), cut into as few nests as are found by taking the longest from the front on."""
-    count, width = addresses.shape
-    if not count:
+    if not len(addresses):
         return []
+    first = addresses[0].tolist()
+    found = []
+    for base, counts, strides in _steps_as_nests((addresses - addresses[0]).astype(np.int64).tobytes(), len(first)):
+        found.append(Nest(counts, tuple(map(add, first, base)), strides))
+    return found
+
+
+_Loops = tuple[tuple[int, ...], Counts, tuple[tuple[int, int, int], ...]]
+
+
+@lru_cache(maxsize=1 << 11)
+def _steps_as_nests(content: bytes, width: int) -> Sequence[_Loops]:
+    """Bases, counts and strides of sequences that begin at 0, as bytes: those of layers are mostly ones seen before,
+    elsewhere.
+    """
+    bases = np.frombuffer(content, np.int64).reshape(-1, width)
+    shapes = np.zeros((len(bases), 0), np.int64)
     # Blocks that are alike and a constant apart become a loop around them, three times.
-    bases, shapes = addresses.astype(np.int64), np.zeros((count, 0), np.int64)
     for _ in range(LOOPS):
         bases, shapes = _looped(bases, shapes)
-    found = []
+    found = list[_Loops]()
     for base, shape in zip(bases.tolist(), shapes.tolist(), strict=True):
         strides = tuple(tuple(shape[1 + which :: 1 + width]) for which in range(width))
-        found.append(Nest(tuple(shape[:: 1 + width]), tuple(base), strides))  # type: ignore[arg-type]
+        found.append((tuple(base), tuple(shape[:: 1 + width]), strides))  # type: ignore[arg-type]
     return found
 
 

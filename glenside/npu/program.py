@@ -126,11 +126,34 @@ class Stretch:
         return program.queue(unit)[self.begin.get(unit, 0) : self.end.get(unit, 0)]
 
 
+@dataclass(frozen=True)
+class Choices:
+    """What is known of the choices of which a program was made: of mappings for its layers, and tensors that stay.
+
+    count  how many there are
+    tried  of how many it is known that they take no fewer cycles
+    least  cycles that none of them takes less than
+    """
+
+    count: int
+    tried: int
+    least: int
+
+    @property
+    def are_all_tried(self) -> bool:
+        return self.tried == self.count
+
+    def gap(self, cycles: int) -> float:
+        """What part of a program's cycles another choice may spare, at most."""
+        return max(0.0, 1 - self.least / cycles) if cycles else 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class NpuProgram:
     """Queues by unit, a DRAM image (uint8), inputs and outputs by name, and the instructions of each layer.
 
-    `predicted` is what a schedule expects of `glenside.npu.timing`, in cycles, where somebody predicted it.
+    `predicted` is what a schedule expects of `glenside.npu.timing`, in cycles, where somebody predicted it; `choices`
+    what is known of others, where somebody chose.
     """
 
     machine: Machine
@@ -140,6 +163,7 @@ class NpuProgram:
     outputs: Mapping[str, Place] = field(default_factory=dict)
     stretches: tuple[Stretch, ...] = ()
     predicted: int | None = None
+    choices: Choices | None = None
 
     def queue(self, unit: str) -> tuple[Instruction, ...]:
         """The instructions of a unit, in order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, astuple, fields
 from itertools import chain
 from math import prod
 from typing import Any, TypeGuard
@@ -15,7 +15,7 @@ from glenside.npu.fields import UNITS
 from glenside.npu.machine import Energy, Machine
 from glenside.npu.nests import Nest
 from glenside.npu.numbers import StandsFor
-from glenside.npu.program import NpuProgram, Place, Stretch
+from glenside.npu.program import Choices, NpuProgram, Place, Stretch
 
 DTYPES = ("int8", "uint8", "int32", "float32")
 """What a place in DRAM may hold."""
@@ -46,6 +46,7 @@ def header(program: NpuProgram) -> dict[str, Any]:
             for own in program.stretches
         ],
         "predicted": program.predicted,
+        "choices": None if program.choices is None else [*astuple(program.choices)],
     }
 
 
@@ -200,6 +201,21 @@ def predicted_of(given: Any) -> int | None:
         raise BadInput(f"its prediction is not a number of cycles, got {given!r}")
     found: int | None = given
     return found
+
+
+def choices_of(given: Any) -> Choices | None:
+    """Raises BadInput."""
+    if given is None:
+        return None
+    if not (isinstance(given, list) and len(given) == len(fields(Choices)) and all(_is_whole(own) for own in given)):
+        raise BadInput(
+            f"its choices are not three numbers: how many, how many tried, and the least cycles, got {given!r}"
+        )
+    return Choices(*given)
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and value >= 0
 
 
 def _is_number(value: Any) -> bool:

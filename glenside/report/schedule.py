@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 
 from glenside.npu.accounting import WRITES, Account, Ledger
+from glenside.npu.program import Choices
 from glenside.report.text import Column, Table
 
 _SHOWN = 3
 """Causes of stalls that a layer's row names; the sentences name all."""
+_MANY = 1_000_000
+"""Numbers of which it is told how many digits they have."""
 _READ = ("weights", "parameters", "tables", "functions", "inputs")
 
 
@@ -75,6 +78,7 @@ def schedule_sentences(ledger: Ledger) -> list[str]:
         f"The busiest unit alone takes {ledger.bound:,} cycles: no other order of these instructions spares more than"
         f" {100 * ledger.gap:.1f} %."
     )
+    lines += [] if ledger.choices is None else [_chosen(ledger.choices, ledger.cycles)]
     waiting = (f"{unit} for {causes(counts)}" for unit, counts in total.waits.items() if counts.total())
     lines.append(f"Which unit waits for which, in cycles: {'; '.join(waiting) or 'none does'}.")
     read = {cause: count for cause, count in total.moved.items() if cause not in WRITES}
@@ -94,6 +98,17 @@ def schedule_sentences(ledger: Ledger) -> list[str]:
         if ledger.uncounted:
             lines.append(f"Of {', '.join(ledger.uncounted)} no energy but that of DRAM is counted.")
     return lines
+
+
+def _chosen(own: Choices, cycles: int) -> str:
+    """What is known of other mappings and other tensors that stay."""
+    if own.are_all_tried:
+        return f"No other choice of mappings and of tensors that stay takes fewer cycles: {own.count:,} were compared."
+    count = f"{own.count:,}" if own.count < _MANY else f"more than 10^{len(str(own.count - 1)) - 1}"
+    return (
+        f"Of {count} choices of mappings and of tensors that stay {own.tried:,} were compared, and none takes less than"
+        f" {own.least:,} cycles: another one spares {100 * own.gap(cycles):.1f} % at most."
+    )
 
 
 def _watts(picojoules: float, seconds: float) -> str:

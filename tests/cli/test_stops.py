@@ -129,3 +129,30 @@ def test_a_signal_that_was_kept_waiting_is_to_be_answered() -> None:
     with pytest.raises(KeyboardInterrupt), interrupts.undisturbed(then=True):
         signal.raise_signal(signal.SIGINT)
     assert interrupts.unanswered()
+
+
+_MADE_ANOTHER = """
+import signal
+from glenside import cli
+from glenside.cli import application
+
+def run():
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    except KeyboardInterrupt:
+        raise TypeError("arrays are not compared") from None
+
+application.run = run
+cli.main()
+"""
+
+
+def test_a_signal_of_which_another_exception_was_made_is_a_sentence() -> None:
+    """As numpy does where one comes while records are compared; Python would end by SIGALRM, too."""
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    found = subprocess.run(
+        [sys.executable, "-c", _MADE_ANOTHER], capture_output=True, text=True, timeout=60, env=environment, check=False
+    )
+    assert found.returncode == 128 + signal.SIGTERM
+    assert SENTENCE in found.stderr
+    assert "Traceback" not in found.stderr

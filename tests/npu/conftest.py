@@ -1,5 +1,5 @@
 """Programs of the npu's tests are those that prices tell, unless a test is of the choices beside them: what is right of
-one is no righter of the quickest of 64, which takes as many times as long to find.
+one is no righter of the quickest of hundreds, which takes as many times as long to find.
 """
 
 from __future__ import annotations
@@ -11,6 +11,6 @@ from glenside.npu.lowering import nearby
 
 @pytest.fixture(autouse=True)
 def few_tries(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of small networks as few programs are made as are worth a try, but for `tests/npu/test_nearby.py`."""
+    """Of small networks few programs are made, but for `tests/npu/test_nearby.py`."""
     if request.path.name != "test_nearby.py":
-        monkeypatch.setattr(nearby, "_TRIES", nearby._FEW)
+        monkeypatch.setattr(nearby, "_INSTRUCTIONS", 2_000)

@@ -18,7 +18,7 @@ from glenside.npu import assembly, files, rtl, simulator
 from glenside.npu.fields import UNITS, Address, Wait
 from glenside.npu.instructions import Fill, Spread
 from glenside.npu.machine import Energy
-from glenside.npu.program import NpuProgram, Place, Stretch
+from glenside.npu.program import Choices, NpuProgram, Place, Stretch
 from glenside.npu.record import header, places_of
 
 MACHINE = small_machine(5, 3)
@@ -37,6 +37,7 @@ def _program(seed: int = 0) -> NpuProgram:
             Stretch('"', half, whole, "", {"x": Place(0, (4,))}, Place.of(np.array([[3, -1], [2, 7]]), "int8")),
         ),
         predicted=simulator.run(program).cycles,
+        choices=Choices(12, 3, 4),
     )
 
 
@@ -44,8 +45,8 @@ def _require_same(one: NpuProgram, two: NpuProgram) -> None:
     assert one.machine == two.machine
     assert {u: one.queue(u) for u in UNITS} == {u: two.queue(u) for u in UNITS}
     assert np.array_equal(one.dram, two.dram)
-    assert (one.inputs, one.outputs, one.stretches, one.predicted) == (
-        two.inputs, two.outputs, two.stretches, two.predicted,
+    assert (one.inputs, one.outputs, one.stretches, one.predicted, one.choices) == (
+        two.inputs, two.outputs, two.stretches, two.predicted, two.choices,
     )  # fmt: skip
 
 
@@ -127,6 +128,8 @@ _X = {"address": 0, "shape": [4], "dtype": "int8"}
         ("stretches", [{"name": "a", "begin": {}, "end": {}, "meaning": 3}], "is no text"),
         ("stretches", 3, "its stretches are not"),
         ("predicted", -1, "not a number of cycles"),
+        ("choices", [3, 2], "its choices are not three numbers"),
+        ("choices", [3, -2, 7], "its choices are not three numbers"),
         ("layout", "", "the bits of another version"),
         ("words", [1, 2], "does not say how long it is"),
     ],
@@ -196,6 +199,7 @@ def test_words_that_are_no_instruction_are_refused(tmp_path: Path) -> None:
         ("input 3 {}", "a place has a name of its own"),
         ("stretch", "stretch is not written so"),
         ("predicted 1.5", "predicted is not written so"),
+        ("choices (1)", "choices is not written so"),
     ],
 )
 def test_a_line_that_is_wrong_is_named(line: str, match: str) -> None:

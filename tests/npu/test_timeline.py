@@ -91,6 +91,11 @@ def test_text_of_instructions_comes_from_a_network_and_goes_back(
     assert max(total["busy"].values()) <= bound <= total["cycles"]
     assert told["schedule"]["gap"] == pytest.approx(1 - bound / total["cycles"])
     assert f"The busiest unit alone takes {bound:,} cycles" in said
+    choices = told["schedule"]["choices"]
+    assert choices["all tried"]
+    assert choices["count"] == choices["tried"] > 1
+    assert (choices["least"], choices["gap"]) == (total["cycles"], 0)
+    assert f"takes fewer cycles: {choices['count']:,} were compared." in said
     assert [own["macs"] for own in layers] == [36 * 27 * 4, 36 * 4 * 5]
     assert total["utilization"] == pytest.approx(36 * (27 * 4 + 4 * 5) / (16 * total["cycles"]))
     capsys.readouterr()

@@ -77,9 +77,19 @@ class _Drawing:
         window = tuple(min(2, size) for size in x.access.dims[2:])
         return self.real(self.b.average_pool(x, window), self.scale / 1.5)
 
-    def matmul(self, x: Term) -> Term:
+    def same(self, x: Term, filters: int | None = None, *, depthwise: bool = False) -> Term:
+        """A convolution of 3 x 3, or of channels one by one, that keeps the size; and channels, if it is not said."""
+        channels, kind = x.access.dims[1], "depthwise" if depthwise else "same"
+        filters, groups = filters or channels, channels if depthwise else 1
+        filters = channels if depthwise else filters
+        name, window = self.name(kind), 3 if depthwise or self.pick.random() < 0.5 else 1
+        w, scale = self.weights(f"{name} w", (filters, channels // groups, window, window), 0)
+        y = self.b.conv(x, w, groups=groups, padding=window // 2, name=name)
+        return self.after(y, filters, 1, channels // groups * window * window, scale)
+
+    def matmul(self, x: Term, n: int | None = None) -> Term:
         k = x.access.dims[1]
-        n, name = self.pick.randint(1, 12), self.name("matmul")
+        n, name = n or self.pick.randint(1, 12), self.name("matmul")
         w, scale = self.weights(f"{name} w", (k, n), 1)
         return self.after(self.b.matmul(x, w, name=name), n, 1, k, scale)
 
@@ -99,3 +109,33 @@ def network(pick: random.Random) -> Program:
     if pick.random() < 0.3:
         x = own.matmul(own.b.reshape(x, (x.access.dims[1], x.access.size // x.access.dims[1])))
     return own.b.finish(x)
+
+
+_BRANCHES = "residual", "concatenated", "gate", "separable", "attention"
+
+
+def branches(pick: random.Random) -> Program:
+    """3 to 5 layers: tensors that two of them read, where sums, products or channels of both come together, depthwise
+    and pointwise layers in turn, or products of tensors that were both computed.
+    """
+    own, kind = _Drawing(pick), pick.choice(_BRANCHES)
+    b = own.b
+    if kind == "attention":
+        x = own.real(b.input("x", (pick.randint(2, 9), pick.randint(2, 9))), 0.03)
+        scale, q = own.scale, own.matmul(x)
+        own.scale = scale
+        k = own.matmul(x, q.access.dims[1])
+        return b.finish(own.real(b.matmul(q, b.transpose(k, (1, 0))), own.scale * 4))
+    x = own.real(b.input("x", (1, pick.randint(1, 6), pick.randint(3, 9), pick.randint(3, 9))), 0.03)
+    if kind == "separable":
+        for _ in range(2):
+            x = own.same(own.same(x, depthwise=True), pick.randint(1, 9))
+        return b.finish(x)
+    y = own.same(x, pick.randint(1, 6) if kind == "concatenated" else None, depthwise=pick.random() < 0.3)
+    if kind == "residual":
+        z = own.real(b.add(x, y), own.scale * 1.5)
+    elif kind == "concatenated":
+        z = own.real(b.concatenate([x, y], 1), own.scale)
+    else:
+        z = own.real(b.multiply(x, y), own.scale * 2)
+    return b.finish(own.convolution(own.convolution(z)))

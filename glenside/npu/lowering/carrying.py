@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from operator import add
 
 import numpy as np
 
@@ -28,6 +29,19 @@ def carried(source: Array, select: Array, cells: Array, lanes: int, more: Array)
     """
     if not len(source):
         return
+    bases = [int(cells[0]), *more[0].tolist()]
+    moved = np.stack([source, select, cells - bases[0]]).astype(np.int64).tobytes()
+    for table, nest in _carried(moved, (more - more[0]).astype(np.int64).tobytes(), more.shape[1], lanes):
+        yield table, Nest(nest.counts, tuple(map(add, bases, nest.bases)), nest.strides)
+
+
+@lru_cache(maxsize=1 << 10)
+def _carried(moved: bytes, content: bytes, width: int, lanes: int) -> Sequence[tuple[Table, Nest]]:
+    """The same seen from the first cell, and from what goes with the first source: wherever these are, tables and loops
+    are alike, and most bytes of a layer move as others of it do.
+    """
+    source, select, cells = np.frombuffer(moved, np.int64).reshape(3, -1)
+    more = np.frombuffer(content, np.int64).reshape(-1, width)
     order = np.lexsort((cells, source))
     source, select, cells = source[order], select[order], cells[order]
     times = _times(source, cells % lanes)
@@ -39,14 +53,16 @@ def carried(source: Array, select: Array, cells: Array, lanes: int, more: Array)
     first = cells[begins]  # the least one
     entries = np.stack([select, cells - np.repeat(first, sizes)], axis=1)
     places = np.concatenate([first[:, None], more[source[begins]]], axis=1)
-    found: dict[bytes, list[int]] = {}
+    alike: dict[bytes, list[int]] = {}
     for step, (begin, size) in enumerate(zip(begins.tolist(), sizes.tolist(), strict=True)):
-        found.setdefault(entries[begin : begin + size].tobytes(), []).append(step)
-    for steps in found.values():
+        alike.setdefault(entries[begin : begin + size].tobytes(), []).append(step)
+    found = list[tuple[Table, Nest]]()
+    for steps in alike.values():
         begin = begins[steps[0]]
         own = entries[begin : begin + sizes[steps[0]]].tolist()
         table = Table(tuple(sorted((apart % lanes, which, apart // lanes) for which, apart in own)))
-        yield from ((table, nest) for nest in nests(places[steps]))
+        found += ((table, nest) for nest in nests(places[steps]))
+    return found
 
 
 def _times(source: Array, lane: Array) -> Array:

@@ -11,10 +11,11 @@ Each layer takes one mapping and each tensor one axis innermost; what they take 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 import highspy
 import numpy as np
@@ -23,7 +24,7 @@ from glenside.analysis.places import Places, leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.npu.lowering.estimates import Estimate
+from glenside.npu.lowering.estimates import Estimate, close_all
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.mapped import Mapped, results_of
 from glenside.npu.lowering.operands import Tiles, laid_out
@@ -39,6 +40,8 @@ from glenside.quantization.layers import IntegerNetwork
 _HALF, _EPSILON = 0.5, 1e-6
 _FIRST = 0.05
 """Within which gap it is chosen as long as prices are found: the last choices are within the one that is asked for."""
+_OFTEN = 2
+"""How often something is used of which nobody knows the price, until its price is found for all mappings."""
 _ROUNDS = 6
 """How often tensors that are to stay, and do not, are looked at again: for what readers allow, and then given up."""
 SPARED = 0.02
@@ -78,6 +81,7 @@ def chosen(
     known: Known | None = None,
     enough: float = highspy.kHighsInf,
     spared: float = SPARED,
+    first: float = _FIRST,
 ) -> Choice:
     """The best choice, within a gap of it, or the best that was found until the solver looked `work` times whether to
     go on; `results` are the tensors that layers make, of which each is one's, by name; `stays` those that may stay in
@@ -85,18 +89,20 @@ def chosen(
     array hides. The same each time, however long it takes. Raises BadInput: none was found.
 
     Prices are looked at where a choice makes use of them, and then it is chosen again, until nothing is left to look
-    at: the others take no less than what they were taken for.
+    at: the others take no less than what they were taken for. Of what comes again and again, of another mapping each
+    time, the prices of all mappings are looked at. Until then it is the best within a gap of `first`.
     """
     known = {} if known is None else known
-    within = max(gap, _FIRST)
+    within, often = max(gap, first), Counter[object]()
     while True:
         model = _Model(options, results, machine, stays or {}, known, spared)
         found, used = model.solved(show, work, within)
         if found.bound > enough or not (used or within > gap):
             return found
         within = within if used else gap
-        for estimate in used:
-            estimate.close()
+        often.update(used.keys())
+        every = (own if often[what] < _OFTEN else model.alike(what) for what, own in used.items())
+        close_all(chain.from_iterable(every))
 
 
 def best(
@@ -123,8 +129,11 @@ def best(
     outside = {leaf for root in results_of(network) for leaf in leaves_of(root, results)}
     stays = staying(options, results, requantised, outside, machine) if stay else {}
     known = {} if known is None else known
+    first = _FIRST
     for _ in range(_ROUNDS):
-        found = chosen(options, results, machine, show, stays=stays, known=known, enough=enough, spared=spared)
+        how = {"known": known, "enough": enough, "spared": spared, "first": first}
+        found = chosen(options, results, machine, show, stays=stays, **how)  # type: ignore[arg-type]
+        first = 0.0  # most prices are known
         taken = {name: own[found.mappings[name]] for name, own in kept.items()}
         where = Tensors(network, taken, machine, found.axes, found.held).where if found.held else None
         there = where[0] if where is not None else {}
@@ -151,19 +160,25 @@ class _Model(WholeNumbers):
     def __post_init__(self) -> None:
         super().__init__()
         self.dma: dict[str, list[tuple[int, float]]] = {name: [] for name in self.options}
-        self.used: list[tuple[tuple[int, ...], Estimate]] = []
+        self.used: list[tuple[object, tuple[int, ...], Estimate]] = []
         self.copies = defaultdict[int, float](float)
         self.held: dict[Term, int] = {}
         self.rooms: dict[Term, int] = {}
 
-    def _now(self, estimate: Estimate, *columns: int) -> float:
-        """What it is taken for; what these columns make use of is looked at then."""
+    def _now(self, estimate: Estimate, what: object, *columns: int) -> float:
+        """What it is taken for; what these columns make use of is looked at then, which is the same of all mappings."""
         if estimate.is_open:
-            self.used.append((columns, estimate))
+            self.used.append((what, columns, estimate))
         return estimate.value
 
-    def solved(self, show: Callable[[str, int, int], None], work: int, gap: float) -> tuple[Choice, Sequence[Estimate]]:
-        """The choice, and the prices that it makes use of and nobody has looked at."""
+    def alike(self, what: object) -> Iterator[Estimate]:
+        """Prices of the same of all mappings."""
+        return (own for other, _, own in self.used if other == what)
+
+    def solved(
+        self, show: Callable[[str, int, int], None], work: int, gap: float
+    ) -> tuple[Choice, Mapping[object, Sequence[Estimate]]]:
+        """The choice, and the prices that it makes use of and nobody has looked at, by what they are of."""
         take = {name: [self.column(whole=True) for _ in own] for name, own in self.options.items()}
         for columns in take.values():
             self.row(1, 1, [(column, 1.0) for column in columns])
@@ -188,7 +203,10 @@ class _Model(WholeNumbers):
         mappings = {name: int(np.argmax(values[columns])) for name, columns in take.items()}
         axes = {tensor: axes_of(tensor)[int(np.argmax(values[columns]))] for tensor, columns in inner.items()}
         there = frozenset(tensor for tensor, column in self.held.items() if values[column] > _HALF)
-        used = [own for columns, own in self.used if own.is_open and (values[[*columns]] > _EPSILON).all()]
+        used = defaultdict[object, list[Estimate]](list)
+        for what, by, estimate in self.used:
+            if (values[[*by]] > _EPSILON).all():
+                used[what].append(estimate)
         return Choice(mappings, axes, found.objective_function_value, found.mip_dual_bound, there), used
 
     def _add_stays(self, take: Mapping[str, Sequence[int]]) -> None:
@@ -208,7 +226,7 @@ class _Model(WholeNumbers):
             room = self.rooms[tensor] = self.column(most=infinite)
             for name, rows in own.rows.items():
                 for by, own_rows in zip(take[name], rows, strict=True):  # as many as this one needs, if both are chosen
-                    need = self._now(own_rows, by, column)
+                    need = self._now(own_rows, (tensor, name), by, column)
                     self.row(-need, infinite, [(room, 1.0), (by, -need), (column, -need)])
         for number in range(len(self.options)):
             alive = [tensor for tensor, own in self.may_stay.items() if own.since <= number <= own.until]
@@ -240,20 +258,20 @@ class _Model(WholeNumbers):
         self.row(0, infinite, [(time, 1.0), *((c, -float(o.price.cycles)) for c, o in zip(take, own, strict=True))])
         for tensor, held in self.held.items():
             for by, option, slower in zip(take, own, self.may_stay[tensor].slower.get(name, ()), strict=False):
-                more = self._now(slower, by, held)
+                more = self._now(slower, ("slower", tensor, name), by, held)
                 self.row(-more, infinite, [(time, 1.0), (by, -(option.price.cycles + more)), (held, -more)])
-        always = [(c, -self._constant(o, c)) for c, o in zip(take, own, strict=True)]
+        always = [(c, -self._constant(name, o, c)) for c, o in zip(take, own, strict=True)]
         moved = [(column, -cost) for column, cost in self.dma[name]]
         self.row(_LATENCY * self.machine.latency, infinite, [(time, 1.0), *always, *moved])
 
-    def _constant(self, option: Option, column: int) -> float:
+    def _constant(self, name: str, option: Option, column: int) -> float:
         """DMA that no other layer has a part in: weights, and constants that stream, as they stream best."""
         price, key = option.price, id(option.price)
         weights = self._known((key, "weights", None), self._beats(price.layer.product.weights), lambda: price.weights)
-        found = self._now(weights, column)
+        found = self._now(weights, ("weights", name), column)
         for leaf in (leaf for leaf, tensor in option.streams.items() if tensor is None):
             find = partial(_best_fill, price, leaf)
-            found += self._now(self._known((key, "constant", leaf), 0.0, find), column)
+            found += self._now(self._known((key, "constant", leaf), 0.0, find), ("constant", name), column)
         return found
 
     def _beats(self, own: Places) -> float:
@@ -262,7 +280,7 @@ class _Model(WholeNumbers):
 
     def _known(self, key: tuple[int, str, object], least: float, find: Callable[[], float]) -> Estimate:
         if key not in self.known:
-            self.known[key] = Estimate(least, find)
+            self.known[key] = Estimate(least, find, key[0])
         return self.known[key]
 
     def _filled(self, option: Option, leaf: Term, axis: int, least: float) -> Estimate:
@@ -299,7 +317,7 @@ class _Model(WholeNumbers):
             for taken, column, option in zip(take[maker], written, self.options[maker], strict=True):
                 self.row(-1, 0, [(column, 1.0), (taken, -1.0)])
                 emptied = self._emptied(option, ("axis", axis, dims), pairs, tensor)
-                self.dma[maker].append((column, self._now(emptied, column, taken)))
+                self.dma[maker].append((column, self._now(emptied, (tensor, axis), column, taken)))
             for streamed in asked:
                 self.row(0, 1, [*((column, 1.0) for column in written), (streamed[number], -1.0)])
 
@@ -324,7 +342,7 @@ class _Model(WholeNumbers):
                     fills = [self._filled(option, leaf, axis, beats) for leaf in leaves]
                     filled, windowed = sum(each.value for each in fills), self._windowed(tensor, name, option)
                     if filled < windowed:
-                        filled = sum(self._now(each, part, own) for each in fills)
+                        filled = sum(self._now(each, (tensor, axis, name), part, own) for each in fills)
                     self.dma[name].append((part, min(filled, windowed)))
             if tensor in option.stays.values():
                 self._add_tiles(tensor, name, option, own, take)
@@ -349,7 +367,9 @@ class _Model(WholeNumbers):
             def find() -> float:
                 return copied(option, tensor, self._tiled(option, tensor), len(readers) == 1, self.machine)
 
-            self.copies[own] += self._now(self._known((id(option.price), "copy", tensor), 0.0, find), own)
+            self.copies[own] += self._now(
+                self._known((id(option.price), "copy", tensor), 0.0, find), ("copy", tensor), own
+            )
             self.set_cost(own, self.copies[own])
             return
         written = [self.column() for _ in take[maker]]
@@ -357,7 +377,7 @@ class _Model(WholeNumbers):
         for other, column, by in zip(self.options[maker], written, take[maker], strict=True):
             self.row(-1, 0, [(column, 1.0), (by, -1.0)])
             emptied = self._emptied(other, ("tiles", id(option.price)), partial(self._tiled, option, tensor), tensor)
-            self.dma[maker].append((column, self._now(emptied, column, by)))
+            self.dma[maker].append((column, self._now(emptied, ("tiles", tensor, id(option.price)), column, by)))
 
     def _tiled(self, option: Option, tensor: Term) -> Array:
         """Where a tensor's elements are in tiles, sorted pairs; equal layers have equal ones."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -21,9 +22,16 @@ class Table:
 
     entries: tuple[tuple[int, int, int], ...]
 
-    @property
+    @cached_property
     def key(self) -> bytes:
         return repr(self.entries).encode()
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.entries)
+
+    def __hash__(self) -> int:
+        return self._hash  # of many entries, and asked for often
 
     def array(self, entries: int) -> Array:
         """As it is in DRAM: select, enabled, offset; 8 bytes an entry."""

@@ -106,13 +106,19 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Passing:
-    """A tensor in DRAM, windows of which may be in lanes.
+    """A tensor in DRAM, windows of which may be in lanes."""
 
-    skews  by the axis that is innermost in DRAM: the strides, whose `extra` are the cycles that bring all of it
-    """
+    wanted: Wanted
+    machine: Machine
 
-    skews: Mapping[int, Skew]
-    reads: Mapping[str, Reads]
+    @property
+    def reads(self) -> Mapping[str, Reads]:
+        return self.wanted.reads
+
+    @property
+    def skews(self) -> Mapping[int, Skew]:
+        """By the axis that is innermost in DRAM: the strides, whose `extra` are the cycles that bring all of it."""
+        return _for_windows(self.wanted, self.machine)
 
 
 @dataclass(frozen=True)
@@ -165,7 +171,7 @@ def held(
         ends = row * machine.rows, (row + need) * machine.rows
         strips = tuple(zip(own.cuts, bases, strict=bool(own.cuts)))
         found[term] = Held(shape.skew, own.reads, own.dims, bases[0], *ends, own.begin, own.end, None, strips)
-    others = {term: Passing(_for_windows(own, machine), own.reads) for term, own in wanted.items() if term not in found}
+    others = {term: Passing(own, machine) for term, own in wanted.items() if term not in found}
     return found, others
 
 
@@ -296,10 +302,10 @@ def _windowed(own: Wanted, machine: Machine) -> dict[int, Skew]:
 
 def _cells(dims: Sequence[int], skew: Skew) -> Array:
     """Of a tensor's elements, seen from that of coordinates 0."""
-    found = np.zeros(tuple(dims), np.int64)
-    for axis, (size, stride) in enumerate(zip(dims, skew.strides.tolist(), strict=True)):
-        found += (np.arange(size) * stride).reshape([-1 if other == axis else 1 for other in range(len(dims))])
-    return found.reshape(-1)
+    found = np.zeros(1, np.int64)
+    for size, stride in zip(dims, skew.strides.tolist(), strict=True):
+        found = (found[:, None] + np.arange(size) * stride).reshape(-1)
+    return found
 
 
 def firsts(reads: Reads, strides: Array, cut: Cut | None) -> tuple[Array, Array]:

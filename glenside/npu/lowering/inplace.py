@@ -232,7 +232,7 @@ class Kept(BytesOut):
         self.normalise(done)
         writer.settle()
         for batch in self._batches(done):
-            rows = np.array([writer.parameter_row(self.contents[self.content[item]]) for item in batch.items])
+            rows = self.parameter_rows(batch.items)
             alike = self.alike[batch.items]
             more = np.stack([batch.sums, rows, np.maximum(alike, 0)], axis=1)
             item, column = batch.item[batch.owner], batch.column[batch.owner]

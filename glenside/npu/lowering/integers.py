@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,15 +16,17 @@ from glenside.analysis.places import places
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
+from glenside.npu.lowering.again import Again
 from glenside.npu.lowering.choice import Choice, Known, best
 from glenside.npu.lowering.elementwise import every_mapping
-from glenside.npu.lowering.layers import TooLong
+from glenside.npu.lowering.floors import Floors
 from glenside.npu.lowering.mapped import Mapped, Unlowered, results_of
-from glenside.npu.lowering.nearby import Way, quickest, tries
+from glenside.npu.lowering.nearby import Search, Told, Way
 from glenside.npu.lowering.network import chained
 from glenside.npu.lowering.options import Options, options_of
 from glenside.npu.lowering.tensors import Tensors, Where
-from glenside.npu.machine import Machine
+from glenside.npu.lowering.trials import TooLong, Trial
+from glenside.npu.machine import HALVES, Machine
 from glenside.npu.numbers import StandsFor, narrow
 from glenside.npu.program import NpuProgram, Place
 from glenside.passes.distinct_layers import distinct_layers
@@ -74,9 +77,9 @@ def least(
             if name is None:
                 raise first from error
             fronts[name] = [own for own in fronts[name] if own[0].term != taken[name].term]
-    others = _others(network, fronts, machine, (priced, known), (made, choice), (seed, show))
+    others = [*_others(network, fronts, machine, (priced, known), (made, choice), (seed, show))]
     quick = min([made, *others], key=_predicted)
-    return _nearby(network, machine, priced, choice, quick, seed) or quick
+    return _searched(network, machine, priced, choice, quick, seed)
 
 
 def _predicted(program: NpuProgram) -> int:
@@ -114,41 +117,64 @@ def _others(
         yield layer_by_layer(network, fronts, machine, *how, most)
 
 
-def _nearby(
-    network: IntegerNetwork, machine: Machine, priced: Options, choice: Choice, than: NpuProgram, seed: int
-) -> NpuProgram | None:
-    """The quickest program of other mappings and of other tensors that stay, if it takes no more cycles than that one
-    and programs are small; else None. Tensors in DRAM are there as the first who reads them wants.
+def _searched(
+    network: IntegerNetwork, machine: Machine, priced: Options, choice: Choice, quick: NpuProgram, seed: int
+) -> NpuProgram:
+    """That program, or the one of other mappings or other tensors that stay that takes fewer cycles, as far as it is
+    worth looking for one; with what is known of all choices. Tensors in DRAM are there as the first who reads them
+    wants.
     """
     options, kept = priced
     streams = (tensor for own in options.values() for option in own for tensor in option.streams.values())
     tensors = [tensor for tensor in dict.fromkeys(streams) if tensor is not None]
-    best, known = list[NpuProgram](), dict[tuple[object, ...], float]()
+    floors, made, again = Floors(network, priced, machine), dict[object, float](), defaultdict[object, Again](Again)
+    answers = [*map(len, kept.values()), *(HALVES for _ in tensors)]
 
-    def cycles(way: Way) -> float:
-        taken = {name: own[number] for (name, own), number in zip(kept.items(), way, strict=False)}
-        stay = {tensor for tensor, stays in zip(tensors, way[len(kept) :], strict=True) if stays}
-        most = _predicted(best[-1] if best else than)
-        with suppress(BadInput, TooLong):
+    def parts(way: Way) -> tuple[dict[str, int], set[Term]]:
+        return dict(zip(kept, way, strict=False)), {t for t, s in zip(tensors, way[len(kept) :], strict=True) if s}
+
+    def least(way: Way) -> int:
+        return floors.of(*parts(way)).cycles
+
+    def told(way: Way, most: int) -> Told:
+        numbers, stay = parts(way)
+        taken = {name: kept[name][number] for name, number in numbers.items()}
+        with suppress(BadInput):
             where = Tensors(network, taken, machine, {}, stay).where
-            key = (
-                *way[: len(kept)],
-                *((term in where[0], term in where[0] and where[0][term].strips) for term in tensors),
-            )
-            if key in known:
-                return known[key]
-            made = as_mapped(network, taken, machine, seed, stay=stay, where=where, most=most if best else most + 1)
-            known[key] = _predicted(made)
-            if not best or _predicted(made) < most:
-                best.append(made)
-            return known[key]
-        return inf
+            key = way[: len(kept)], _placed(where)
+            if key in made:
+                return Told(made[key])
+            made[key] = inf
+            own = floors.of(numbers, where[0], {tensor for tensor, passing in where[1].items() if passing.skews})
+            if own.cycles >= most:
+                return Told(inf)
+            try:
+                trial = Trial(own.rest, {name: again[name, number] for name, number in numbers.items()})
+                found = chained(network, taken, machine, stay=stay, where=where, most=most, trial=trial)
+            except TooLong as error:
+                return Told(inf, error.written)
+            made[key] = _predicted(found)
+            return Told(_predicted(found), found.size)
+        return Told(inf)
 
     start = *(choice.mappings[name] for name in kept), *(int(tensor in choice.held) for tensor in tensors)
-    most = tries(than.size)
-    if most:
-        quickest(start, [*map(len, kept.values()), *(2 for _ in tensors)], cycles, most)
-    return best[-1] if best and _predicted(best[-1]) <= _predicted(than) else None
+    search = Search(answers, told, least, quick.size, _predicted(quick))
+    search.look(start)
+    if search.found is not None:
+        numbers, stay = parts(search.found)
+        taken = {name: kept[name][number] for name, number in numbers.items()}
+        quick = as_mapped(network, taken, machine, seed, stay=stay)
+    return replace(quick, choices=search.choices(floors.of_any))
+
+
+def _placed(where: Where) -> tuple[object, ...]:
+    """What of places in lanes programs differ by."""
+    held, passing, chains = where
+    return (
+        *((term, own.base, own.begin, own.end, own.skew.strides.tobytes()) for term, own in held.items()),
+        *((term, *own.skews) for term, own in passing.items()),
+        *((own.begin, own.end, *(strip[-1].elements.tobytes() for strip in own.parts)) for own in chains),
+    )
 
 
 _FAR = 1.05

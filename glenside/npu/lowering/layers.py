@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Protocol
 
 import numpy as np
@@ -27,6 +28,7 @@ from glenside.npu.lowering.slots import Slots
 from glenside.npu.lowering.sources import Source
 from glenside.npu.lowering.spreading import Remains
 from glenside.npu.lowering.tiles import Layer
+from glenside.npu.lowering.trials import Rest, TooLong, enough
 from glenside.npu.lowering.unrolling import unrolled
 from glenside.npu.lowering.written import Written
 from glenside.npu.machine import Machine
@@ -75,10 +77,6 @@ class Sink(Protocol):
         """
 
 
-class TooLong(Exception):
-    """A program takes as long as one that is there."""
-
-
 class Writer:
     """A program of layers as it grows: its instructions one after the other, DRAM, and what memories hold.
 
@@ -89,14 +87,16 @@ class Writer:
     before  that of the layer before
     first   what is to be written down behind what the program's first rows need
     counts  instructions of each unit, and busy its cycles
-    most    cycles that no unit may be busy for, where nobody wants a program that takes as long
+    most    cycles, where nobody wants a program that takes as many
+    enough  cycles of each unit with which it does
     """
 
     def __init__(self, machine: Machine, most: int | None = None) -> None:
         self.machine, self.image = machine, Image(machine)
         self.written = Written()
         self.counts, self.busy = dict.fromkeys(UNITS, 0), dict.fromkeys(UNITS, 0)
-        self.most = most
+        self.most, self.enough = most, dict[str, float](dict.fromkeys(UNITS, inf))
+        self.expect(Rest())
         self.weights = Slots(machine.weight_rows // machine.rows)
         self.tables, self.parameters = Slots(machine.tables), Slots(machine.parameters)
         self.functions = Slots(machine.functions)
@@ -108,6 +108,11 @@ class Writer:
         self.zeros: dict[int, Remains] = {}
         self.clocks = Clocks(machine)
         self.cells = np.full(machine.rows * machine.depth, _UNKNOWN, np.int16)
+
+    def expect(self, rest: Rest) -> None:
+        """That much comes behind the layer that is written next."""
+        if self.most is not None:
+            self.enough |= enough(self.most, rest, self.machine)
 
     def layer(self, layer: Layer, source: Source, feed: Feed, sink: Sink, coming: Sequence[Brought] = ()) -> None:
         """The instructions of a layer, whose results go to a sink; `coming` are the tiles of the runs of the next one,
@@ -154,8 +159,8 @@ class Writer:
             self.written.add(own)
             self.counts[own.unit] += 1
             self.busy[own.unit] += own.cycles(self.machine)
-            if self.most is not None and self.busy[own.unit] >= self.most:
-                raise TooLong
+            if self.busy[own.unit] >= self.enough[own.unit]:
+                raise TooLong(len(self.written))
             self.clocks.count(own)
 
     def with_tables(self, parts: Iterable[tuple[Table, Nest]]) -> Iterator[tuple[int, Nest]]:

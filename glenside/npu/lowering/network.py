@@ -22,15 +22,16 @@ from glenside.npu.lowering.inplace import InPlace, Kept, Windows, bring
 from glenside.npu.lowering.layers import Feed, Sink
 from glenside.npu.lowering.mapped import Mapped, Own, Unlowered, name_of
 from glenside.npu.lowering.operands import Brought, Tiles, arranged
+from glenside.npu.lowering.pieces import Piece, pieces
 from glenside.npu.lowering.program import Filled, counted, finished, stand_in
 from glenside.npu.lowering.skewed import Skew
 from glenside.npu.lowering.sources import Copied, Source
 from glenside.npu.lowering.spreading import spreadings
 from glenside.npu.lowering.storing import Bytes, BytesOut, distinct_parameters
-from glenside.npu.lowering.strips import Part
 from glenside.npu.lowering.sums_out import SumsOut
 from glenside.npu.lowering.tensors import Somewhere, Tensors, Where
 from glenside.npu.lowering.tiles import Layer
+from glenside.npu.lowering.trials import Trial
 from glenside.npu.machine import Machine
 from glenside.npu.numbers import StandsFor, narrow
 from glenside.npu.program import NpuProgram, Place, Stretch
@@ -48,6 +49,7 @@ def chained(
     stay: Container[Term] | None = None,
     where: Where | None = None,
     most: int | None = None,
+    trial: Trial | None = None,
 ) -> NpuProgram:
     """A network as one program, its layers as they are mapped, by name.
 
@@ -56,19 +58,12 @@ def chained(
     where  what was found of these before: which of them do, and where
     given  int8 values of inputs that DRAM holds; others are drawn by the seed
 
-    Raises Unlowered: a layer that the machine does not run, by its name and why. TooLong: some unit alone is busy for
-    `most` cycles.
+    trial  where only its cycles are asked for: then it has no stretches and no results
+
+    Raises Unlowered: a layer that the machine does not run, by its name and why. TooLong: it would take `most` cycles,
+    as some unit alone is busy.
     """
-    return _Chain(network, mapped, machine, axes or {}, show, stay, where, most).program(given or {}, seed)
-
-
-@dataclass(frozen=True)
-class Piece:
-    """What runs at a time of a layer: all of it, or what a strip needs of it; `last` where nothing comes after it."""
-
-    strip: int = 0
-    part: Part | None = None
-    last: bool = True
+    return _Chain(network, mapped, machine, axes or {}, show, stay, where, most, trial).program(given or {}, seed)
 
 
 @dataclass(frozen=True)
@@ -92,33 +87,25 @@ class _Chain(Tensors):
         stay: Container[Term] | None,
         where: Where | None,
         most: int | None,
+        trial: Trial | None,
     ) -> None:
         super().__init__(network, mapped, machine, axes, stay, where, most)
-        self.show = show
+        self.show, self.trial = show, trial
         self.copies: dict[Term, str] = {}
         self.filled = Filled()
         self.stretches = list[Stretch]()
         self.constants: dict[Term, Place] = {}
         self.sums: dict[str, SumsOut] = {}
         self.ready: dict[tuple[str, int], _Ready] = {}
-        self.again: defaultdict[str, Again] = defaultdict(Again)
+        self.again: defaultdict[str, Again] = defaultdict(Again, {} if trial is None else trial.again)
+        self.tiles_again: defaultdict[str, Again] = defaultdict(Again)
 
     def program(self, given: Mapping[str, Array], seed: int) -> NpuProgram:
-        network, draw = self.network, np.random.default_rng(seed)
-        inputs = dict[str, Place]()
-        for term in self.inputs():
-            name = name_of(term)
-            inputs[name] = self.place(term)
-            values = given.get(name)
-            if values is None:
-                values = draw.integers(-128, 128, tuple(term.access.dims)).astype(np.int8)
-            self.filled.append((inputs[name], values))
-            self._copy(term)
-        for term in self.inputs():  # copies are over by now: they pass through any lanes
-            if term in self.held:
-                bring(self.writer, inputs[name_of(term)].addresses, self.held[term], self.zero(term))
-        pieces = [*self._pieces()]
-        for (layer, piece), then in zip(pieces, [*pieces[1:], None], strict=True):
+        network, inputs = self.network, self._inputs(given, seed)
+        every, reached = [*pieces(network.layers, self.chains)], 0
+        for (layer, piece), then in zip(every, [*every[1:], None], strict=True):
+            reached = max(reached, self.numbers[layer.name])
+            self._expect(reached)
             self.show(layer.name, self.numbers[layer.name], len(network.layers))
             begin = counted(self.writer)
             try:
@@ -132,20 +119,34 @@ class _Chain(Tensors):
             name = layer.name if piece.last else f"{layer.name}, strip {piece.strip + 1}"
             self.stretches.append(replace(stretch, name=name, begin=begin, end=counted(self.writer)))
             if piece.last:
-                del self.known[layer.name], self.again[layer.name]
+                for known in (self.known, self.again, self.tiles_again):
+                    known.pop(layer.name, None)
+        if self.trial is not None:
+            refuses = any(layer.normalised is not None for layer in network.layers)  # some values
+            return finished(self.writer, [], self.filled if refuses else [])
         return finished(self.writer, self.stretches, self.filled, inputs, self._outputs())
 
-    def _pieces(self) -> Iterator[tuple[IntegerLayer, Piece]]:
-        """Layers in the order in which they run, those of chains strip by strip."""
-        layers, number = self.network.layers, 0
-        for chain in [*sorted(self.chains, key=lambda chain: chain.begin), None]:
-            begin, end = (chain.begin, chain.end) if chain is not None else (len(layers), len(layers))
-            yield from ((layer, Piece()) for layer in layers[number:begin])
-            for strip, parts in enumerate(chain.parts if chain is not None else ()):
-                last = chain is not None and strip == len(chain.parts) - 1
-                for layer, part in zip(layers[begin:end], parts, strict=True):
-                    yield layer, Piece(strip, part, last)
-            number = end
+    def _inputs(self, given: Mapping[str, Array], seed: int) -> dict[str, Place]:
+        """Where these are, with what brings them to where they stay."""
+        draw, inputs = np.random.default_rng(seed), dict[str, Place]()
+        self._expect(0)
+        for term in self.inputs():
+            name = name_of(term)
+            inputs[name] = self.place(term)
+            values = given.get(name)
+            if values is None:
+                values = draw.integers(-128, 128, tuple(term.access.dims)).astype(np.int8)
+            self.filled.append((inputs[name], values))
+            self._copy(term)
+        for term in self.inputs():  # copies are over by now: they pass through any lanes
+            if term in self.held:
+                bring(self.writer, inputs[name_of(term)].addresses, self.held[term], self.zero(term))
+        return inputs
+
+    def _expect(self, number: int) -> None:
+        """The layer of that number is the last one that is written now."""
+        if self.trial is not None:
+            self.writer.expect(self.trial.rest[number])
 
     def _outputs(self) -> dict[str, Place]:
         found = {stretch.name: stretch.result for stretch in self.stretches}
@@ -234,7 +235,7 @@ class _Chain(Tensors):
         else:
             self.writer.layer(own.layer, source, feed, self._bytes_out(layer, own), coming)
             result = self.place(layer.result)
-        if not piece.last:
+        if not piece.last or self.trial is not None:
             return Stretch("", {}, {})
         return self._stretch(layer, own, operands, result)
 
@@ -295,7 +296,7 @@ class _Chain(Tensors):
 
     def _stays(self, name: str, own: Own, operands: dict[Term, Place], order: Sequence[int] | None = None) -> Tiles:
         weights = own.layer.product.weights.first
-        again, image, layer = self.again[name], self.writer.image, own.layer
+        again, image, layer = self.tiles_again[name], self.writer.image, own.layer
         if all(self.is_constant(own.operands[leaf]) for leaf in weights):
             spreads = spreadings(self.machine).of_all(layer, order)
             values = {leaf: self.values(own.operands[leaf]) for leaf in weights}
@@ -329,7 +330,8 @@ class _Chain(Tensors):
         assert layer.requantised is not None, "it becomes bytes"
         table = layer.requantised.table
         self._fill_zeros(own.layer, every, pairs, table)
-        return BytesOut(self.writer, own.layer, Bytes(every, pairs[:, 0], pairs[:, 1], table, layer.normalised))
+        result = Bytes(every, pairs[:, 0], pairs[:, 1], table, layer.normalised)
+        return BytesOut(self.writer, own.layer, result, self.again[layer.name])
 
     def _fill_zeros(self, layer: Layer, every: Array, pairs: Array, table: Array | None) -> None:
         """Elements that are sums of nothing are there from the begin on."""

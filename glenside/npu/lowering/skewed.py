@@ -28,6 +28,8 @@ _AXES = 4
 """Axes of which all orders are tried."""
 _NEAR = 64
 """Of how many strides it is found out how long zeros around elements take to fill."""
+_AT_ONCE = 512
+"""Strides that are looked at at once."""
 _FEW = 8
 """Elements by which strides are refused, before all are looked at."""
 
@@ -242,18 +244,16 @@ class Writes:
     @staticmethod
     def _of(layer: Layer, dims: Sequence[int]) -> Writes:
         line, column = layer.sums_of()
-        element = np.flatnonzero(layer.elements.reshape(-1) > 0)
-        order = np.lexsort((column, line))
-        line, element = line[order], element[order]
-        lines, begins = np.unique(line, return_index=True)
-        ends = np.append(begins[1:], len(line))
-        some = distinct(np.linspace(0, len(lines) - 1, _SOME).astype(int))
+        lines = np.flatnonzero(np.bincount(line))
+        some = lines[distinct(np.linspace(0, len(lines) - 1, _SOME).astype(int))]
+        own = np.flatnonzero(np.isin(line, some))
+        own = own[np.lexsort((column[own], line[own]))]
+        element = np.flatnonzero(layer.elements.reshape(-1) > 0)[own]
         coordinates = np.stack(np.unravel_index(element, tuple(dims)), axis=-1)
         patterns = dict[bytes, Array]()
-        for number in some.tolist():
-            own = coordinates[begins[number] : ends[number]]
-            own = own - own[0]
-            patterns.setdefault(own.tobytes(), own)
+        for each in np.split(coordinates, np.flatnonzero(np.diff(line[own])) + 1):
+            each = each - each[0]
+            patterns.setdefault(each.tobytes(), each)
         return Writes([*patterns.values()], len(lines) / max(1, len(patterns)))
 
 
@@ -330,21 +330,48 @@ def _padded(
         strides, sizes = strides[:, :1], sizes[:, :1]
     if len(order) < 2:
         strides, sizes = strides[:1], sizes[:1]
-    tried, cells = strides.reshape(-1, len(dims)), sizes.reshape(-1)
-    good = np.ones(len(tried), bool)
-    for own in patterns:
-        good[good] = _apart(own, tried[good], lanes)
-    if not good.any():
+    found = _near(strides.reshape(-1, len(dims)), sizes.reshape(-1), patterns, writes, lanes)
+    if found is None:
         return None
-    tried, cells = tried[good], cells[good]
-    extra = np.zeros(len(tried))
-    for own in writes.patterns if writes is not None else ():
-        passes = -(-len(own) // lanes)
-        extra += (_most(own, tried, lanes) - passes) * (writes.times if writes is not None else 0)
+    tried, cells, extra = found
     few = np.lexsort((cells, extra))[:_NEAR]
-    few = few[extra[few] == extra[few[0]]]
-    best = min(few.tolist(), key=lambda own: (cells[own] / lanes + _filled(zeros @ tried[own], lanes), cells[own]))
+    best, least = few[0], float("inf")
+    for own in few.tolist():
+        if extra[own] > extra[few[0]] or cells[own] / lanes >= least:  # those behind it have no fewer cells
+            break
+        taken = cells[own] / lanes + _filled(zeros @ tried[own], lanes)
+        if taken < least:
+            best, least = own, taken
     return Skew(tried[best], int(cells[best]), float(extra[best]))
+
+
+def _near(
+    strides: Array, sizes: Array, patterns: Sequence[Array], writes: Writes | None, lanes: int
+) -> tuple[Array, Array, Array] | None:
+    """Strides with which all patterns are in distinct lanes, in the order of their sizes, those sizes, and cycles of
+    stores beyond one for each row of sums: until there are _NEAR that take no such cycles, behind which none is better.
+    None: there are none.
+    """
+    order, found = np.argsort(sizes, kind="stable"), list[tuple[Array, Array, Array]]()
+    none = 0
+    for begin in range(0, len(order), _AT_ONCE):
+        part = order[begin : begin + _AT_ONCE]
+        for own in patterns:
+            part = part[_apart(own, strides[part], lanes)]
+        if not len(part):
+            continue
+        tried, extra = strides[part], np.zeros(len(part))
+        for own in writes.patterns if writes is not None else ():
+            passes = -(-len(own) // lanes)
+            extra += (_most(own, tried, lanes) - passes) * (writes.times if writes is not None else 0)
+        found.append((tried, sizes[part], extra))
+        none += int((extra == 0).sum())
+        if none >= _NEAR:
+            break
+    if not found:
+        return None
+    tried, cells, extra = (np.concatenate(own) for own in zip(*found, strict=True))
+    return tried, cells, extra
 
 
 def _filled(cells: Array, lanes: int) -> int:

@@ -102,17 +102,23 @@ class Spreadings:
             found += len(steps) + new * self.machine.table_beats
         return found
 
+    def _worth(self, steps: int, tile: Array) -> bool:
+        """Whether a tile, (rows)(C), may come in so many steps."""
+        return steps * _WORTH <= len(tile) * self.machine.weight_beats and steps <= self.machine.tables // _TABLES
+
     def _found(self, alike: Array) -> Spreading | None:
         machine = self.machine
         row, column = np.nonzero(alike)
         values, value = np.unique(alike[row, column], return_inverse=True)
         if len(distinct(value * alike.shape[1] + column)) < len(value):
             return None  # a column takes a value twice
+        if not self._worth(max(int(np.bincount(column).max(initial=0)), -(-len(values) // machine.bandwidth)), alike):
+            return None  # a column takes one a cycle, and all of them as many as a beat has
         ways = _steps_by_rows(value, row, column, len(values)), _steps(value, column, len(values), machine)
         fits = [own for own in ways if own is not None and np.bincount(own, minlength=1).max() <= machine.bandwidth]
         step = min(fits, key=lambda own: own.max(initial=-1))  # the first of those that take as long
         count = int(step.max(initial=-1)) + 1
-        if count * _WORTH > len(alike) * machine.weight_beats or count > machine.tables // _TABLES:
+        if not self._worth(count, alike):
             return None
         at = np.zeros(len(values), np.int64)
         steps, beat, used = list[tuple[int, Table]](), 0, 0

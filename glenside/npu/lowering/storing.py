@@ -102,6 +102,13 @@ class BytesOut:
             for row in rows.tolist():
                 self.writer.parameter_row(self.contents[row])
 
+    def parameter_rows(self, items: Array) -> Array:
+        """The row of parameters of each, (items), filled before."""
+        content = self.content[items]
+        begins = np.flatnonzero(np.append(True, content[1:] != content[:-1]))  # most are those of the one before
+        rows = [self.writer.parameter_row(self.contents[own]) for own in content[begins].tolist()]
+        return np.repeat(rows, np.diff(np.append(begins, len(content))))
+
     def normalise(self, done: Sequence[tuple[Run, int]]) -> None:
         """Change sums, where they are to be changed."""
         if self.normalised is not None:
@@ -170,7 +177,7 @@ class BytesOut:
     def _store(self, batch: _Batch, turns: Array, base: int) -> None:
         """The items to rows of lanes, from a first one on; those of the same columns by one table."""
         begins = np.searchsorted(batch.item, np.arange(len(batch.items) + 1))
-        rows = np.array([self.writer.parameter_row(self.contents[self.content[item]]) for item in batch.items])
+        rows = self.parameter_rows(batch.items)
         alike = self.alike[batch.items]
         places = np.stack(
             [

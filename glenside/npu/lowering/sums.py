@@ -60,11 +60,13 @@ def _added(term: Term, first: Mapping[Term, int], dtype: np.dtype[np.signedinteg
 
 def _moved(term: Term, first: Mapping[Term, int], dtype: np.dtype[np.signedinteger]) -> Array:
     found = places(term)
+    if len(found.first) == 1 and first.get(next(iter(found.first))) == 1:  # it has those numbers already
+        return found.numbers.astype(dtype, copy=False)[..., None]
     below = [_added(leaf, first, dtype) for leaf in found.first]
     most = max(each.shape[-1] for each in below)
-    rows = [np.zeros((1, most), dtype)]
-    for each in below:
+    rows = np.zeros((1 + sum(leaf.access.size for leaf in found.first), most), dtype)
+    for each, begin in zip(below, found.first.values(), strict=True):
         row = each.reshape(-1, each.shape[-1])
-        rows.append(np.pad(row, ((0, 0), (0, most - row.shape[1]))))
-    added: Array = np.concatenate(rows).take(found.numbers, axis=0)
+        rows[begin : begin + len(row), : row.shape[1]] = row
+    added: Array = rows.take(found.numbers, axis=0)
     return added

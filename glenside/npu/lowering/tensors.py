@@ -249,11 +249,14 @@ class Tensors(MappedNetwork):
             name, dims = self.makers[term], tuple(term.access.dims)
             maker = self.own(self.network.layers[self.numbers[name]])
             priced, skews = Priced(maker.layer, self.machine, 0, self.reserved), self.passing[term].skews
+            known = maker.layer.known
 
             def taken(axis: int) -> float:
-                places = laid_out(dims, axis, self.machine.bandwidth)
-                written = priced.emptied(np.stack([np.arange(places.size), places.ravel()], axis=1))
-                return written + skews[axis].extra
+                key = "emptied", dims, axis, self.reserved, self.machine
+                if key not in known:
+                    places = laid_out(dims, axis, self.machine.bandwidth)
+                    known[key] = priced.emptied(np.stack([np.arange(places.size), places.ravel()], axis=1))
+                return known[key] + skews[axis].extra  # type: ignore[no-any-return]
 
             self.inners[term] = min(skews, key=taken)
         return self.inners[term]

@@ -147,6 +147,9 @@ def _groups(added: Array, tiles: int, size: int) -> tuple[list[tuple[int, ...]],
     places of tiles are added up.
     """
     flat = added.reshape(-1, added.shape[-1])
+    if flat.shape[1] == 1:  # nothing is added up
+        first = distinct(np.maximum(flat[:, 0] - 1, -1) // flat.dtype.type(size))
+        return [(tile,) for tile in first[first >= 0].tolist()], np.maximum(flat[:, 0], 0).reshape(added.shape[:-1])
     none = np.iinfo(flat.dtype).max
     if (flat <= 0).any():
         flat = np.where(flat > 0, flat, none)
