@@ -72,7 +72,8 @@ class _Watch(threading.Thread):
 def main() -> None:
     """Serve the requests that standard input brings, as long as this process is small."""
     gc.set_threshold(_ALLOCATIONS)
-    channel = _Channel(sys.stdout.buffer)
+    # With PYTHONUNBUFFERED what `sys.stdout` writes to has no buffer, and may write a part.
+    channel = _Channel(open(sys.stdout.fileno(), "wb", closefd=False))
     watch, compiled = _Watch(channel), Compiled()
     watch.start()
     stays = True

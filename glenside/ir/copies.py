@@ -19,6 +19,8 @@ from glenside.ir.threads import cores
 
 Find = Callable[[], Sequence[float]]
 _NUMBER, _VALUE = struct.Struct("<i"), struct.Struct("<d")
+_AT_ONCE = 1 << 12
+"""Bytes that Linux writes to a pipe at once, whoever else writes."""
 _COPIES = 3
 """Copies at a time, at most: what each of them changes in memory it has twice."""
 _FEW = 3
@@ -123,6 +125,7 @@ def _serve(jobs: Sequence[Find], tickets: int, answers: int, hear: int) -> NoRet
             (number,) = _NUMBER.unpack(ticket)
             values = jobs[number]()
             told = _NUMBER.pack(number) + _NUMBER.pack(len(values)) + b"".join(map(_VALUE.pack, values))
-            os.write(answers, told)
+            if len(told) <= _AT_ONCE:  # others write too
+                os.write(answers, told)
     finally:
         os._exit(0)  # nothing that this process is a copy of is to be left as on its end

@@ -51,6 +51,8 @@ class _Asking(Now):
 
     def needed(self, before: Known) -> Wait:
         """The waits that none of the others implies, for what knows that much before."""
+        if not self.waits:
+            return _NONE
         if len(self.waits) < 2:
             if all(before[INDEX[unit]] >= count for unit, count in self.waits.items()):
                 return _NONE
@@ -132,9 +134,10 @@ class _Inferred(State):
         number = len(self.queues[unit])
         before = self._before(instruction, number)
         now = _Asking(unit, number, 0, before, {}, self.knows)
-        for other, count in zip(UNITS, instruction.wait, strict=True):
-            if count:
-                now.learn(other, count)
+        if instruction.wait != _NONE:
+            for other, count in zip(UNITS, instruction.wait, strict=True):
+                if count:
+                    now.learn(other, count)
         for port in (self.readers, self.writers, self.summers, self.adders):
             port.now = now
         self.do(now, instruction)
@@ -155,6 +158,6 @@ class _Inferred(State):
 
 def replaced(instruction: _Any, wait: Wait) -> _Any:
     """The instruction with another wait."""
-    if instruction.wait == wait:
+    if instruction.wait is wait or instruction.wait == wait:
         return instruction
     return replace(instruction, wait=wait)  # type: ignore[type-var]

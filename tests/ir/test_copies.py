@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 import pytest
 
@@ -18,7 +19,9 @@ def _copied(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_all_find_what_one_would() -> None:
-    jobs = [lambda number=number: [number / 3, -number, *[0.5] * number] for number in range(40)]
+    """Also of more numbers than are written at once."""
+    sizes = [*range(40), 5_000, 20_000]
+    jobs = [partial(lambda size: [size / 3, -size, *[0.5] * size], size) for size in sizes]
     assert shared_out(jobs) == [job() for job in jobs]
 
 

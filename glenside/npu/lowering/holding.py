@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 
@@ -31,6 +31,25 @@ class Cut:
 
     elements: Array
     streaming: Array
+
+    def ends(self, dims: tuple[int, ...], strides: Array, cells: Callable[[], Array]) -> tuple[int, int]:
+        """The first and the last cell of its elements, seen from that of coordinates 0; `cells` are those of all."""
+        box = _box_of(self, dims)
+        if box is None:
+            part = cells()[self.elements]
+            return int(part.min()), int(part.max())
+        least, most = (own * strides for own in box)
+        return int(np.minimum(least, most).sum()), int(np.maximum(least, most).sum())
+
+
+@lru_cache(maxsize=1 << 8)
+def _box_of(cut: Cut, dims: tuple[int, ...]) -> tuple[Array, Array] | None:
+    """The least and the greatest coordinates of elements that are all between these; None: some others are too."""
+    if not len(cut.elements):
+        return None
+    coordinates = np.unravel_index(cut.elements, dims)
+    least, most = (np.array([find(own) for own in coordinates]) for find in (np.min, np.max))
+    return (least, most) if np.prod(most - least + 1) == len(cut.elements) else None
 
 
 @dataclass(frozen=True)
@@ -225,7 +244,15 @@ def _shapes(own: Wanted, machine: Machine) -> list[_Shape]:
 
 
 def _is_free(own: Wanted, skew: Skew) -> bool:
-    """Whether no element is where a zero has to be."""
+    """Whether no element is where a zero has to be: known to who reads, however many strips there are."""
+    reads = [*own.reads.values()]
+    key = "free", own.dims, (*reads,), skew.strides.tobytes()
+    if key not in reads[0].shapes:
+        reads[0].shapes[key] = _found_free(own, skew)
+    return reads[0].shapes[key]  # type: ignore[no-any-return]
+
+
+def _found_free(own: Wanted, skew: Skew) -> bool:
     zeros = np.concatenate([reads.zeros @ skew.strides for reads in own.reads.values()])
     least, most = _ends(own.dims, skew)
     zeros = zeros[(zeros >= least) & (zeros <= most)]
@@ -238,9 +265,9 @@ def _is_free(own: Wanted, skew: Skew) -> bool:
 
 def _extents(own: Wanted, skew: Skew) -> tuple[tuple[int, int], ...]:
     if own.cuts:
-        (reads,), cells = own.reads.values(), _cells(own.dims, skew)
-        parts, places = [cells[cut.elements] for cut in own.cuts], [reads.places(skew.strides)]
-        ends = [(int(part.min()), int(part.max())) for part in parts]
+        (reads,), cells = own.reads.values(), partial(_cells, own.dims, skew)
+        places = [reads.places(skew.strides)]
+        ends = [cut.ends(own.dims, skew.strides, cells) for cut in own.cuts]
         return tuple(_extent([reads], places, cut, *of) for cut, of in zip(own.cuts, ends, strict=True))
     every = [*own.reads.values()]
     return (_extent(every, [reads.places(skew.strides) for reads in every], None, *_ends(own.dims, skew)),)
