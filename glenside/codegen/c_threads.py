@@ -2,11 +2,11 @@
 
 Each thread has a part of the steps, and claims pieces of it before it helps others: loops that follow each other give
 it the same rows, which its own cache still holds. Another one's rows come from that one's cache, and go back with the
-next loop: who is done first is so by less than it takes to begin, mostly, and helps only who does not end soon. What is to be done of a part is a ticket, (job, next step), that is
-only ever changed whole: a worker that comes late finds a closed ticket or another job, never half of one, and nobody
-waits for a worker that has claimed nothing. Who waits spins for some microseconds. A worker that finds nothing for a
-while yields, then sleeps; so does the caller, while a worker has what is left and something else its processor. Nothing
-is global.
+next loop: who is done first is so by less than it takes to begin, mostly, and helps only who does not end soon. What
+is to be done of a part is a ticket, (job, next step), that is only ever changed whole: a worker that comes late finds
+a closed ticket or another job, never half of one, and nobody waits for a worker that has claimed nothing. Who waits
+spins for some microseconds. A worker that finds nothing for a while yields, then sleeps; so does the caller, while a
+worker has what is left and something else its processor. Nothing is global.
 """
 
 POOL = r"""
