@@ -105,9 +105,10 @@ class BytesOut:
     def parameter_rows(self, items: Array) -> Array:
         """The row of parameters of each, (items), filled before."""
         content = self.content[items]
-        begins = np.flatnonzero(np.append(True, content[1:] != content[:-1]))  # most are those of the one before
+        new = np.append(True, content[1:] != content[:-1])[: len(content)]  # most are those of the one before
+        begins = np.flatnonzero(new)
         rows = [self.writer.parameter_row(self.contents[own]) for own in content[begins].tolist()]
-        return np.repeat(rows, np.diff(np.append(begins, len(content))))
+        return np.repeat(np.array(rows, np.int64), np.diff(np.append(begins, len(content))))
 
     def normalise(self, done: Sequence[tuple[Run, int]]) -> None:
         """Change sums, where they are to be changed."""
