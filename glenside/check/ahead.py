@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import gc
 import json
+import multiprocessing
 import os
 import select
 import signal
 import struct
+import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -20,9 +23,9 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from glenside.check.memory import shortage
-from glenside.ir.copies import may_be_copied
 from glenside.ir.interrupts import STOPS
 from glenside.ir.term import Term, postorder
+from glenside.ir.threads import cores
 from glenside.ir.types import AccessType
 
 LEAST_SECONDS = 0.2
@@ -35,6 +38,17 @@ _TURN = struct.Struct("<q")
 
 Work = Callable[[int, Callable[[], None]], Any]
 """(turn, what is to be called now and then) -> what is told of it, as JSON has it; None where that is nothing."""
+
+
+def may_be_copied() -> bool:
+    """Whether there is a processor for a second process, and nothing in this one that a copy must not have: threads
+    that compute. Those that only show something are daemons.
+    """
+    others = (thread for thread in threading.enumerate() if thread is not threading.current_thread())
+    alone = multiprocessing.parent_process() is None and all(thread.daemon for thread in others)
+    if sys.platform != "linux" or cores() < 2 or not alone:
+        return False
+    return threading.current_thread() is threading.main_thread()
 
 
 def possible(*roots: Term) -> bool:

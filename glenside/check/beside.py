@@ -7,16 +7,14 @@ it meets, this one meets by itself.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from glenside.check.ahead import Ahead
+from glenside.check.ahead import Ahead, may_be_copied
 from glenside.check.comparison import Progress
 from glenside.check.exact import CheckReport
-from glenside.ir.copies import may_be_copied
 
 Verdict = Callable[[], CheckReport | None]
 """Waits for it; None where this process has to check by itself."""
@@ -40,11 +38,7 @@ def beside(check: Callable[[Progress], CheckReport]) -> Iterator[Verdict]:
         other.end()
 
 
-_NICE = 10
-
-
 def _told(check: Callable[[Progress], CheckReport], look: Callable[[], None]) -> Any:
-    os.nice(_NICE)  # it is done long before what it is beside, which comes first
     return asdict(check(lambda _, __: look()))
 
 

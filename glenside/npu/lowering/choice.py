@@ -15,7 +15,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 
 import highspy
 import numpy as np
@@ -24,7 +23,7 @@ from glenside.analysis.places import Places, leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.npu.lowering.estimates import Estimate, close_all
+from glenside.npu.lowering.estimates import Estimate
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.mapped import Mapped, results_of
 from glenside.npu.lowering.operands import Tiles, laid_out
@@ -101,8 +100,9 @@ def chosen(
             return found
         within = within if used else gap
         often.update(used.keys())
-        every = (own if often[what] < _OFTEN else model.alike(what) for what, own in used.items())
-        close_all(chain.from_iterable(every))
+        for what, estimates in used.items():
+            for estimate in estimates if often[what] < _OFTEN else model.alike(what):
+                estimate.close()
 
 
 def best(
@@ -280,7 +280,7 @@ class _Model(WholeNumbers):
 
     def _known(self, key: tuple[int, str, object], least: float, find: Callable[[], float]) -> Estimate:
         if key not in self.known:
-            self.known[key] = Estimate(least, find, key[0])
+            self.known[key] = Estimate(least, find)
         return self.known[key]
 
     def _filled(self, option: Option, leaf: Term, axis: int, least: float) -> Estimate:
