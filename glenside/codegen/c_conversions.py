@@ -19,7 +19,7 @@ _TRUTHS = {"bool": "uint8"}
 _LETTERS = {"float": "f", "integer": "i"}
 _INSTRUCTION = """static inline TO NAME(FROM a)
 {
-    TO b;
+    TO b = {0};
 #if defined __AVX512VL__ && defined __AVX512BW__ && LANES >= 8 && !defined __clang__
     __asm__("WORD %1, %0" : "=v"(b) : "v"(a));
 #elif defined __AVX2__ && WIDENS && LANES == 8 && !defined __clang__
@@ -31,7 +31,7 @@ _INSTRUCTION = """static inline TO NAME(FROM a)
 }"""
 _NEAREST = """static inline TO NAME(FROM a, float least, float most)
 {
-    TO b;
+    TO b = {0};
     FROM low = (FROM){0} + least, high = (FROM){0} + most;
 #if defined __AVX512F__ && SIZE == 64
     __asm__("vmaxps %1, %0, %0" : "+v"(a) : "v"(low));
@@ -52,7 +52,7 @@ _NEAREST = """static inline TO NAME(FROM a, float least, float most)
 }"""
 _CUT = r"""static inline TO NAME(FROM a)
 {
-    TO b;
+    TO b = {0};
 #if defined __AVX512DQ__ && SIZE == 64
     FROM c;
     __asm__("vextractf32x8 $1, %2, %t1\n\tvcvttps2qq %t2, %0\n\tvcvttps2qq %t1, %1\n\t"
