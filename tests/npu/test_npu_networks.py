@@ -330,14 +330,12 @@ def test_what_cannot_be_quantized_is_refused(tmp_path: Path, capsys: pytest.Capt
     source, _ = _floats(tmp_path)
     out = tmp_path / "small.bin"
     out.write_text("kept")
-    quantized, residual = tmp_path / "quantized.glenside", tmp_path / "residual.glenside"
+    quantized, ratio = tmp_path / "quantized.glenside", tmp_path / "ratio.glenside"
     gl.save(network(random.Random(1)), quantized)
     b = gl.Builder("own")
-    y = b.conv(
-        b.compute("erf", b.conv(b.input("x", (1, 2, 3, 3)), b.constant("w", (2, 2, 1, 1)))),
-        b.constant("v", (2, 2, 1, 1)),
-    )
-    gl.save(b.finish(y), residual)
+    x = b.input("x", (1, 2, 3, 3))
+    both = [b.conv(x, b.constant(name, (2, 2, 1, 1))) for name in "uw"]
+    gl.save(b.finish(b.conv(b.divide(*both), b.constant("v", (2, 2, 1, 1)))), ratio)
     npu = ("--target", "npu:4x4", "-o", out)
     small = ("--target", "npu:4x4,scratchpad=96,weights=80", "-o", out)
     for words, said in (
@@ -345,7 +343,7 @@ def test_what_cannot_be_quantized_is_refused(tmp_path: Path, capsys: pytest.Capt
         ((source, *npu, "--quantize", tmp_path / "no.npz"), "no.npz"),
         ((source, "--array", "4x4", "--quantize", "random"), "--quantize is for a machine of bytes"),
         ((quantized, *npu, "--quantize", "random"), "quantized already"),
-        ((residual, *npu, "--quantize", "random"), "erf"),
+        ((ratio, *npu, "--quantize", "random"), "elementwise-div of two tensors is none"),
         (
             (source, *small, "--quantize", "random"),
             "the layer conv1: scratchpad of npu:4x4,.*8 are missing",
