@@ -16,7 +16,7 @@ from glenside.ir.term import Term, build, rebuild_all
 from glenside.ir.types import Dims, Tensor
 from glenside.quantization.additions import weighted
 from glenside.quantization.affine import Affine, alike, one_number
-from glenside.quantization.layers import IntegerLayer, Normalised, Requantised
+from glenside.quantization.layers import IntegerLayer, Requantised
 from glenside.quantization.normalizing import changed
 from glenside.quantization.products import with_weights
 from glenside.quantization.values import Bytes, Known, Moved, Product, Real, pulled_back
@@ -41,7 +41,7 @@ class Network:
 
     taken     names of tensors
     reserved  names of the layers of the program; others are those with a number, or of a kind that is none of them
-    beyond    layer -> what is added to its sums, of those to which more is added than int32 holds
+    beyond    result of a layer -> its name and what is added to its sums, where that is more than int32 holds
     """
 
     taken: set[str]
@@ -49,7 +49,7 @@ class Network:
     constants: dict[str, Array] = field(default_factory=dict)
     layers: list[IntegerLayer] = field(default_factory=list)
     inputs: dict[str, tuple[float, int]] = field(default_factory=dict)
-    beyond: dict[str, Array] = field(default_factory=dict)
+    beyond: dict[Term, tuple[str, Array]] = field(default_factory=dict)
     _bytes: dict[str, Bytes] = field(default_factory=dict)
 
     def kind(self, name: str) -> str:
@@ -143,7 +143,7 @@ class Network:
     ) -> Term:
         if product.normalised is None:
             product, scale, shift = _with_positive_scale(product, scale, shift)
-        sums, bias = self.sums(product), self._bias(product.name, shift)
+        sums, bias = self.sums(product), _bias(shift)
         by = scale.astype(np.float32)
         if not (np.isfinite(by).all() and (np.abs(by) >= np.finfo(np.float32).tiny).all()):
             raise BadInput(f"the scale of its sums is a positive normal float32, got {by.min()!s}")
@@ -155,40 +155,35 @@ class Network:
         if table is not None:
             made = build("access-gather", self.constant(f"{product.name}.table", table), made, 0)
         requantised = Requantised(bias, by, zero, low, high, table)
-        return self._once(product.name, sums, requantised, None, made, product.normalised)
+        return self._once(product, shift, sums, requantised, None, made)
 
     def result(self, product: Product, shift: Array) -> Term:
         """A layer of which sums with a bias are the result, ()(dims) int32."""
         if product.normalised is not None:
             raise BadInput(f"a {product.normalised.kind} ends in bytes: quantize it")
-        sums, bias = self.sums(product), self._bias(product.name, shift)
+        sums, bias = self.sums(product), _bias(shift)
         if not bias.any():
             made, given = split_at(sums, 0), None
         else:
             made, given = self._biased(product, sums, bias), bias
-        return self._once(product.name, sums, None, given, made)
+        return self._once(product, shift, sums, None, given, made)
 
     def _once(
         self,
-        name: str,
+        product: Product,
+        shift: Array,
         sums: Term,
         requantised: Requantised | None,
         bias: Array | None,
         made: Term,
-        normalised: Normalised | None = None,
     ) -> Term:
         """A layer, once; a product whose sums become several tensors is several layers."""
-        taken = {layer.name for layer in self.layers}
+        name, taken = product.name, {layer.name for layer in self.layers}
+        if (np.abs(shift) > _INT32[1]).any():
+            self.beyond[made] = name, shift
         if all(layer.result is not made for layer in self.layers):
             name = _free(name, self.reserved | taken) if name in taken else name
-            self.layers.append(IntegerLayer(name, sums, requantised, bias, made, normalised))
-        return made
-
-    def _bias(self, name: str, shift: Array) -> Array:
-        found = np.rint(shift)
-        if (np.abs(found) > _INT32[1]).any():
-            self.beyond[name] = shift
-        made: Array = np.clip(found, -_INT32[1], _INT32[1]).astype(np.int32)
+            self.layers.append(IntegerLayer(name, sums, requantised, bias, made, product.normalised))
         return made
 
     def _biased(self, product: Product, sums: Term, bias: Array) -> Term:
@@ -256,6 +251,12 @@ def _one_integer(numbers: Array) -> int:
     if least != most:
         raise BadInput(f"bytes of a layer are clipped to one range, got ends from {least:.6g} to {most:.6g}")
     return int(least)
+
+
+def _bias(shift: Array) -> Array:
+    """Whole steps of sums; as many as int32 holds, where they are more: such a layer is none if it is used."""
+    made: Array = np.clip(np.rint(shift), -_INT32[1], _INT32[1]).astype(np.int32)
+    return made
 
 
 def _stored(moved: Moved, leaves: dict[Term, Bytes], dtype: str, zero: int, own: int) -> Affine:

@@ -42,12 +42,13 @@ def integer_network(program: Program, constants: Mapping[str, Array] | None = No
     follower.follow()
     roots = _results(program.term)
     results = [_Result(follower, root) for root in roots]
-    if network.beyond:
-        raise BeyondSums(network.beyond)
     terms = [result.term for result in results]
     term = terms[0] if program.term.operator.name != "construct-tuple" else build("construct-tuple", *terms)
     found = Program(term, name=program.name)
     used = {*postorder(term)}
+    beyond = dict(own for made, own in network.beyond.items() if made in used)
+    if beyond:
+        raise BeyondSums(beyond)
     layers = tuple(layer for layer in network.layers if layer.result in used)
     if not layers:
         raise BadInput("the network has no product of bytes: there is no layer for a machine")

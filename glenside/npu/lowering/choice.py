@@ -129,10 +129,10 @@ def best(
     outside = {leaf for root in results_of(network) for leaf in leaves_of(root, results)}
     stays = staying(options, results, requantised, outside, machine) if stay else {}
     known = {} if known is None else known
+    again = partial(chosen, options, results, machine, show, known=known, enough=enough, spared=spared)
     first = _FIRST
     for _ in range(_ROUNDS):
-        how = {"known": known, "enough": enough, "spared": spared, "first": first}
-        found = chosen(options, results, machine, show, stays=stays, **how)  # type: ignore[arg-type]
+        found = again(stays=stays, first=first)
         first = 0.0  # most prices are known
         taken = {name: own[found.mappings[name]] for name, own in kept.items()}
         where = Tensors(network, taken, machine, found.axes, found.held).where if found.held else None

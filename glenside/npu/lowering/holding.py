@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +20,8 @@ _WAYS = 2
 """How often a tensor passes the memory port that is in DRAM, at least."""
 _BEAM = 24
 """Ways to place tensors that are followed."""
+
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,25 +234,31 @@ def _shapes(own: Wanted, machine: Machine) -> list[_Shape]:
     """
     reads = [*own.reads.values()]
     key = "shapes", own.dims, (*reads,), own.writes, own.cuts, machine
-    if key not in reads[0].shapes:
-        every = every_skew(own.dims, reads, own.writes, machine)
-        found = [
-            _Shape(skew, _extents(own, skew))
-            for skew in every
-            if skew.extra <= own.spares(machine) and _is_free(own, skew)
-        ]
-        room = machine.rows / machine.bandwidth  # of others that pass DRAM instead
-        reads[0].shapes[key] = sorted(found, key=lambda shape: shape.skew.extra + shape.rows(machine) * room)
-    return reads[0].shapes[key]  # type: ignore[no-any-return]
+    return _once(reads, key, partial(_found_shapes, own, reads, machine))
+
+
+def _found_shapes(own: Wanted, reads: Sequence[Reads], machine: Machine) -> list[_Shape]:
+    every = every_skew(own.dims, reads, own.writes, machine)
+    found = [
+        _Shape(skew, _extents(own, skew)) for skew in every if skew.extra <= own.spares(machine) and _is_free(own, skew)
+    ]
+    room = machine.rows / machine.bandwidth  # of others that pass DRAM instead
+    return sorted(found, key=lambda shape: shape.skew.extra + shape.rows(machine) * room)
+
+
+def _once(reads: Sequence[Reads], key: tuple[object, ...], find: Callable[[], _Found]) -> _Found:
+    """What is found the first time: known to those who read so, of which each layer has one."""
+    known = reads[0].shapes
+    if key not in known:
+        known[key] = find()
+    found: _Found = known[key]
+    return found
 
 
 def _is_free(own: Wanted, skew: Skew) -> bool:
     """Whether no element is where a zero has to be: known to who reads, however many strips there are."""
     reads = [*own.reads.values()]
-    key = "free", own.dims, (*reads,), skew.strides.tobytes()
-    if key not in reads[0].shapes:
-        reads[0].shapes[key] = _found_free(own, skew)
-    return reads[0].shapes[key]  # type: ignore[no-any-return]
+    return _once(reads, ("free", own.dims, (*reads,), skew.strides.tobytes()), partial(_found_free, own, skew))
 
 
 def _found_free(own: Wanted, skew: Skew) -> bool:
@@ -297,10 +306,7 @@ def _extent(
 def _for_windows(own: Wanted, machine: Machine) -> dict[int, Skew]:
     """Strides with which beats of DRAM go to distinct lanes, and tiles read few cells from the first to the last."""
     reads = [*own.reads.values()]
-    key = "windows", own.dims, (*reads,), machine
-    if key not in reads[0].shapes:
-        reads[0].shapes[key] = _windowed(own, machine)
-    return reads[0].shapes[key]  # type: ignore[no-any-return]
+    return _once(reads, ("windows", own.dims, (*reads,), machine), partial(_windowed, own, machine))
 
 
 def _windowed(own: Wanted, machine: Machine) -> dict[int, Skew]:

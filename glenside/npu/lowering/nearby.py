@@ -55,8 +55,8 @@ class Search:
 
     def __post_init__(self) -> None:
         self.known: dict[Way, float] = {}
-        self.left = _INSTRUCTIONS if self.size * _FEW <= _INSTRUCTIONS else 0
-        self.lowered = 1
+        self.is_worth_it = self.size * _FEW <= _INSTRUCTIONS
+        self.left = _INSTRUCTIONS if self.is_worth_it else 0
 
     @property
     def ways(self) -> int:
@@ -83,7 +83,7 @@ class Search:
         """What is known of them; `least` is what any takes at least."""
         if len(self.known) == self.ways:
             return Choices(self.ways, self.ways, self.best)
-        if self.ways <= _WAYS and self.left != 0:
+        if self.ways <= _WAYS and self.is_worth_it:
             every = (way for way in product(*map(range, self.answers)) if way not in self.known)
             return Choices(self.ways, len(self.known), min(self.best, *map(self.least, every)))
         return Choices(self.ways, max(1, len(self.known)), min(self.best, least()))

@@ -256,7 +256,8 @@ class Tensors(MappedNetwork):
                 if key not in known:
                     places = laid_out(dims, axis, self.machine.bandwidth)
                     known[key] = priced.emptied(np.stack([np.arange(places.size), places.ravel()], axis=1))
-                return known[key] + skews[axis].extra  # type: ignore[no-any-return]
+                cycles: float = known[key]
+                return cycles + skews[axis].extra
 
             self.inners[term] = min(skews, key=taken)
         return self.inners[term]
