@@ -105,8 +105,9 @@ def _chosen(own: Choices, cycles: int) -> str:
     if own.are_all_tried:
         return f"No other choice of mappings and of tensors that stay takes fewer cycles: {own.count:,} were compared."
     count = f"{own.count:,}" if own.count < _MANY else f"more than 10^{len(str(own.count - 1)) - 1}"
+    compared = "one was" if own.tried == 1 else f"{own.tried:,} were"
     return (
-        f"Of {count} choices of mappings and of tensors that stay {own.tried:,} were compared, and none takes less than"
+        f"Of {count} choices of mappings and of tensors that stay {compared} compared, and none takes less than"
         f" {own.least:,} cycles: another one spares {100 * own.gap(cycles):.1f} % at most."
     )
 
