@@ -315,7 +315,8 @@ class Packing:
                     place = place + index * stride
                 value: Formula = Load(self.source, place) if values else Number(Fraction(0), self.source.dtype)
                 body: tuple[Statement, ...] = (Store(self.buffer, flat, value),)
-                for axis in reversed(axes):
+                far = dict(zip(axes, [*strides, self.stride], strict=False))
+                for axis in (axes[-1], *sorted(reversed(axes[:-1]), key=lambda axis: abs(far.get(axis, 0)))):
                     way = Way.UNROLLED if axis is axes[-1] and axis.size <= _COLUMNS else Way.LOOP
                     body = (For(axis, body, way),) if axis.size != 1 else body
                 made += body

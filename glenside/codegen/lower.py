@@ -301,7 +301,7 @@ class _Lowering:
         axes, at, value = self._value(nest)
         joined = [j for j, _ in self.joined.values()]
         assert self.machine is not None, "vectors are of a machine"
-        order = best_order(axes, [j.element for j in joined], value, lanes_to_fill(joined, nest.dtype, self.machine))
+        order = best_order(axes, joined, value, lanes_to_fill(joined, nest.dtype, self.machine))
         if not nest.view.memory.is_fixed:
             nest.view.memory.order = order
         elif joined and order[-1:] != nest.view.memory.order[-1:]:

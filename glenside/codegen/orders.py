@@ -2,7 +2,8 @@
 
 The last axis is the one along which vectors are made: the channels of a product with constant weights, which only the
 weights vary along, where they fill a half of one; else the one along which most of what is read lies next to each other
-already.
+already. A few elements next to each other, of a small image or a window, are short vectors: another axis is the last
+one where what lies apart along it is packed in less time than that takes.
 """
 
 from __future__ import annotations
@@ -10,23 +11,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from glenside.codegen.affine import coefficient, loads_in
+from glenside.codegen.affine import coefficient, is_direct, loads_in
 from glenside.codegen.blocks import Block, Joined
 from glenside.codegen.lanes import lanes_of
 from glenside.codegen.loops import Formula, Load, Role
 from glenside.codegen.machine import Machine
+from glenside.codegen.panels import least_lanes
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.index_map import Axis
 
+_AT_ONCE = 2
+"""Vectors of products that a processor adds up in a cycle, as most do."""
+_MOVED = 2
+"""Cycles in which an element is put elsewhere, one by one."""
 
-def best_order(axes: Sequence[Axis], joined: Sequence[Formula], value: Formula, lanes: int = 1) -> tuple[int, ...]:
+
+def best_order(axes: Sequence[Axis], joined: Sequence[Joined], value: Formula, lanes: int = 1) -> tuple[int, ...]:
     """The order in which the axes of a buffer are best filled: the last one, and the others as they are read, where so
     many elements are a vector.
     """
     if not axes:
         return ()
-    within = [load for formula in joined for load in loads_in(formula)]
+    within = [load for own in joined for load in loads_in(own.element)]
     loads = [load for load in (*within, *loads_in(value)) if load.buffer.role is not Role.CONSTANT]
+
+    taken = _in_vectors(axes, joined[0], lanes) if len(joined) == 1 and lanes > 1 else {}
+    packed = min(taken, key=lambda axis: (taken[axis], -axes.index(axis)), default=None)
 
     def score(axis: Axis) -> tuple[int, int]:
         if axis.size == 1:
@@ -34,7 +44,9 @@ def best_order(axes: Sequence[Axis], joined: Sequence[Formula], value: Formula, 
         moved = [coefficient(load.place, axis) for load in within if load.buffer.role is not Role.CONSTANT]
         weights = any(coefficient(load.place, axis) for load in within if load.buffer.role is Role.CONSTANT)
         if weights and not any(moved):
-            return (2 if _is_short(axis, lanes) else 3), axis.size
+            return (2 if _is_short(axis, lanes) else 4), axis.size
+        if axis == packed:
+            return 3, axis.size
         if moved and all(step in (0, 1) for step in moved) and any(moved):
             return 2, axis.size
         return 1, 0 if within else sum(
@@ -44,9 +56,43 @@ def best_order(axes: Sequence[Axis], joined: Sequence[Formula], value: Formula, 
     last = max(range(len(axes)), key=lambda i: (score(axes[i]), i), default=0)
     largest = max(loads, key=lambda load: load.buffer.dims.product(), default=None)
     rest = [i for i in range(len(axes)) if i != last]
-    if largest is not None and score(axes[last])[0] < 3:
+    if largest is not None and score(axes[last])[0] < 4:
         rest.sort(key=lambda i: -_step(largest, axes[i]))
     return (*rest, last)
+
+
+def _in_vectors(axes: Sequence[Axis], joined: Joined, lanes: int) -> dict[Axis, float]:
+    """The cycles that sums in vectors along each axis take, with those in which what lies apart along it is packed,
+    where they are fewer than along any axis along which nothing does. There are none where one of those fills vectors.
+    """
+    every, loads = (*axes, *joined.axes), [*loads_in(joined.element)]
+    places, steps = [load.place for load in loads], prod(axis.size for axis in every)
+    if any(load.picked for load in loads) or not all(is_direct(place, axis) for place in places for axis in every):
+        return {}
+
+    def cycles(axis: Axis) -> float:
+        return steps / (_AT_ONCE * _at_once(axis, joined.local.dtype, lanes))
+
+    beside = [axis for axis in axes if {coefficient(place, axis) for place in places} == {0, 1}]
+    if any(axis.size >= lanes for axis in beside):
+        return {}
+    least = min(map(cycles, beside), default=steps / _AT_ONCE)
+    found = {}
+    for axis in axes:
+        apart = [place for place in places if coefficient(place, axis) not in (0, 1)]
+        packed = [prod(own.size for own in every if coefficient(place, own)) for place in apart]
+        if axis.size > 1 and packed and all(8 * size <= steps for size in packed):
+            found[axis] = cycles(axis) + _MOVED * sum(packed)
+    if not beside and axes[-1] in found:  # as whoever reads it has it
+        return {axes[-1]: found[axes[-1]]}
+    return {axis: own for axis, own in found.items() if own < least}
+
+
+def _at_once(axis: Axis, dtype: str, lanes: int) -> int:
+    """Elements of a vector along an axis: halves of one are vectors too, down to the shortest that there are."""
+    while lanes > axis.size:
+        lanes = lanes // 2 if lanes > least_lanes(dtype) else 1
+    return lanes
 
 
 def lanes_to_fill(joined: Sequence[Joined], dtype: str, machine: Machine) -> int:

@@ -31,9 +31,10 @@ def asking_of(term: Term, stored: Container[Term]) -> list[Term]:
 
 def dims_of_parts(term: Term, stored: Container[Term]) -> Dims | None:
     """The dims of what a term is computed of, element by element, where that has more of them, of the same elements
-    in the same order: a flat tensor that is made of an image may lie with its channels last, too.
+    in the same order: a flat tensor that is made of an image may lie with its channels last, too. A sum is of others,
+    however many they are: weights have no picture's dims for having as many elements as there are places in it.
     """
-    stack = [term]
+    stack = [term] if join_of(term) is None else []
     while stack:
         own = stack.pop()
         if own.access.size != term.access.size and own.operator.name != "access-product":

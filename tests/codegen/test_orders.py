@@ -1,0 +1,103 @@
+"""In which dims, and in which order of them, sums are stored, so that they are made in vectors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.builder import layout
+from glenside.codegen.affine import coefficient, loads_in
+from glenside.codegen.checker import faults
+from glenside.codegen.loops import Buffer, For, Nest, Packing, Role, Statement, Store, Way
+from glenside.codegen.lower import lower
+from glenside.codegen.machine import machine_of
+from glenside.codegen.reading import dims_of_parts
+from glenside.codegen.toolchain import compiler
+from glenside.ir.program import Program
+from glenside.ir.term import build
+from glenside.ir.types import Dims
+
+
+def _step(batch: int, channels: int, filters: int, size: int, window: int) -> Program:
+    """Of training a convolution behind another one."""
+    b = gl.Builder("net")
+    x = b.relu(b.conv(b.input("x", (batch, channels, size, size)), b.constant("v", (channels, channels, 1, 1))))
+    y = b.conv(x, b.constant("w", (filters, channels, window, window)), padding=window // 2, name="conv")
+    return gl.training_step(b.finish(b.relu(y)), "squared-error", gl.SGD("0.1")).program
+
+
+def _stores(body: Sequence[Statement], way: Way | None = None) -> Iterator[tuple[Store, Way | None]]:
+    """What is stored, and the way of the loop around it."""
+    for statement in body:
+        if isinstance(statement, For):
+            yield from _stores(statement.body, statement.way)
+        elif isinstance(statement, Store):
+            yield statement, way
+
+
+def _share_of_vectors(nest: Nest) -> float:
+    ways = [way for _, way in _stores(nest.body)]
+    return ways.count(Way.VECTOR) / len(ways)
+
+
+@pytest.mark.parametrize("sizes", [(2, 24, 32, 4, 3), (1, 48, 64, 8, 3), (2, 128, 128, 8, 3), (2, 64, 64, 2, 3)])
+@pytest.mark.parametrize("machine", ["avx512", "avx2"])
+def test_products_of_a_step_are_vectors(sizes: tuple[int, ...], machine: str) -> None:
+    """However wide its pictures and windows are, which are a part of a vector, or less."""
+    loops = lower(_step(*sizes), machine_of(machine))
+    assert faults(loops) == []
+    products = [nest for nest in loops.nests if "dot-product" in nest.what]
+    assert len(products) >= 2, "gradients of weights and of an input"
+    for nest in products:
+        assert _share_of_vectors(nest) > 0.7, f"{nest.what}\n{loops}"
+
+
+def test_a_sum_has_no_dims_of_an_operand_of_as_many_elements() -> None:
+    """Of a picture of 2 x 3 x 5 places, say, where as many filters have windows of 3 x 3 of it."""
+    b = gl.Builder("p")
+    filters, windows = b.input("a", (30, 2, 3, 5)), b.input("b", (4, 3, 3, 2, 3, 5))
+    operands = build("access", filters, 1), build("access", windows, 3)
+    product = build("compute", "dot-product", build("access-product", *operands, 0))
+    assert product.access.size == windows.access.size
+    assert dims_of_parts(product, ()) is None
+    flat = layout.reshape(product, (30 * 36,))
+    assert dims_of_parts(flat, ()) == (30, 4, 3, 3)
+
+
+@pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+@pytest.mark.parametrize("sizes", [(2, 24, 32, 4, 3), (3, 33, 20, 7, 5), (2, 64, 64, 2, 3)])
+def test_steps_in_other_orders_give_the_same(sizes: tuple[int, ...]) -> None:
+    program = _step(*sizes)
+    random = np.random.default_rng(0)
+    values = {name: random.standard_normal(t.dims).astype(t.dtype) for name, t in program.tensors.items()}
+    want = gl.compile(program, machine="plain")(**values)
+    for threads in (1, 3):
+        found = gl.compile(program)(**values, threads=threads)
+        for one, other in zip(_arrays(found), _arrays(want), strict=True):
+            assert np.abs(one - other).max() <= 1e-5 * max(1, np.abs(other).max())
+
+
+def _arrays(value: Any) -> list[Any]:
+    return [part for item in value for part in _arrays(item)] if isinstance(value, tuple) else [value]
+
+
+def test_what_is_packed_is_read_as_it_lies() -> None:
+    """The columns of a panel at once; of all else what lies nearest to each other is read one after the other."""
+    source = Buffer("w", Dims((6, 40, 3, 3)), "float32", Role.TEMPORARY)
+    packed = Buffer("w.packed", Dims((source.dims.product(),)), "float32", Role.TEMPORARY)
+    packing = Packing(packed, source, 0, ((3, 1),), ((3, 3), (6, 360)), 9, ((0, 16, 2), (32, 8, 1)))
+    for statement in packing.statements():
+        axes = []
+        while isinstance(statement, For):
+            axes.append(statement.axis)
+            (statement,) = statement.body
+        assert isinstance(statement, Store)
+        (load,) = loads_in(statement.formula)
+        *others, last = (coefficient(load.place, axis) for axis in axes)
+        assert last == 9
+        assert others == sorted(others, reverse=True)
