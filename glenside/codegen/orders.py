@@ -83,8 +83,6 @@ def _in_vectors(axes: Sequence[Axis], joined: Joined, lanes: int) -> dict[Axis, 
         packed = [prod(own.size for own in every if coefficient(place, own)) for place in apart]
         if axis.size > 1 and packed and all(8 * size <= steps for size in packed):
             found[axis] = cycles(axis) + _MOVED * sum(packed)
-    if not beside and axes[-1] in found:  # as whoever reads it has it
-        return {axes[-1]: found[axes[-1]]}
     return {axis: own for axis, own in found.items() if own < least}
 
 
