@@ -63,7 +63,8 @@ def training_step(
 
     loss       a name of `glenside.gradients.losses`, such as softmax-cross-entropy, or a record like those
     optimizer  gl.SGD(rate), gl.Momentum(..), gl.Adam(..) or gl.AdamW(..); a rate of None is an input, learning-rate
-    weights    names of constants of a float dtype; all of those unless given. Name them where some are no weights
+    weights    names of constants of a float dtype; all of those unless given, of an ONNX file all of its initializers
+               that have axes, if there are any. Name them where some are no weights
     labels     the name of the new input for what the output should be
     output     whether the network's output, before the update, is a result too, after the loss
     batch_momentum
@@ -81,7 +82,7 @@ def training_step(
     if batch_momentum is not None:
         program, moved = batch_statistics(known, amount("the momentum of batch norms", batch_momentum, below=1))
     averages = [known.constants_declared[name] for name in moved]
-    trained = _trained(program, weights)
+    trained = _trained(program, weights, known.signature.fixed)
     kind = record.target(program.term.access)
     target = Tensor(labels, kind.dims, kind.dtype)
     state = _state(trained, optimizer)
@@ -115,10 +116,13 @@ def state_of(program: Program) -> tuple[Tensor, ...]:
     return tuple(t for t in program.signature.inputs if f"{t.name}{NEXT}" in outputs)
 
 
-def _trained(program: Program, weights: Sequence[str] | None) -> list[Tensor]:
+def _trained(program: Program, weights: Sequence[str] | None, fixed: Container[str]) -> list[Tensor]:
     """The constants that are trained. Raises BadInput."""
     known = {name: t for name, t in program.constants_declared.items() if t.dtype in FLOATS}
-    names = list(known) if weights is None else [weights] if isinstance(weights, str) else list(weights)
+    if weights is None:
+        names = [name for name in known if name not in fixed] or list(known)
+    else:
+        names = [weights] if isinstance(weights, str) else list(weights)
     if not names:
         raise BadInput(f"training requires weights, constants of a float dtype ({', '.join(FLOATS)}), got none")
     for name in names:

@@ -38,6 +38,7 @@ class Signature:
     inputs   in their order, also those that nothing depends on
     outputs  the names of the results, in their order; empty where they have none
     values   of its inputs that are constants of the program
+    fixed    constants that are no weights: all but its initializers that have axes
     remarks  what must be said of how the file was read
     """
 
@@ -45,6 +46,7 @@ class Signature:
     outputs: tuple[str, ...] = ()
     values: Mapping[str, Array] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    fixed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,7 @@ from glenside.gradients.losses import Loss, loss_named
 from glenside.gradients.optimizers import Amount, Optimizer
 from glenside.gradients.training import TrainingStep, opened, training_step
 from glenside.ir.bounds import MOST_COUNT, whole
+from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import BadInput
 from glenside.ir.files import PathLike
 from glenside.ir.interrupts import answered, undisturbed, waited_for
@@ -167,6 +168,7 @@ def train(
     )
     made.begin(resume)
     made.prepare(machine, target)
+    notes += [] if weights else _left(network, made.step)
     notes.append(made.words())
     on_start(notes)
     return made.run(notes)
@@ -180,6 +182,16 @@ def _before(network: Program, loss: Loss) -> tuple[Program, list[str]]:
     said = f"the network is trained up to its {loss.of_output}, with which {loss.name} begins"
     signature = replace(network.signature, outputs=())
     return replace(network, term=build("access", before, 0), signature=signature), [said]
+
+
+def _left(network: Program, step: TrainingStep) -> list[str]:
+    """A sentence where numbers of a file are no weights."""
+    state, fixed = {tensor.name for tensor in step.state}, network.signature.fixed
+    left = [n for n, t in network.constants_declared.items() if t.dtype in FLOATS and n in fixed and n not in state]
+    if not left:
+        return []
+    shown = ", ".join(map(spelled_name, left[:3])) + (f" and {len(left) - 3:,} more" if len(left) > 3 else "")
+    return [f"numbers that are no initializers with axes stay as they are: {shown}"]
 
 
 def _fresh(name: str, program: Program) -> str:

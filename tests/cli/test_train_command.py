@@ -153,3 +153,22 @@ def test_a_signal_leaves_the_run_and_the_network_after_a_whole_step(points: Path
     weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     np.testing.assert_array_equal(weights["w"], arrays["state.w"])
     assert arrays["state.steps"] == 8 * len(arrays["epochs"]) + arrays["now"][0]
+
+
+def test_numbers_that_a_file_spells_out_are_no_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A scale that a node is, and a number of no axes, unless they are named."""
+    net, data, out = (tmp_path / name for name in ("net.onnx", "data.npz", "out.onnx"))
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    net (float[4, 3] x) => (float[4, 3] y) <float[3] w = {1, 2, 3}, float number = {2}>
+    { scale = Constant <value = float[3] {1, 1, 2}> ()
+      a = Mul (x, scale) b = Mul (a, number) y = Mul (b, w) }"""
+    onnx.save(parser.parse_model(text), net)
+    np.savez(data, x=np.ones((8, 3), np.float32), y=np.zeros((8, 3), np.float32))
+    train = ["train", net, data, "--loss", "squared-error", "--epochs", "1", "--on", "interpreter", "-o", out]
+    first = gl.load_onnx(net).constants
+    for named, trained in (([], {"w"}), (["--wrt", "scale", "--wrt", "number"], {"scale", "number"})):
+        assert run(*train, *named) == 0
+        said = capsys.readouterr().err
+        assert ("numbers that are no initializers with axes stay as they are" in said) == (not named)
+        after = gl.load_onnx(out).constants
+        assert {name for name, value in after.items() if np.any(value != first[name])} == trained

@@ -213,3 +213,12 @@ def test_a_sum_of_two_that_only_a_normalization_reads(dims: tuple[int, ...], wan
     assert kinds(back(model, {"x": x})) == ["Relu", want, "LayerNormalization"]
     model.graph.output.append(helper.make_tensor_value_info("a", TensorProto.FLOAT, dims))
     assert "Sum" not in kinds(export_onnx(program_of_model(model)))
+
+
+def test_weights_that_are_turned_go_out_with_other_values() -> None:
+    """By a node of their own, as exporters without constant folding leave it: the tensor itself may be trained."""
+    nodes = [helper.make_node("Transpose", ["w"], ["t"], perm=[1, 0]), helper.make_node("MatMul", ["x", "t"], ["y"])]
+    inputs = {"x": image(2, 3, 4)}
+    program = program_of_model(model_of(nodes, inputs, {"w": image(5, 4)}))
+    other = image(5, 4) + 1
+    agree(run(export_onnx(program.with_constants({"w": other})), inputs), inputs["x"] @ other.T)

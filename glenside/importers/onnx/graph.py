@@ -48,6 +48,7 @@ class Tally:
     nodes      so far
     names      how often a name was given to a kind of thing
     constants  by name and value: the passes through a loop share theirs
+    weights    those that may be trained: initializers that have axes
     boxes      names of black boxes that must differ from all others
     remarks    what must be said of how the model was read
     origins    what nodes became -> the black boxes that they would have been
@@ -56,6 +57,7 @@ class Tally:
     nodes: int = 0
     names: Counter[tuple[str, str]] = field(default_factory=Counter)
     constants: dict[tuple[str, str, tuple[int, ...], bytes], Term] = field(default_factory=dict)
+    weights: set[Term] = field(default_factory=set)
     boxes: set[str] = field(default_factory=set)
     remarks: dict[str, None] = field(default_factory=dict)
     origins: dict[Term, Term] = field(default_factory=dict)
@@ -145,7 +147,10 @@ class Scope:
                 raise BadInput(f"initializer {shortened(tensor.name)} is there twice; names are to be given once")
             if not tensor.name:
                 raise BadInput("an initializer requires a name, got none")
-            self.names[tensor.name] = self.constant(f"{self.prefix}{tensor.name}", array_of(tensor, self.folder))
+            leaf = self.constant(f"{self.prefix}{tensor.name}", array_of(tensor, self.folder))
+            self.names[tensor.name] = leaf
+            if leaf.access.rank:
+                self.tally.weights.add(leaf)
 
     def evaluate(self, graph: Any, given: Sequence[Value] = ()) -> list[Value]:
         """The outputs of a graph whose initializers have their values, here or around."""

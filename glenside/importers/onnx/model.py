@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -125,8 +125,12 @@ def program_of_model(
     terms = [_tensor(value) for value in walked.outputs]
     term = terms[0] if len(terms) == 1 else build("construct-tuple", *terms)
     names = tuple(outputs or (value.name for value in model.graph.output))
-    signature = Signature(tuple(walked.inputs), names, walked.values, walked.remarks)
-    return replace(walked.builder.finish(term), signature=signature, origins=walked.origins)
+    program = walked.builder.finish(term)
+    fixed = frozenset(
+        name for name, t in program.constants_declared.items() if build("access-tensor", t) not in walked.weights
+    )
+    signature = Signature(tuple(walked.inputs), names, walked.values, walked.remarks, fixed)
+    return replace(program, signature=signature, origins=walked.origins)
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,7 @@ class Walked:
     values: Mapping[str, Array]
     remarks: tuple[str, ...]
     origins: Mapping[Term, Term]
+    weights: Container[Term]
 
 
 def walk(
@@ -194,7 +199,7 @@ def walk(
         names = scope.computable(graph.node, {value.name for value in graph.output})
         raise NoTerm(error.message + _cut(names)) from None
     inputs += [SEED] if builder.tensors.get(SEED.name) == SEED else []
-    return Walked(results, inputs, builder, fixed, tuple(scope.tally.remarks), scope.tally.origins)
+    return Walked(results, inputs, builder, fixed, tuple(scope.tally.remarks), scope.tally.origins, scope.tally.weights)
 
 
 def _cut(names: Sequence[str]) -> str:

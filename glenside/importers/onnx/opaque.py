@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -24,7 +24,7 @@ from glenside.importers.onnx.tensors import dtype_name, element_type
 from glenside.ir.dtypes import COMPUTED, DTYPES
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.term import Term, build, postorder
+from glenside.ir.term import Term, build, postorder, tensors
 from glenside.ir.types import AccessType, Dims
 
 _KEY = re.compile(r"(?P<domain>[^ /]+)/(?P<op>[^ /]+)/(?P<version>\d{1,9})#(?P<output>\d{1,9}) (?P<node>\S+)")
@@ -84,7 +84,8 @@ def spelled_key(box: BlackBox) -> str:
 def origins_of(node: Node, proto: Any, made: Sequence[Value]) -> dict[Term, Term]:
     """The outputs of a node with a meaning -> the black boxes that they would be; none where one would say less.
 
-    Small operands that are known, and that the outputs are not made of any more, are numbers there.
+    Small operands that are known, and that the outputs are not made of any more, are numbers there; where the outputs
+    are made of the same tensors, such as weights that were turned, they stay, since those may be given other values.
     """
     import onnx
 
@@ -101,7 +102,7 @@ def origins_of(node: Node, proto: Any, made: Sequence[Value]) -> dict[Term, Term
         if output and isinstance(value, Term) and isinstance(value.type, AccessType) and value not in operands
     }
     read = {child for term in postorder(*wanted.values(), without={*operands}) for child in term.children}
-    operands = [value if value in read else _as_numbers(node, value) for value in operands]
+    operands = [value if value in read else _as_numbers(node, value, read) for value in operands]
     bare = _bare(node, proto)
     found = {}
     for i, value in wanted.items():
@@ -110,11 +111,13 @@ def origins_of(node: Node, proto: Any, made: Sequence[Value]) -> dict[Term, Term
     return found
 
 
-def _as_numbers(node: Node, term: Term) -> Term:
-    """A term as the numbers that it is known to be, where these are few and finite."""
+def _as_numbers(node: Node, term: Term, read: Container[Term]) -> Term:
+    """A term as the numbers that it is known to be, where these are few and finite, and of nothing that is read too."""
     kind = term.access
     array = node.scope.known(term) if kind.size <= _SPELLED and kind.dtype in COMPUTED else None
-    return term if array is None else numbers_of(array) or term
+    if array is None or any(leaf in read for leaf in tensors(term)):
+        return term
+    return numbers_of(array) or term
 
 
 def numbers_of(array: Array) -> Term | None:
