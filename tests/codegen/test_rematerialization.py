@@ -249,3 +249,18 @@ def test_bounds_hold_for_every_schedule(seed: int) -> None:
             if least < float("inf"):
                 assert told.least <= most * 64
     assert found
+
+
+def test_what_is_packed_is_no_work_of_its_own() -> None:
+    """A product whose weights are packed at every step multiplies once."""
+    b = gl.Builder("packed")
+    x, w = b.input("x", (64, 48)), b.input("w", (48, 32))
+    program = b.finish(b.relu(b.linear(b.relu(x), b.transpose(b.relu(w), (1, 0)))))
+    loops = lower(program, machine_of("avx512"))
+    of_products = 64 * 48 * 32 + 64 * 48 + 48 * 32 + 64 * 32
+    assert steps_of(loops).work == of_products, str(loops)
+    b = gl.Builder("convolution")
+    x, w = b.input("x", (4, 16, 4, 4)), b.input("w", (32, 16, 3, 3))
+    loops = lower(b.finish(b.conv(x, w, padding=1)), machine_of("avx512"))
+    assert loops.packings
+    assert steps_of(loops).work == 4 * 32 * 16 * 16 * 9

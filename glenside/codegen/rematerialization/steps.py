@@ -88,6 +88,8 @@ def steps_of(loops: Loops) -> Steps:
     groups = _groups(writers, before)
     of = {nest: number for number, group in enumerate(groups) for nest in group}
     values = tuple(b for b in writers if b.role is Role.TEMPORARY)
+    packed = {packing.buffer for packing in loops.packings}  # which are moved, for what computes
+    own = {nest.terms[0]: nest for nest in loops.nests if nest.terms and nest.buffer not in packed}
     numbers = {buffer: number for number, buffer in enumerate(values)}
     makers = tuple(tuple(dict.fromkeys(of[n] for n in writers[b])) for b in values)
     made = []
@@ -95,7 +97,7 @@ def steps_of(loops: Loops) -> Steps:
         nests = [loops.nests[n] for n in group]
         writes = tuple(dict.fromkeys(numbers[n.buffer] for n in nests if n.buffer in numbers))
         reads = dict.fromkeys(numbers[b] for n in group for b in touched[n] if b in numbers)
-        terms = dict.fromkeys(term for nest in nests for term in nest.terms)
+        terms = {t for n in nests if n.buffer not in packed for t in n.terms if own.get(t, n) in nests}
         made.append(
             Step(
                 tuple(group),
