@@ -19,13 +19,15 @@ from glenside.codegen.affine import (
     with_places,
 )
 from glenside.codegen.blocks import Block
+from glenside.codegen.counts import told_alone
 from glenside.codegen.deep_tiles import PairTiles
 from glenside.codegen.filling import around
 from glenside.codegen.integer_tiles import IntegerTiles
 from glenside.codegen.lane_tiles import LaneTiles
 from glenside.codegen.lanes import at, evenly, in_vectors, joined_in_lanes, lanes_in, run, runs_along, spread
-from glenside.codegen.loops import Statement, Store
+from glenside.codegen.loops import Nest, Role, Statement, Store
 from glenside.codegen.machine import Machine
+from glenside.codegen.matrix_tiles import MatrixTiles
 from glenside.codegen.pieces import in_pieces
 from glenside.codegen.tiles import Made, Tiles
 from glenside.ir.index_map import Axis, Index
@@ -51,7 +53,8 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | Non
     for kind in (IntegerTiles, PairTiles, Tiles):
         tiles = kind(found, axes, machine)
         if tiles.is_possible:
-            return in_lanes.made() if in_lanes.is_better(tiles.columns.size) else tiles.made()
+            made = in_lanes.made() if in_lanes.is_better(tiles.columns.size) else tiles.made()
+            return better(found, made, axes, machine)
     if in_lanes.is_possible:
         return in_lanes.made()
     (joined,) = found.joined
@@ -60,6 +63,23 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | Non
         return in_lanes.made_of_numbers() if in_lanes.is_possible_of_numbers else None
     steps = prod(axis.size for axis in (*found.axes, *joined.axes))
     return Made(spread(found.axes, [*before, Store(found.buffer, found.place, found.value)], steps))
+
+
+def better(block: Block, made: Made, axes: Iterator[int], machine: Machine) -> Made:
+    """Loops of a block, or those by a unit for matrices, where that is told to take less time."""
+    matrix = MatrixTiles(block, axes, machine)
+    if not matrix.is_possible:
+        return made
+    other = matrix.made()
+    told = [told_alone(nests_of(block, own), machine) for own in (made, other)]
+    return other if told[1] < told[0] else made
+
+
+def nests_of(block: Block, made: Made) -> list[Nest]:
+    """The nests of a block, and of what is packed for it each time."""
+    packed = [p for p in made.packings if p.source.role is not Role.CONSTANT]
+    nests = [Nest("packed", p.buffer, p.statements()) for p in packed]
+    return [*nests, Nest("", block.buffer, tuple(made.statements))]
 
 
 def _elementwise(block: Block, axes: Iterator[int], machine: Machine) -> Made:
