@@ -11,7 +11,7 @@ from glenside.codegen.parts import CHUNK, COLUMNS, PRODUCTS
 
 HELD = "matrix"
 """The variable of a function that says of how many rows the registers are; 0 where they are not in use."""
-_REGISTERS = """#if defined __AMX_TILE__ && defined __AMX_BF16__ && defined __linux__ && defined __x86_64__
+_REGISTERS = """#if (defined __AMX_BF16__ || defined __AMXBF16__) && defined __linux__ && defined __x86_64__
 #define TILE_MOVE(text, place, apart) __asm__ volatile(text : : "r"(place), "r"((int64_t)apart) : "memory")
 #define TILE_LOAD(to, from) TILE_MOVE("tileloadd (%0,%1,1), %%tmm" #to, from, 64)
 #define TILE_LOAD_WIDE(to, from) TILE_MOVE("tileloadd (%0,%1,1), %%tmm" #to, from, 128)

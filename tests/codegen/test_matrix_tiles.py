@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +17,7 @@ import pytest
 import glenside as gl
 from glenside.check.compiled import Function
 from glenside.codegen import c_matrices
+from glenside.codegen.c import source
 from glenside.codegen.c_conversions import vector_type
 from glenside.codegen.checker import faults
 from glenside.codegen.instructions import PARTS, expanded
@@ -270,3 +273,16 @@ def test_prices_tell_which_products_are_worth_it() -> None:
     assert _products(lower(_product(196, 512, 512), machine))
     assert not _products(lower(_product(9, 33, 32), machine))  # rows of zeros, and a pair more than a chunk
     assert not _products(lower(_batched(200, 8, 256, 256), machine))  # each weight is read once, and waited for
+
+
+@pytest.mark.parametrize("name", ["gcc", "clang"])
+def test_compilers_know_that_there_is_a_unit(name: str, tmp_path: Path) -> None:
+    """Their names for it differ: without it what runs is loops, hundreds of times as slow."""
+    found = shutil.which(name)
+    if found is None or platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip(f"there is no {name} for this")
+    (tmp_path / "one.c").write_text(str(source(lower(_product(96, 128, 64), UNIT))))
+    told = [found, *flags(UNIT, name), "-S", "one.c", "-o", "one.s"]
+    subprocess.run(told, cwd=tmp_path, check=True, timeout=100)
+    text = (tmp_path / "one.s").read_text()
+    assert all(word in text for word in ("ldtilecfg", "tileloadd", "tdpbf16ps", "tilestored", "tilerelease"))
