@@ -17,6 +17,7 @@ import pytest
 import glenside as gl
 from glenside.check.compiled import Function
 from glenside.codegen import c_matrices
+from glenside.codegen.arena import arena, used
 from glenside.codegen.c import source
 from glenside.codegen.c_conversions import vector_type
 from glenside.codegen.checker import faults
@@ -58,6 +59,15 @@ def _convolution(channels: int, made: int, kernel: int, stride: int = 1, size: t
     return b.finish(b.relu(second)).seeded_constants(0)
 
 
+def _perceptron() -> Program:
+    """A product that is the unit's by itself, and that a band takes with the next one, which is not: what was packed
+    for it is not needed then.
+    """
+    b = gl.Builder("perceptron")
+    x = b.matmul(b.transpose(b.input("x", (64, 4, 80)), (1, 0, 2)), b.constant("w", (80, 160)))
+    return b.finish(b.matmul(b.relu6(x), b.constant("v", (160, 72)))).seeded_constants(0)
+
+
 def _batched(groups: int, m: int, k: int, n: int) -> Program:
     b = gl.Builder("batched")
     return b.finish(b.matmul(b.input("x", (groups, m, k)), b.constant("w", (groups, k, n)))).seeded_constants(0)
@@ -73,6 +83,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "pointwise": lambda: _convolution(64, 96, 1),
     "windows": lambda: _convolution(32, 64, 3),
     "strided": lambda: _convolution(32, 48, 3, 2, (21, 17)),
+    "bands": _perceptron,
     "groups": lambda: _batched(3, 70, 64, 96),
 }
 
@@ -189,10 +200,13 @@ def test_products_are_of_machines_with_a_unit(name: str) -> None:
     assert not _products(lower(program, MACHINES["avx512bf16"]))
 
 
+@pytest.mark.parametrize("machine", [WITHOUT, MACHINES["amx"]], ids=["all", "as prices tell"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_loops_are_well_formed(name: str) -> None:
-    found = _compiled(PROGRAMS[name](), WITHOUT)
-    assert faults(found.loops, found.arena) == []
+def test_loops_are_well_formed(name: str, machine: Machine) -> None:
+    found = lower(PROGRAMS[name](), machine)
+    assert faults(found, arena(found)) == []
+    own = (Role.REGISTER, Role.SCRATCH)
+    assert {b for nest in found.nests for b in used(nest.body) if b.role not in own} <= {*found.buffers}
 
 
 @needs_compiler
