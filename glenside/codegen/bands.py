@@ -139,7 +139,8 @@ def _loads(block: Block | Softmax) -> Iterator[Load]:
 
 def _pays(packings: Sequence[Packing], between: Buffer, machine: Machine) -> bool:
     """Whether what is between is not near anyway, and the weights, which each band reads again, are."""
-    return between.bytes >= _LEAST_BYTES and sum(p.buffer.bytes for p in packings) <= machine.l2 // 2
+    weights = sum(p.buffer.bytes for p in packings if p.buffer.role is Role.CONSTANT)
+    return between.bytes >= _LEAST_BYTES and weights <= machine.l2 // 2
 
 
 def _leaves(block: Block, axis: Axis) -> bool:

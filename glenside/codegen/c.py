@@ -15,6 +15,7 @@ from itertools import groupby
 from glenside.codegen.alike import alike
 from glenside.codegen.arena import arena, scratch_of, used
 from glenside.codegen.c_jobs import SHARE, Job, Part
+from glenside.codegen.c_matrices import HELD, matrix_functions
 from glenside.codegen.c_pointers import Pointers
 from glenside.codegen.c_primitives import sort_function
 from glenside.codegen.c_source import NOW, PUBLIC, Source
@@ -35,6 +36,7 @@ from glenside.codegen.loops import (
     Way,
     When,
 )
+from glenside.codegen.parts import MatrixProduct, product_of
 from glenside.ir.index_map import Index
 
 _GIVEN = "const void *const *given, void *const *results, unsigned char *arena"
@@ -219,7 +221,10 @@ class Printer(Pointers):
         own = [f"    {self.memory(b)} *{self.names[b]} = (void *)(scratch + {place});" for b, place in places.items()]
         parameters += ["int64_t first, int64_t last", *(["unsigned char *scratch"] if own else [])]
         head = f"int NAME({', '.join(parameters)})\n{{\n"
-        text = head + "\n".join([*own, *lines, "    (void)first; (void)last;", "    return 0;", "}"])
+        end = ["    (void)first; (void)last;", "    return 0;", "}"]
+        if any(f"(&{HELD}, " in line for line in lines):
+            own, end = [f"    int64_t {HELD} = 0;", *own], [f"    matrix_close(&{HELD});", *end]
+        text = head + "\n".join([*own, *lines, *end])
         return self.nests.setdefault(text, f"nest{len(self.nests) + 1}")
 
     def _loop(self, loop: For, indent: str, first: str, last: str) -> Iterator[str]:
@@ -263,8 +268,20 @@ class Printer(Pointers):
             self.lane = None
         elif loop.way is Way.APART:
             yield f"{indent}{self._part(loop)};"
+        elif loop.way is Way.MATRIX:
+            yield f"{indent}{self._product(product_of(loop))};"
         else:
             yield from self._loop(loop, indent, "0", str(loop.axis.size))
+
+    def _product(self, product: MatrixProduct) -> str:
+        """A call for the sums of a tile."""
+        self.functions |= dict.fromkeys(matrix_functions(product.parts))
+        self.written.add(product.sums)
+        later, lines = product.later
+        places = [(product.sums, product.first), (product.a, product.of_rows), (product.b, product.of_columns)]
+        given = [" + ".join(self.address(*place)) for place in (*places, (product.b, later))]
+        how = product.rows, product.steps, lines, int(product.adds)
+        return f"matrix_{product.parts}(&{HELD}, {', '.join([*given, *map(str, how)])})"
 
     def _part(self, loop: For) -> str:
         """The call of a function that is one loop; it is given the buffers and counters that the loop reads."""

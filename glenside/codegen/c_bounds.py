@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
+from glenside.codegen.c_matrices import bounds_function
 from glenside.codegen.c_numbers import Plain
 from glenside.codegen.c_primitives import BITS, RELATIONS, STORED_AS, from_memory, held, in_memory, whole_function
 from glenside.codegen.c_source import Source
-from glenside.codegen.loops import Apply, Buffer, Convert, Formula, Loops, Nest, Number, Role
+from glenside.codegen.instructions import PARTS
+from glenside.codegen.loops import Apply, Buffer, Convert, Formula, Loops, Nest, Number, Role, Store
+from glenside.codegen.parts import MatrixProduct
 from glenside.ir.dtypes import REALS, STORED, WHOLE, fraction_bits, largest_float, least_exponent
 from glenside.semantics.native import Native
 
@@ -188,6 +191,19 @@ class Bounds(Plain):
         if buffer is self.filled:
             return f"{self.memory(buffer)} *b{number} = own;"
         return super().pointer(buffer, number, place)
+
+    def _product(self, product: MatrixProduct) -> str:
+        kind = self.memory(product.a)
+        self.functions.setdefault(bounds_function(product.parts, kind))
+        return self._called(f"bounds_{product.parts}_{kind}", product)
+
+    def stored(self, store: Store) -> str:
+        """Parts that are kept for the sums of one tile: as if the first one were all of a number, which they are."""
+        formula = store.formula
+        is_part = isinstance(formula, Apply) and formula.primitive in PARTS
+        if not isinstance(formula, Apply) or not is_part or store.buffer.role is not Role.SCRATCH:
+            return super().stored(store)
+        return self.formula(formula.operands[0]) if formula.primitive is PARTS[0] else "exactly(0)"
 
     def memory(self, buffer: Buffer) -> str:
         return "num" if self._is_own(buffer) else super().memory(buffer)

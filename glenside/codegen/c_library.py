@@ -95,6 +95,22 @@ def _declared(part: Part) -> Iterator[str]:
     yield f"const char *{name}_machine(const {name}_program *program);\n"
 
 
+_HAS_MATRICES = """#ifdef __x86_64__
+#include <cpuid.h>
+/* Compilers do not ask for it: AMX-TILE and AMX-BF16. */
+static int has_matrices(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 24 & 1) && (d >> 22 & 1);
+}
+#endif
+"""
+
+
+def _of_matrices(machine: Machine | None) -> bool:
+    return machine is not None and any(word.startswith("amx") for word in machine.needs)
+
+
 def _choice(parts: Sequence[Part], name: str) -> Iterator[str]:
     """What takes the first part that the processor runs."""
     yield "#define _GNU_SOURCE\n#include <stdint.h>\n#include <stdlib.h>\n"
@@ -102,6 +118,8 @@ def _choice(parts: Sequence[Part], name: str) -> Iterator[str]:
     for part in parts:
         yield from _declared(part)
     yield f"struct {name}_program {{ int part; void *program; }};\n"
+    if any(_of_matrices(part.lowered.machine) for part in parts):
+        yield _HAS_MATRICES
     yield "/* The first part that this processor runs, counted from 1; 0 for none. */\nstatic int chosen(void)\n{"
     family = next((p.lowered.machine.family for p in parts if p.lowered.machine and p.lowered.machine.family), "")
     if family == "x86_64":
@@ -111,9 +129,10 @@ def _choice(parts: Sequence[Part], name: str) -> Iterator[str]:
     asked = [(n, p.lowered.machine) for n, p in enumerate(parts, 1)]
     for number, machine in asked:
         if machine is not None and machine.family:
-            words = [word.replace("_", "") for word in machine.needs] if family == "x86_64" else []
-            condition = " && ".join(f'__builtin_cpu_supports("{word}")' for word in words) or "1"
-            yield f"    if ({condition}) return {number};"
+            words = [word for word in machine.needs if not word.startswith("amx")] if family == "x86_64" else []
+            asks = [f'__builtin_cpu_supports("{word.replace("_", "")}")' for word in words]
+            asks += ["has_matrices()"] if _of_matrices(machine) else []
+            yield f"    if ({' && '.join(asks) or '1'}) return {number};"
     yield from ["#endif"] if family else []
     yield f"    return {next((n for n, machine in asked if machine is None or not machine.family), 0)};\n}}\n"
     arguments = ", ".join(["part", *_arguments(parts[0].lowered)])

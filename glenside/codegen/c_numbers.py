@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from glenside.codegen.c import Printer
+from glenside.codegen.c_matrices import residues_function
 from glenside.codegen.c_source import Source
 from glenside.codegen.loops import (
     Apply,
@@ -19,8 +20,10 @@ from glenside.codegen.loops import (
     Role,
     Statement,
     Store,
+    Way,
     When,
 )
+from glenside.codegen.parts import MatrixProduct, product_of
 from glenside.ir.dtypes import REALS, RECORDS, STORED
 from glenside.ir.operator import Keeps
 from glenside.semantics.prime_field import PrimeField, function_seed
@@ -52,7 +55,17 @@ class Plain(Printer):
         yield f"    if ((status = {name}({', '.join(places)}))) return status;"
 
     def _for(self, loop: For, indent: str) -> Iterator[str]:
+        if loop.way is Way.MATRIX:
+            yield f"{indent}{self._product(product_of(loop))};"
+            return
         yield from self._loop(loop, indent, "0", str(loop.axis.size))
+
+    def _called(self, function: str, product: MatrixProduct) -> str:
+        """A call for the sums of a tile."""
+        self.written.add(product.sums)
+        places = (product.sums, product.first), (product.a, product.of_rows), (product.b, product.of_columns)
+        given = [" + ".join(self.address(*place)) for place in places]
+        return f"{function}({', '.join(given)}, {product.rows}, {product.steps}, {int(product.adds)})"
 
     def variable(self, held: Buffer | Local) -> str:
         """The C type of a variable, or of a register."""
@@ -127,6 +140,10 @@ class Residues(Plain):
         self.field = field
         self.functions[f"#define PRIME {field.p}.0\n#define HALF {field.half}.0\n{_RESIDUES}"] = None
         self.places = {buffer: place * GROWTH for buffer, place in self.places.items()}
+
+    def _product(self, product: MatrixProduct) -> str:
+        self.functions.setdefault(residues_function(product.parts))
+        return self._called(f"residues_{product.parts}", product)
 
     def memory(self, buffer: Buffer) -> str:
         return "float" if buffer.dtype in REALS else super().memory(buffer)

@@ -50,7 +50,7 @@ class VectorFormulas(Formulas):
             return f"{self.target(statement)} = {value};"
         self.written.add(statement.buffer)
         assert self.lane is not None
-        if dtype in HALVES:
+        if dtype in HALVES and not gives_halves(statement.formula):
             value = self._changed(value, "float32", dtype)
         begin, apart = (
             self.index(substituted(statement.place, {self.lane: Index()})),
@@ -191,7 +191,7 @@ class VectorFormulas(Formulas):
         """An instruction of vectors, of words that are the same in all lanes, and of blocks of several bytes each."""
         assert self.lane is not None
         lanes = self.lane.size
-        for dtype in dict.fromkeys(("int32", "uint32", instruction.gives)):
+        for dtype in dict.fromkeys(("int32", "uint32", memory_dtype(instruction.gives), "float32")):
             self.functions.setdefault(vector_type(dtype, lanes))
         for text in instruction.texts(lanes):
             self.functions.setdefault(text)
@@ -225,6 +225,11 @@ class VectorFormulas(Formulas):
         if isinstance(part, Load) and part.dtype in HALVES:
             return "{}[{}]".format(*self.address(part.buffer, part.place))
         return self.formula(part)
+
+
+def gives_halves(formula: Formula) -> bool:
+    """Whether an instruction gives halves as they are stored, not floats that hold them."""
+    return isinstance(formula, Apply) and isinstance(formula.primitive, Instruction) and formula.dtype in HALVES
 
 
 def _inverse(divisor: Formula) -> Number | None:

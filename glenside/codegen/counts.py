@@ -34,6 +34,7 @@ from glenside.codegen.loops import (
     When,
 )
 from glenside.codegen.machine import Machine
+from glenside.codegen.parts import product_of
 from glenside.codegen.traffic import LastCache, Recent, Touched, traffic
 from glenside.codegen.work import Work, sum_of
 from glenside.ir.dtypes import RECORDS
@@ -64,7 +65,17 @@ def told_alone(nests: Sequence[Nest], machine: Machine) -> float:
 def _work(nest: Nest, touched: Touched, machine: Machine, recent: Recent, threads: int = 1) -> Work:
     many = threads if is_shared(nest) else 1
     issued = sum_of((_issued([statement], machine), _share(statement, many)) for statement in nest.body)
-    return issued.plus(traffic(touched, machine, recent)).plus(Work(nests=1))
+    moved = traffic(touched, machine, recent)
+    if any(map(_is_of_matrices, nest.body)):
+        moved = replace(moved, near=0, weights=0, streamed=moved.weights)  # the second cache is fast enough for it
+    return issued.plus(moved).plus(Work(nests=1))
+
+
+def _is_of_matrices(statement: Statement) -> bool:
+    """Whether a unit for matrices multiplies in a statement."""
+    if isinstance(statement, For):
+        return statement.way is Way.MATRIX or any(map(_is_of_matrices, statement.body))
+    return isinstance(statement, When) and any(map(_is_of_matrices, statement.body))
 
 
 def _share(statement: Statement, threads: int) -> float:
@@ -157,6 +168,8 @@ class _Step:
 
     def _block(self, statement: For | When, at: _Written) -> None:
         if isinstance(statement, For):
+            if statement.way is Way.MATRIX:
+                return self._also(Work(matrices=product_of(statement).cycles(self.machine)), at.every)
             if statement.way in (Way.LOOP, Way.PARALLEL):
                 each = _issued(statement.body, self.machine).plus(Work(steps=1))
                 self._also(each, at.every * statement.axis.size / self._lanes(statement))

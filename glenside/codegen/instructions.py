@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,8 @@ class Instruction(Primitive):
         blocks = f"typedef uint8_t u8x{4 * lanes} __attribute__((vector_size({4 * lanes}), aligned(1), may_alias));"
         shorts = f"typedef int16_t i16x{2 * lanes} __attribute__((vector_size({4 * lanes}), aligned(2), may_alias));"
         text = text.replace("SHORTS", str(2 * lanes)).replace("BYTES", str(4 * lanes))
-        return [blocks, shorts, text.replace("SIZE", str(4 * lanes))]
+        halves = f"typedef uint16_t u16x{lanes} __attribute__((vector_size({2 * lanes}), aligned(2), may_alias));"
+        return [blocks, shorts, halves, text.replace("SIZE", str(4 * lanes))]
 
     def blocks(self, formula: Apply) -> list[Formula]:
         """The operands of which each lane takes several."""
@@ -225,4 +227,51 @@ DOT_2 = Instruction(
     text=_DOT_2,
     gives="float32",
 )
-INSTRUCTIONS = {instruction.name: instruction for instruction in (DOT_4, DOT_4_TURNED, PRODUCT_OF_16, DOT_2)}
+
+
+def _part(number: int, operands: Sequence[Formula]) -> Formula:
+    """The bfloat16 nearest to x, the one nearest to what that leaves, or the one nearest to what both leave."""
+    (x,) = operands
+    found = convert(x, "bfloat16")
+    for _ in range(number):
+        x = apply("subtract", x, convert(found, "float32"))
+        found = convert(x, "bfloat16")
+    return found
+
+
+# Three times eight binary digits, with signs, are the 24 of a float32: it is the sum of its parts where the last one is
+# no less than the least normal number, and the first one no infinity, of which the others are not numbers.
+_PART = """static inline u16xLANES NAME(f32xLANES a)
+{
+    for (int i = 0;; i++) {
+        u32xLANES u;
+        u16xLANES b;
+#if defined __AVX512BF16__ && SIZE == 64
+        __asm__("vcvtneps2bf16 %1, %0" : "=v"(b) : "v"(a));
+        if (i == NUMBER) return b;
+        __asm__("vpmovzxwd %1, %0" : "=v"(u) : "v"(b));
+#else
+        u32xLANES nearest = (u32xLANES)a, special = (u32xLANES)(a != a);
+        u = (nearest >> 16 | 0x40u) & special;
+        u |= (nearest + 0x7fffu + (nearest >> 16 & 1u)) >> 16 & ~special;
+        b = __builtin_convertvector(u, u16xLANES);
+        if (i == NUMBER) return b;
+#endif
+        a -= (f32xLANES)(u << 16);
+    }
+}"""
+PARTS = tuple(
+    Instruction(
+        f"part{number}",
+        1,
+        f"The bfloat16 nearest to a float32 less {number} of those before.",
+        REALS,
+        operands=(Operand.VECTOR,),
+        meaning=partial(_part, number),
+        text=_PART.replace("NUMBER", str(number)),
+        gives="bfloat16",
+    )
+    for number in range(3)
+)
+"""A float32 as a sum of bfloat16: high, middle and low."""
+INSTRUCTIONS = {instruction.name: instruction for instruction in (DOT_4, DOT_4_TURNED, PRODUCT_OF_16, DOT_2, *PARTS)}

@@ -38,6 +38,7 @@ class Way(Enum):
     UNROLLED = "unrolled"  # written one after the other
     VECTOR = "vector"  # at once, by one instruction each
     APART = "apart"  # by a function of its own: what it keeps in registers takes none from what is around it
+    MATRIX = "matrix"  # sums of products of two matrices, by a unit for those where there is one (`parts`)
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,7 +30,7 @@ from glenside.codegen.nests import filler, mapped, mapped_rows
 from glenside.codegen.orders import best_order, is_narrow, lanes_to_fill
 from glenside.codegen.reading import asking_of, dims_of_parts
 from glenside.codegen.reductions import normalized
-from glenside.codegen.renaming import packed_once
+from glenside.codegen.renaming import packed_once, with_packings
 from glenside.codegen.row_blocks import in_row_blocks
 from glenside.codegen.schedule import scheduled
 from glenside.codegen.softmax import Softmax, softmax
@@ -114,9 +114,8 @@ class _Lowering:
             nests, made, *first = in_row_blocks(self.nests, self.scheduled, self.softmaxes, self.machine)
             self.nests, *second = banded(nests, made, self.machine)
             self.nests, *third = taking_turns(self.nests, self.scheduled.values(), self.machine)
-            for dropped, added in (first, second, third):
-                self.packings = [*(p for p in self.packings if p not in dropped), *added]
-            self.nests, self.packings = packed_once(with_borders(self.nests), self.packings)
+            nests, packings = with_packings(self.nests, self.packings, (first, second, third))
+            self.nests, self.packings = packed_once(with_borders(nests), packings)
         every = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in self.packings)]
         read = {buffer for nest in self.nests for buffer in used(nest.body)}
         buffers = [b for b in every if b in read or b.role in (Role.INPUT, Role.RESULT)]

@@ -15,7 +15,9 @@ from glenside.ir.errors import BadInput
 from glenside.ir.files import read_toml
 
 # Measured by `glenside calibrate` on a Xeon with 2 MB of second cache, at some 3.5 GHz.
-_OF_AVX512 = Work(cycles=0.3, stores=1.36, functions=5.1, near=0.0115, far=0.029, weights=0.024)
+_OF_AVX512 = Work(
+    cycles=0.3, matrices=0.34, stores=1.36, functions=5.1, near=0.0115, far=0.029, weights=0.024, streamed=0.08
+)
 _OF_AVX2 = Work(cycles=0.26, stores=0.42, functions=4.8, near=0.01, far=0.029, weights=0.046)
 # Of the same Xeon with vectors of 16 bytes, by a fit in which nothing overlaps.
 _OF_ANY = Work(cycles=0.34, functions=4.3, near=0.0019, far=0.03, weights=0.045, nests=1600)
@@ -40,6 +42,7 @@ class Machine:
     flags      for the compiler
     nanoseconds  what one of each kind of work takes
     pairs      vectors of pairs of bfloat16 whose products are added in a cycle; 0 where that is no instruction
+    matrix     products of bfloat16 that a unit for matrices adds in a cycle; 0 where there is none
     peak       products of float32 that a core adds in a nanosecond at most; 0 where nobody measured
     shared     (threads, what one of each kind of work takes where so many share it), where that was measured
     """
@@ -58,6 +61,7 @@ class Machine:
     flags: tuple[str, ...] = ()
     nanoseconds: Work = _OF_ANY
     pairs: float = 0
+    matrix: float = 0
     peak: float = 0
     shared: tuple[tuple[int, Work], ...] = ()
 
@@ -73,6 +77,19 @@ _AVX512_FLAGS = ("-march=x86-64-v4", "-mprefer-vector-width=512")
 MACHINES = {
     machine.name: machine
     for machine in (
+        Machine(
+            "amx",
+            64,
+            32,
+            l1=48 << 10,
+            l2=2 << 20,
+            family="x86_64",
+            needs=(*_AVX512, "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16"),
+            flags=(*_AVX512_FLAGS, "-mavx512vnni", "-mavx512bf16", "-mamx-tile", "-mamx-bf16"),
+            nanoseconds=_OF_AVX512,
+            pairs=0.5,
+            matrix=384,  # of 512: as long as numbers are not 0 its clock is slower
+        ),
         Machine(
             "avx512bf16",
             64,

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from glenside.codegen.loops import Buffer, Packing, Role
+from glenside.codegen.parts import PartPacking
+from glenside.ir.dtypes import RECORDS
 from glenside.ir.operand import Array
 
 _LARGE_PAGE = 1 << 21
@@ -57,6 +59,10 @@ def packed_constants(packings: Iterable[Packing], sources: Mapping[Buffer, Array
 
 
 def _packed(packing: Packing, source: Array, memory: Memory) -> Array:
+    if isinstance(packing, PartPacking):
+        packed = memory.array(packing.buffer.dims.product(), RECORDS[packing.buffer.dtype].numpy)
+        packing.fill(packed, source)
+        return packed
     sizes = [*(n for n, _ in packing.outer), *(n for n, _ in packing.inner)]
     steps = [*(s for _, s in packing.outer), *(s for _, s in packing.inner), packing.stride]
     columns = sum(width * times for _, width, times in packing.pieces)

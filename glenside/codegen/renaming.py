@@ -11,6 +11,17 @@ from glenside.codegen.arena import used
 from glenside.codegen.loops import Buffer, For, Let, Load, Nest, Packing, Prefetch, Role, Sort, Statement, Store, When
 
 
+def with_packings(
+    nests: Sequence[Nest], packings: Iterable[Packing], changes: Iterable[Sequence[Sequence[Packing]]]
+) -> tuple[list[Nest], list[Packing]]:
+    """The nests and the packings, of which some are dropped and others added: what filled those is no longer there."""
+    kept, gone = list(packings), set[Buffer]()
+    for dropped, added in changes:
+        gone |= {packing.buffer for packing in dropped}
+        kept = [*(packing for packing in kept if packing.buffer not in gone), *added]
+    return [nest for nest in nests if nest.buffer not in gone], kept
+
+
 def packed_once(nests: Sequence[Nest], packings: Iterable[Packing]) -> tuple[list[Nest], list[Packing]]:
     """The nests, of which those that read a constant in the same order read the same packed copy of it."""
     first: dict[object, Packing] = {}

@@ -15,20 +15,24 @@ from glenside.codegen.affine import (
     is_direct,
     loads_in,
     substituted,
+    with_loads,
     with_merged,
     with_places,
 )
 from glenside.codegen.blocks import Block
+from glenside.codegen.counts import told_alone
 from glenside.codegen.deep_tiles import PairTiles
 from glenside.codegen.filling import around
 from glenside.codegen.integer_tiles import IntegerTiles
 from glenside.codegen.lane_tiles import LaneTiles
 from glenside.codegen.lanes import at, evenly, in_vectors, joined_in_lanes, lanes_in, run, runs_along, spread
-from glenside.codegen.loops import Statement, Store
+from glenside.codegen.loops import Load, Nest, Packing, Role, Statement, Store
 from glenside.codegen.machine import Machine
+from glenside.codegen.matrix_tiles import MatrixTiles
+from glenside.codegen.operands import packing_of
 from glenside.codegen.pieces import in_pieces
 from glenside.codegen.tiles import Made, Tiles
-from glenside.ir.index_map import Axis, Index
+from glenside.ir.index_map import Axis, Index, flattened
 
 _CHUNK = 8192
 """Elements that one thread does at once where there is no outer loop."""
@@ -51,7 +55,8 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | Non
     for kind in (IntegerTiles, PairTiles, Tiles):
         tiles = kind(found, axes, machine)
         if tiles.is_possible:
-            return in_lanes.made() if in_lanes.is_better(tiles.columns.size) else tiles.made()
+            made = in_lanes.made() if in_lanes.is_better(tiles.columns.size) else tiles.made()
+            return better(found, made, axes, machine)
     if in_lanes.is_possible:
         return in_lanes.made()
     (joined,) = found.joined
@@ -62,11 +67,54 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | Non
     return Made(spread(found.axes, [*before, Store(found.buffer, found.place, found.value)], steps))
 
 
+def better(block: Block, made: Made, axes: Iterator[int], machine: Machine) -> Made:
+    """Loops of a block, or those by a unit for matrices, where that is told to take less time."""
+    matrix = MatrixTiles(block, axes, machine)
+    if not matrix.is_possible:
+        return made
+    other = matrix.made()
+    told = [told_alone(nests_of(block, own), machine) for own in (made, other)]
+    return other if told[1] < told[0] else made
+
+
+def nests_of(block: Block, made: Made) -> list[Nest]:
+    """The nests of a block, and of what is packed for it each time."""
+    packed = [p for p in made.packings if p.source.role is not Role.CONSTANT]
+    nests = [Nest("packed", p.buffer, p.statements()) for p in packed]
+    return [*nests, Nest("", block.buffer, tuple(made.statements))]
+
+
 def _elementwise(block: Block, axes: Iterator[int], machine: Machine) -> Made:
     """Each element by itself, in pieces in which nothing is asked of it, if there are such."""
     steps = prod(axis.size for axis in block.axes)
+    block, packings = _with_constants_along(block)
     pieces = in_pieces(block, axes) or [block]
-    return Made([statement for piece in pieces for statement in _whole(piece, steps, axes, machine)])
+    return Made([statement for piece in pieces for statement in _whole(piece, steps, axes, machine)], packings)
+
+
+def _with_constants_along(block: Block) -> tuple[Block, tuple[Packing, ...]]:
+    """A block whose constants lie as its elements are stored, and those that are packed for that."""
+    along = block.axes[-1] if block.axes else None
+    every = [block.value, *(value for _, value in block.beside)]
+    if along is None or along.size < 2 or block.around or not all(map(is_affine, all_indices(block))):
+        return block, ()
+    found: dict[Load, Packing] = {}
+    for load in (load for value in every for load in loads_in(value)):
+        across = load.buffer.role is Role.CONSTANT and coefficient(load.place, along) not in (0, 1)
+        if across and not load.picked and coefficient(block.place, along) == 1 and load not in found:
+            found[load] = packing_of(block, along, [(0, along.size, 1)], load, [], len(found))
+
+    def moved(load: Load) -> Load:
+        if load not in found:
+            return load
+        own = [axis for axis in block.axes if axis != along and coefficient(load.place, axis)]
+        place = flattened([at(axis) for axis in own], [axis.size for axis in own]) * along.size + at(along)
+        return Load(found[load].buffer, place)
+
+    if not found:
+        return block, ()
+    beside = tuple((place, with_loads(value, moved)) for place, value in block.beside)
+    return replace(block, value=with_loads(block.value, moved), beside=beside), tuple(found.values())
 
 
 def _whole(block: Block, of: int, axes: Iterator[int], machine: Machine) -> list[Statement]:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from glenside.codegen.affine import loads_in
-from glenside.codegen.loops import Buffer, For, Let, Role, Statement, Store, When
+from glenside.codegen.loops import Buffer, For, Let, Role, Statement, Store, Way, When
 from glenside.codegen.machine import Machine
+from glenside.codegen.parts import product_of
 from glenside.codegen.work import Work
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index
@@ -116,7 +117,12 @@ class Touched:
         return found
 
     def _add(self, statement: Statement) -> None:
-        if isinstance(statement, For):
+        if isinstance(statement, For) and statement.way is Way.MATRIX:
+            product = product_of(statement)
+            for number, (buffer, begin, size) in enumerate(product.touches()):
+                along = Axis(-1 - number, size)
+                self.loops.append((along, Touched([(buffer, begin + Index(((along, 1),)))])))
+        elif isinstance(statement, For):
             self.loops.append((statement.axis, Touched.of(statement.body)))
         elif isinstance(statement, When):
             for inner in statement.body:

@@ -13,6 +13,7 @@ class Work:
     """What a nest, or several, asks of one thread; or what one of each takes, in nanoseconds.
 
     cycles     in which its steps are issued, if all that they read is in the nearest cache
+    matrices   cycles of a unit for matrices, in the same way
     steps      of loops that are not unrolled
     stores     vectors and numbers that are stored
     scattered  elements that are read or written one by one
@@ -21,12 +22,14 @@ class Work:
     near       bytes from the second cache
     far        bytes of what is computed, from behind it
     weights    bytes of constants, from there
+    streamed   the same, that a unit for matrices multiplies: it is done sooner, and waits for more of them
     memory     bytes of what is computed that the last cache has not either
     memory_weights  bytes of constants that it has not
     nests      how many they are
     """
 
     cycles: float = 0
+    matrices: float = 0
     steps: float = 0
     stores: float = 0
     scattered: float = 0
@@ -35,6 +38,7 @@ class Work:
     near: float = 0
     far: float = 0
     weights: float = 0
+    streamed: float = 0
     memory: float = 0
     memory_weights: float = 0
     nests: float = 0
@@ -66,7 +70,7 @@ def sum_of(works: Iterable[tuple[Work, float]]) -> Work:
 
 
 NAMES = tuple(field.name for field in fields(Work))
-_WAITING = ("near", "far", "weights", "memory", "memory_weights")
+_WAITING = ("near", "far", "weights", "streamed", "memory", "memory_weights")
 _PARTS = tuple(1 if name in _WAITING else 2 if name == "nests" else 0 for name in NAMES)
 """To which of what it takes each kind of work belongs."""
 

@@ -105,7 +105,7 @@ def test_a_file_may_have_any_name(tmp_path: Path, name: str) -> None:
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="these are machines of another processor")
 def test_a_machine_is_chosen_when_it_runs(tmp_path: Path) -> None:
     path = _network(tmp_path)
-    names = "generic,avx512,avxvnni,avx512vnni,avx512bf16,avx2"
+    names = "generic,avx512,amx,avxvnni,avx512vnni,avx512bf16,avx2"
     done = _glenside("compile", path, "-o", "net.c", "--machine", names, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert {"net.c", *(f"net_{name}.c" for name in names.split(","))} <= {p.name for p in tmp_path.iterdir()}
@@ -227,7 +227,7 @@ def test_nothing_is_written_where_the_disk_is_full(tmp_path: Path) -> None:
         (["compile", "mobilenet-v1", "-o", "x.onnx"], "C is written to a file"),
         (["compile", "mobilenet-v1", "-o", "nowhere/x.c"], "there is no folder nowhere"),
         (["compile", "mobilenet-v1", "-o", "1x.c"], "a name in C is letters, digits and _"),
-        (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "vax"], "a machine is native, plain, avx512"),
+        (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "vax"], "a machine is native, plain, amx"),
         (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "avx2,neon"], "got aarch64 and x86_64"),
         (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "avx2,avx2"], "never run one of avx2,avx2"),
         (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "plain,generic"], "one that any processor is"),

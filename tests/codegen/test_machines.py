@@ -57,11 +57,11 @@ def test_whatever_is_possible_computes_the_same(tmp_path: Path, numbers: dict[st
     [
         (
             "",
-            "like is one of avx512bf16, avx512vnni, avx512, avxvnni, avx2, neon, generic, whose instructions it has, "
-            "got None",
+            "like is one of amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2, neon, generic, whose instructions it "
+            "has, got None",
         ),
         ('like = "vax"', "got 'vax'"),
-        ('like = ["avx2"]', "like is one of avx512bf16"),
+        ('like = ["avx2"]', "like is one of amx, avx512bf16"),
         ('like = "avx2"\nflags = ["-fplugin=x.so"]', "there is no flags; there are like, vector, registers"),
         ('like = "avx2"\nregisters = 0', "registers is a whole number from 8 to 64, got 0"),
         ('like = "avx2"\nlatency = 4.0', "latency is a whole number from 1 to 64, got 4.0"),

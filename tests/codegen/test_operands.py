@@ -1,4 +1,6 @@
-"""A panel of an operand that lies row below row is copied by the first tile that reads it, for those that follow."""
+"""A panel of an operand that lies row below row is copied by the first tile that reads it, for those that follow; a
+constant that lies the other way is packed before.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,11 @@ import pytest
 
 import glenside as gl
 from glenside.codegen.affine import loads_in
+from glenside.codegen.arena import arena
 from glenside.codegen.checker import faults
+from glenside.codegen.interpreter import interpret
 from glenside.codegen.loops import Buffer, For, Role, Statement, Store
+from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, machine_of
 from glenside.codegen.native import Compiled, Lowered
 from glenside.codegen.operands import with_first_alone
@@ -91,3 +96,19 @@ def test_copies_are_what_they_are_of(depth: int, rows: int, columns: int, thread
 def test_the_first_tile_is_taken_from_the_first_rows() -> None:
     assert with_first_alone([(0, 14, 9), (126, 13, 10)]) == [(0, 14, 1), (14, 14, 8), (126, 13, 10)]
     assert with_first_alone([(0, 14, 1), (14, 13, 2)]) == [(0, 14, 1), (14, 13, 2)]
+
+
+@pytest.mark.parametrize("machine", ["avx512", "avx2", "generic"])
+def test_constants_that_lie_the_other_way_are_packed(machine: str) -> None:
+    """One that is read along columns, where rows are stored: all is done in vectors then."""
+    p = gl.Builder("other way")
+    x, bias = p.input("x", (37, 48)), p.transpose(p.constant("bias", (48, 37)), (1, 0))
+    program = p.finish(p.multiply(p.sigmoid(x), p.add(x, bias))).seeded_constants(0)
+    loops = lower(program, MACHINES[machine])
+    (packing,) = loops.packings
+    assert packing.source.name == "bias"
+    assert "vector" in str(loops)
+    assert faults(loops, arena(loops)) == []
+    values = {**program.constants, "x": np.random.default_rng(0).standard_normal((37, 48)).astype(np.float32)}
+    (want,), (got,) = gl.evaluate([program.term], values), interpret(loops, values)
+    assert np.allclose(got, want, 1e-6, 1e-6)

@@ -59,7 +59,7 @@ def test_a_python_without_spu_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--on", "gpu"), "a program runs in the interpreter, --on spu, or --on native, plain, avx512"),
+        (("--on", "gpu"), "a program runs in the interpreter, --on spu, or --on native, plain, amx"),
         (("--on", "spu", "--target", "cpu:1MB"), "cpu:1MB is not run on spu"),
         (("--on", "spu", "--link", "man"), "a link is lan, wan, or RATE,LATENCY"),
         (("--on", "spu", "--runs", "0"), "the number of --runs is a whole number from 1"),

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from glenside.targets.base import Target
 
 _MACHINES = (
-    "native, avx512bf16, avx512vnni, avx512, avxvnni, avx2, neon, generic, a .toml file like one, or plain for plain "
-    "loops"
+    "native, amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2, neon, generic, a .toml file like one, or plain for "
+    "plain loops"
 )
 MachineName = Annotated[
     str | None,
