@@ -27,12 +27,12 @@ from glenside.npu.lowering.estimates import Estimate
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.mapped import Mapped, results_of
 from glenside.npu.lowering.operands import Tiles, laid_out
-from glenside.npu.lowering.options import Option, Options, axes_of, copied, options_of
+from glenside.npu.lowering.options import Option, Options, axes_of, copied, copied_at_least, options_of
 from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.staying import Stay, looked_at, staying
 from glenside.npu.lowering.storing import rows_needed
 from glenside.npu.lowering.tensors import Tensors, Where
-from glenside.npu.lowering.whole_numbers import WORK, WholeNumbers
+from glenside.npu.lowering.whole_numbers import WORK, Solution, WholeNumbers
 from glenside.npu.machine import Machine
 from glenside.quantization.layers import IntegerNetwork
 
@@ -58,6 +58,7 @@ class Choice:
     stay in the lanes.
 
     cycles  what that takes by these prices; bound  what none takes less than
+    stopped whether there may be much better ones: it took too long to find out
     where   where those are, if any are, and which others may come by parts
     """
 
@@ -65,6 +66,7 @@ class Choice:
     axes: Mapping[Term, int]
     cycles: float
     bound: float
+    stopped: bool = False
     held: frozenset[Term] = frozenset()
     where: Where | None = None
 
@@ -92,10 +94,10 @@ def chosen(
     time, the prices of all mappings are looked at. Until then it is the best within a gap of `first`.
     """
     known = {} if known is None else known
-    within, often = max(gap, first), Counter[object]()
+    within, often, before = max(gap, first), Counter[object](), None
     while True:
         model = _Model(options, results, machine, stays or {}, known, spared)
-        found, used = model.solved(show, work, within)
+        found, used, before = model.solved(show, work, within, before)
         if found.bound > enough or not (used or within > gap):
             return found
         within = within if used else gap
@@ -137,9 +139,9 @@ def best(
         taken = {name: own[found.mappings[name]] for name, own in kept.items()}
         where = Tensors(network, taken, machine, found.axes, found.held).where if found.held else None
         there = where[0] if where is not None else {}
-        if not found.held - there.keys():
-            break
         missing = found.held - there.keys()
+        if not missing or found.stopped:  # of a large network the others pass DRAM
+            break
         stays = {
             tensor: looked_at(own, tensor, options, machine) if tensor in missing else own
             for tensor, own in stays.items()
@@ -176,9 +178,11 @@ class _Model(WholeNumbers):
         return (own for other, _, own in self.used if other == what)
 
     def solved(
-        self, show: Callable[[str, int, int], None], work: int, gap: float
-    ) -> tuple[Choice, Mapping[object, Sequence[Estimate]]]:
-        """The choice, and the prices that it makes use of and nobody has looked at, by what they are of."""
+        self, show: Callable[[str, int, int], None], work: int, gap: float, before: Solution | None
+    ) -> tuple[Choice, Mapping[object, Sequence[Estimate]], Solution]:
+        """The choice, and the prices that it makes use of and nobody has looked at, by what they are of; `before` is
+        that of prices of which some were lower.
+        """
         take = {name: [self.column(whole=True) for _ in own] for name, own in self.options.items()}
         for columns in take.values():
             self.row(1, 1, [(column, 1.0) for column in columns])
@@ -197,9 +201,10 @@ class _Model(WholeNumbers):
             self._add_tensor(tensor, columns, take)
         for name, own in self.options.items():
             self._add_time(name, own, take[name])
-        values, found = self.solution(gap, work)
-        if values is None:
+        found = self.solution(gap, work, before)
+        if found is None:
             raise BadInput("no mappings of the layers were found that go together with any orders of tensors")
+        values = found.values
         mappings = {name: int(np.argmax(values[columns])) for name, columns in take.items()}
         axes = {tensor: axes_of(tensor)[int(np.argmax(values[columns]))] for tensor, columns in inner.items()}
         there = frozenset(tensor for tensor, column in self.held.items() if values[column] > _HALF)
@@ -207,7 +212,7 @@ class _Model(WholeNumbers):
         for what, by, estimate in self.used:
             if (values[[*by]] > _EPSILON).all():
                 used[what].append(estimate)
-        return Choice(mappings, axes, found.objective_function_value, found.mip_dual_bound, there), used
+        return Choice(mappings, axes, found.cost, found.bound, found.stopped, there), used, found
 
     def _add_stays(self, take: Mapping[str, Sequence[int]]) -> None:
         """Tensors that stay in the lanes, of which there is room for so many at a time."""
@@ -367,9 +372,8 @@ class _Model(WholeNumbers):
             def find() -> float:
                 return copied(option, tensor, self._tiled(option, tensor), len(readers) == 1, self.machine)
 
-            self.copies[own] += self._now(
-                self._known((id(option.price), "copy", tensor), 0.0, find), ("copy", tensor), own
-            )
+            copy = self._known((id(option.price), "copy", tensor), copied_at_least(option, tensor, self.machine), find)
+            self.copies[own] += self._now(copy, ("copy", tensor), own)
             self.set_cost(own, self.copies[own])
             return
         written = [self.column() for _ in take[maker]]

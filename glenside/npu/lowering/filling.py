@@ -113,15 +113,26 @@ def _cycles(addresses: Array, lanes: Array, rows: Array, machine: Machine) -> tu
 def _steps(addresses: Array, lanes: Array, rows: Array, width: int) -> tuple[Array, Array]:
     """The order in which bytes are moved, (n), those of a beat by their places in it, and where each cycle begins."""
     beats = addresses // width
-    order = np.lexsort((rows, lanes, beats))
+    order = _sorted(beats, lanes, rows)
     beats, taken = beats[order], lanes[order]
     fresh = np.append(True, (beats[1:] != beats[:-1]) | (taken[1:] != taken[:-1]))
     starts = np.flatnonzero(fresh)
     times = np.arange(len(beats)) - starts[np.cumsum(fresh) - 1]  # how often the lane took of this beat before
-    by_time = np.lexsort((taken, addresses[order], times, beats))
+    by_time = _sorted(beats, times, addresses[order] % width, taken)
     beats, times = beats[by_time], times[by_time]
     begins = np.flatnonzero(np.append(True, (beats[1:] != beats[:-1]) | (times[1:] != times[:-1])))
     return order[by_time], begins
+
+
+def _sorted(*keys: Array) -> Array:
+    """Their order by the first keys, then the next: by one number for all of them, as that is quicker."""
+    every, room = keys[0].astype(np.int64), 1
+    for key in keys[1:]:
+        least, most = int(key.min(initial=0)), int(key.max(initial=0))
+        every, room = every * (most - least + 1) + (key - least), room * (most - least + 1)
+    if room * (1 + int(np.abs(keys[0]).max(initial=0))) >= 1 << 62:
+        return np.lexsort(keys[::-1])
+    return np.argsort(every, kind="stable")
 
 
 def batches(parts: Iterable[tuple[Table, Nest]], most: int) -> Iterator[list[tuple[Table, Nest]]]:

@@ -142,6 +142,10 @@ class Tiles:
             pairs.append(np.empty((len(place), 2), np.int64))
             pairs[-1][:, 0], pairs[-1][:, 1] = rows.reshape(-1)[place], own.address + byte
         every = np.concatenate(pairs)
+        if len(weights.first) == 1:
+            ((leaf, first),) = weights.first.items()
+            every[:, 0] -= first
+            return Tiles(brought, {leaf: every})
         found = {}
         for leaf, first in weights.first.items():
             own_pairs = every[(every[:, 0] >= first) & (every[:, 0] < first + leaf.access.size)]

@@ -100,3 +100,19 @@ def copied(option: Option, tensor: Term, pairs: Array, alone: bool, machine: Mac
     if alone and tensor not in option.streams.values() and np.array_equal(pairs[:, 0], every):
         return 0.0
     return cycles_of_copy(pairs[:, 0], pairs[:, 1], machine)
+
+
+def copied_at_least(option: Option, tensor: Term, machine: Machine) -> float:
+    """The same of a tensor that stays as tiles, soon known: nothing where no element is in several, else beats in and
+    out.
+    """
+    key, known = ("placed", tensor), option.price.layer.known
+    if key not in known:
+        leaves = [leaf for leaf, own in option.stays.items() if own == tensor]
+        ranges = [(option.price.layer.product.weights.first[leaf], leaf.access.size) for leaf in leaves]
+        every = {own.tobytes(): own for own in option.price.layer.weights}.values()  # equal tiles are there once
+        known[key] = sum(
+            int(np.count_nonzero((own >= first) & (own < first + size))) for own in every for first, size in ranges
+        )
+    placed: int = known[key]
+    return 0.0 if placed <= tensor.access.size else (tensor.access.size + placed) / machine.bandwidth

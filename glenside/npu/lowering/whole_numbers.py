@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import highspy
@@ -10,12 +11,27 @@ import numpy as np
 
 from glenside.ir.operand import Array
 
-WORK = 1_000
+WORK = 100
 """How often the solver looks whether to go on, at most, where it has a choice: after each of its programs without whole
-numbers. A clock would stop it elsewhere each time, and of one network there would be several programs.
+numbers. A clock would stop it elsewhere each time, and of one network there would be several programs. What it finds
+beside the first of these programs is as good as what it finds behind ten times as many.
 """
-_PATIENCE = 8
+_PATIENCE = 80
 """How many times as often where it has none."""
+_AGAIN = 0.05
+"""How much more what the solver was stopped at may cost than it seemed, until it looks for others."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Columns, (columns); what they cost; what none costs less than; and whether the solver was stopped before it knew
+    that no other costs less, but for a gap.
+    """
+
+    values: Array
+    cost: float
+    bound: float
+    stopped: bool
 
 
 class WholeNumbers:
@@ -24,6 +40,7 @@ class WholeNumbers:
     def __init__(self) -> None:
         self.solver = highspy.Highs()  # type: ignore[no-untyped-call]
         settings = {"output_flag": False, "threads": 1, "random_seed": 0, "mip_allow_restart": False}
+        settings["mip_heuristic_run_rens"] = False  # half of the time, and what RINS finds is as good
         for name, value in settings.items():
             self.solver.setOptionValue(name, value)
         self.columns: list[tuple[float, float, bool]] = []
@@ -60,18 +77,45 @@ class WholeNumbers:
         status = solver.addRows(len(sizes), least, most, sum(sizes), starts, *own)
         assert status == highspy.HighsStatus.kOk, "no row names a column twice"
 
-    def solution(self, gap: float, work: int) -> tuple[Array | None, Any]:
+    def solution(self, gap: float, work: int, before: Solution | None = None) -> Solution | None:
         """The columns within a gap of the best, or of the best that was found until the solver looked so often whether
-        to go on; None where there was none; and what it tells of them.
+        to go on; None where there was none. It begins with those of `before`, the solution of a program like this one
+        whose costs and rows were no greater: where these are within that gap still, or cost about as much as when the
+        solver was stopped, they are the solution.
         """
         self._give()
         self.solver.setOptionValue("mip_rel_gap", gap)
+        if before is not None and len(before.values) == len(self.columns):
+            again = self._fixed(before.values)
+            enough = (1 + _AGAIN) * before.cost if before.stopped else (1 + gap) * before.bound
+            if again is not None and again.cost <= enough:
+                return replace(again, bound=before.bound, stopped=before.stopped)
         self._limit(work)
         self.solver.run()
+        found = self._found()
+        return None if found is None else replace(found, bound=self.solver.getInfo().mip_dual_bound)
+
+    def _fixed(self, values: Array) -> Solution | None:
+        """The best with these whole numbers, with which the solver begins afterwards; None: there is none."""
+        whole = np.array([number for number, (*_, own) in enumerate(self.columns) if own], np.int32)
+        exact = np.round(values[whole]).astype(np.float64)
+        most = np.array([most for _, most, own in self.columns if own], np.float64)
+        self.solver.changeColsBounds(len(whole), whole, exact, exact)
+        self.solver.run()
+        found = self._found()
+        self.solver.changeColsBounds(len(whole), whole, np.zeros(len(whole)), most)
+        if found is not None:
+            start = highspy.HighsSolution()
+            start.col_value = found.values.tolist()
+            self.solver.setSolution(start)
+        return found
+
+    def _found(self) -> Solution | None:
         found = self.solver.getInfo()
         if found.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            return None, found
-        return np.array(self.solver.getSolution().col_value), found
+            return None
+        stopped = self.solver.getModelStatus() == highspy.HighsModelStatus.kInterrupt
+        return Solution(np.array(self.solver.getSolution().col_value), found.objective_function_value, 0.0, stopped)
 
     def _limit(self, work: int) -> None:
         """Stop the solver when it has looked so often whether to go on."""
