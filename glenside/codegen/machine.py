@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -250,12 +253,21 @@ def machines_of(names: str) -> list[Machine | None]:
 
 
 def is_here(machine: Machine) -> bool:
-    """Whether this computer has the vectors of a machine."""
+    """Whether this computer has the vectors of a machine, and the system its unit for matrices, if that has one."""
     try:
         words = set(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split())
     except OSError:
         words = {"asimd"} if platform.machine() in ("arm64", "aarch64") else set()
-    return words.issuperset(machine.needs)
+    return words.issuperset(machine.needs) and (not machine.matrix or _has_matrices())
+
+
+@cache
+def _has_matrices() -> bool:
+    """Whether Linux keeps the registers of matrices for this process: arch_prctl (158) asks for state 18."""
+    try:
+        return bool(sys.platform == "linux" and ctypes.CDLL(None).syscall(158, 0x1023, 18) == 0)
+    except (OSError, AttributeError):
+        return False
 
 
 def processors() -> int:

@@ -36,6 +36,10 @@ from glenside.ir.index_map import Axis, Index, flattened
 
 _CHUNK = 8192
 """Elements that one thread does at once where there is no outer loop."""
+_SURE = 0.75
+"""Of the time of other loops, what a unit for matrices must be told to take at most: what is packed for it is no longer
+near the thread that reads it, and the nests before and after it are taken together less often, which nothing tells.
+"""
 _SQUARE = 16
 """Elements each way of the squares in which what lies the other way is read: those of a line of most caches."""
 
@@ -74,7 +78,7 @@ def better(block: Block, made: Made, axes: Iterator[int], machine: Machine) -> M
         return made
     other = matrix.made()
     told = [told_alone(nests_of(block, own), machine) for own in (made, other)]
-    return other if told[1] < told[0] else made
+    return other if told[1] < _SURE * told[0] else made
 
 
 def nests_of(block: Block, made: Made) -> list[Nest]:

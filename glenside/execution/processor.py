@@ -115,22 +115,33 @@ def fitted(machine: Machine, nests: Sequence[Timed], threads: int = 1) -> Fit:
     """The prices that fit the seconds of nests best, on one thread and on several: the least relative errors, none
     below 0.
     """
-    shared = ((threads, _fitting(_together(nests))),) if threads > 1 else ()
-    return Fit(replace(machine, nanoseconds=_fitting(nests), shared=shared), nests)
+    times = machine.nanoseconds.streamed / (machine.nanoseconds.weights or 1.0)
+    shared = ((threads, _fitting(_together(nests), times)),) if threads > 1 else ()
+    return Fit(replace(machine, nanoseconds=_fitting(nests, times), shared=shared), nests)
 
 
-def _fitting(nests: Sequence[Timed]) -> Work:
-    """Prices by which works overlap as they are told to: each round fits them where they were found to before."""
-    amounts = [nest.work.amounts() for nest in nests]
+def _fitting(nests: Sequence[Timed], times: float) -> Work:
+    """Prices by which works overlap as they are told to: each round fits them where they were found to before. What is
+    streamed counts as so many times what weights are: few nests stream what is not near, too few for a price.
+    """
+    amounts = [_without_streams(nest.work, times).amounts() for nest in nests]
     nanoseconds = 1e9 * np.array([nest.seconds for nest in nests])
     found = best = Work(*robust(np.array(amounts), nanoseconds).tolist())
-    least = _mean_error(nests, best)
+    least = _mean_error(nests, _with_streams(best, times))
     for _ in range(_FITS):
         new = Work(*robust(np.array(overlapped(amounts, found)), nanoseconds).tolist())
         found = Work().plus(found, 0.5).plus(new, 0.5)
-        if (error := _mean_error(nests, found)) < least:
+        if (error := _mean_error(nests, _with_streams(found, times))) < least:
             least, best = error, found
-    return best
+    return _with_streams(best, times)
+
+
+def _without_streams(work: Work, times: float) -> Work:
+    return replace(work, weights=work.weights + times * work.streamed, streamed=0)
+
+
+def _with_streams(prices: Work, times: float) -> Work:
+    return replace(prices, streamed=times * prices.weights)
 
 
 def _mean_error(nests: Sequence[Timed], nanoseconds: Work) -> float:

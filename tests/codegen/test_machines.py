@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.codegen.machine import MACHINES, machine_of, machines_of
+from glenside.codegen.machine import MACHINES, is_here, machine_of, machines_of
 from glenside.codegen.toolchain import compiler
 from glenside.ir.errors import BadInput
 
@@ -85,3 +85,13 @@ def test_names_of_files(tmp_path: Path) -> None:
             machine_of(_file(tmp_path, 'like = "avx2"', name))
     with pytest.raises(BadInput, match="cannot read"):
         machine_of(str(tmp_path / "nowhere.toml"))
+
+
+def test_a_unit_for_matrices_is_one_that_the_system_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it does not, what is compiled for it would be loops, hundreds of times as slow."""
+    assert [found.name for found in MACHINES.values() if found.matrix] == ["amx"]
+    monkeypatch.setattr("glenside.codegen.machine._has_matrices", lambda: False)
+    assert not is_here(MACHINES["amx"])
+    native = machine_of("native")
+    assert native is not None
+    assert not native.matrix
