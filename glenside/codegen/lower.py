@@ -276,6 +276,7 @@ class _Lowering:
         made = scheduled(block, nest.axes, self.machine)
         if made is None:
             return None
+        self.packings += made.packings
         self._keep(block, nest, made)
         return made.statements
 
