@@ -69,6 +69,8 @@ def _in_vectors(axes: Sequence[Axis], joined: Joined, lanes: int) -> dict[Axis, 
     places, steps = [load.place for load in loads], prod(axis.size for axis in every)
     if any(load.picked for load in loads) or not all(is_direct(place, axis) for place in places for axis in every):
         return {}
+    if not steps:  # of an axis without elements, along which no vector is short enough
+        return {}
 
     def cycles(axis: Axis) -> float:
         return steps / (_AT_ONCE * _at_once(axis, joined.local.dtype, lanes))

@@ -101,3 +101,15 @@ def test_what_is_packed_is_read_as_it_lies() -> None:
         *others, last = (coefficient(load.place, axis) for axis in axes)
         assert last == 9
         assert others == sorted(others, reverse=True)
+
+
+@pytest.mark.parametrize("machine", ["amx", "avx512", "avx2", "generic"])
+@pytest.mark.parametrize("sizes", [(0, 24, 32), (24, 0, 32), (24, 32, 0), (0, 0, 0)])
+def test_nothing_has_an_order_too(sizes: tuple[int, int, int], machine: str) -> None:
+    """No vector is as short as an axis without elements is: none is looked for."""
+    rows, steps, columns = sizes
+    b = gl.Builder("none")
+    x = b.matmul(b.input("x", (rows, steps)), b.constant("w", (steps, columns)))
+    loops = lower(b.finish(b.relu(x)).seeded_constants(0), machine_of(machine))
+    assert faults(loops) == []
+    assert list(loops.results[0].dims) == [rows, columns]
