@@ -34,7 +34,7 @@ from glenside.codegen.loops import (
     When,
 )
 from glenside.codegen.machine import Machine
-from glenside.codegen.parts import product_of
+from glenside.codegen.parts import cycles, product_of
 from glenside.codegen.traffic import LastCache, Recent, Touched, traffic
 from glenside.codegen.work import Work, sum_of
 from glenside.ir.dtypes import RECORDS
@@ -169,7 +169,9 @@ class _Step:
     def _block(self, statement: For | When, at: _Written) -> None:
         if isinstance(statement, For):
             if statement.way is Way.MATRIX:
-                return self._also(Work(matrices=product_of(statement).cycles(self.machine)), at.every)
+                product = product_of(statement)
+                taken = cycles(self.machine, product.rows, product.parts, product.steps)
+                return self._also(Work(matrices=taken), at.every)
             if statement.way in (Way.LOOP, Way.PARALLEL):
                 each = _issued(statement.body, self.machine).plus(Work(steps=1))
                 self._also(each, at.every * statement.axis.size / self._lanes(statement))

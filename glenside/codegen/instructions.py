@@ -48,7 +48,7 @@ def _nothing_of_its_own(*_: Any, **__: Any) -> Any:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Instruction(Primitive):
-    """A primitive of loops alone, whose result is an int32 or a float32.
+    """A primitive of loops alone, whose result is an int32, a float32 or a bfloat16 as it is stored.
 
     operands  what it takes
     meaning   the formula that it is of the formulas that those are

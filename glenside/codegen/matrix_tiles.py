@@ -40,7 +40,7 @@ from glenside.codegen.loops import (
 )
 from glenside.codegen.machine import Machine
 from glenside.codegen.panels import rows_of
-from glenside.codegen.parts import CHUNK, COLUMNS, PRODUCTS, MatrixProduct, PartPacking
+from glenside.codegen.parts import CHUNK, COLUMNS, PRODUCTS, MatrixProduct, PartPacking, cycles
 from glenside.codegen.tiles import Made
 from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
@@ -48,6 +48,8 @@ from glenside.ir.types import Dims
 _LANES = 16
 _LEAST_STEPS, _LEAST_ROWS = 16, 8
 """Of a sum, and rows of a matrix: fewer leave most of the unit's products to zeros."""
+_STEPS = 8
+"""Chunks of a tile by which heights of tiles are compared."""
 _AT_ONCE = 8
 """Groups of blocks of rows, of which threads take one after the other."""
 
@@ -159,11 +161,9 @@ class MatrixTiles:
 
     def _height(self, count: int) -> int:
         """Rows of a tile, two registers of them: what takes the least time for all."""
+        assert self.factors, "there are factors"
         sizes = [2 * rows for rows in range(4, _LANES + 1)]
-        some = Index()
-        none = Buffer("", Dims(()), "float32", Role.SCRATCH)
-        parts = self.factors.parts if self.factors else 1
-        cost = {n: MatrixProduct(none, none, none, some, some, some, n, parts, 8).cycles(self.machine) for n in sizes}
+        cost = {n: cycles(self.machine, n, self.factors.parts, _STEPS) for n in sizes}
         return min(sizes, key=lambda n: (-(-count // n) * cost[n], n))
 
     def _packing(self, load: Load, inner: tuple[tuple[int, int], ...], lines: Sequence[Axis]) -> PartPacking:

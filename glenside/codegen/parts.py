@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from glenside.codegen.affine import substituted
+from glenside.codegen.filling import around
 from glenside.codegen.formulas import apply, convert
 from glenside.codegen.instructions import PARTS
 from glenside.codegen.lanes import at
@@ -106,10 +107,8 @@ class PartPacking(Packing):
                 block = Axis(next(numbers), times)
                 here = at(block) + first
                 found = self.filling(place + here, here * self.height, filled, start, numbers)
-                body += [For(block, tuple(found))] if times > 1 else found
-        for axis in reversed(outer):
-            body = [For(axis, tuple(body))] if axis.size > 1 else body
-        return tuple(body)
+                body += around([block], found)
+        return tuple(around(outer, body))
 
     def filling(self, block: Index, first: Index, filled: int, start: Index, numbers: Iterator[int]) -> list[Statement]:
         """The loops that fill a block with so many lines, from one of all lines on; start is where all of them do."""
@@ -131,8 +130,8 @@ class PartPacking(Packing):
                         value = value if self.parts == 1 else Apply(PARTS[part], (value,), self.buffer.dtype)
                     stores.append(Store(self.buffer, self.place(block, whole + chunk, part, line, within), value))
                 whole_vectors = lane.size == _LANES and is_value and not self.paired
-                body = (For(lane, tuple(stores), Way.VECTOR),) if whole_vectors else _around([lane], stores)
-                made += _around([*rows, *outer, *inside], body)
+                body = [For(lane, tuple(stores), Way.VECTOR)] if whole_vectors else around([lane], stores)
+                made += around([*rows, *outer, *inside], body)
         return made
 
     def _steps(self, numbers: Iterator[int]) -> Iterator[tuple[Axis, list[Axis], Index, Index]]:
@@ -235,17 +234,17 @@ class MatrixProduct:
             b = b + at(pair) * CHUNK + at(column) * 2 + at(one)
             product = apply("multiply", *(convert(Load(x, i), "float32") for x, i in ((self.a, a), (self.b, b))))
             adds.append(Store(self.sums, place, apply("add", Load(self.sums, place), product)))
-        body = _around(axes, adds)
+        body = around(axes, adds)
         if not self.adds:
             zero = Store(self.sums, place, Number(Fraction(0), "float32"))
-            body = (*_around((row, half, column), [zero]), *body)
+            body = [*around((row, half, column), [zero]), *body]
         asked, count = self.later
         count *= len(PRODUCTS[self.parts])
         if count:
             line, step = Axis(next(numbers), count), Axis(next(numbers), self.steps)
             asked = asked + (at(step) * count + at(line)) * _LINE
-            body = (*body, *_around((step, line), [Prefetch(self.b, asked, far=True)]))
-        return For(Axis(next(numbers), 1), body, Way.MATRIX)
+            body = [*body, *around((step, line), [Prefetch(self.b, asked, far=True)])]
+        return For(Axis(next(numbers), 1), tuple(body), Way.MATRIX)
 
     def touches(self) -> Iterator[tuple[Buffer, Index, int]]:
         """What it reads or stores: buffers, from where on, and how many elements next to each other."""
@@ -253,16 +252,17 @@ class MatrixProduct:
         yield self.a, self.of_rows, self.steps * self.parts * self.rows * CHUNK
         yield self.b, self.of_columns, self.steps * self.parts * COLUMNS * CHUNK
 
-    def cycles(self, machine: Machine) -> float:
-        """What it takes: fewer rows take less, but not in proportion."""
-        products = 2 * _LANES * COLUMNS * CHUNK * len(PRODUCTS[self.parts])
-        return _TILE + self.steps * products / machine.matrix * (_PER_CHUNK + (1 - _PER_CHUNK) * self.rows / 32)
-
 
 _TILE = 60
 """Cycles to begin a tile, and to store it."""
 _PER_CHUNK = 0.55
 """Of the time of a chunk of 16 rows in each register, what one of none would take: measured on a Xeon."""
+
+
+def cycles(machine: Machine, rows: int, parts: int, steps: int) -> float:
+    """What a tile takes of so many rows, parts and chunks: fewer rows take less, but not in proportion."""
+    products = 2 * _LANES * COLUMNS * CHUNK * len(PRODUCTS[parts])
+    return _TILE + steps * products / machine.matrix * (_PER_CHUNK + (1 - _PER_CHUNK) * rows / (2 * _LANES))
 
 
 def product_of(loop: For) -> MatrixProduct:
@@ -296,14 +296,6 @@ def product_of(loop: For) -> MatrixProduct:
         later,
         loop.body[0] is adding,
     )
-
-
-def _around(axes: Sequence[Axis], body: Sequence[Statement]) -> tuple[Statement, ...]:
-    """Loops around statements, the first one outermost."""
-    found = tuple(body)
-    for axis in reversed(axes):
-        found = (For(axis, found),) if axis.size > 1 else found
-    return found
 
 
 def _stores(body: Sequence[Statement]) -> Iterator[Store]:

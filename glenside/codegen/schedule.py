@@ -60,7 +60,7 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | Non
         tiles = kind(found, axes, machine)
         if tiles.is_possible:
             made = in_lanes.made() if in_lanes.is_better(tiles.columns.size) else tiles.made()
-            return better(found, made, axes, machine)
+            return _better(found, made, axes, machine)
     if in_lanes.is_possible:
         return in_lanes.made()
     (joined,) = found.joined
@@ -71,17 +71,17 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | Non
     return Made(spread(found.axes, [*before, Store(found.buffer, found.place, found.value)], steps))
 
 
-def better(block: Block, made: Made, axes: Iterator[int], machine: Machine) -> Made:
+def _better(block: Block, made: Made, axes: Iterator[int], machine: Machine) -> Made:
     """Loops of a block, or those by a unit for matrices, where that is told to take less time."""
     matrix = MatrixTiles(block, axes, machine)
     if not matrix.is_possible:
         return made
     other = matrix.made()
-    told = [told_alone(nests_of(block, own), machine) for own in (made, other)]
+    told = [told_alone(_nests_of(block, own), machine) for own in (made, other)]
     return other if told[1] < _SURE * told[0] else made
 
 
-def nests_of(block: Block, made: Made) -> list[Nest]:
+def _nests_of(block: Block, made: Made) -> list[Nest]:
     """The nests of a block, and of what is packed for it each time."""
     packed = [p for p in made.packings if p.source.role is not Role.CONSTANT]
     nests = [Nest("packed", p.buffer, p.statements()) for p in packed]

@@ -21,19 +21,19 @@ from glenside.codegen.arena import arena, used
 from glenside.codegen.c import source
 from glenside.codegen.c_conversions import vector_type
 from glenside.codegen.checker import faults
-from glenside.codegen.instructions import PARTS, expanded
-from glenside.codegen.interpreter import _Run
-from glenside.codegen.loops import Apply, Buffer, For, Load, Loops, Role, Statement, Way
+from glenside.codegen.instructions import PARTS
+from glenside.codegen.interpreter import interpret
+from glenside.codegen.lanes import at
+from glenside.codegen.loops import Apply, Buffer, For, Load, Loops, Nest, Role, Statement, Store, Way
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, Machine, is_here
 from glenside.codegen.packing import packed_constants
 from glenside.codegen.parts import PartPacking, product_of
 from glenside.codegen.toolchain import compiler, flags
 from glenside.codegen.work import Work
-from glenside.ir.index_map import Index
+from glenside.ir.index_map import Axis
 from glenside.ir.program import Program
 from glenside.ir.types import Dims
-from glenside.semantics.native import Native
 
 CHEAP = Work(cycles=1, matrices=1e-3)
 """Prices by which all products are left to the unit."""
@@ -104,12 +104,13 @@ def test_parts_are_all_of_a_number() -> None:
     draw = np.random.default_rng(0)
     x = draw.integers(0, 1 << 32, 100_000, dtype=np.uint32).view(np.float32)
     x = x[np.isfinite(x) & (abs(x) < 3.38e38) & (abs(x) > 2.0**-109)]
-    load = Load(Buffer("x", Dims((x.size,)), "float32", Role.INPUT), Index())
-    run = _Run(Native(), {})
-    run._load = lambda *_: x  # type: ignore[method-assign]
-    total = np.zeros(x.shape)
-    for part in PARTS:
-        total += run._value(expanded(Apply(part, (load,), "bfloat16")), None).astype(np.float64)  # type: ignore[arg-type]
+    given, axis = Buffer("x", Dims((x.size,)), "float32", Role.INPUT), Axis(0, x.size)
+    made = [Buffer(part.name, given.dims, "bfloat16", Role.RESULT) for part in PARTS]
+    values = [Apply(part, (Load(given, at(axis)),), "bfloat16") for part in PARTS]
+    nests = [Nest("a part", b, (For(axis, (Store(b, at(axis), v),)),)) for b, v in zip(made, values, strict=True)]
+    total = sum(
+        part.astype(np.float64) for part in interpret(Loops("p", (given, *made), tuple(nests), tuple(made)), {"x": x})
+    )
     assert np.array_equal(total, x.astype(np.float64))
 
 
@@ -182,9 +183,10 @@ def test_constants_are_packed_as_loops_say(
     found = replace(found, buffer=Buffer("w.parts", Dims((size,)), "bfloat16", Role.CONSTANT))
     value = np.random.default_rng(0).standard_normal(sizes).astype(np.float32)
     (packed,) = packed_constants([found], {source: value}).values()
-    run = _Run(Native(), {"w": value})
-    run.packed(found)
-    assert np.array_equal(packed.view(np.uint16), run.memory[found.buffer].values.view(np.uint16))
+    axis, copy = Axis(0, size), Buffer("copy", Dims((size,)), "bfloat16", Role.RESULT)
+    nest = Nest("a copy", copy, (For(axis, (Store(copy, at(axis), Load(found.buffer, at(axis))),)),))
+    (told,) = interpret(Loops("p", (source, found.buffer, copy), (nest,), (copy,), (found,)), {"w": value})
+    assert np.array_equal(packed.view(np.uint16), told.view(np.uint16))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
