@@ -59,6 +59,14 @@ def _convolution(channels: int, made: int, kernel: int, stride: int = 1, size: t
     return b.finish(b.relu(second)).seeded_constants(0)
 
 
+def _queries() -> Program:
+    """Two products of the same rows."""
+    b = gl.Builder("queries")
+    x = b.relu(b.input("x", (130, 610)))
+    q, k = (b.matmul(x, b.constant(name, (610, 96))) for name in "qk")
+    return b.finish(b.multiply(q, b.relu(k))).seeded_constants(0)
+
+
 def _perceptron() -> Program:
     """A product that is the unit's by itself, and that a band takes with the next one, which is not: what was packed
     for it is not needed then.
@@ -84,6 +92,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "windows": lambda: _convolution(32, 64, 3),
     "strided": lambda: _convolution(32, 48, 3, 2, (21, 17)),
     "bands": _perceptron,
+    "queries": _queries,
     "groups": lambda: _batched(3, 70, 64, 96),
 }
 
@@ -282,6 +291,11 @@ def test_the_bound_sees_products_that_are_left_out(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("glenside.codegen.c.matrix_functions", mutant)
     assert not _compiled(_product(40, 32, 32), machine).check().ok
+
+
+def test_rows_that_several_products_read_are_packed_once() -> None:
+    titles = lower(_queries(), UNIT).titles
+    assert sum(title.endswith(" packed") for title in titles) == 1, titles
 
 
 def test_prices_tell_which_products_are_worth_it() -> None:
