@@ -15,7 +15,7 @@ class Work:
     cycles     in which its steps are issued, if all that they read is in the nearest cache
     matrices   cycles of a unit for matrices, in the same way
     steps      of loops that are not unrolled
-    stores     vectors and numbers that are stored
+    stores     vectors that are stored, and numbers by the part of one that they are
     scattered  elements that are read or written one by one
     divisions  quotients and roots, of vectors or numbers
     functions  exp, tanh and the like, of vectors or numbers
