@@ -88,6 +88,7 @@ class MatrixTiles:
         self.block = with_merged(block, axes) if machine.matrix else block
         (self.joined,) = self.block.joined
         self.factors = self._factors() if machine.matrix else None
+        self.is_possible = self._is_possible()
 
     def _factors(self) -> _Factors | None:
         element = self.joined.element
@@ -104,8 +105,7 @@ class MatrixTiles:
             return None
         return _Factors(loads[1] if loads[0] is columns else loads[0], columns, parts)
 
-    @property
-    def is_possible(self) -> bool:
+    def _is_possible(self) -> bool:
         block, joined = self.block, self.joined
         if self.factors is None or not isinstance(joined.start, Number) or joined.start.value != 0 or not joined.exact:
             return False
@@ -146,17 +146,21 @@ class MatrixTiles:
         self.b = tuple((axis.size, coefficient(of_b, axis)) for axis in sums)
         return all(n for n, _ in self.a)
 
-    def made(self) -> list[Made]:
-        """The loops in which it may be done."""
+    @property
+    def orders(self) -> list[bool]:
+        """In which it may be done: whether rows are packed by themselves."""
+        return [False] if self.block.around else [False, True]
+
+    def made(self, apart: bool) -> Made:
+        """The loops, in one of those orders."""
         assert self.factors, "there are factors"
         count = prod(axis.size for axis in self.rows)
         self.height = self._height(count)
         columns = self._packing(self.factors.columns, self.b, [self.columns])
         rows = self._packing(self.factors.rows, self.a, self.rows)
-        found = [Made(self._in_groups(rows, columns), (columns,))]
-        if not self.block.around:
-            found.append(Made(self._apart(rows, columns), (columns, rows)))
-        return found
+        if apart:
+            return Made(self._apart(rows, columns), (columns, rows))
+        return Made(self._in_groups(rows, columns), (columns,))
 
     def _height(self, count: int) -> int:
         """Rows of a tile, two registers of them: what takes the least time for all."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from itertools import count
 from math import prod
 
 from glenside.codegen.affine import (
@@ -19,6 +20,7 @@ from glenside.codegen.affine import (
     with_merged,
     with_places,
 )
+from glenside.codegen.alike import alike
 from glenside.codegen.blocks import Block
 from glenside.codegen.counts import told_alone
 from glenside.codegen.deep_tiles import PairTiles
@@ -40,6 +42,8 @@ _SURE = 0.75
 """Of the time of other loops, what a unit for matrices must be told to take at most: what is packed for it is no longer
 near the thread that reads it, and the nests before and after it are taken together less often, which nothing tells.
 """
+_APART = 1 << 20
+"""From where on axes are numbered of loops that are only told."""
 _SQUARE = 16
 """Elements each way of the squares in which what lies the other way is read: those of a line of most caches."""
 
@@ -76,9 +80,30 @@ def _better(block: Block, made: Made, axes: Iterator[int], machine: Machine) -> 
     matrix = MatrixTiles(block, axes, machine)
     if not matrix.is_possible:
         return made
-    told = [(told_alone(_nests_of(block, own), machine), own) for own in matrix.made()]
-    least, other = min(told, key=lambda pair: pair[0])
-    return other if least < _SURE * told_alone(_nests_of(block, made), machine) else made
+    like, buffers = alike(block.plain())
+    key = like, block.around, tuple((b.role, b.dims) for b in buffers), machine
+    apart = _order_of(_Choice(key, block, made, machine))
+    return made if apart is None else matrix.made(apart)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """A block of which it is asked how it is done: the answer is that for all others with its key."""
+
+    key: Hashable
+    block: Block = field(compare=False)
+    made: Made = field(compare=False)
+    machine: Machine = field(compare=False)
+
+
+@lru_cache(maxsize=1024)
+def _order_of(choice: _Choice) -> bool | None:
+    """The order in which a unit for matrices takes the least time; None where other loops take less."""
+    block, machine = choice.block, choice.machine
+    matrix = MatrixTiles(block, count(_APART), machine)
+    told = {apart: told_alone(_nests_of(block, matrix.made(apart)), machine) for apart in matrix.orders}
+    best = min(told, key=told.__getitem__)
+    return best if told[best] < _SURE * told_alone(_nests_of(block, choice.made), machine) else None
 
 
 def _nests_of(block: Block, made: Made) -> list[Nest]:
@@ -105,7 +130,15 @@ def _with_constants_along(block: Block) -> tuple[Block, tuple[Packing, ...]]:
     found: dict[Load, Packing] = {}
     for load in (load for value in every for load in loads_in(value)):
         across = load.buffer.role is Role.CONSTANT and coefficient(load.place, along) not in (0, 1)
-        if across and not load.picked and coefficient(block.place, along) == 1 and load not in found:
+        least, most = load.place.bounds  # part of it may be read behind a guard alone
+        if (
+            across
+            and least >= 0
+            and most < load.buffer.dims.product()
+            and not load.picked
+            and coefficient(block.place, along) == 1
+            and load not in found
+        ):
             found[load] = packing_of(block, along, [(0, along.size, 1)], load, [], len(found))
 
     def moved(load: Load) -> Load:

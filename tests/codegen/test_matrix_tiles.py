@@ -16,7 +16,7 @@ import pytest
 
 import glenside as gl
 from glenside.check.compiled import Function
-from glenside.codegen import c_matrices
+from glenside.codegen import c_matrices, schedule
 from glenside.codegen.arena import arena, used
 from glenside.codegen.c import source
 from glenside.codegen.c_conversions import vector_type
@@ -296,6 +296,17 @@ def test_the_bound_sees_products_that_are_left_out(monkeypatch: pytest.MonkeyPat
 def test_rows_that_several_products_read_are_packed_once() -> None:
     titles = lower(_queries(), UNIT).titles
     assert sum(title.endswith(" packed") for title in titles) == 1, titles
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_remembered_of_other_blocks_changes_no_loops(name: str) -> None:
+    program = PROGRAMS[name]()
+    schedule._order_of.cache_clear()
+    first = str(lower(program, UNIT))
+    assert schedule._order_of.cache_info().misses
+    assert str(lower(program, UNIT)) == first
+    assert schedule._order_of.cache_info().hits
+    assert str(lower(program, replace(UNIT, l2=1 << 21))) != first or name not in ("long sums", "queries")
 
 
 def test_prices_tell_which_products_are_worth_it() -> None:

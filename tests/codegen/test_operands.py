@@ -112,3 +112,18 @@ def test_constants_that_lie_the_other_way_are_packed(machine: str) -> None:
     values = {**program.constants, "x": np.random.default_rng(0).standard_normal((37, 48)).astype(np.float32)}
     (want,), (got,) = gl.evaluate([program.term], values), interpret(loops, values)
     assert np.allclose(got, want, 1e-6, 1e-6)
+
+
+@pytest.mark.parametrize("machine", ["avx512", "avx2", "generic"])
+def test_no_more_of_a_constant_is_packed_than_there_is(machine: str) -> None:
+    """Of two constants in one row each is read in its part alone, behind a guard."""
+    p = gl.Builder("parts")
+    row = p.concatenate([p.constant("w", (21,)), p.constant("v", (10,))], 0)
+    program = p.finish(p.relu(p.flip(row, 0))).seeded_constants(0)
+    loops = lower(program, MACHINES[machine])
+    for packing in loops.packings:
+        columns = sum(width * times for _, width, times in packing.pieces)
+        last = packing.first + (columns - 1) * packing.stride
+        assert 0 <= min(packing.first, last) <= max(packing.first, last) < packing.source.dims.product()
+    (want,), (got,) = gl.evaluate([program.term], program.constants), interpret(loops, program.constants)
+    assert np.array_equal(got, want)
