@@ -67,7 +67,7 @@ def _work(nest: Nest, touched: Touched, machine: Machine, recent: Recent, thread
     issued = sum_of((_issued([statement], machine), _share(statement, many)) for statement in nest.body)
     moved = traffic(touched, machine, recent)
     if any(map(_is_of_matrices, nest.body)):
-        moved = replace(moved, near=0, weights=0, streamed=moved.weights)  # the second cache is fast enough for it
+        moved = replace(moved, near=0, far=0, weights=0, streamed=moved.weights + moved.far)  # l2 is fast enough
     return issued.plus(moved).plus(Work(nests=1))
 
 

@@ -22,7 +22,7 @@ class Work:
     near       bytes from the second cache
     far        bytes of what is computed, from behind it
     weights    bytes of constants, from there
-    streamed   the same, that a unit for matrices multiplies: it is done sooner, and waits for more of them
+    streamed   bytes from there that a unit for matrices multiplies: it is done sooner, and waits for more of them
     memory     bytes of what is computed that the last cache has not either
     memory_weights  bytes of constants that it has not
     nests      how many they are
