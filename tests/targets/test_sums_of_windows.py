@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder
 from glenside.ir.types import Dims, Tensor
 from glenside.passes.distinct_layers import distinct_layers, of_products, until_added_up
+from glenside.targets.cpu.compiled import CompiledCPU
+from glenside.targets.cpu.in_loops import InLoops
 
 MACHINE = "avx2"
 GRADIENT = "second.input-gradient"
@@ -50,6 +53,25 @@ def test_prices_decide_between_phases_and_sums_of_windows(sizes: tuple[int, ...]
     sums = [t for t in postorder(result.program.layers[GRADIENT]) if t.operator.name == "access-overlap-add"]
     assert bool(sums) == (chosen == "plain")
     assert (result.cost["time"] or 0) <= (result.report.totals["plain"]["time"] or 0)
+
+
+class SlowReaders(CompiledCPU):
+    """A processor on which another layer takes long where windows are added up."""
+
+    def _told(self, program: Program) -> InLoops:
+        found = super()._told(program)
+        slow = any(term.operator.name == "access-overlap-add" for term in postorder(program.term))
+        other = next(i for i, name in enumerate(found.owners) if name == "first.weight-gradient")
+        return replace(found, nanoseconds=[t + 1e8 * slow * (i == other) for i, t in enumerate(found.nanoseconds)])
+
+
+def test_what_readers_of_sums_of_windows_take_decides_too() -> None:
+    """They take less where there are no sums: nobody is told to take less than nothing."""
+    result = gl.optimize(step_of(*PHASES), SlowReaders(machine=MACHINE), verify=False)
+    taken = {v.label: v.measures["time"] or 0 for v in result.answer.layers[GRADIENT].variants}
+    phases = taken["as a convolution, 4 phases"]
+    assert 0 < phases < 1e7 < taken["plain"]
+    assert next(row for row in result.report.layers if row.name == GRADIENT).measures["time"] == phases
 
 
 @pytest.mark.skipif(not is_here(MACHINES[MACHINE]), reason="its vectors are not here")
