@@ -27,7 +27,7 @@ from glenside.passes.element_functions import operands_of, pair_of
 from glenside.passes.network import fold_batch_norms
 from glenside.quantization.additions import in_ratio
 from glenside.quantization.building import BeyondSums
-from glenside.quantization.curves import regions
+from glenside.quantization.curves import regions, unviewed
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.maxima import fills_with_least
 from glenside.quantization.network import integer_network
@@ -121,7 +121,7 @@ class _Quantizing:
     """Weights -> how many times as large as by their own numbers the steps of each channel are."""
     ends: set[Term] = field(default_factory=set)
     """Tensors that others are in another order, of which functions are taken: these are bytes, for a function knows no
-    other place than its own."""
+    other place than its own. And those that have constants among them: these are bytes like the others then."""
     gates: list[Term] = field(default_factory=list)
     """Products of two tensors that change, element by element."""
 
@@ -130,9 +130,10 @@ class _Quantizing:
         self.constant = constants_under(*self.roots)
         order = [*postorder(*self.roots)]
         standard = {t: own for t in order if (own := standardisation(t, self.constant)) is not None}
-        self.inner = {part for t, own in standard.items() for part in inside(t, own[0])}
+        self.inner = {part for t, own in standard.items() for part in inside(t, own)}
         curves = regions([t for t in order if t not in self.inner and t not in standard], self.constant)
-        self.ends = {base for base in curves.values() if moves(base) and _is_order(base)}
+        self.ends = {base for base in curves.values() if moves(base) and len(leaves_of(base)) == 1}
+        self.ends |= {t for t in order if t.operator.name == "access-concatenate" and self._has_constants(t)}
         for operand in self._operands():
             self._join(self._leaves(operand))
         for root in _results(self.roots[0]):  # layer norms at the end are the machine's, and other functions the host's
@@ -140,15 +141,19 @@ class _Quantizing:
         needed = {*postorder(*self._operands(), *self.alike)}
         softmaxes = [t.children[0] for t in order if t.attributes[:1] == ("softmax",) and t in needed]
         bases = [own for t, own in curves.items() if t in needed]
-        self.gates = [t for t in order if t in needed and t not in curves and self._is_gate(t)]
+        for term in needed - curves.keys():  # what reads functions and is none of their bytes reads bytes of their own
+            self._join(x for c in _read(term) if (x := unviewed(c)) in curves)
+        others = needed - curves.keys() - standard.keys()
+        self.gates = [t for t in order if t in others and self._is_gate(t)]
         gated = (x for t in self.gates for x in operands_of(t) or ())
-        for operand in (*(own[0] for t, own in standard.items() if t in needed), *bases, *softmaxes, *gated):
+        for operand in (*(own.base for t, own in standard.items() if t in needed), *bases, *softmaxes, *gated):
             self._join(self._leaves(operand))
         for term in postorder(*self.roots):
             if term in self.alike and term.attributes[:1] == ("reduce-max",):
                 self._join([term, *self._leaves(term.children[0])])
         self.ranges = {first: (0.0, 0.0) for first in self.alike.values()}
-        self.balanced = {self.alike[x] for x in self._multiplied() if x in self.alike}
+        squared = (x for own in standard.values() if not own.centred for x in self._leaves(own.base))
+        self.balanced = {self.alike[x] for x in (*self._multiplied(), *squared) if x in self.alike}
 
     def _multiplied(self) -> Iterator[Term]:
         """What is multiplied by what changes too: zero points of both would take sums that are not known before."""
@@ -157,6 +162,10 @@ class _Quantizing:
             if both and not any(self.constant[c] for c in both):
                 yield from (leaf for c in both for leaf in self._leaves(c))
         yield from (leaf for t in self.gates for c in operands_of(t) or () for leaf in self._leaves(c))
+
+    def _has_constants(self, term: Term) -> bool:
+        """Whether it is made of constants and others."""
+        return len({self.constant[c] for c in term.children}) > 1
 
     def _is_gate(self, term: Term) -> bool:
         """Whether two tensors that change are multiplied, element by element."""
@@ -254,7 +263,8 @@ class _Quantizing:
         taken = {name_in(term) for term in kept if term.operator.name == "access-tensor"}
         known, done = dict(self.known), dict[Term, Term]()
         for operand in weights:
-            done[operand] = _by_channel(operand, known, taken, self.coarser.get(operand, np.ones(())))
+            values = np.asarray(evaluate([operand], self.known)[0], np.float64)
+            done[operand] = _by_channel(operand, values, known, taken, self.coarser.get(operand, np.ones(())))
 
         steps = self._steps()
 
@@ -271,10 +281,10 @@ class _Quantizing:
         return program, {name: known[name] for name in program.constants_declared}
 
 
-def _is_order(term: Term) -> bool:
-    """Whether a term is the elements of another one, each once."""
-    first, *others = leaves_of(term)
-    return not others and first.access.size == term.access.size
+def _read(term: Term) -> Iterator[Term]:
+    """What a term reads, through pairs."""
+    for child in term.children:
+        yield from child.children if child.operator.name == "access-product" else (child,)
 
 
 def _results(root: Term) -> Sequence[Term]:
@@ -300,10 +310,9 @@ def _weights(product: Term, constant: Mapping[Term, bool]) -> tuple[Term, list[i
     return (a, [*range(a.access.split)]) if constant[a] and not constant[b] else None
 
 
-def _by_channel(operand: Term, known: dict[str, Array], taken: set[str], coarser: Array) -> Term:
-    """Constant weights, (channels)(item), as int8 and a scale of each channel; their values are `known` then."""
-    (found,) = evaluate([operand], known)
-    values, split = np.asarray(found, np.float64), operand.access.split
+def _by_channel(operand: Term, values: Array, known: dict[str, Array], taken: set[str], coarser: Array) -> Term:
+    """Constant weights, (channels)(item), as int8 and a scale of each channel; what those are is `known` then."""
+    split = operand.access.split
     if not np.isfinite(values).all():
         raise BadInput(f"weights are finite numbers, which {spelled_name(largest_tensor(operand))} are not")
     largest = np.abs(values).max(tuple(range(split, values.ndim)), keepdims=True, initial=0)
