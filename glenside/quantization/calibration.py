@@ -6,7 +6,7 @@ from the least to the greatest value seen, as in https://arxiv.org/abs/1712.0587
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,11 +23,12 @@ from glenside.ir.operators.requirements import spelled
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, constants_under, make, postorder, rebuild_all, weave
 from glenside.ir.types import Dims, Tensor
-from glenside.passes.element_functions import operands_of, pair_of
+from glenside.passes.element_functions import is_one_number, operands_of, pair_of
 from glenside.passes.network import fold_batch_norms
 from glenside.quantization.additions import in_ratio
 from glenside.quantization.building import BeyondSums
 from glenside.quantization.curves import regions, unviewed
+from glenside.quantization.dividing import with_inverses
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.maxima import fills_with_least
 from glenside.quantization.network import integer_network
@@ -62,7 +63,7 @@ def quantized(
         missing = next(name for name in program.constants_declared if name not in known)
         raise BadInput(f"quantizing requires the value of the constant {spelled_name(missing)}")
     folded, _ = fold_batch_norms(program.as_written())
-    made = _Quantizing(folded, known)
+    made = _Quantizing(with_inverses(folded), known)
     made.calibrate(_batches(folded, data or {}, seed))
     try:
         return integer_network(*made.program())
@@ -139,21 +140,39 @@ class _Quantizing:
         for root in _results(self.roots[0]):  # layer norms at the end are the machine's, and other functions the host's
             self._join(x for x in self._leaves(root) if _scaled_from(x, self.constant) in standard)
         needed = {*postorder(*self._operands(), *self.alike)}
-        softmaxes = [t.children[0] for t in order if t.attributes[:1] == ("softmax",) and t in needed]
-        bases = [own for t, own in curves.items() if t in needed]
-        for term in needed - curves.keys():  # what reads functions and is none of their bytes reads bytes of their own
-            self._join(x for c in _read(term) if (x := unviewed(c)) in curves)
-        others = needed - curves.keys() - standard.keys()
-        self.gates = [t for t in order if t in others and self._is_gate(t)]
+        order = [t for t in order if t in needed]
+        self.gates = [t for t in order if t not in curves and t not in standard and self._is_gate(t)]
+        self._join_results([t for t in order if t not in curves], curves, {*self.gates})
+        softmaxes = [t.children[0] for t in order if t.attributes[:1] == ("softmax",)]
+        bases = [curves[t] for t in order if t in curves]
         gated = (x for t in self.gates for x in operands_of(t) or ())
         for operand in (*(own.base for t, own in standard.items() if t in needed), *bases, *softmaxes, *gated):
             self._join(self._leaves(operand))
-        for term in postorder(*self.roots):
-            if term in self.alike and term.attributes[:1] == ("reduce-max",):
-                self._join([term, *self._leaves(term.children[0])])
+        self._join_parts(order)
         self.ranges = {first: (0.0, 0.0) for first in self.alike.values()}
         squared = (x for own in standard.values() if not own.centred for x in self._leaves(own.base))
         self.balanced = {self.alike[x] for x in (*self._multiplied(), *squared) if x in self.alike}
+
+    def _join_results(self, order: Sequence[Term], curves: Container[Term], gates: Container[Term]) -> None:
+        """Results that are bytes of their own: of functions, for what is none of them; and of gates, for what takes
+        channels times a number each, whose sign no weights of a gate take.
+        """
+        for term in order:
+            self._join(x for c in _read(term) if (x := unviewed(c)) in curves)
+            below = operands_of(term) or ()
+            if any(self.constant[x] and not is_one_number(x) for x in below):
+                self._join(x for c in below if (x := unviewed(c)) in gates)
+
+    def _join_parts(self, order: Sequence[Term]) -> None:
+        """What is joined is bytes, or sums, all of it; and a maximum has the scale of what it is taken of."""
+        for term in order:
+            if term.operator.name == "access-concatenate":
+                leaves = [x for x in self._leaves(term) if not self.constant[x]]
+                if any(x in self.alike for x in leaves):
+                    self._join(leaves)
+        for term in postorder(*self.roots):
+            if term in self.alike and term.attributes[:1] == ("reduce-max",):
+                self._join([term, *self._leaves(term.children[0])])
 
     def _multiplied(self) -> Iterator[Term]:
         """What is multiplied by what changes too: zero points of both would take sums that are not known before."""

@@ -256,3 +256,25 @@ def test_functions_whose_results_are_moved_before_something_is_added() -> None:
     y = b.gelu(b.matmul(b.input("x", (1, 5, 6)), b.constant("w", (6, 8))))
     y = b.add(b.transpose(y, (0, 2, 1)), b.constant("places", (8, 5)))
     _near(b.finish(b.matmul(y, b.constant("v", (5, 4)))), 28)
+
+
+def test_responses_that_are_divided_by_their_mean() -> None:
+    """A normalization of channels by the root of their squares, and of that by its mean."""
+    b = gl.Builder("responses")
+    x = b.gelu(b.conv(b.input("x", (1, 3, 5, 6)), b.constant("w", (8, 3, 1, 1))))
+    norms = b.compute("sqrt", mean_from(b.multiply(x, x), 2))
+    share = b.divide(norms, b.add(mean_from(norms, 1), b.full((), "1e-6")))
+    y = b.add(b.multiply(b.multiply(x, share), b.constant("gamma", (8, 1, 1))), x)
+    network = _near(b.finish(b.conv(y, b.constant("v", (4, 8, 1, 1)))), 20)
+    assert not any(layer.normalised for layer in network.layers)
+
+
+def test_what_is_joined_is_bytes_where_some_of_it_is() -> None:
+    b = gl.Builder("joined")
+    given = b.input("x", (1, 3, 5, 6))
+    x = b.conv(given, b.constant("w", (8, 3, 1, 1)))
+    first, second = b.slice_axis(x, 1, 0, 4), b.slice_axis(x, 1, 4, 8)
+    z = b.conv(given, b.constant("u", (4, 3, 1, 1)))
+    y = b.concatenate([b.conv(first, b.constant("t", (4, 4, 1, 1))), second, z], 1)
+    y = b.add(y, b.conv(y, b.constant("s", (12, 12, 1, 1))))
+    _near(b.finish(b.conv(b.relu(y), b.constant("v", (4, 12, 1, 1)))), 20)
