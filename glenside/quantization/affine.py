@@ -12,7 +12,7 @@ from glenside.analysis.places import places
 from glenside.ir.dtypes import limits
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.term import Term
+from glenside.ir.term import Term, build
 from glenside.quantization.values import BYTES, Bytes, Leaf, Moved, Product, joined, moved_numbers, narrow, pulled_back
 
 _MANY = 1 << 13
@@ -80,6 +80,16 @@ class Affine:
         most = max([leaf.high - leaf.zero for leaf in self.bytes] + zero)
         every = [(end + self.shift) * self.scale for end in (least, most)]
         return float(min(map(np.min, every))), float(max(map(np.max, every)))
+
+    def around(self) -> Array | None:
+        """What stands in place of the zeros among its sums, or numbers of an input, and 0 elsewhere; None where that is
+        0 everywhere.
+        """
+        if not self.moved.filled or self.bytes or not self.shift.any():
+            return None
+        zeros = places(self.moved.term).numbers == 0
+        found = np.where(zeros, np.clip(self.shift * self.scale, self.low, self.high), 0)
+        return found if found.any() else None
 
     def plus(self, by: Array) -> Affine:
         """A constant added."""
@@ -228,6 +238,20 @@ def moved_by(by: Term, parts: list[Affine], least: bool = False) -> Affine:
         along([part.high for part in parts], None),
         first.offset,
     )
+
+
+def beside(by: Term, value: Affine, known: Array, before: bool) -> Affine:
+    """What a concatenation makes of a tensor and of numbers that are known, before or behind it: zeros that stand
+    there, to which the numbers are added. Raises BadInput for integers of 8 bits.
+    """
+    if value.dtype in BYTES or value.offset is not None:
+        raise BadInput("constants are joined with integers of 8 bits: dequantize both before")
+    axis = int(str(by.attributes[-1]))
+    more = known.shape[axis]
+    pad = build("access-pad", by.children[before], "zero-padding", axis, *((more, 0) if before else (0, more)))
+    apart = [(0, 0)] * len(value.dims)
+    apart[axis] = (0, value.dims[axis]) if before else (value.dims[axis], 0)
+    return moved_by(pad, [value]).plus(np.pad(known, apart))
 
 
 def _kinds(part: Affine) -> frozenset[type]:

@@ -19,7 +19,7 @@ from glenside.quantization.affine import Affine, alike, one_number
 from glenside.quantization.layers import IntegerLayer, Requantised
 from glenside.quantization.normalizing import changed
 from glenside.quantization.products import with_weights
-from glenside.quantization.values import Bytes, Known, Moved, Product, Real, pulled_back
+from glenside.quantization.values import Bytes, Known, Moved, Product, Real, narrow, pulled_back
 
 _INT8, _INT32 = limits("int8"), limits("int32")
 _NEAR = 1e-3
@@ -80,6 +80,9 @@ class Network:
         if value.offset is None:
             raise BadInput(f"a cast to {dtype} cuts numbers towards zero; a machine rounds them to the nearest integer")
         own = 128 if dtype == "uint8" else 0
+        around = value.around()
+        if around is not None:
+            value = self._added_around(value, around, dtype)
         value = value.with_nearest_bias(_INT8[0] + own, _INT8[1] + own)
         assert value.offset is not None, "it is rounded"
         low, high = (_one_integer(end + value.offset - own) for end in (value.low, value.high))
@@ -107,6 +110,15 @@ class Network:
             leaves[stand_in] = Bytes(term, own_zero, low, high)
         return _stored(value.moved, leaves, dtype, zero, own)
 
+    def _added_around(self, value: Affine, around: Array, dtype: str) -> Affine:
+        """What was rounded, where those numbers stand in place of some of the zeros among sums: of bytes of these sums,
+        around which there are zeros.
+        """
+        made = self.quantized(replace(value, shift=narrow(np.where(around, 0, value.shift))), dtype)
+        assert value.offset is not None, "it is rounded"
+        real = replace(made, shift=narrow(made.shift - value.offset + around), dtype=value.dtype)
+        return replace(real, low=value.low, high=value.high, offset=value.offset)
+
     def _of_input(self, value: Affine, dtype: str, zero: int, own: int) -> Affine:
         if value.shift.ndim or value.scale.ndim or value.shift or value.scale <= 0:
             raise BadInput("an input is quantized by one positive scale, and nothing is added to it before")
@@ -117,9 +129,25 @@ class Network:
             leaves[stand_in] = replace(made, zero=zero if value.moved.filled else 0)
         return _stored(value.moved, leaves, dtype, zero, own)
 
+    def solid(self, value: Affine) -> Affine:
+        """Bytes with those that stand for 0 in place of zeros among them, by a layer that copies all; other values as
+        they are.
+        """
+        own = value.widened().centred()
+        if not own.moved.filled or len(own.bytes) != len(own.moved.leaves) or own.offset is not None or not own.fits:
+            return value
+        zeros = {leaf.zero for leaf in own.bytes}
+        if len(zeros) > 1 or own.shift.any() or own.scale.ndim:
+            return value
+        zero, one = zeros.pop(), one_number(1)
+        low, high = (one_number(end - zero) for end in _INT8)
+        stored = Affine(own.moved, "float32", own.shift, one, low, high, float(zero))
+        made = self.quantized(_rescaled(stored, self.kind("copy")), "int8")
+        return Affine(made.moved, value.dtype, made.shift - zero, own.scale)
+
     def mapped(self, value: Affine, table: Array, dtype: str, name: str) -> Affine:
         """A function of bytes, as the program stores both: number b - least of the table for byte b."""
-        value, own = _bytes_alone(value), 128 if dtype == "uint8" else 0
+        value, own = _bytes_alone(self.solid(value)), 128 if dtype == "uint8" else 0
         stored = np.arange(-128, 128) + int(value.shift)  # of each byte of the network, what the program stores
         least = limits(value.dtype)[0]
         numbers = np.roll((table - own)[np.mod(stored - least, 256)], 128)

@@ -6,7 +6,7 @@ from the least to the greatest value seen, as in https://arxiv.org/abs/1712.0587
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,11 +23,12 @@ from glenside.ir.operators.requirements import spelled
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, constants_under, make, postorder, rebuild_all, weave
 from glenside.ir.types import Dims, Tensor
-from glenside.passes.element_functions import operands_of, pair_of
+from glenside.passes.element_functions import is_one_number, operands_of, pair_of
 from glenside.passes.network import fold_batch_norms
 from glenside.quantization.additions import in_ratio
 from glenside.quantization.building import BeyondSums
-from glenside.quantization.curves import regions
+from glenside.quantization.curves import regions, unviewed
+from glenside.quantization.dividing import with_inverses
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.maxima import fills_with_least
 from glenside.quantization.network import integer_network
@@ -62,7 +63,7 @@ def quantized(
         missing = next(name for name in program.constants_declared if name not in known)
         raise BadInput(f"quantizing requires the value of the constant {spelled_name(missing)}")
     folded, _ = fold_batch_norms(program.as_written())
-    made = _Quantizing(folded, known)
+    made = _Quantizing(with_inverses(folded), known)
     made.calibrate(_batches(folded, data or {}, seed))
     try:
         return integer_network(*made.program())
@@ -121,7 +122,7 @@ class _Quantizing:
     """Weights -> how many times as large as by their own numbers the steps of each channel are."""
     ends: set[Term] = field(default_factory=set)
     """Tensors that others are in another order, of which functions are taken: these are bytes, for a function knows no
-    other place than its own."""
+    other place than its own. And those that have constants among them: these are bytes like the others then."""
     gates: list[Term] = field(default_factory=list)
     """Products of two tensors that change, element by element."""
 
@@ -130,25 +131,48 @@ class _Quantizing:
         self.constant = constants_under(*self.roots)
         order = [*postorder(*self.roots)]
         standard = {t: own for t in order if (own := standardisation(t, self.constant)) is not None}
-        self.inner = {part for t, own in standard.items() for part in inside(t, own[0])}
+        self.inner = {part for t, own in standard.items() for part in inside(t, own)}
         curves = regions([t for t in order if t not in self.inner and t not in standard], self.constant)
-        self.ends = {base for base in curves.values() if moves(base) and _is_order(base)}
+        self.ends = {base for base in curves.values() if moves(base) and len(leaves_of(base)) == 1}
+        self.ends |= {t for t in order if t.operator.name == "access-concatenate" and self._has_constants(t)}
         for operand in self._operands():
             self._join(self._leaves(operand))
         for root in _results(self.roots[0]):  # layer norms at the end are the machine's, and other functions the host's
             self._join(x for x in self._leaves(root) if _scaled_from(x, self.constant) in standard)
         needed = {*postorder(*self._operands(), *self.alike)}
-        softmaxes = [t.children[0] for t in order if t.attributes[:1] == ("softmax",) and t in needed]
-        bases = [own for t, own in curves.items() if t in needed]
-        self.gates = [t for t in order if t in needed and t not in curves and self._is_gate(t)]
+        order = [t for t in order if t in needed]
+        self.gates = [t for t in order if t not in curves and t not in standard and self._is_gate(t)]
+        self._join_results([t for t in order if t not in curves], curves, {*self.gates})
+        softmaxes = [t.children[0] for t in order if t.attributes[:1] == ("softmax",)]
+        bases = [curves[t] for t in order if t in curves]
         gated = (x for t in self.gates for x in operands_of(t) or ())
-        for operand in (*(own[0] for t, own in standard.items() if t in needed), *bases, *softmaxes, *gated):
+        for operand in (*(own.base for t, own in standard.items() if t in needed), *bases, *softmaxes, *gated):
             self._join(self._leaves(operand))
+        self._join_parts(order)
+        self.ranges = {first: (0.0, 0.0) for first in self.alike.values()}
+        squared = (x for own in standard.values() if not own.centred for x in self._leaves(own.base))
+        self.balanced = {self.alike[x] for x in (*self._multiplied(), *squared) if x in self.alike}
+
+    def _join_results(self, order: Sequence[Term], curves: Container[Term], gates: Container[Term]) -> None:
+        """Results that are bytes of their own: of functions, for what is none of them; and of gates, for what takes
+        channels times a number each, whose sign no weights of a gate take.
+        """
+        for term in order:
+            self._join(x for c in _read(term) if (x := unviewed(c)) in curves)
+            below = operands_of(term) or ()
+            if any(self.constant[x] and not is_one_number(x) for x in below):
+                self._join(x for c in below if (x := unviewed(c)) in gates)
+
+    def _join_parts(self, order: Sequence[Term]) -> None:
+        """What is joined is bytes, or sums, all of it; and a maximum has the scale of what it is taken of."""
+        for term in order:
+            if term.operator.name == "access-concatenate":
+                leaves = [x for x in self._leaves(term) if not self.constant[x]]
+                if any(x in self.alike for x in leaves):
+                    self._join(leaves)
         for term in postorder(*self.roots):
             if term in self.alike and term.attributes[:1] == ("reduce-max",):
                 self._join([term, *self._leaves(term.children[0])])
-        self.ranges = {first: (0.0, 0.0) for first in self.alike.values()}
-        self.balanced = {self.alike[x] for x in self._multiplied() if x in self.alike}
 
     def _multiplied(self) -> Iterator[Term]:
         """What is multiplied by what changes too: zero points of both would take sums that are not known before."""
@@ -157,6 +181,10 @@ class _Quantizing:
             if both and not any(self.constant[c] for c in both):
                 yield from (leaf for c in both for leaf in self._leaves(c))
         yield from (leaf for t in self.gates for c in operands_of(t) or () for leaf in self._leaves(c))
+
+    def _has_constants(self, term: Term) -> bool:
+        """Whether it is made of constants and others."""
+        return len({self.constant[c] for c in term.children}) > 1
 
     def _is_gate(self, term: Term) -> bool:
         """Whether two tensors that change are multiplied, element by element."""
@@ -254,7 +282,8 @@ class _Quantizing:
         taken = {name_in(term) for term in kept if term.operator.name == "access-tensor"}
         known, done = dict(self.known), dict[Term, Term]()
         for operand in weights:
-            done[operand] = _by_channel(operand, known, taken, self.coarser.get(operand, np.ones(())))
+            values = np.asarray(evaluate([operand], self.known)[0], np.float64)
+            done[operand] = _by_channel(operand, values, known, taken, self.coarser.get(operand, np.ones(())))
 
         steps = self._steps()
 
@@ -271,10 +300,10 @@ class _Quantizing:
         return program, {name: known[name] for name in program.constants_declared}
 
 
-def _is_order(term: Term) -> bool:
-    """Whether a term is the elements of another one, each once."""
-    first, *others = leaves_of(term)
-    return not others and first.access.size == term.access.size
+def _read(term: Term) -> Iterator[Term]:
+    """What a term reads, through pairs."""
+    for child in term.children:
+        yield from child.children if child.operator.name == "access-product" else (child,)
 
 
 def _results(root: Term) -> Sequence[Term]:
@@ -300,10 +329,9 @@ def _weights(product: Term, constant: Mapping[Term, bool]) -> tuple[Term, list[i
     return (a, [*range(a.access.split)]) if constant[a] and not constant[b] else None
 
 
-def _by_channel(operand: Term, known: dict[str, Array], taken: set[str], coarser: Array) -> Term:
-    """Constant weights, (channels)(item), as int8 and a scale of each channel; their values are `known` then."""
-    (found,) = evaluate([operand], known)
-    values, split = np.asarray(found, np.float64), operand.access.split
+def _by_channel(operand: Term, values: Array, known: dict[str, Array], taken: set[str], coarser: Array) -> Term:
+    """Constant weights, (channels)(item), as int8 and a scale of each channel; what those are is `known` then."""
+    split = operand.access.split
     if not np.isfinite(values).all():
         raise BadInput(f"weights are finite numbers, which {spelled_name(largest_tensor(operand))} are not")
     largest = np.abs(values).max(tuple(range(split, values.ndim)), keepdims=True, initial=0)

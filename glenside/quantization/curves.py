@@ -62,7 +62,9 @@ def _below(part: Term, constant: Mapping[Term, bool]) -> list[Term]:
 
 
 def regions(order: list[Term], constant: Mapping[Term, bool]) -> dict[Term, Term]:
-    """Terms of floats that are functions of one tensor which are no scales and shifts, and that tensor."""
+    """Terms of floats that are functions of one tensor, the same at all places, and no scales and shifts; and that
+    tensor.
+    """
     found: dict[Term, Term] = {}
     scaled: dict[Term, Term] = {}  # by one number
     for term in order:
@@ -72,7 +74,7 @@ def regions(order: list[Term], constant: Mapping[Term, bool]) -> dict[Term, Term
         changing = [unviewed(x) for x in below if not constant[x]]
         bases = {found.get(x, scaled.get(x, x)) for x in changing}
         within = any(x in found for x in changing)
-        if len(bases) != 1:
+        if len(bases) != 1 or (within and not all(is_one_number(x) for x in below if constant[x])):
             continue
         if within or len(changing) > 1 or not _is_linear(term, below, constant):
             found[term] = bases.pop()

@@ -20,7 +20,7 @@ from glenside.ir.term import Term, constants_under, make, postorder, tensors, we
 from glenside.ir.types import Tensor
 from glenside.passes.element_functions import operands_of
 from glenside.quantization.additions import added
-from glenside.quantization.affine import Affine, moved_by, one_number
+from glenside.quantization.affine import Affine, beside, moved_by, one_number
 from glenside.quantization.building import Network
 from glenside.quantization.curves import Curve, base_of, table_of, unviewed
 from glenside.quantization.gating import gated, without_zeros
@@ -105,12 +105,14 @@ class Follower:
 
     def _standardised(self, term: Term) -> Affine | Refused:
         """What a layer norm scales and shifts."""
-        x, split, eps = self._standard[term]
+        own = self._standard[term]
+        name = self.network.kind("layer-norm" if own.centred else "rms-norm")
         try:
-            value = standardised(self.value(x), split, eps, self.network.kind("layer-norm"))
+            value = standardised(self.network.solid(self.value(own.base)), own, name)
         except BadInput as error:
             return Refused(self._placed(term, error))
-        return replace(value, moved=replace(value.moved, term=split_at(value.moved.term, term.access.split)))
+        viewed = split_at(reshape(value.moved.term, term.access.dims), term.access.split)
+        return replace(value, moved=replace(value.moved, term=viewed))
 
     def _bent(self, term: Term, why: str) -> Curve | None:
         """A function of the bytes of one tensor, whatever it is; None for anything else."""
@@ -163,7 +165,7 @@ class Follower:
         if not moves(term):
             raise BadInput(_NOTHING.format(operator))
         if any(self.constant[c] for c in term.children):
-            raise BadInput("constants are joined with bytes")
+            return self._beside(term)
         least = any(c in self._with_least for c in term.children)
         if least and (term.index_map is None or term.index_map.fill is not None):
             raise BadInput("zeros, and least numbers around them, stand in the windows of a max-pool")
@@ -171,6 +173,14 @@ class Follower:
         if least:
             self._with_least.add(term)
         return found
+
+    def _beside(self, term: Term) -> Affine:
+        """Numbers that are known, such as the token of a class, and a tensor."""
+        if term.operator.name != "access-concatenate":
+            raise BadInput(f"{term.operator.name} joins constants with bytes; a machine concatenates them")
+        known, other = term.children if self.constant[term.children[0]] else term.children[::-1]
+        before = known is term.children[0]
+        return beside(term, self.value(other), self.known(known).astype(np.float64), before)
 
     def _computed(self, term: Term) -> Affine:
         if is_product(term):
@@ -182,7 +192,7 @@ class Follower:
             return self._maximum(term)
         if kind.name == "softmax":
             child = term.children[0]
-            return softmax_of(self.value(child), child.access.split, self.network.kind("softmax"))
+            return softmax_of(self.network.solid(self.value(child)), child.access.split, self.network.kind("softmax"))
         pair = _pair(term)
         if pair is not None and kind.name in PAIRS:
             return self._pair(term, kind.name, pair)

@@ -33,6 +33,8 @@ _SAID = {
     "softmax": "Softmax is in fixed point: of n numbers each is off by less than (n + 3) / 65536 before it is rounded.",
     "layer-norm": "Layer norms are in fixed point: a mean is off by 1/128 of a byte's step at most, and what is divided"
     " by the deviation is rounded to 16 bits.",
+    "rms-norm": "What is divided by a root mean square, or by the root of a sum of squares, is in fixed point, rounded"
+    " to 16 bits.",
 }
 
 
@@ -40,8 +42,8 @@ _SAID = {
 class Normalised:
     """What becomes of sums, (.. n m) of which the last two axes are an item, before they are requantised: int16 each.
 
-    kind    "softmax" or "layer-norm"
-    first   of a softmax what its distances are multiplied by, of a layer norm 1 / n: float32
+    kind    "softmax", "layer-norm", or "rms-norm", which takes no mean off
+    first   of a softmax what its distances are multiplied by, of a layer norm 1 / n, of an rms norm 0: float32
     added   to the sum of squares
     second  what is divided by the sum of powers, or by the root of the sum of squares: float32
     table   (256) int32 of 16 bits: the powers of distances from -255 to 0, as bytes from -128 to 127; None otherwise

@@ -123,6 +123,8 @@ class _Result:
         """Sums of the last product, in int32."""
         if value.offset is not None or any(not isinstance(leaf, Product) for leaf in value.moved.leaves.values()):
             raise BadInput("a result is bytes, or sums of a product")
+        if value.around() is not None:
+            raise BadInput("something is added to the zeros around the sums of a result: quantize it")
         if np.isfinite(value.low).any() or np.isfinite(value.high).any():
             self.left.insert(0, "clip")
         if value.dtype in FLOATS:

@@ -9,22 +9,25 @@ largest k that 16 bits have room for. Reciprocals and roots are those of float32
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import floor, log2, prod, sqrt
 
 import numpy as np
 
+from glenside.analysis.places import leaves_of
 from glenside.builder.layout import reshape, split_at
 from glenside.builder.pointwise import add, cast, compute, divide, filled, multiply, subtract
 from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
 from glenside.ir.operators.compute import parse_compute
 from glenside.ir.rational import exact
-from glenside.ir.term import Term, build
+from glenside.ir.term import Term, build, postorder
 from glenside.passes.element_functions import pair_of
 from glenside.quantization.additions import weighted
 from glenside.quantization.affine import Affine, one_number
 from glenside.quantization.layers import Normalised
 from glenside.quantization.values import Moved, Product
+from glenside.semantics.interpreter import evaluate
 
 WIDE = (1 << 15) - 1
 """The greatest number that is put in place of a sum."""
@@ -46,21 +49,33 @@ def softmax_of(value: Affine, split: int, name: str) -> Affine:
     return _normalised(value, split, 1, normalised, 1 / _ONE, name)
 
 
-def standardised(value: Affine, split: int, eps: float, name: str) -> Affine:
-    """(x - mean) / sqrt(variance + eps) of items that begin at axis `split`. Raises BadInput as before."""
-    value, step = _bytes_of(value, "a layer norm")
-    n = prod(value.dims[split:])
-    added = max(1.0, np.rint(_STEPS**2 * n * eps / step**2))
+def standardised(value: Affine, own: Standard, name: str) -> Affine:
+    """What `own` says of bytes, in its dims. Raises BadInput as before.
+
+    Without a mean nothing is taken off: a mean of 0 is, which is what stands for 1 / n then.
+    """
+    kind = "layer norm" if own.centred else "root mean square"
+    value, step = _bytes_of(value, f"a {kind}", own.centred)
+    value = replace(value, moved=replace(value.moved, term=reshape(value.moved.term, own.dims)))
+    n = prod(own.dims[own.split :])
+    added = max(1.0, np.rint(_STEPS**2 * (1 if own.added else n) * own.eps / step**2))
     if added >= 1 << 31:
-        raise BadInput(f"the epsilon of a layer norm, {eps:g}, is far above the squares of steps of {step:.6g}")
-    places = floor(log2(WIDE / sqrt(n)))
-    scale = float(np.float32(2.0**places * sqrt(n)))
-    normalised = Normalised("layer-norm", float(np.float32(1 / n)), int(added), scale)
-    return _normalised(value, split, _STEPS, normalised, 2.0**-places, name)
+        raise BadInput(f"the epsilon of a {kind}, {own.eps:g}, is far above the squares of steps of {step:.6g}")
+    most = 1 if own.added else sqrt(n)
+    places = floor(log2(WIDE / most))
+    scale, mean = float(np.float32(2.0**places * most)), float(np.float32(1 / n)) if own.centred else 0.0
+    normalised = Normalised("layer-norm" if own.centred else "rms-norm", mean, int(added), scale)
+    return _normalised(value, own.split, _STEPS, normalised, 2.0**-places, name)
 
 
-def _bytes_of(value: Affine, what: str) -> tuple[Affine, float]:
-    """With their zero point taken off, which changes neither, and a positive scale."""
+def _bytes_of(value: Affine, what: str, shifts: bool = True) -> tuple[Affine, float]:
+    """With their zero point taken off, where it changes nothing that what they stand for is shifted, and a positive
+    scale.
+    """
+    if not shifts:
+        value = value.widened().centred()
+        if value.shift.any() or any(leaf.zero for leaf in value.bytes):
+            raise BadInput(f"{what} is one of bytes with a zero point of 0, and not of others")
     value = value.raw() if value.offset is None else value
     alone = len(value.bytes) == len(value.moved.leaves) and value.offset is None and value.fits
     zeros = {leaf.zero for leaf in value.bytes}
@@ -112,53 +127,108 @@ def _number(value: float) -> str:
     return repr(float(np.float32(value)))
 
 
-def standardisation(term: Term, constant: Mapping[Term, bool]) -> tuple[Term, int, float] | None:
-    """What a term is (x - mean) / sqrt(variance + eps) of, the first axis of its items, and eps; None where it is not
-    so.
+@dataclass(frozen=True)
+class Standard:
+    """What a term is of another one: (x - mean) / sqrt(variance + eps) of items, or without a mean x / sqrt(squares +
+    eps), where squares are their mean, or as `added` their sum.
+
+    base   the tensor x, or another with its elements in the same order
+    dims   those of x
+    split  the first axis of an item
     """
+
+    base: Term
+    dims: tuple[int, ...]
+    split: int
+    eps: float
+    centred: bool = True
+    added: bool = False
+
+    def of(self, x: Array) -> Array:
+        """The numbers themselves."""
+        axes = tuple(range(self.split, x.ndim))
+        less = x.mean(axes, keepdims=True) if self.centred else 0
+        squares = np.square(x - less)
+        squares = (squares.sum if self.added else squares.mean)(axes, keepdims=True)
+        made: Array = (x - less) / np.sqrt(squares + self.eps)
+        return made
+
+
+def standardisation(term: Term, constant: Mapping[Term, bool]) -> Standard | None:
+    """What a term is of the items of another one; None where it is not that. It is tried on random numbers."""
+    root = None if constant[term] else _root(term, constant)
+    if root is None:
+        return None
+    squares, eps = root
+    split, dims = squares.children[0].access.split, tuple(squares.children[0].access.dims)
+    added = _is(squares, "reduce-sum")
+    within = [t for t in postorder(squares) if _is(t, "reduce-mean") and t is not squares and not constant[t]]
+    means = [t.children[0] for t in reversed(within) if t.children[0].access.split == split]
+    found = [Standard(x, dims, split, eps, True, added) for x in means[:1] if tuple(x.access.dims) == dims]
+    plain = _squared(_stripped(squares.children[0]), constant)
+    found += [] if plain is None else [Standard(plain, dims, split, eps, False, added)]
+    return next((own for own in found if _is_that(term, own, constant)), None)
+
+
+def _is_that(term: Term, own: Standard, constant: Mapping[Term, bool]) -> bool:
+    """Whether it says what a term computes."""
+    ends = {leaf for leaf in leaves_of(own.base) if not constant[leaf]}
+    between = postorder(term, without=ends)
+    others = any(not t.children and t not in ends and t.operator.name != "full" for t in between)
+    if others or term.access.size != prod(own.dims):
+        return False
+    draw = np.random.default_rng(0)
+    given = {leaf: draw.standard_normal(tuple(leaf.access.dims)).astype(leaf.access.dtype) for leaf in ends}
+    is_, x = (np.asarray(found, np.float64) for found in evaluate([term, own.base], {}, given=given))
+    return bool(np.allclose(is_.reshape(own.dims), own.of(x.reshape(own.dims)), 1e-3, 1e-4))
+
+
+def _root(term: Term, constant: Mapping[Term, bool]) -> tuple[Term, float] | None:
+    """The sums, or means, of squares by whose root a term divides, and what is added to them."""
     both = _operands(term, "elementwise-div", constant)
-    centred = None if both is None else _operands(both[0], "subtract", constant)
-    if both is None or centred is None:
+    divisor = None if both is None else _stripped(both[1])
+    for factor in _operands(term, "elementwise-mul", constant) or ():
+        inverse = None if constant[factor] else _operands(_stripped(factor), "elementwise-div", constant)
+        if inverse is not None and _number_in(inverse[0]) == 1:
+            divisor = _stripped(inverse[1])
+    if divisor is None or constant[divisor]:
         return None
-    root = _stripped(both[1])
-    below = _operands(_stripped(root.children[0]), "elementwise-add", constant) if _is(root, "sqrt") else None
-    if below is None or constant[centred[0]]:
+    least = 0.0
+    bounds = _operands(divisor, "maximum", constant)
+    if bounds is not None and (number := _number_in(bounds[1])) is not None:
+        divisor, least = _stripped(bounds[0]), number
+    elif _is(divisor, "clip"):
+        low, high = (exact(p) for p in parse_compute(str(divisor.attributes[0]))[1])
+        divisor, least = _stripped(divisor.children[0]), float(low or 0) if high is None else np.inf
+    if not _is(divisor, "sqrt") or constant[divisor]:
         return None
-    eps = [x for x in below if constant[x]]
-    squares = [_stripped(x) for x in below if not constant[x]]
-    mean = _stripped(centred[1])
-    if len(eps) != 1 or not (_is(mean, "reduce-mean") and _is(squares[0], "reduce-mean")):
-        return None
-    split = mean.children[0].access.split
-    same = _stripped(mean.children[0]) is _stripped(centred[0]) and squares[0].children[0].access.split == split
-    number = _stripped(eps[0])
+    inner = _stripped(divisor.children[0])
+    below, eps = _operands(inner, "elementwise-add", constant), least**2
+    for x, y in (below or (), (below or ())[::-1]) if below else ():
+        if constant[x] and (number := _number_in(x)) is not None:
+            inner, eps = _stripped(y), eps + number
+    return (inner, eps) if _is(inner, "reduce-mean") or _is(inner, "reduce-sum") else None
+
+
+def _number_in(term: Term) -> float | None:
+    """The number that all of a constant is, where it is written out."""
+    number = _stripped(term)
     value = exact(str(number.attributes[1])) if number.operator.name == "full" else None
-    if not same or value is None or not _is_square(_stripped(squares[0].children[0]), both[0], constant):
-        return None
-    return centred[0], split, float(value)
+    return None if value is None else float(value)
 
 
-def inside(term: Term, x: Term) -> set[Term]:
+def inside(term: Term, own: Standard) -> set[Term]:
     """What stands between a standardisation and what it is of."""
-    found, stack = set[Term](), [*term.children]
-    while stack:
-        part = stack.pop()
-        if part is not x and part not in found:
-            found.add(part)
-            stack += part.children
-    return found
+    return {*postorder(*term.children, without={*leaves_of(own.base)})}
 
 
-def _is_square(term: Term, of: Term, constant: Mapping[Term, bool]) -> bool:
+def _squared(term: Term, constant: Mapping[Term, bool]) -> Term | None:
+    """What a term is the square of, element by element."""
     product = _operands(term, "elementwise-mul", constant)
     if product is not None:
-        return product[0] is product[1] is of
+        return product[0] if product[0] is product[1] else None
     power = _operands(term, "pow", constant)
-    if power is None:
-        return False
-    number = _stripped(power[1])
-    two = number.operator.name == "full" and exact(str(number.attributes[1])) == 2
-    return two and power[0] is of
+    return power[0] if power is not None and _number_in(power[1]) == 2 else None
 
 
 def _operands(term: Term, kind: str, constant: Mapping[Term, bool]) -> tuple[Term, Term] | None:

@@ -11,6 +11,7 @@ from npu_layers import MACHINES
 
 import glenside as gl
 from glenside.builder import quantization
+from glenside.builder.pointwise import mean_from
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
@@ -214,3 +215,34 @@ def test_gates_and_attention_in_rtl() -> None:
     for machine in MACHINES[:3]:
         for program in (_gate(False), _gate(True), _attention(-20), _attention(0)):
             _in_rtl(_made(program, machine))
+
+
+def _tokens() -> Program:
+    """A token beside those of a layer, places, a root mean square of each, and a gated product of that."""
+    b = gl.Builder("tokens")
+    y = b.matmul(b.input("x", (1, 5, 6)), b.constant("w", (6, 8)))
+    x = b.add(b.concatenate([b.constant("token", (1, 1, 8)), y], 1), b.constant("places", (6, 8)))
+    root = b.compute("sqrt", b.add(mean_from(b.multiply(x, x), 2), b.full((), "1e-6")))
+    y = b.multiply(b.divide(x, root), b.constant("gamma", (8,)))
+    gate, other = (b.matmul(y, b.constant(name, (8, 7))) for name in ("gate", "other"))
+    y = b.multiply(b.multiply(gate, b.sigmoid(gate)), other)
+    return b.finish(b.add(x, b.matmul(y, b.constant("v", (7, 8))))).seeded_constants(0)
+
+
+@pytest.mark.parametrize("machine", MACHINES[:2], ids=str)
+def test_tokens_with_roots_of_squares(machine: Machine) -> None:
+    program = _tokens()
+    made = _made(program, machine, "random")
+    assert {Mean, Deviation, Scale} <= {type(own) for own in made.queue("store")}
+    x = np.random.default_rng(0).standard_normal((1, 5, 6)).astype(np.float32)
+    (want,) = gl.evaluate([program.term], {**program.constants, "x": x})
+    (place,) = made.outputs.values()
+    assert place.stands_for is not None
+    steps = float(np.sqrt(np.square(want).mean()) / place.stands_for.scale.array.max())
+    assert _apart(program, made, x=x) < 0.1 * steps
+
+
+@pytest.mark.slow
+@needs_verilator
+def test_tokens_with_roots_of_squares_in_rtl() -> None:
+    _in_rtl(_made(_tokens(), MACHINES[0], "random"))

@@ -73,7 +73,8 @@ BAD_FILES = {
     "no source": (ARRAY + '[energy]\nsource = ""\n', "source in [energy] is where the figures are from, got ''"),
 }
 BAD_OPTIONS = {
-    "npu": "the target npu is written npu:RxC",
+    "npu:": "the target npu is written npu:RxC",
+    "npu,bandwidth=16": "there is no target 'npu,bandwidth=16'",
     "npu:64": "an npu is written ROWSxCOLUMNS and options",
     "npu:64x64,bandwith=16": "got 'bandwith'; did you mean bandwidth?",
     "npu:64x64,bandwidth": "the option bandwidth of npu is written bandwidth=VALUE: whole bytes",
@@ -106,6 +107,10 @@ def test_bad_options_are_one_sentence(text: str) -> None:
     with pytest.raises(BadInput) as caught:
         parse_target(text)
     assert BAD_OPTIONS[text] in str(caught.value)
+
+
+def test_alone_it_is_a_machine_of_64x64_and_says_so() -> None:
+    assert parse_target("npu").name == parse_target("npu:64x64").name == gl.NPU().name == "npu:64x64"
 
 
 @st.composite

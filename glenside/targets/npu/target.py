@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from glenside.report.result import Result
 
 OBJECTIVES = ("cycles", "bytes")
+SIDE = 64
+"""Rows and columns of the array where no size is given; reports name them."""
 SLACK = 2
 """How many times as much as the cheapest a mapping may take to be looked at; the one as written always is."""
 
@@ -41,7 +43,7 @@ SLACK = 2
 class NPU(SystolicArray):
     """A machine that runs whole networks: an array of R x C multipliers of int8 between lanes, accumulators and DRAM.
 
-    machine     its sizes; a size of the array such as 64 makes one of it, with the options of `Machine`
+    machine     its sizes; a size of the array, 64 where none is given, makes one of it, with the options of `Machine`
     objectives  what is made least, in that order: "cycles" and "bytes"
 
     Each layer keeps a front of mappings: none of them has another that takes no more cycles, moves no more bytes, in
@@ -69,7 +71,7 @@ class NPU(SystolicArray):
 
     def __init__(
         self,
-        rows: int | Machine,
+        rows: int | Machine = SIDE,
         columns: int | None = None,
         *,
         objectives: Sequence[str] = OBJECTIVES,
@@ -176,7 +178,15 @@ def _options(*, objectives: Sequence[str] = OBJECTIVES) -> None:
     """What flags may set."""
 
 
-@target(NAME, "npu:RxC or npu:RxC,bandwidth=16,..", read=_read, options=_options, objectives=OBJECTIVES, load=_load)
+@target(
+    NAME,
+    "npu:RxC or npu:RxC,bandwidth=16,..",
+    read=_read,
+    options=_options,
+    objectives=OBJECTIVES,
+    load=_load,
+    bare=f"{SIDE}x{SIDE}",
+)
 def _npu(machine: Machine, **options: Any) -> NPU:
     """A machine of a pipelined R x C array, lanes, accumulators and DRAM; each layer keeps a front of mappings."""
     return NPU(machine, **options)

@@ -1,0 +1,46 @@
+"""Divisions of one tensor by another, as products with the inverse of that one, which is a function of its bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from glenside.builder.pointwise import divide, filled, multiply
+from glenside.ir.program import Program
+from glenside.ir.term import Term, constants_under, make, postorder, rebuild_all, weave
+from glenside.passes.element_functions import pair_of
+from glenside.quantization.curves import regions
+from glenside.quantization.normalizing import inside, standardisation
+
+
+def with_inverses(program: Program) -> Program:
+    """The program without divisions by what changes, but in normalizations and in functions of one tensor alone."""
+    roots = [program.term, *program.layers.values()]
+    constant = constants_under(*roots)
+    order = [*postorder(*roots)]
+    standard = {t: own for t in order if (own := standardisation(t, constant)) is not None}
+    kept = {part for t, own in standard.items() for part in inside(t, own)} | standard.keys()
+    kept |= regions([t for t in order if t not in kept], constant).keys()
+
+    def divided(term: Term) -> bool:
+        pair = pair_of(term) if term.attributes[:1] == ("elementwise-div",) and term not in kept else None
+        return pair is not None and not any(constant[c] for c in pair.children)
+
+    divisions = {t for t in order if divided(t)}
+    if not divisions:
+        return program
+
+    def changed(term: Term, children: tuple[Term, ...]) -> Term | None:
+        if term not in divisions:
+            return None
+        a, b = children[0].children
+        return multiply(a, _inverse(b))
+
+    found = rebuild_all(roots, changed, {})
+    return replace(program, term=found[0], layers=dict(zip(program.layers, found[1:], strict=True)), names={})
+
+
+def _inverse(x: Term) -> Term:
+    """1 / x, of what x is a broadcast of."""
+    if x.operator.name in ("access-broadcast", "access-reshape") and x.access.split == x.children[0].access.split == 0:
+        return make(x.operator, weave(x.operator, [_inverse(x.children[0])], x.attributes))
+    return divide(filled(x, 1), x)
