@@ -14,7 +14,7 @@ import numpy as np
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.lowering.filling import beats_and_tables
-from glenside.npu.lowering.operands import laid_out
+from glenside.npu.lowering.operands import laid_out_at
 from glenside.npu.lowering.plan import Plan
 from glenside.npu.lowering.runs import Order
 from glenside.npu.lowering.slots import Slots
@@ -74,7 +74,7 @@ class Priced:
         elements, lane, row, times = self._sample
         first = self.layer.product.rows.first[leaf]
         own = (elements >= first) & (elements < first + leaf.access.size)
-        where = laid_out(tuple(leaf.access.dims), axis, self.machine.bandwidth).ravel()[elements[own] - first]
+        where = laid_out_at(elements[own] - first, tuple(leaf.access.dims), axis, self.machine.bandwidth)
         return self._taken(*beats_and_tables(where, lane[own], row[own], self.machine), times)
 
     @cached_property
@@ -107,12 +107,22 @@ class Priced:
 
     def emptied(self, addresses: Array) -> float:
         """Cycles of DMA that take results away, to the addresses of elements, sorted pairs (n)(2)."""
-        elements, item, lane, times = self._sums
+        elements, *_ = self._sums
         first, last = (np.searchsorted(addresses[:, 0], elements, side=side) for side in ("left", "right"))
         sizes = last - first
         owner = np.repeat(np.arange(len(elements)), sizes)
         at = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes) + np.repeat(first, sizes)
-        where = addresses[at, 1]
+        return self._emptied(owner, addresses[at, 1])
+
+    def emptied_in_order(self, dims: tuple[int, ...], axis: int) -> float:
+        """The same where these are in a tensor of DRAM with that axis innermost."""
+        elements, *_ = self._sums
+        where = laid_out_at(elements, dims, axis, self.machine.bandwidth)
+        return self._emptied(np.arange(len(elements)), where)
+
+    def _emptied(self, owner: Array, where: Array) -> float:
+        """Of the elements that leave first some, by their place among these, each to an address, (n) each."""
+        _, item, lane, times = self._sums
         _, beat = np.unique(where // self.machine.bandwidth, return_inverse=True)
         turns = turned(item[owner], lane[owner], beat, int(item.max(initial=-1)) + 1, self.machine.rows)
         lanes = (lane[owner] + turns[item[owner]]) % self.machine.rows
