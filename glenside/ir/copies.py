@@ -47,26 +47,30 @@ def may_be_copied() -> bool:
 
 
 class Copy:
-    """A copy of this process as it is at `start`, that serves until it is ended, or has nobody to tell."""
+    """A copy of this process as it is at `start`, that serves until it is ended, or has nobody to tell.
+
+    to_it, from_it  files to write questions to, and to read answers from
+    """
 
     def __init__(self, serve: Serve) -> None:
         self._serve = serve
         self._process = 0
+        self.to_it = self.from_it = -1
         self._ends: list[int] = []
 
     def start(self) -> None:
         """Make the copy. Raises OSError."""
         self._ends += os.pipe()
         self._ends += os.pipe()
-        questions, self._ask, self._hear, answers = self._ends
+        questions, self.to_it, self.from_it, answers = self._ends
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until this process knows whom to end
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # of threads: they only show something
                 parent, self._process = os.getpid(), os.fork()
             if not self._process:
-                _serve(self._serve, questions, answers, (self._ask, self._hear), parent)
-            self._ends = [self._ask, self._hear]
+                _serve(self._serve, questions, answers, (self.to_it, self.from_it), parent)
+            self._ends = [self.to_it, self.from_it]
             os.close(questions)
             os.close(answers)
         finally:
@@ -120,7 +124,7 @@ class Ahead(Copy):
         """Let it begin with a turn, where it has told what it was asked for."""
         if self.turn is None:
             with suppress(BrokenPipeError):
-                os.write(self._ask, _TURN.pack(turn))
+                os.write(self.to_it, _TURN.pack(turn))
                 self.turn = turn
 
     def answer(self, look: Callable[[], None], seconds: float) -> Any:
@@ -132,8 +136,8 @@ class Ahead(Copy):
             look()
             if time.monotonic() > until:
                 return None
-            if select.select([self._hear], [], [], _POLL)[0]:
-                part = os.read(self._hear, 1 << 20)
+            if select.select([self.from_it], [], [], _POLL)[0]:
+                part = os.read(self.from_it, 1 << 20)
                 if not part:
                     return None
                 data += part

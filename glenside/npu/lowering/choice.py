@@ -23,7 +23,7 @@ from glenside.analysis.places import Places, leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.npu.lowering.estimates import Estimate
+from glenside.npu.lowering.estimates import Estimate, close_all
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.mapped import Mapped, results_of
 from glenside.npu.lowering.operands import Tiles
@@ -102,9 +102,11 @@ def chosen(
             return found
         within = within if used else gap
         often.update(used.keys())
-        for what, estimates in used.items():
-            for estimate in estimates if often[what] < _OFTEN else model.alike(what):
-                estimate.close()
+        close_all(
+            estimate
+            for what, estimates in used.items()
+            for estimate in (estimates if often[what] < _OFTEN else model.alike(what))
+        )
 
 
 def best(
@@ -285,7 +287,7 @@ class _Model(WholeNumbers):
 
     def _known(self, key: tuple[int, str, object], least: float, find: Callable[[], float]) -> Estimate:
         if key not in self.known:
-            self.known[key] = Estimate(least, find)
+            self.known[key] = Estimate(least, find, key[0])
         return self.known[key]
 
     def _filled(self, option: Option, leaf: Term, axis: int, least: float) -> Estimate:

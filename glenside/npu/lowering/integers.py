@@ -28,6 +28,7 @@ from glenside.npu.lowering.network import chained
 from glenside.npu.lowering.options import Options, options_of
 from glenside.npu.lowering.tensors import Tensors, Where
 from glenside.npu.lowering.trials import TooLong, Trial
+from glenside.npu.lowering.waits_beside import MANY
 from glenside.npu.machine import HALVES, Machine
 from glenside.npu.numbers import StandsFor, narrow
 from glenside.npu.program import NpuProgram, Place
@@ -72,7 +73,7 @@ def least(
         priced, known = options_of(network, fronts, machine, show), Known()
         taken, choice = best(network, fronts, machine, show, priced=priced, known=known)
         find = partial(_bounds, network, fronts, machine, (priced, known), choice)
-        with beside(find, worth=len(network.layers) >= _MANY) as told:
+        with beside(find, worth=len(network.layers) >= MANY) as told:
             try:
                 made = as_mapped(network, taken, machine, seed, choice.axes, show, choice.held, choice.where)
             except Unlowered as error:
@@ -211,8 +212,6 @@ def _placed(where: Where) -> tuple[object, ...]:
     )
 
 
-_MANY = 12
-"""Layers of a network of which a copy of this process finds bounds while its program is written."""
 _FAR = 1.05
 """How many times its price a program takes where prices did not tell enough."""
 _TRUST = 0.75

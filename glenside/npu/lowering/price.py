@@ -7,12 +7,12 @@ times that as it has rows. So a price is near and not exact: exact are the cycle
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
+from glenside.ir.threads import found_once
 from glenside.npu.lowering.filling import beats_and_tables
 from glenside.npu.lowering.operands import laid_out_at
 from glenside.npu.lowering.plan import Plan
@@ -39,16 +39,16 @@ class Priced:
     cycles: int
     reserved: int
 
-    @cached_property
+    @found_once
     def order(self) -> Order:
         depth = self.machine.half_depth - self.reserved
         return Order(self.layer, self.machine, depth, (self.reserved, self.machine.half_depth))
 
-    @cached_property
+    @found_once
     def plan(self) -> Plan:
         return Plan.of(self.order, 0)
 
-    @cached_property
+    @found_once
     def weights(self) -> int:
         """Beats of weights: of each tile as often as others took its place."""
         slots, beats = Slots(self.machine.weight_rows // self.machine.rows), 0
@@ -60,7 +60,7 @@ class Priced:
             beats += is_new * (rows if spread is None else len(spread.steps))
         return beats
 
-    @cached_property
+    @found_once
     def _sample(self) -> tuple[Array, Array, Array, float]:
         """Elements that some rows of lanes hold, their lanes and rows, and how many times that all rows are."""
         rows = self.plan.chunks[0].rows[: max(1, _SOME // self.machine.rows)]
@@ -77,7 +77,7 @@ class Priced:
         where = laid_out_at(elements[own] - first, tuple(leaf.access.dims), axis, self.machine.bandwidth)
         return self._taken(*beats_and_tables(where, lane[own], row[own], self.machine), times)
 
-    @cached_property
+    @found_once
     def _sums(self) -> tuple[Array, Array, Array, float]:
         """Elements whose sums leave the accumulators first, by number; their items and lanes; and how many times."""
         lines, m = list[Array](), self.layer.product.rows.numbers.shape[1]
@@ -99,7 +99,7 @@ class Priced:
         order = np.argsort(item, kind="stable")
         return elements[order], item[order], lane[order], len(place) / len(own)
 
-    @cached_property
+    @found_once
     def _lines(self) -> tuple[Array, Array]:
         line, column = self.layer.lines()
         nothing = self.layer.elements.reshape(-1) <= 0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
 from glenside.ir.operand import Array
+from glenside.ir.threads import found_once
 from glenside.npu.lowering.tiles import Group, Layer
 from glenside.npu.machine import Machine
 
@@ -82,7 +82,7 @@ class Order:
     firsts: tuple[int, int]
     whole: bool = False
 
-    @cached_property
+    @found_once
     def rows(self) -> Rows:
         return Rows(self.layer)
 
