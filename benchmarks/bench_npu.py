@@ -7,7 +7,7 @@ Run from the root of the repository: python -m benchmarks.bench_npu [--machines 
 built in, quantized on one random sample; cycles are the simulator's, which are the RTL's
 (`tests/npu/test_npu_networks.py`), and what is in DRAM is held to the interpreter's. `bound` are those of the unit that
 has most to do, which no order of the same instructions spares; `array` those of the tiles alone. Seconds are of a
-processor. Of machines without latency only what is chosen together is measured.
+clock. Of machines without latency only what is chosen together is measured.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ def measure(name: str, machine: Machine, chosen: Sequence[str]) -> Iterator[dict
     own = {key: int(value) for key, _, value in (s.partition("=") for s in settings.split(",") if s)}
     program = models.load(model, **own).seeded_constants(0)
     network = quantized(program, program.constants)
-    begin = time.process_time()
+    begin = time.perf_counter()
     result = gl.optimize(network.program, gl.NPU(machine), verify=False)
     front = mappings(result, network)
-    searched = time.process_time() - begin
+    searched = time.perf_counter() - begin
     ways = WAYS if machine.latency else {"together": _together}
     for how, choose in ((how, ways[how]) for how in chosen if how in ways):
-        begin = time.process_time()
+        begin = time.perf_counter()
         made = choose(network, front, machine)
-        lowered = time.process_time() - begin
-        begin = time.process_time()
+        lowered = time.perf_counter() - begin
+        begin = time.perf_counter()
         done = run(made)
-        simulated = time.process_time() - begin
+        simulated = time.perf_counter() - begin
         bad = wrong(made, done.dram)
         if bad or done.cycles != made.predicted:
             raise SystemExit(f"{name} on {machine}: {', '.join(bad) or 'cycles'} wrong")

@@ -6,6 +6,7 @@ it meets, this one meets by itself.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -26,7 +27,11 @@ def beside(check: Callable[[Progress], CheckReport]) -> Iterator[Verdict]:
         yield lambda: _believed(told())
 
 
+_NICE = 5
+
+
 def _told(check: Callable[[Progress], CheckReport], look: Callable[[], None]) -> Any:
+    os.nice(_NICE)  # it is mostly done before what it is beside, which comes first
     return asdict(check(lambda _, __: look()))
 
 

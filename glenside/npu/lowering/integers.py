@@ -98,9 +98,9 @@ def _bounds(
     _: object = None,
 ) -> tuple[float, int]:
     """What is asked for once the program of a choice is there: what no choice takes less than by prices where all
-    tensors are in DRAM, as far as it matters if the program takes about what it seems; and what any takes at least.
+    tensors are in DRAM, as far as it matters if the program takes no longer than it seems; and what any takes at least.
     """
-    (priced, known), enough = prices, _FAR * choice.cycles / _TRUST
+    (priced, known), enough = prices, choice.cycles / _TRUST
     in_dram = 0.0
     with suppress(BadInput):
         _, other = best(network, fronts, machine, stay=False, priced=priced, known=known, enough=enough)
