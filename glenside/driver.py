@@ -119,8 +119,8 @@ def compile(
 
     target   what the program is optimized for before, such as `gl.CPU()`: what the machine takes the least time for;
              None compiles it as it is, with the scales of batch norms in the weights
-    machine  native, or one that this computer has too: amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2, neon,
-             generic; plain for plain loops of it as it is, which compute each step as the interpreter does
+    machine  native, or another one of `glenside compile --help` that this computer is too; plain for plain loops of it
+             as it is, which compute each step as the interpreter does
     memory   the bytes that temporaries and results may take on one thread, or text such as "64MB", for a program that
              is compiled as it is: what does not fit is computed again, for the least work. `gl.CPU("64MB")` as a target
              has a budget of its own, which variants of layers keep to before

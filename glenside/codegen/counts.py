@@ -67,7 +67,7 @@ def _work(nest: Nest, touched: Touched, machine: Machine, recent: Recent, thread
     issued = sum_of((_issued([statement], machine), _share(statement, many)) for statement in nest.body)
     moved = traffic(touched, machine, recent)
     if any(map(_is_of_matrices, nest.body)):
-        moved = replace(moved, near=0, weights=0, streamed=moved.weights)  # the second cache is fast enough for it
+        moved = replace(moved, near=0, far=0, weights=0, streamed=moved.weights + moved.far)  # l2 is fast enough
     return issued.plus(moved).plus(Work(nests=1))
 
 
@@ -115,7 +115,7 @@ def _issued(body: Sequence[Statement], machine: Machine) -> Work:
         step.stores,
         step.waiting * machine.latency,
     )
-    return step.found.plus(Work(cycles=cycles, stores=step.stores))
+    return step.found.plus(Work(cycles=cycles, stores=step.stored))
 
 
 @dataclass(frozen=True)
@@ -140,12 +140,15 @@ class _Step:
     """One step of a loop: what it issues by itself, and the work of the loops in it.
 
     waiting  products that wait for each other
+    stores   instructions that store
+    stored   the vectors that they do, and numbers as parts of one
     """
 
     machine: Machine
     operations: float = 0
     loads: float = 0
     stores: float = 0
+    stored: float = 0
     waiting: float = 0
     found: Work = field(default_factory=Work)
 
@@ -174,7 +177,9 @@ class _Step:
                 return self._also(Work(matrices=taken), at.every)
             if statement.way in (Way.LOOP, Way.PARALLEL):
                 each = _issued(statement.body, self.machine).plus(Work(steps=1))
-                self._also(each, at.every * statement.axis.size / self._lanes(statement))
+                lanes = self._lanes(statement)
+                each = replace(each, stores=each.stores * lanes)  # numbers, and as many bytes where they are vectors
+                self._also(each, at.every * statement.axis.size / lanes)
                 return
             vector = statement.way is Way.VECTOR
             at = replace(at, lane=statement.axis) if vector else replace(at, unrolled=(*at.unrolled, statement.axis))
@@ -192,7 +197,10 @@ class _Step:
         self._formula(store.formula, at)
         times = at.times(_axes(store.place))
         if store.buffer.role is not Role.REGISTER:
-            self.stores += self._vectors(store, times, at)
+            made = self._vectors(store, times, at)
+            self.stores += made
+            alone = at.lane is None or not coefficient(store.place, at.lane)
+            self.stored += made * (RECORDS[store.buffer.dtype].numpy.itemsize / self.machine.vector if alone else 1)
         elif any(load.buffer is store.buffer for load in loads_in(store.formula)):
             self.waiting = max(self.waiting, at.every / max(times, 1))
 

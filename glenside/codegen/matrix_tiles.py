@@ -146,18 +146,17 @@ class MatrixTiles:
         self.b = tuple((axis.size, coefficient(of_b, axis)) for axis in sums)
         return all(n for n, _ in self.a)
 
-    def made(self) -> Made:
+    def made(self) -> list[Made]:
+        """The loops in which it may be done."""
         assert self.factors, "there are factors"
         count = prod(axis.size for axis in self.rows)
         self.height = self._height(count)
         columns = self._packing(self.factors.columns, self.b, [self.columns])
         rows = self._packing(self.factors.rows, self.a, self.rows)
-        room = self.machine.l2 // 2
-        groups = max(1, min(room // (2 * rows.height * rows.depth), rows.blocks // _AT_ONCE))
-        few = rows.blocks < 2 * _AT_ONCE
-        if self.block.around or (columns.buffer.bytes <= room and not few):
-            return Made(self._in_groups(rows, columns, groups), (columns,))
-        return Made(self._apart(rows, columns), (columns, rows))
+        found = [Made(self._in_groups(rows, columns), (columns,))]
+        if not self.block.around:
+            found.append(Made(self._apart(rows, columns), (columns, rows)))
+        return found
 
     def _height(self, count: int) -> int:
         """Rows of a tile, two registers of them: what takes the least time for all."""
@@ -233,9 +232,11 @@ class MatrixTiles:
                 made += spread([*self.outer, turn], inner, self._steps)
         return made
 
-    def _in_groups(self, rows: PartPacking, columns: PartPacking, groups: int) -> list[Statement]:
+    def _in_groups(self, rows: PartPacking, columns: PartPacking) -> list[Statement]:
         """Some blocks of rows at a time, which are packed, and multiplied by all columns."""
         assert self.factors, "there are factors"
+        near = self.machine.l2 // 2 // (2 * rows.height * rows.depth)
+        groups = max(1, min(near, rows.blocks // _AT_ONCE))
         rest = rows.count % rows.height
         pieces = list(rows_of(rows.blocks, groups))
         if rest and pieces[-1][2] > 1:

@@ -1,4 +1,4 @@
-"""The same loops over other buffers, and constants that several nests read in the same order, packed once."""
+"""The same loops over other buffers, and what several nests read in the same order, packed once."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ def with_packings(
 
 
 def packed_once(nests: Sequence[Nest], packings: Iterable[Packing]) -> tuple[list[Nest], list[Packing]]:
-    """The nests, of which those that read a constant in the same order read the same packed copy of it."""
+    """The nests, of which those that read something in the same order read the same packed copy of it: of a constant,
+    or what a nest of its own packs before the first one, as rows that queries, keys and values are made of.
+    """
+    own, filled = list(packings), {nest.buffer: i for i, nest in enumerate(nests)}
     first: dict[object, Packing] = {}
     names: dict[Buffer, Buffer] = {}
-    kept: list[Packing] = []
-    for packing in packings:
-        known = packing
-        if packing.buffer.role is Role.CONSTANT:
+    for packing in sorted(own, key=lambda packing: filled.get(packing.buffer, -1)):
+        if packing.buffer.role is Role.CONSTANT or packing.buffer in filled:
             known = first.setdefault(replace(packing, buffer=packing.source), packing)
-        if known is packing:
-            kept.append(packing)
-        else:
-            names[packing.buffer] = known.buffer
-    return [with_buffers(nest, names) for nest in nests] if names else list(nests), kept
+            if known is not packing:
+                names[packing.buffer] = known.buffer
+    if not names:
+        return list(nests), own
+    kept = [with_buffers(nest, names) for nest in nests if nest.buffer not in names]
+    return kept, [packing for packing in own if packing.buffer not in names]
 
 
 def with_buffers(nest: Nest, now: Mapping[Buffer, Buffer]) -> Nest:

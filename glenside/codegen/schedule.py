@@ -76,9 +76,9 @@ def _better(block: Block, made: Made, axes: Iterator[int], machine: Machine) -> 
     matrix = MatrixTiles(block, axes, machine)
     if not matrix.is_possible:
         return made
-    other = matrix.made()
-    told = [told_alone(_nests_of(block, own), machine) for own in (made, other)]
-    return other if told[1] < _SURE * told[0] else made
+    told = [(told_alone(_nests_of(block, own), machine), own) for own in matrix.made()]
+    least, other = min(told, key=lambda pair: pair[0])
+    return other if least < _SURE * told_alone(_nests_of(block, made), machine) else made
 
 
 def _nests_of(block: Block, made: Made) -> list[Nest]:

@@ -15,14 +15,14 @@ class Work:
     cycles     in which its steps are issued, if all that they read is in the nearest cache
     matrices   cycles of a unit for matrices, in the same way
     steps      of loops that are not unrolled
-    stores     vectors and numbers that are stored
+    stores     vectors that are stored, and numbers by the part of one that they are
     scattered  elements that are read or written one by one
     divisions  quotients and roots, of vectors or numbers
     functions  exp, tanh and the like, of vectors or numbers
     near       bytes from the second cache
     far        bytes of what is computed, from behind it
     weights    bytes of constants, from there
-    streamed   the same, that a unit for matrices multiplies: it is done sooner, and waits for more of them
+    streamed   bytes from there that a unit for matrices multiplies: it is done sooner, and waits for more of them
     memory     bytes of what is computed that the last cache has not either
     memory_weights  bytes of constants that it has not
     nests      how many they are

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -84,9 +85,7 @@ def _fitting(tensor: Tensor, array: Array, key: str) -> Array:
     name, item = spelled_name(key), tuple(tensor.dims[1:])
     if array.ndim == 0 or array.shape[1:] != item:
         need = f"(examples{''.join(f' {n}' for n in item)})"
-        fits = array.size and array.ndim and int(np.prod(array.shape[1:])) == int(np.prod(item))
-        hint = f"; as {spelled((len(array), *item))} it would fit" if fits else ""
-        raise BadInput(f"{name} of the data requires shape {need}, got {spelled(array.shape)}{hint}")
+        raise BadInput(f"{name} of the data requires shape {need}, got {spelled(array.shape)}{_hint(array, item)}")
     if tensor.dtype in FLOATS:
         return _as_floats(tensor, array, name)
     if array.dtype.kind not in "biuf":
@@ -95,6 +94,17 @@ def _fitting(tensor: Tensor, array: Array, key: str) -> Array:
     right = (array >= low) & (array <= high) & (array == np.trunc(array) if array.dtype.kind == "f" else True)
     _refuse(name, array, right, f"whole numbers of {tensor.dtype}")
     return array.astype(tensor.dtype)
+
+
+def _hint(array: Array, item: tuple[int, ...]) -> str:
+    """How an array would fit, if it has as many elements: in another order of its axes, or in another shape."""
+    if not array.size or not array.ndim or prod(array.shape[1:]) != prod(item):
+        return ""
+    if sorted(array.shape[1:]) == sorted(item):
+        left = [*range(1, array.ndim)]
+        order = [0, *(left.pop([array.shape[axis] for axis in left].index(n)) for n in item)]
+        return f"; with its axes in the order {spelled(order)} it would fit"
+    return f"; as {spelled((len(array), *item))} it would fit"
 
 
 def _as_floats(tensor: Tensor, array: Array, name: str) -> Array:

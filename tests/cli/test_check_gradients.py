@@ -48,6 +48,17 @@ def test_a_text_says_by_what(network: Program, tmp_path: Path, capsys: pytest.Ca
     said = capsys.readouterr()
     assert "gradients: 2 of 2 exact" in said.out
     assert "the gradient with respect to x requires float32 of (3 4), got ()(5 4) float32" in said.err
+    assert run("check", *files) == 1
+    assert "like tensors of the first: --wrt w --wrt x checks it as a gradient" in capsys.readouterr().out
+    (tmp_path / "gradient.glenside").write_text(str(gl.value_and_gradient(network, ["w", "x"])))
+    assert run("check", *files) == 1
+    assert "--wrt w --wrt x" in capsys.readouterr().out
+    (tmp_path / "gradient.glenside").write_text(
+        "(constant w (shape 5 4) float32) (construct-tuple (access-tensor x) "
+        "(access-transpose (access-tensor w) (list 1 0)))"
+    )
+    assert run("check", *files) == 1
+    assert "--wrt" not in capsys.readouterr().out
 
 
 def test_a_wrong_gradient_has_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

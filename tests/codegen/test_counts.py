@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil
+from math import ceil, prod
 
 import numpy as np
 import pytest
 
 import glenside as gl
 from glenside.codegen.counts import told, works
-from glenside.codegen.loops import For, Loops, Way
+from glenside.codegen.loops import Buffer, For, Load, Loops, Nest, Role, Statement, Store, Way
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, Machine
 from glenside.codegen.native import prepared
 from glenside.codegen.work import NAMES, Work, overlapped
+from glenside.ir.index_map import Axis, Index
 from glenside.ir.program import Program
+from glenside.ir.types import Dims
 
 MACHINE = MACHINES["avx512"]
 
@@ -111,6 +113,28 @@ def test_vectors_that_are_stored_are_counted() -> None:
     assert work.stores == 28 * 48 // 16
     halves = works(_lowered(_product(28, 64, 48), MACHINES["avx2"]), MACHINES["avx2"])[-1]
     assert halves.stores == 2 * work.stores
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int8"])
+@pytest.mark.parametrize("step", [1, 3])
+def test_numbers_that_are_stored_count_as_the_part_of_a_vector_that_they_are(dtype: str, step: int) -> None:
+    """One by one, next to each other, so that a compiler makes vectors of them, or not; and as vectors."""
+    count, bytes_ = 256, np.dtype(dtype).itemsize
+    given, made = (Buffer(n, Dims((step * count,)), dtype, r) for n, r in (("x", Role.INPUT), ("y", Role.RESULT)))
+
+    def stores(*sizes: int, way: Way = Way.LOOP) -> float:
+        axes = [Axis(number, size) for number, size in enumerate(sizes)]
+        place = Index(tuple((axis, step * prod(sizes[axis.number + 1 :])) for axis in axes))
+        body: Statement = Store(made, place, Load(given, place))
+        for axis in reversed(axes):
+            body = For(axis, (body,), way if axis is axes[-1] else Way.LOOP)
+        nest = Nest("copy", made, (body,))
+        return works(Loops("copy", (given, made), (nest,), (made,)), MACHINE)[0].stores
+
+    assert stores(count) == stores(8, 32) == stores(count, way=Way.UNROLLED) == count * bytes_ / MACHINE.vector
+    if step == 1:
+        lanes = MACHINE.vector // bytes_
+        assert stores(count // lanes, lanes, way=Way.VECTOR) == stores(count)
 
 
 def test_every_nest_of_a_network_takes_something() -> None:

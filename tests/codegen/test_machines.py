@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import glenside as gl
+from glenside.cli.commands import native
 from glenside.codegen.machine import MACHINES, is_here, machine_of, machines_of
 from glenside.codegen.toolchain import compiler
 from glenside.ir.errors import BadInput
@@ -95,3 +96,13 @@ def test_a_unit_for_matrices_is_one_that_the_system_gives(monkeypatch: pytest.Mo
     native = machine_of("native")
     assert native is not None
     assert not native.matrix
+
+
+def test_documents_name_the_machines() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "native-code.md").read_text(encoding="utf-8")
+    assert f"A machine is native, {', '.join(MACHINES)} or plain, or a TOML file that is `like` one" in text
+
+
+def test_the_command_names_them() -> None:
+    """Where it is written out: the help of a command does not wait for what compiles."""
+    assert f"native, {', '.join(MACHINES)}, a .toml file" in native._MACHINES

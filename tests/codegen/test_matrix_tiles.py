@@ -35,7 +35,7 @@ from glenside.ir.index_map import Axis
 from glenside.ir.program import Program
 from glenside.ir.types import Dims
 
-CHEAP = Work(cycles=1, matrices=1e-3)
+CHEAP = Work(cycles=1, matrices=1e-3, streamed=1e-2)
 """Prices by which all products are left to the unit."""
 UNIT = replace(MACHINES["amx"], l2=1 << 17, nanoseconds=CHEAP)
 WITHOUT = replace(MACHINES["generic"], name="without", vector=64, l2=1 << 17, matrix=384, nanoseconds=CHEAP)
@@ -57,6 +57,14 @@ def _convolution(channels: int, made: int, kernel: int, stride: int = 1, size: t
     first = b.relu(b.conv(x, b.constant("w", (channels, channels, 1, 1))))
     second = b.conv(first, b.constant("v", (made, channels, kernel, kernel)), padding=kernel // 2, strides=stride)
     return b.finish(b.relu(second)).seeded_constants(0)
+
+
+def _queries() -> Program:
+    """Two products of the same rows."""
+    b = gl.Builder("queries")
+    x = b.relu(b.input("x", (130, 610)))
+    q, k = (b.matmul(x, b.constant(name, (610, 96))) for name in "qk")
+    return b.finish(b.multiply(q, b.relu(k))).seeded_constants(0)
 
 
 def _perceptron() -> Program:
@@ -84,6 +92,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "windows": lambda: _convolution(32, 64, 3),
     "strided": lambda: _convolution(32, 48, 3, 2, (21, 17)),
     "bands": _perceptron,
+    "queries": _queries,
     "groups": lambda: _batched(3, 70, 64, 96),
 }
 
@@ -282,6 +291,11 @@ def test_the_bound_sees_products_that_are_left_out(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("glenside.codegen.c.matrix_functions", mutant)
     assert not _compiled(_product(40, 32, 32), machine).check().ok
+
+
+def test_rows_that_several_products_read_are_packed_once() -> None:
+    titles = lower(_queries(), UNIT).titles
+    assert sum(title.endswith(" packed") for title in titles) == 1, titles
 
 
 def test_prices_tell_which_products_are_worth_it() -> None:

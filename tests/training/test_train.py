@@ -229,6 +229,23 @@ def test_data_that_do_not_fit_are_a_sentence(data: dict[str, Array], message: st
         _train(_network(), data, epochs=1)
 
 
+@pytest.mark.parametrize(
+    ("dims", "hint"),
+    [
+        ((9, 7, 6, 3), r"with its axes in the order \(0 3 1 2\) it would fit"),  # channels last
+        ((9, 126), r"as \(9 3 7 6\) it would fit"),
+        ((9, 3, 6, 7), r"with its axes in the order \(0 1 3 2\) it would fit"),
+        ((9, 3, 7, 7), r"got \(9 3 7 7\)$"),
+    ],
+)
+def test_of_examples_that_do_not_fit_it_is_said_how_they_would(dims: tuple[int, ...], hint: str) -> None:
+    b = gl.Builder("images")
+    x = b.input("x", (2, 3, 7, 6))
+    program = b.finish(b.linear(b.reshape(x, (2, 126)), b.constant("w", (3, 126))))
+    with pytest.raises(BadInput, match=hint):
+        _train(program, {"x": np.zeros(dims), "y": np.zeros(9, int)}, epochs=1)
+
+
 def _matrix(classes: bool) -> gl.Program:
     b = gl.Builder("whole")
     x, w = b.input("x", (8, 2)), b.constant("w", (2, 2), "float32" if classes else "int32")

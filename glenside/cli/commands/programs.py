@@ -179,6 +179,30 @@ def _differentiated(program: Program, other: Program) -> list[str]:
     return by if named and known.issuperset(by) else []
 
 
+def _like(program: Program, other: Program) -> list[str]:
+    """The first tensors of a program like which the results of another one are, in order, after those of the program
+    itself, if it has them; none where not all are one's.
+    """
+    from glenside.ir.dtypes import FLOATS
+    from glenside.ir.types import AccessType, TupleType
+
+    own, results = (
+        kind.items if isinstance(kind, TupleType) else (kind,) for kind in (program.term.type, other.term.type)
+    )
+    left = {name: tensor for name, tensor in program.tensors.items() if tensor.dtype in FLOATS}
+    found = []
+    for item in results[len(own) :] if results[: len(own)] == own else results:
+        alike = (
+            n for n, t in left.items() if isinstance(item, AccessType) and (t.dims, t.dtype) == (item.dims, item.dtype)
+        )
+        name = next(alike, None)
+        if name is None:
+            return []
+        found.append(name)
+        del left[name]
+    return [spelled_name(name) for name in found]
+
+
 def _write_page(path: str | None, title: str, report: CheckReport | GradientReport, seed: int) -> None:
     """Write the verdicts of a check as a page, where one was asked for. Raises BadInput."""
     if path is None:
@@ -234,6 +258,10 @@ def _compare(first: Program, second: Program, seed: int, html: str | None) -> No
     print(report)
     if moved:
         print(f"Of {len(moved)} layers the types differ, as in other layouts: they are compared by the result alone.")
+    if first.term.type != second.term.type and (by := _like(first, second)):
+        print(
+            f"Its results are like tensors of the first: {' '.join(f'--wrt {n}' for n in by)} checks it as a gradient."
+        )
     _write_page(html, f"{one_line(first.name)} beside {one_line(second.name)}", report, seed)
     raise typer.Exit(INTERRUPTED if report.stopped == "interrupted" else OK if report.ok else WRONG)
 

@@ -55,8 +55,6 @@ _SETTLED = 2
 """How often it is looked at what the best variants take beside each other."""
 _READ = 8
 """Layers of which it is looked at what those take more who read them, at most: those of the least gains."""
-_SURE = 0.75
-"""What another form of sums of windows may be told to take of what they take as written: prices are no surer."""
 _SOON = 0.5
 """Seconds in which variants are told that somebody waits for."""
 _ROUNDS = 15
@@ -270,7 +268,7 @@ class CompiledCPU(CPU):
 
     def _read(self, found: Sequence[Extracted], placed: Placed, timed: bool) -> Sequence[Extracted]:
         """With what those take more who read the sums of windows, where the best variant puts them together of parts:
-        that is done where they are read, and counts for whoever reads them.
+        that is done where they are read, and counts for whoever reads them. Where they take less, the others take more.
         """
         found, best = [*found], [self.best(of_layer.variants) for of_layer in found]
         plain = [of_layer.variants[0] for of_layer in found]
@@ -285,13 +283,13 @@ class CompiledCPU(CPU):
             with_it, without = self._in_loops([placed.program(best), placed.program(other)], timed)
             more = float(sum(with_it.nanoseconds)) - float(sum(without.nanoseconds))
             read = gains[place] + round(more / times[place])
-            first, *others = found[place].variants
-            for i, own in enumerate(others):  # those not looked at are read no faster than the best
-                time = _time(own) + (read if own is best[place] else max(0, read))
-                others[i] = replace(own, measures={**own.measures, TIME: time})
-            if not (timed or self.tune or self.budget):
-                others = [own for own in others if _time(own) <= _SURE * _time(first)]
-            found[place] = replace(found[place], variants=[first, *others])
+            found[place] = replace(
+                found[place],
+                variants=[  # those not looked at are read as the slower of the two is
+                    _with_time(own, (number > 0) * max(0, read) + (own is not best[place]) * max(0, -read))
+                    for number, own in enumerate(found[place].variants)
+                ],
+            )
             best[place] = self.best(found[place].variants)
         return found
 
@@ -368,6 +366,11 @@ class _Pricing:
 def _time(variant: Variant) -> int:
     """Nanoseconds of a variant that was tried."""
     return variant.measures[TIME] or 0
+
+
+def _with_time(variant: Variant, more: int) -> Variant:
+    """A variant that takes so many nanoseconds more."""
+    return replace(variant, measures={**variant.measures, TIME: _time(variant) + more})
 
 
 def _work(program: Program) -> int:
