@@ -6,15 +6,15 @@ it meets, this one meets by itself.
 
 from __future__ import annotations
 
-import math
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from glenside.check.ahead import Ahead, may_be_copied
 from glenside.check.comparison import Progress
 from glenside.check.exact import CheckReport
+from glenside.ir import copies
 
 Verdict = Callable[[], CheckReport | None]
 """Waits for it; None where this process has to check by itself."""
@@ -23,22 +23,15 @@ Verdict = Callable[[], CheckReport | None]
 @contextmanager
 def beside(check: Callable[[Progress], CheckReport]) -> Iterator[Verdict]:
     """Let a copy of this process check as long as the block lasts."""
-    other = Ahead(lambda _, look: _told(check, look))
-    started = False
-    try:
-        if may_be_copied():
-            try:
-                other.start()
-                started = True
-                other.ask(0)
-            except OSError:
-                started = False
-        yield lambda: _believed(other.answer(lambda: None, math.inf)) if started else None
-    finally:
-        other.end()
+    with copies.beside(lambda look: _told(check, look)) as told:
+        yield lambda: _believed(told())
+
+
+_NICE = 5
 
 
 def _told(check: Callable[[Progress], CheckReport], look: Callable[[], None]) -> Any:
+    os.nice(_NICE)  # it is mostly done before what it is beside, which comes first
     return asdict(check(lambda _, __: look()))
 
 

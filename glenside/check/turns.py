@@ -9,12 +9,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from glenside.check.ahead import LEAST_SECONDS, Ahead, possible
+from glenside.check.ahead import LEAST_SECONDS, possible
 from glenside.check.aimed import beside, is_between, moved, near
 from glenside.check.branches import Branches, Missing
 from glenside.check.comparison import Clock
 from glenside.check.stimuli import further
 from glenside.check.trials import OWN, Trials, Turn
+from glenside.ir.copies import Ahead
 from glenside.ir.operand import Array
 from glenside.ir.types import Tensor
 from glenside.semantics import Arithmetic

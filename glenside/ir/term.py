@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -59,6 +60,7 @@ class Term:
 
 
 _terms: WeakValueDictionary[tuple[Any, ...], Term] = WeakValueDictionary()
+_sharing = Lock()
 
 
 def make(operator: Operator, arguments: Sequence[Any]) -> Term:
@@ -78,7 +80,9 @@ def _shared(operator: Operator, children: tuple[Term, ...], attributes: tuple[At
         # What is hashed recurses, and tuples may be nested deep.
         flat = not any(isinstance(type_, TupleType) for type_ in operands)
         type_ = (_known_type_of if flat else _type_of)(operator, attributes, operands)
-        known = _terms[key] = Term(operator, attributes, children, type_)
+        made = Term(operator, attributes, children, type_)
+        with _sharing:  # another thread may have made it meanwhile
+            known = _terms.setdefault(key, made)
     return known
 
 

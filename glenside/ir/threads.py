@@ -8,13 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import chain, islice
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
 Job = TypeVar("Job")
 Space = TypeVar("Space")
+Found = TypeVar("Found")
 
 
 @cache
@@ -49,6 +50,22 @@ BLAS_ON_ONE_THREAD = _OneThread()
 def cores() -> int:
     """How many jobs run at a time."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class found_once(Generic[Found]):
+    """A property that is found the first time it is asked for, and kept: as functools.cached_property, but that threads
+    find those of several objects at a time, where up to Python 3.11 one waits for the other. All get the same object.
+    """
+
+    def __init__(self, find: Callable[[Any], Found]) -> None:
+        self.find, self.name, self.__doc__ = find, "", find.__doc__
+
+    def __set_name__(self, _: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, own: Any, _: type | None = None) -> Found:
+        found: Found = own.__dict__.setdefault(self.name, self.find(own))
+        return found
 
 
 def in_parallel(work: Callable[[Job, Space], None], jobs: Iterable[Job], space: Callable[[Job], Space]) -> None:

@@ -30,7 +30,7 @@ def waiting(
     simulator then refuses. Of the program the machine, DRAM and stretches count. Raises BadInput: an instruction reads
     what nothing wrote, or what is not there.
     """
-    return _Inferred(program, written, ports).finished()
+    return Inferred(program, written, ports).finished()
 
 
 @dataclass
@@ -107,8 +107,8 @@ class _Halves(Ports):
         self.last |= {(unit, half): number for half in sorted(present)}
 
 
-class _Inferred(State):
-    """Values matter only to operations on columns, which refuse some of them."""
+class Inferred(State):
+    """The queues as instructions come. Values matter only to operations on columns, which refuse some of them."""
 
     def __init__(self, program: NpuProgram, written: Sequence[Instruction], ports: bool) -> None:
         super().__init__(program)
@@ -126,10 +126,11 @@ class _Inferred(State):
         for kind in {type(instruction) for instruction in self.written_down}:
             kind.require_all_fit([own for own in self.written_down if type(own) is kind])
         for instruction in self.written_down:
-            self._add(instruction)
+            self.add(instruction)
         return {unit: tuple(queue) for unit, queue in self.queues.items()}
 
-    def _add(self, instruction: Instruction) -> None:
+    def add(self, instruction: Instruction) -> None:
+        """The next one, as it was written."""
         unit = instruction.unit
         number = len(self.queues[unit])
         before = self._before(instruction, number)

@@ -22,8 +22,9 @@ from glenside.builder import Builder
 from glenside.builder.layout import broadcast
 from glenside.builder.pointwise import cast, multiply, relu
 from glenside.check import ahead, check, turns
-from glenside.check.ahead import Ahead
 from glenside.check.comparison import OutOfTime
+from glenside.ir import copies
+from glenside.ir.copies import Ahead
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 
@@ -185,7 +186,7 @@ def test_what_it_fails_at_is_nothing() -> None:
 
 _KILLED = """
 import os, signal, time
-from glenside.check.ahead import Ahead
+from glenside.ir.copies import Ahead
 
 def work(turn, look):
     while True:
@@ -210,11 +211,11 @@ def test_it_ends_with_the_process_that_it_is_a_copy_of() -> None:
 
 def test_large_arrays_are_left_to_all_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     term, _ = pairs(0)[0]
-    monkeypatch.setattr(ahead, "cores", lambda: 2)
-    monkeypatch.setattr(ahead.threading, "enumerate", lambda: [ahead.threading.current_thread()])
+    monkeypatch.setattr(copies, "cores", lambda: 2)
+    monkeypatch.setattr(copies.threading, "enumerate", lambda: [copies.threading.current_thread()])
     assert ahead.possible(term)
     monkeypatch.setattr(ahead, "_LARGEST", 1)
     assert not ahead.possible(term)
     monkeypatch.undo()
-    monkeypatch.setattr(ahead, "cores", lambda: 1)
+    monkeypatch.setattr(copies, "cores", lambda: 1)
     assert not ahead.possible(term)

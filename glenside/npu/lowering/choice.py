@@ -23,10 +23,10 @@ from glenside.analysis.places import Places, leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.npu.lowering.estimates import Estimate
+from glenside.npu.lowering.estimates import Estimate, close_all
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.mapped import Mapped, results_of
-from glenside.npu.lowering.operands import Tiles, laid_out
+from glenside.npu.lowering.operands import Tiles
 from glenside.npu.lowering.options import Option, Options, axes_of, copied, copied_at_least, options_of
 from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.staying import Stay, looked_at, staying
@@ -102,9 +102,11 @@ def chosen(
             return found
         within = within if used else gap
         often.update(used.keys())
-        for what, estimates in used.items():
-            for estimate in estimates if often[what] < _OFTEN else model.alike(what):
-                estimate.close()
+        close_all(
+            estimate
+            for what, estimates in used.items()
+            for estimate in (estimates if often[what] < _OFTEN else model.alike(what))
+        )
 
 
 def best(
@@ -285,7 +287,7 @@ class _Model(WholeNumbers):
 
     def _known(self, key: tuple[int, str, object], least: float, find: Callable[[], float]) -> Estimate:
         if key not in self.known:
-            self.known[key] = Estimate(least, find)
+            self.known[key] = Estimate(least, find, key[0])
         return self.known[key]
 
     def _filled(self, option: Option, leaf: Term, axis: int, least: float) -> Estimate:
@@ -318,10 +320,10 @@ class _Model(WholeNumbers):
         dims = tuple(tensor.access.dims)
         for number, axis in enumerate(axes_of(tensor)):
             written = [self.column() for _ in take[maker]]
-            pairs = partial(_in_order, dims, axis, self.machine)
             for taken, column, option in zip(take[maker], written, self.options[maker], strict=True):
                 self.row(-1, 0, [(column, 1.0), (taken, -1.0)])
-                emptied = self._emptied(option, ("axis", axis, dims), pairs, tensor)
+                find = partial(option.price.emptied_in_order, dims, axis)
+                emptied = self._emptied(option, ("axis", axis, dims), find, tensor)
                 self.dma[maker].append((column, self._now(emptied, (tensor, axis), column, taken)))
             for streamed in asked:
                 self.row(0, 1, [*((column, 1.0) for column in written), (streamed[number], -1.0)])
@@ -380,7 +382,8 @@ class _Model(WholeNumbers):
         self.row(0, 0, [*((column, 1.0) for column in written), (own, -1.0)])
         for other, column, by in zip(self.options[maker], written, take[maker], strict=True):
             self.row(-1, 0, [(column, 1.0), (by, -1.0)])
-            emptied = self._emptied(other, ("tiles", id(option.price)), partial(self._tiled, option, tensor), tensor)
+            find = partial(self._emptied_to_tiles, other, option, tensor)
+            emptied = self._emptied(other, ("tiles", id(option.price)), find, tensor)
             self.dma[maker].append((column, self._now(emptied, ("tiles", tensor, id(option.price)), column, by)))
 
     def _tiled(self, option: Option, tensor: Term) -> Array:
@@ -393,17 +396,13 @@ class _Model(WholeNumbers):
             known[key] = pairs[np.argsort(pairs[:, 0], kind="stable")]
         return known[key]  # type: ignore[no-any-return]
 
-    def _emptied(self, option: Option, what: object, pairs: Callable[[], Array], tensor: Term) -> Estimate:
-        least = tensor.access.size / self.machine.bandwidth
-        return self._known((id(option.price), "empty", what), least, lambda: option.price.emptied(pairs()))
+    def _emptied_to_tiles(self, maker: Option, reader: Option, tensor: Term) -> float:
+        return maker.price.emptied(self._tiled(reader, tensor))
+
+    def _emptied(self, option: Option, what: object, find: Callable[[], float], tensor: Term) -> Estimate:
+        return self._known((id(option.price), "empty", what), tensor.access.size / self.machine.bandwidth, find)
 
 
 def _best_fill(price: Priced, leaf: Term) -> float:
     """Of a constant, which may have any order."""
     return min(price.filled(leaf, axis) for axis in axes_of(leaf))
-
-
-def _in_order(dims: tuple[int, ...], axis: int, machine: Machine) -> Array:
-    """Elements and their places, pairs (n)(2), with that axis innermost."""
-    places = laid_out(dims, axis, machine.bandwidth)
-    return np.stack([np.arange(places.size), places.ravel()], axis=1)

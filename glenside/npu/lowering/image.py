@@ -15,6 +15,8 @@ class Image:
     def __init__(self, machine: Machine) -> None:
         self.machine, self.size = machine, 0
         self._parts: list[tuple[int, Array]] = []
+        self.read_by_units: list[tuple[int, Array]] = []
+        """Where what says what instructions do is, and its bytes: tables, functions, parameters."""
         self._known: dict[tuple[str, bytes], int] = {}
 
     def room(self, size: int) -> int:
@@ -54,6 +56,8 @@ class Image:
         key = what, content.tobytes()
         if key not in self._known:
             self._known[key] = self.put(content)
+            if what not in ("weights", "packed"):
+                self.read_by_units.append((self._known[key], content.ravel()))
         return self._known[key]
 
     def bytes(self) -> Array:

@@ -39,10 +39,14 @@ class _Skewed:
         self.first, self.apart = places
         lanes = np.where(used, self.apart % machine.rows, -1)
         self.layer = (again or Again()).once(lambda: _moved(layer, lanes, used), "moved", layer, lanes.tobytes())
-        self.tables = [
-            Table(tuple(sorted((at % machine.rows, 0, at // machine.rows) for at in own[there].tolist())))
-            for own, there in zip(self.apart, self.used, strict=True)
-        ]
+        known = dict[bytes, Table]()  # tiles are mostly alike
+        self.tables = list[Table]()
+        for own, there in zip(self.apart, self.used, strict=True):
+            at = own[there]
+            if (key := at.tobytes()) not in known:
+                entries = ((cell % machine.rows, 0, cell // machine.rows) for cell in at.tolist())
+                known[key] = Table(tuple(sorted(entries)))
+            self.tables.append(known[key])
         self.runs: Sequence[Run] = ()
 
     def table(self, tile: int) -> Table:

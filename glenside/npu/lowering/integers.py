@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache, partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from glenside.analysis.layers import product_sizes
 from glenside.analysis.places import places
+from glenside.ir.copies import beside
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
@@ -26,6 +28,7 @@ from glenside.npu.lowering.network import chained
 from glenside.npu.lowering.options import Options, options_of
 from glenside.npu.lowering.tensors import Tensors, Where
 from glenside.npu.lowering.trials import TooLong, Trial
+from glenside.npu.lowering.waits_beside import MANY
 from glenside.npu.machine import HALVES, Machine
 from glenside.npu.numbers import StandsFor, narrow
 from glenside.npu.program import NpuProgram, Place
@@ -69,17 +72,40 @@ def least(
     while made is None:
         priced, known = options_of(network, fronts, machine, show), Known()
         taken, choice = best(network, fronts, machine, show, priced=priced, known=known)
-        try:
-            made = as_mapped(network, taken, machine, seed, choice.axes, show, choice.held, choice.where)
-        except Unlowered as error:
-            first = first or error
-            name = next((name for name in error.layers if len(fronts[name]) > 1), None)
-            if name is None:
-                raise first from error
-            fronts[name] = [own for own in fronts[name] if own[0].term != taken[name].term]
-    others = [*_others(network, fronts, machine, (priced, known), (made, choice), (seed, show))]
+        find = partial(_bounds, network, fronts, machine, (priced, known), choice)
+        with beside(find, worth=len(network.layers) >= MANY) as told:
+            try:
+                made = as_mapped(network, taken, machine, seed, choice.axes, show, choice.held, choice.where)
+            except Unlowered as error:
+                first = first or error
+                name = next((name for name in error.layers if len(fronts[name]) > 1), None)
+                if name is None:
+                    raise first from error
+                fronts[name] = [own for own in fronts[name] if own[0].term != taken[name].term]
+                continue
+            bounds = told() or (0.0, None)
+    others = [*_others(network, fronts, machine, (priced, known), (made, choice, bounds[0]), (seed, show))]
     quick = min([made, *others], key=_predicted)
-    return _searched(network, machine, priced, choice, quick, seed)
+    return _searched(network, machine, priced, choice, quick, bounds[1], seed)
+
+
+def _bounds(
+    network: IntegerNetwork,
+    fronts: Front,
+    machine: Machine,
+    prices: tuple[Options, Known],
+    choice: Choice,
+    _: object = None,
+) -> tuple[float, int]:
+    """What is asked for once the program of a choice is there: what no choice takes less than by prices where all
+    tensors are in DRAM, as far as it matters if the program takes no longer than it seems; and what any takes at least.
+    """
+    (priced, known), enough = prices, choice.cycles / _TRUST
+    in_dram = 0.0
+    with suppress(BadInput):
+        _, other = best(network, fronts, machine, stay=False, priced=priced, known=known, enough=enough)
+        in_dram = other.bound
+    return in_dram, Floors(network, priced, machine).of_any()
 
 
 def _predicted(program: NpuProgram) -> int:
@@ -92,14 +118,14 @@ def _others(
     fronts: Front,
     machine: Machine,
     prices: tuple[Options, Known],
-    than: tuple[NpuProgram, Choice],
+    than: tuple[NpuProgram, Choice, float],
     how: tuple[int, Callable[[str, int, int], None]],
 ) -> Iterator[NpuProgram]:
     """Programs of other choices that may be quicker: where prices were too low, one by which more tensors stay in
-    lanes; and simpler ones.
+    lanes; and simpler ones, where it is not known that these take longer by prices.
     """
     priced, known = prices
-    made, choice = than
+    made, choice, in_dram = than
     most = _predicted(made)
     if most > _FAR * choice.cycles:
         with suppress(BadInput, TooLong):
@@ -108,6 +134,8 @@ def _others(
                 found = as_mapped(network, taken, machine, how[0], other.axes, how[1], other.held, other.where, most)
                 most = min(most, _predicted(found))
                 yield found
+    if in_dram * _TRUST > most:
+        return
     with suppress(BadInput, TooLong):
         taken, choice = best(network, fronts, machine, stay=False, priced=priced, known=known, enough=most / _TRUST)
         if choice.bound * _TRUST > most:
@@ -118,23 +146,30 @@ def _others(
 
 
 def _searched(
-    network: IntegerNetwork, machine: Machine, priced: Options, choice: Choice, quick: NpuProgram, seed: int
+    network: IntegerNetwork,
+    machine: Machine,
+    priced: Options,
+    choice: Choice,
+    quick: NpuProgram,
+    of_any: int | None,
+    seed: int,
 ) -> NpuProgram:
     """That program, or the one of other mappings or other tensors that stay that takes fewer cycles, as far as it is
-    worth looking for one; with what is known of all choices. Tensors in DRAM are there as the first who reads them
-    wants.
+    worth looking for one; with what is known of all choices, of which it may be known what any takes at least. Tensors
+    in DRAM are there as the first who reads them wants.
     """
     options, kept = priced
     streams = (tensor for own in options.values() for option in own for tensor in option.streams.values())
     tensors = [tensor for tensor in dict.fromkeys(streams) if tensor is not None]
-    floors, made, again = Floors(network, priced, machine), dict[object, float](), defaultdict[object, Again](Again)
+    made, again = dict[object, float](), defaultdict[object, Again](Again)
+    floors_of = cache(partial(Floors, network, priced, machine))
     answers = [*map(len, kept.values()), *(HALVES for _ in tensors)]
 
     def parts(way: Way) -> tuple[dict[str, int], set[Term]]:
         return dict(zip(kept, way, strict=False)), {t for t, s in zip(tensors, way[len(kept) :], strict=True) if s}
 
     def least(way: Way) -> int:
-        return floors.of(*parts(way)).cycles
+        return floors_of().of(*parts(way)).cycles
 
     def told(way: Way, most: int) -> Told:
         numbers, stay = parts(way)
@@ -145,7 +180,7 @@ def _searched(
             if key in made:
                 return Told(made[key])
             made[key] = inf
-            own = floors.of(numbers, where[0], {tensor for tensor, passing in where[1].items() if passing.skews})
+            own = floors_of().of(numbers, where[0], {tensor for tensor, passing in where[1].items() if passing.skews})
             if own.cycles >= most:
                 return Told(inf)
             try:
@@ -164,7 +199,7 @@ def _searched(
         numbers, stay = parts(search.found)
         taken = {name: kept[name][number] for name, number in numbers.items()}
         quick = as_mapped(network, taken, machine, seed, stay=stay)
-    return replace(quick, choices=search.choices(floors.of_any))
+    return replace(quick, choices=search.choices(lambda: floors_of().of_any() if of_any is None else of_any))
 
 
 def _placed(where: Where) -> tuple[object, ...]:

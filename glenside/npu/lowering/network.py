@@ -24,7 +24,6 @@ from glenside.npu.lowering.mapped import Mapped, Own, Unlowered, name_of
 from glenside.npu.lowering.operands import Brought, Tiles, arranged
 from glenside.npu.lowering.pieces import Piece, pieces
 from glenside.npu.lowering.program import Filled, counted, finished, stand_in
-from glenside.npu.lowering.skewed import Skew
 from glenside.npu.lowering.sources import Copied, Source
 from glenside.npu.lowering.spreading import spreadings
 from glenside.npu.lowering.storing import Bytes, BytesOut, distinct_parameters
@@ -32,6 +31,7 @@ from glenside.npu.lowering.sums_out import SumsOut
 from glenside.npu.lowering.tensors import Somewhere, Tensors, Where
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.lowering.trials import Trial
+from glenside.npu.lowering.waits_beside import MANY, WaitsBeside, waits_beside
 from glenside.npu.machine import Machine
 from glenside.npu.numbers import StandsFor, narrow
 from glenside.npu.program import NpuProgram, Place, Stretch
@@ -101,6 +101,12 @@ class _Chain(Tensors):
         self.tiles_again: defaultdict[str, Again] = defaultdict(Again)
 
     def program(self, given: Mapping[str, Array], seed: int) -> NpuProgram:
+        layers = self.network.layers
+        worth = self.trial is None and len(layers) >= MANY and not any(layer.normalised is not None for layer in layers)
+        with waits_beside(self.writer, worth) as beside:  # where something is normalised, some values matter
+            return self._program(given, seed, beside)
+
+    def _program(self, given: Mapping[str, Array], seed: int, beside: WaitsBeside) -> NpuProgram:
         network, inputs = self.network, self._inputs(given, seed)
         every, reached = [*pieces(network.layers, self.chains)], 0
         for (layer, piece), then in zip(every, [*every[1:], None], strict=True):
@@ -118,13 +124,14 @@ class _Chain(Tensors):
                 self.writer.settle()
             name = layer.name if piece.last else f"{layer.name}, strip {piece.strip + 1}"
             self.stretches.append(replace(stretch, name=name, begin=begin, end=counted(self.writer)))
+            beside.send()
             if piece.last:
                 for known in (self.known, self.again, self.tiles_again):
                     known.pop(layer.name, None)
         if self.trial is not None:
             refuses = any(layer.normalised is not None for layer in network.layers)  # some values
             return finished(self.writer, [], self.filled if refuses else [])
-        return finished(self.writer, self.stretches, self.filled, inputs, self._outputs())
+        return finished(self.writer, self.stretches, self.filled, inputs, self._outputs(), beside)
 
     def _inputs(self, given: Mapping[str, Array], seed: int) -> dict[str, Place]:
         """Where these are, with what brings them to where they stay."""
@@ -149,9 +156,8 @@ class _Chain(Tensors):
             self.writer.expect(self.trial.rest[number])
 
     def _outputs(self) -> dict[str, Place]:
-        found = {stretch.name: stretch.result for stretch in self.stretches}
         last = self.network.layers[-1].name
-        result = found[last]
+        result = {stretch.name: stretch.result for stretch in self.stretches}[last]
         assert result is not None, "every layer has one"
         return {last: result}
 
@@ -244,7 +250,11 @@ class _Chain(Tensors):
         machine, passing = self.machine, self.passing[tensor]
         if not passing.skews:
             return None
-        skew = passing.skews[self.inner(tensor)] if tensor in self.makers else min(passing.skews.values(), key=_extra)
+        skew = (
+            passing.skews[self.inner(tensor)]
+            if tensor in self.makers
+            else min(passing.skews.values(), key=lambda each: each.extra)
+        )
         number = self.numbers[layer.name]
         taken = [each for each in self.held.values() if each.since <= number <= each.until]
         found = gaps(taken, machine, self.reserved)
@@ -255,16 +265,9 @@ class _Chain(Tensors):
         bases = first * machine.rows, (first + size) * machine.rows
         feed = Feed([], own.zeros[0], self._made(own))
         try:
-            return Windows(
-                self.writer,
-                own.layer,
-                passing.reads[layer.name],
-                skew.strides,
-                feed,
-                self.place(tensor).addresses,
-                bases,
-                size * machine.rows,
-            )
+            at, cells = self.place(tensor).addresses, size * machine.rows
+            reads = passing.reads[layer.name]
+            return Windows(self.writer, own.layer, reads, skew.strides, feed, at, bases, cells)
         except BadInput:
             return None
 
@@ -407,10 +410,6 @@ class _Chain(Tensors):
 
 def _in_dram(tiles: Tiles, leaf: Term) -> Place:
     return Place.of_sums(tiles.of(leaf), "int8")
-
-
-def _extra(skew: Skew) -> float:
-    return skew.extra
 
 
 def _as_it_is(term: Term, _: object) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
@@ -33,7 +35,7 @@ def arranged(order: Order, leaf: Term) -> Array:
     wanted = some[row, lane] - first
 
     def taken(axis: int) -> int:
-        where = laid_out(dims, axis, machine.bandwidth).ravel()[wanted]
+        where = laid_out_at(wanted, dims, axis, machine.bandwidth)
         beats, tables = beats_and_tables(where, lane, row, machine)
         return beats + tables * machine.table_beats
 
@@ -45,6 +47,24 @@ def laid_out(dims: Sequence[int], axis: int, beat: int) -> Array:
     """The places of elements, (dims), one after the other with that axis innermost; the innermost axes begin at beats
     where that takes a quarter more at most: then beats are filled and made in few ways.
     """
+    found = np.zeros(tuple(dims), np.int64)
+    for each, (size, stride) in enumerate(zip(dims, _strides(dims, axis, beat), strict=True)):
+        found += (np.arange(size) * stride).reshape([-1 if other == each else 1 for other in range(len(dims))])
+    return found
+
+
+def laid_out_at(elements: Array, dims: Sequence[int], axis: int, beat: int) -> Array:
+    """The same of some elements, by number, (n)."""
+    found, rest = np.zeros(len(elements), np.int64), elements
+    for size, stride in reversed([*zip(dims, _strides(dims, axis, beat), strict=True)]):
+        if size > 1:
+            rest, at = np.divmod(rest, size)
+            found += at * stride
+    return found
+
+
+def _strides(dims: Sequence[int], axis: int, beat: int) -> list[int]:
+    """How far elements are from the next one along each axis."""
     order = [*(other for other in range(len(dims)) if other != axis), axis]
     strides, stride, padded = [0] * len(dims), 1, False
     for each in reversed(order):
@@ -53,10 +73,7 @@ def laid_out(dims: Sequence[int], axis: int, beat: int) -> Array:
         whole = -(-stride // beat) * beat
         if not padded and stride >= beat and whole * _PADDING_OF <= stride * (_PADDING_OF + 1):
             stride, padded = whole, True
-    found = np.zeros(tuple(dims), np.int64)
-    for each, size in enumerate(dims):
-        found += (np.arange(size) * strides[each]).reshape([-1 if other == each else 1 for other in range(len(dims))])
-    return found
+    return strides
 
 
 @dataclass(frozen=True)
@@ -74,6 +91,26 @@ class Brought:
     def key(self) -> bytes:
         zeros = b"" if self.spread is None else self.spread.zeros.tobytes()
         return f"{self.address} {self.rows} ".encode() + zeros
+
+
+def _pairs(tiles: Sequence[int], numbers: Array, brought: Sequence[Brought], width: int) -> Array:
+    """Elements by number and their addresses, (n)(2): of tiles that are there row by row, as many of each, a row taking
+    so many bytes; or of one that is spread.
+    """
+    first = brought[tiles[0]]
+    own, addresses = numbers[tiles, : first.rows], np.array([brought[tile].address for tile in tiles])
+    if first.spread is not None:
+        place, byte = first.spread.places.T
+        return np.stack([own.reshape(-1)[place], first.address + byte], axis=1)
+    _, rows, columns = own.shape
+    every = (addresses[:, None, None] + np.arange(rows)[:, None] * width + np.arange(columns)).reshape(-1)
+    elements = own.reshape(-1)
+    there = elements > 0
+    if not there.all():
+        elements, every = elements[there], every[there]
+    found = np.empty((len(every), 2), np.int64)
+    found[:, 0], found[:, 1] = elements, every
+    return found
 
 
 @dataclass(frozen=True)
@@ -127,20 +164,19 @@ class Tiles:
     @staticmethod
     def _placed(image: Image, layer: Layer, brought: list[Brought]) -> Tiles:
         weights, width = layer.product.weights, image.machine.weight_beats * image.machine.bandwidth
-        pairs, known = list[Array](), set[tuple[int, bytes]]()
+        several, known = Counter(own.address for own in brought), set[tuple[int, bytes]]()
+        tiles = list[int]()
         for tile, own in enumerate(brought):  # tiles of other elements may have the same bytes
-            rows = weights.numbers[tile, : own.rows]
-            if (own.address, rows.tobytes()) in known:
-                continue
-            known.add((own.address, rows.tobytes()))
-            if own.spread is None:
-                place = np.flatnonzero(rows)
-                row = place // rows.shape[1]
-                byte = place + row * (width - rows.shape[1])
-            else:
-                place, byte = own.spread.places.T
-            pairs.append(np.empty((len(place), 2), np.int64))
-            pairs[-1][:, 0], pairs[-1][:, 1] = rows.reshape(-1)[place], own.address + byte
+            if several[own.address] > 1:
+                key = own.address, weights.numbers[tile, : own.rows].tobytes()
+                if key in known:
+                    continue
+                known.add(key)
+            tiles.append(tile)
+        pairs = list[Array]()
+        alike = groupby(tiles, key=lambda tile: tile if brought[tile].spread is not None else -brought[tile].rows)
+        for _, group in alike:
+            pairs.append(_pairs([*group], weights.numbers, brought, width))
         every = np.concatenate(pairs)
         if len(weights.first) == 1:
             ((leaf, first),) = weights.first.items()

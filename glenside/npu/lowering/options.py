@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
+from glenside.ir.threads import in_parallel
 from glenside.ir.types import Tensor
 from glenside.npu.lowering.copying import cycles_of_copy
 from glenside.npu.lowering.elementwise import every_mapping
@@ -18,7 +20,7 @@ from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.storing import rows_needed
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
-from glenside.quantization.layers import IntegerNetwork, leaf_of
+from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of
 
 _SLOW = 8
 """How many times as long as another mapping one may take the array."""
@@ -55,20 +57,22 @@ def options_of(
     show: Callable[[str, int, int], None] = lambda *_: None,
 ) -> Options:
     """What each layer may take, with prices; and the mappings of these. Raises BadInput: nothing, by its name."""
-    known: dict[tuple[Term, bool], Priced] = {}
+    every = {layer.name: every_mapping(layer, variants.get(layer.name, ()), machine) for layer in network.layers}
+    known, tiles = dict[tuple[Term, bool], Priced](), _tiled(network, every, machine)
     options: dict[str, list[Option]] = {}
     kept: dict[str, list[Mapped]] = {}
     for number, layer in enumerate(network.layers):
         show(f"mappings of {layer.name}", number, 2 * len(network.layers))
         options[layer.name], kept[layer.name], refused = [], [], list[BadInput]()
-        for mapped, cycles in every_mapping(layer, variants.get(layer.name, ()), machine):
+        for mapped, cycles in every[layer.name]:
             key = mapped.term, layer.requantised is None
             if cycles > _SLOW * min((option.price.cycles for option in options[layer.name]), default=cycles):
                 continue
             try:
                 if key not in known:
                     reserved = 0 if layer.requantised is None else rows_needed(machine)
-                    known[key] = Priced(tiled(layer, mapped, machine), machine, cycles, reserved)
+                    found = tiles.get(key) or tiled(layer, mapped, machine)
+                    known[key] = Priced(found, machine, cycles, reserved)
                 options[layer.name].append(Option(known[key], _operands(network, known[key].layer, mapped)))
                 kept[layer.name].append(replace(mapped, layer=known[key].layer))
             except BadInput as error:
@@ -76,6 +80,25 @@ def options_of(
         if not options[layer.name]:
             raise BadInput(f"the layer {layer.name}: {refused[0] if refused else 'it has no mapping'}")
     return options, kept
+
+
+def _tiled(
+    network: IntegerNetwork, every: Mapping[str, Sequence[tuple[Mapped, int]]], machine: Machine
+) -> dict[tuple[Term, bool], Layer]:
+    """Mappings as tiles, by all processors at a time: of those that the machine runs, and that are not too slow."""
+    jobs, found = dict[tuple[Term, bool], tuple[IntegerLayer, Mapped]](), dict[tuple[Term, bool], Layer]()
+    for layer in network.layers:
+        least = min((cycles for _, cycles in every[layer.name]), default=0)
+        for mapped, cycles in every[layer.name]:
+            if cycles <= _SLOW * least:
+                jobs.setdefault((mapped.term, layer.requantised is None), (layer, mapped))
+
+    def work(key: tuple[Term, bool], _: None) -> None:
+        with suppress(BadInput):  # which is met again, and said
+            found[key] = tiled(*jobs[key], machine)
+
+    in_parallel(work, jobs, lambda _: None)
+    return found
 
 
 def _operands(network: IntegerNetwork, layer: Layer, mapped: Mapped) -> dict[Term, Term | None]:

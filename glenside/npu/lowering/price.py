@@ -7,14 +7,14 @@ times that as it has rows. So a price is near and not exact: exact are the cycle
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
+from glenside.ir.threads import found_once
 from glenside.npu.lowering.filling import beats_and_tables
-from glenside.npu.lowering.operands import laid_out
+from glenside.npu.lowering.operands import laid_out_at
 from glenside.npu.lowering.plan import Plan
 from glenside.npu.lowering.runs import Order
 from glenside.npu.lowering.slots import Slots
@@ -39,16 +39,16 @@ class Priced:
     cycles: int
     reserved: int
 
-    @cached_property
+    @found_once
     def order(self) -> Order:
         depth = self.machine.half_depth - self.reserved
         return Order(self.layer, self.machine, depth, (self.reserved, self.machine.half_depth))
 
-    @cached_property
+    @found_once
     def plan(self) -> Plan:
         return Plan.of(self.order, 0)
 
-    @cached_property
+    @found_once
     def weights(self) -> int:
         """Beats of weights: of each tile as often as others took its place."""
         slots, beats = Slots(self.machine.weight_rows // self.machine.rows), 0
@@ -60,7 +60,7 @@ class Priced:
             beats += is_new * (rows if spread is None else len(spread.steps))
         return beats
 
-    @cached_property
+    @found_once
     def _sample(self) -> tuple[Array, Array, Array, float]:
         """Elements that some rows of lanes hold, their lanes and rows, and how many times that all rows are."""
         rows = self.plan.chunks[0].rows[: max(1, _SOME // self.machine.rows)]
@@ -74,10 +74,10 @@ class Priced:
         elements, lane, row, times = self._sample
         first = self.layer.product.rows.first[leaf]
         own = (elements >= first) & (elements < first + leaf.access.size)
-        where = laid_out(tuple(leaf.access.dims), axis, self.machine.bandwidth).ravel()[elements[own] - first]
+        where = laid_out_at(elements[own] - first, tuple(leaf.access.dims), axis, self.machine.bandwidth)
         return self._taken(*beats_and_tables(where, lane[own], row[own], self.machine), times)
 
-    @cached_property
+    @found_once
     def _sums(self) -> tuple[Array, Array, Array, float]:
         """Elements whose sums leave the accumulators first, by number; their items and lanes; and how many times."""
         lines, m = list[Array](), self.layer.product.rows.numbers.shape[1]
@@ -99,7 +99,7 @@ class Priced:
         order = np.argsort(item, kind="stable")
         return elements[order], item[order], lane[order], len(place) / len(own)
 
-    @cached_property
+    @found_once
     def _lines(self) -> tuple[Array, Array]:
         line, column = self.layer.lines()
         nothing = self.layer.elements.reshape(-1) <= 0
@@ -107,12 +107,22 @@ class Priced:
 
     def emptied(self, addresses: Array) -> float:
         """Cycles of DMA that take results away, to the addresses of elements, sorted pairs (n)(2)."""
-        elements, item, lane, times = self._sums
+        elements, *_ = self._sums
         first, last = (np.searchsorted(addresses[:, 0], elements, side=side) for side in ("left", "right"))
         sizes = last - first
         owner = np.repeat(np.arange(len(elements)), sizes)
         at = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes) + np.repeat(first, sizes)
-        where = addresses[at, 1]
+        return self._emptied(owner, addresses[at, 1])
+
+    def emptied_in_order(self, dims: tuple[int, ...], axis: int) -> float:
+        """The same where these are in a tensor of DRAM with that axis innermost."""
+        elements, *_ = self._sums
+        where = laid_out_at(elements, dims, axis, self.machine.bandwidth)
+        return self._emptied(np.arange(len(elements)), where)
+
+    def _emptied(self, owner: Array, where: Array) -> float:
+        """Of the elements that leave first some, by their place among these, each to an address, (n) each."""
+        _, item, lane, times = self._sums
         _, beat = np.unique(where // self.machine.bandwidth, return_inverse=True)
         turns = turned(item[owner], lane[owner], beat, int(item.max(initial=-1)) + 1, self.machine.rows)
         lanes = (lane[owner] + turns[item[owner]]) % self.machine.rows

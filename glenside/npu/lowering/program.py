@@ -21,6 +21,7 @@ from glenside.npu.lowering.runs import Order
 from glenside.npu.lowering.sources import Copied
 from glenside.npu.lowering.sums_out import SumsOut
 from glenside.npu.lowering.tiles import Layer
+from glenside.npu.lowering.waits_beside import WaitsBeside
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram, Place, Stretch
 from glenside.npu.timing import times
@@ -70,13 +71,15 @@ def finished(
     filled: Filled,
     inputs: Mapping[str, Place] | None = None,
     outputs: Mapping[str, Place] | None = None,
+    beside: WaitsBeside | None = None,
 ) -> NpuProgram:
-    """What was written, with its waits and its cycles; nothing is put off any more."""
+    """What was written, with its waits, which may be found already, and its cycles; nothing is put off any more."""
     dram = writer.image.bytes()
     for place, values in filled:
         place.write(dram, values)
     made = NpuProgram(writer.machine, {}, dram, inputs or {}, outputs or {}, tuple(stretches))
-    made = replace(made, queues=waiting(made, [*writer.written]))
+    queues = None if beside is None else beside.queues()
+    made = replace(made, queues=queues or waiting(made, [*writer.written]))
     return replace(made, predicted=times(made).cycles)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
 from glenside.ir.operand import Array
+from glenside.ir.threads import found_once
 from glenside.npu.lowering.tiles import Group, Layer
 from glenside.npu.machine import Machine
 
@@ -45,23 +45,23 @@ class Rows:
         flat = every.reshape(-1, width)
         hashed = _hashed(flat)
         _, first, which = np.unique(hashed, return_index=True, return_inverse=True)
-        if not np.array_equal(flat[first][which], flat):  # two of one number
+        if not np.array_equal(flat[first[which]], flat):  # two of one number
             _, first, which = np.unique(flat, axis=0, return_index=True, return_inverse=True)
         self.numbers: Array = flat[first]
         self.of_tile: Array = which.reshape(tiles, m)
 
 
 def _hashed(rows: Array) -> Array:
-    """A number for each row, (n), that few others have: sums of products that are exact in floats, which are fast."""
-    width = rows.shape[1]
-    most = max(2, (1 << 53) // (width * max(1, int(rows.max(initial=0)))))
-    by = np.random.default_rng(0).integers(1, min(most, 1 << 31), (width, 2)).astype(np.float64)
-    first, second = (rows.astype(np.float64) @ by).astype(np.int64).T
-    found: Array = first * _MIXER + second  # wraps around
+    """A number for each row, (n), that few others have: sums of products, which wrap around."""
+    words = np.ascontiguousarray(rows)
+    if words.dtype.itemsize * words.shape[1] % _WORD == 0:
+        words = words.view(np.uint64)
+    by = np.random.default_rng(0).integers(0, 1 << 63, words.shape[1], np.uint64) * 2 + 1
+    found: Array = np.einsum("ij,j->i", words.astype(np.uint64, copy=False), by)
     return found
 
 
-_MIXER = 0x5851F42D4C957F2D
+_WORD = 8
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Order:
     firsts: tuple[int, int]
     whole: bool = False
 
-    @cached_property
+    @found_once
     def rows(self) -> Rows:
         return Rows(self.layer)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import permutations
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
+from glenside.ir.threads import found_once
 from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
@@ -84,12 +84,12 @@ class Reads:
                 return None
         return Reads(layer, dims, _coordinates(rows, dims), _coordinates(lanes, dims), used)
 
-    @cached_property
+    @found_once
     def shapes(self) -> dict[Any, Any]:
         """Strides that were found for those who read so, by who else reads and writes."""
         return {}
 
-    @cached_property
+    @found_once
     def zeros(self) -> Array:
         """The coordinates at which lanes read zeros that count, each once, (n)(axes)."""
         wide, found = _wide(self.dims), [np.zeros(0, np.int64)]
@@ -105,7 +105,7 @@ class Reads:
         """Whether it reads zeros, of whatever byte those are."""
         return bool(len(self.zeros) or self.nothing.any())
 
-    @cached_property
+    @found_once
     def nothing(self) -> Array:
         """Rows that have no element: they have no coordinates, and read what is behind the tensor, (tiles)(m)."""
         return np.asarray((self.layer.product.rows.numbers == 0).all(axis=2))

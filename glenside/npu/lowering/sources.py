@@ -51,7 +51,9 @@ class Copied:
         self.runs: Sequence[Run] = self.plan.runs
         enabled = order.layer.enabled
         self.lanes = np.flatnonzero(enabled.any(axis=0))
-        self.tables = [Table(tuple((int(lane), 0, 0) for lane in np.flatnonzero(own))) for own in enabled]
+        known = {own.tobytes(): own for own in enabled}  # tiles are mostly alike
+        alike = {key: Table(tuple((lane, 0, 0) for lane in np.flatnonzero(own).tolist())) for key, own in known.items()}
+        self.tables = [alike[own.tobytes()] for own in enabled]
         self.empty = Table(tuple((lane, feed.zero & _BYTE, 0) for lane in range(self.machine.rows)))
         self.filled = 0
         writer.chunk += len(self.plan.chunks)

@@ -79,7 +79,8 @@ class Spreadings:
         """
         key = Spreadings, self.machine
         if key not in layer.known:
-            layer.known[key] = [self.of(numbers) for numbers in layer.weights]
+            every = zip(layer.weights, self._may_be(layer), strict=True)
+            layer.known[key] = [self.of(numbers) if may else None for numbers, may in every]
         found: list[Spreading | None] = layer.known[key]
         steps = [() if own is None else own.steps for own in found]
         tables = {table for own in steps for _, table in own}
@@ -89,6 +90,16 @@ class Spreadings:
         order = range(len(found)) if order is None else order
         rows = sum(len(own) * self.machine.weight_beats for own, by in zip(layer.weights, steps, strict=True) if by)
         return found if self.beats(found, order) * _WORTH <= rows else [None] * len(found)
+
+    def _may_be(self, layer: Layer) -> list[bool]:
+        """Whether each tile may be spread, soon known: no column takes more values than are worth their cycles."""
+        numbers, rows = layer.product.weights.numbers, np.array(layer.loaded)
+        most = np.zeros(len(numbers), np.int64)
+        for count in distinct(rows).tolist():
+            tiles = np.flatnonzero(rows == count)
+            own = numbers[:, :count] if len(tiles) == len(numbers) else numbers[tiles, :count]
+            most[tiles] = np.count_nonzero(own, axis=1).max(axis=1)
+        return (most * _WORTH <= rows * self.machine.weight_beats).tolist()  # type: ignore[no-any-return]
 
     def beats(self, spreads: Sequence[Spreading | None], order: Iterable[int]) -> int:
         """Of tiles that are spread and come in that order, lane tables included, of which half stay beside those of

@@ -96,7 +96,9 @@ def staying(
                 alone = [len(option.streams) == 1 for option in options[name]]
                 rows[name] = [_part(own) if one else own for own, one in zip(rows[name], alone, strict=True)]
                 slower[name] = [
-                    Estimate(0.0, partial(_slower, made, option.price.layer, machine) if may and one else None)
+                    Estimate(
+                        0.0, partial(_slower, made, option.price.layer, machine) if may and one else None, id(made)
+                    )
                     for option, may, one in zip(options[name], allows[name], alone, strict=True)
                 ]
             found[tensor] = Stay(rows, since, max(numbers[name] for name in readers), allows, slower)
@@ -140,7 +142,7 @@ def _part(rows: Estimate) -> Estimate:
     def found() -> float:
         return -(-rows.close() // _STRIPS)
 
-    return Estimate(-(-rows.value // _STRIPS), found if rows.is_open else None)
+    return Estimate(-(-rows.value // _STRIPS), found if rows.is_open else None, rows.of)
 
 
 def _takes(option: Streaming, tensor: Term) -> bool:
@@ -177,7 +179,7 @@ class _Reading:
         if key not in self.sizes:
             reads = self.of(option, tensor)
             assert reads is not None, "it may stream"
-            self.sizes[key] = Estimate(-(-tensor.access.size // lanes), partial(_rows, reads, made, machine))
+            self.sizes[key] = Estimate(-(-tensor.access.size // lanes), partial(_rows, reads, made, machine), key)
         return self.sizes[key]
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
 from glenside.ir.operand import Array
+from glenside.ir.threads import found_once
 from glenside.npu.lowering.runs import Run, parts
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import HALVES, Machine
@@ -33,7 +33,7 @@ class Part:
     rows: Array
     elements: Array
 
-    @cached_property
+    @found_once
     def reads(self) -> Array:
         """The elements of the tensor that streams that it reads, by number, (n)."""
         numbers = self.layer.product.rows.numbers
@@ -48,7 +48,7 @@ class Part:
         """Of each group the rows that follow each other: group, begin, end."""
         yield from zip(*(own.tolist() for own in self._ranges), strict=True)
 
-    @cached_property
+    @found_once
     def _ranges(self) -> tuple[Array, Array, Array]:
         group, edges = np.nonzero(np.diff(self.rows.astype(np.int8), prepend=0, append=0, axis=1))
         return group[::2], edges[::2], edges[1::2]

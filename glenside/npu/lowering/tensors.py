@@ -254,8 +254,7 @@ class Tensors(MappedNetwork):
             def taken(axis: int) -> float:
                 key = "emptied", dims, axis, self.reserved, self.machine
                 if key not in known:
-                    places = laid_out(dims, axis, self.machine.bandwidth)
-                    known[key] = priced.emptied(np.stack([np.arange(places.size), places.ravel()], axis=1))
+                    known[key] = priced.emptied_in_order(dims, axis)
                 cycles: float = known[key]
                 return cycles + skews[axis].extra
 

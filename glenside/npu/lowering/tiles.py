@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from glenside.analysis.places import Places, places
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
+from glenside.ir.threads import found_once
 from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.sums import summands, sums
 from glenside.npu.machine import Machine
@@ -73,18 +73,18 @@ class Layer:
     elements: Array
     greatest: bool = False
 
-    @cached_property
+    @found_once
     def known(self) -> dict[Any, Any]:
         """What else is found out about it, once for all who ask."""
         return {}
 
-    @cached_property
+    @found_once
     def enabled(self) -> Array:
         """The lanes that rows of each tile have elements in, (tiles)(R)."""
         found: Array = np.any(self.product.rows.numbers > 0, axis=1)
         return found
 
-    @cached_property
+    @found_once
     def loaded(self) -> list[int]:
         """How many rows of weights each tile needs: up to the last lane that is enabled."""
         width = self.enabled.shape[1]
@@ -96,7 +96,7 @@ class Layer:
         """The numbers of the elements of each tile's weights, as many rows of these as it needs."""
         return [own[:rows] for own, rows in zip(self.product.weights.numbers, self.loaded, strict=True)]
 
-    @cached_property
+    @found_once
     def used(self) -> Array:
         """The columns of each tile whose sums are elements, (tiles)(C)."""
         line, column = self.sums_of()
@@ -112,7 +112,7 @@ class Layer:
         """Of each element the row of sums, among those of all groups, and its column: (dims) each."""
         return self._lines
 
-    @cached_property
+    @found_once
     def _lines(self) -> tuple[Array, Array]:
         m, columns = self.product.rows.numbers.shape[1], self.product.weights.numbers.shape[2]
         tile, place = np.divmod(self.elements - 1, m * columns)

@@ -33,6 +33,13 @@ class Written:
         """In their order."""
         return (own for _, own in sorted(self._own, key=lambda each: each[0]))
 
+    def since(self, number: int) -> list[Instruction]:
+        """Those that were added from that number on, in their order: what comes later is behind them as long as none
+        is `ahead`.
+        """
+        assert self.ahead is None, "what is ahead may come before them"
+        return [own for _, own in sorted(self._own[number:], key=lambda each: each[0])]
+
     def add(self, instruction: Instruction) -> None:
         """One more; what it needs comes before it."""
         number = len(self._own)
