@@ -22,7 +22,7 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is a second process, whatever threads run the tests."""
     if sys.platform != "linux":
         pytest.skip("there is no second process elsewhere")
-    monkeypatch.setattr("glenside.check.beside.may_be_copied", lambda: True)
+    monkeypatch.setattr("glenside.ir.copies.may_be_copied", lambda: True)
 
 
 def _of(report: CheckReport) -> Callable[..., CheckReport]:
@@ -64,7 +64,7 @@ def test_a_process_that_fails_says_nothing() -> None:
 
 
 def test_where_there_may_be_none_this_process_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glenside.check.beside.may_be_copied", lambda: False)
+    monkeypatch.setattr("glenside.ir.copies.may_be_copied", lambda: False)
     with beside(_of(EQUAL)) as verdict:
         assert verdict() is None
 
