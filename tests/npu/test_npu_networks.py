@@ -335,7 +335,7 @@ def test_what_cannot_be_quantized_is_refused(tmp_path: Path, capsys: pytest.Capt
     b = gl.Builder("own")
     x = b.input("x", (1, 2, 3, 3))
     both = [b.conv(x, b.constant(name, (2, 2, 1, 1))) for name in "uw"]
-    gl.save(b.finish(b.conv(b.maximum(*both), b.constant("v", (2, 2, 1, 1)))), greater)
+    gl.save(b.finish(b.conv(b.combine("maximum", *both), b.constant("v", (2, 2, 1, 1)))), greater)
     npu = ("--target", "npu:4x4", "-o", out)
     small = ("--target", "npu:4x4,scratchpad=96,weights=80", "-o", out)
     for words, said in (
@@ -343,7 +343,7 @@ def test_what_cannot_be_quantized_is_refused(tmp_path: Path, capsys: pytest.Capt
         ((source, *npu, "--quantize", tmp_path / "no.npz"), "no.npz"),
         ((source, "--array", "4x4", "--quantize", "random"), "--quantize is for a machine of bytes"),
         ((quantized, *npu, "--quantize", "random"), "quantized already"),
-        ((greater, *npu, "--quantize", "random"), "elementwise-max of two tensors is none"),
+        ((greater, *npu, "--quantize", "random"), "maximum of two tensors is none"),
         (
             (source, *small, "--quantize", "random"),
             "the layer conv1: scratchpad of npu:4x4,.*8 are missing",
