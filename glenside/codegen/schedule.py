@@ -38,9 +38,10 @@ from glenside.ir.index_map import Axis, Index, flattened
 
 _CHUNK = 8192
 """Elements that one thread does at once where there is no outer loop."""
-_SURE = 0.75
+_SURE = 0.95
 """Of the time of other loops, what a unit for matrices must be told to take at most: what is packed for it is no longer
-near the thread that reads it, and the nests before and after it are taken together less often, which nothing tells.
+near the thread that reads it, which nothing tells. With 0.75 BERT-base took 1.3 times as long on a Xeon whose unit was
+slow in that hour, and MobileNetV1 1.18 times.
 """
 _APART = 1 << 20
 """From where on axes are numbered of loops that are only told."""
