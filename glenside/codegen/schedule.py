@@ -97,7 +97,7 @@ class _Choice:
     machine: Machine = field(compare=False)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)  # of a network of 50 layers about a hundred; they keep their loops
 def _order_of(choice: _Choice) -> bool | None:
     """The order in which a unit for matrices takes the least time; None where other loops take less."""
     block, machine = choice.block, choice.machine

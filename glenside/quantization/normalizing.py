@@ -204,7 +204,7 @@ def _root(term: Term, constant: Mapping[Term, bool]) -> tuple[Term, float] | Non
         return None
     inner = _stripped(divisor.children[0])
     below, eps = _operands(inner, "elementwise-add", constant), least**2
-    for x, y in (below or (), (below or ())[::-1]) if below else ():
+    for x, y in (below, below[::-1]) if below else ():
         if constant[x] and (number := _number_in(x)) is not None:
             inner, eps = _stripped(y), eps + number
     return (inner, eps) if _is(inner, "reduce-mean") or _is(inner, "reduce-sum") else None

@@ -99,7 +99,8 @@ class Spreadings:
             tiles = np.flatnonzero(rows == count)
             own = numbers[:, :count] if len(tiles) == len(numbers) else numbers[tiles, :count]
             most[tiles] = np.count_nonzero(own, axis=1).max(axis=1)
-        return (most * _WORTH <= rows * self.machine.weight_beats).tolist()  # type: ignore[no-any-return]
+        found: list[bool] = (most * _WORTH <= rows * self.machine.weight_beats).tolist()
+        return found
 
     def beats(self, spreads: Sequence[Spreading | None], order: Iterable[int]) -> int:
         """Of tiles that are spread and come in that order, lane tables included, of which half stay beside those of
