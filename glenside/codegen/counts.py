@@ -6,16 +6,19 @@ a step that many products share, what is slowest counts: the products, the loads
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import prod
 
 from glenside.codegen.affine import coefficient, loads_in
+from glenside.codegen.alike import alike
 from glenside.codegen.arena import arena
 from glenside.codegen.instructions import DOT_2
 from glenside.codegen.lanes import MOST_TURNS
 from glenside.codegen.loops import (
     Apply,
+    Buffer,
     Choose,
     Convert,
     Counter,
@@ -35,7 +38,7 @@ from glenside.codegen.loops import (
 )
 from glenside.codegen.machine import Machine
 from glenside.codegen.parts import cycles, product_of
-from glenside.codegen.traffic import LastCache, Recent, Touched, traffic
+from glenside.codegen.traffic import LastCache, Reach, Recent, traffic
 from glenside.codegen.work import Work, sum_of
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Atom, Axis, Index
@@ -59,13 +62,44 @@ def is_shared(nest: Nest) -> bool:
 def told_alone(nests: Sequence[Nest], machine: Machine) -> float:
     """Nanoseconds of nests that follow each other, whatever was before them."""
     recent = Recent(machine.l2)
-    return sum(_work(nest, Touched.of(nest.body), machine, recent).priced(machine.nanoseconds) for nest in nests)
+    return sum(_work(nest, _counted(nest, machine), recent).priced(machine.nanoseconds) for nest in nests)
 
 
-def _work(nest: Nest, touched: Touched, machine: Machine, recent: Recent, threads: int = 1) -> Work:
+@dataclass(frozen=True)
+class _Counted:
+    """What each statement of a nest issues, and what all bring, whatever was before them."""
+
+    issued: tuple[Work, ...]
+    reach: Reach
+
+
+def _counted(nest: Nest, machine: Machine) -> _Counted:
+    """The same for all nests that are alike: a search lowers a program again for each variant of one layer."""
+    like, buffers = alike(nest.body)
+    known, of = _known(_Asked((like, tuple((b.role, b.dims) for b in buffers)), nest.body, machine))
+    return known if of == buffers else replace(known, reach=known.reach.over(dict(zip(of, buffers, strict=True))))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Statements that are counted: as many as all others with their key."""
+
+    key: Hashable
+    body: Sequence[Statement] = field(compare=False)
+    machine: Machine
+
+
+@lru_cache(maxsize=2048)
+def _known(asked: _Asked) -> tuple[_Counted, list[Buffer]]:
+    issued = tuple(_issued([statement], asked.machine) for statement in asked.body)
+    return _Counted(issued, Reach.of(asked.body, asked.machine)), alike(asked.body)[1]
+
+
+def _work(nest: Nest, counted: _Counted, recent: Recent, threads: int = 1) -> Work:
     many = threads if is_shared(nest) else 1
-    issued = sum_of((_issued([statement], machine), _share(statement, many)) for statement in nest.body)
-    moved = traffic(touched, machine, recent)
+    shares = [_share(statement, many) for statement in nest.body]
+    issued = sum_of(zip(counted.issued, shares, strict=True))
+    moved = traffic(counted.reach, recent)
     if any(map(_is_of_matrices, nest.body)):
         moved = replace(moved, near=0, far=0, weights=0, streamed=moved.weights + moved.far)  # l2 is fast enough
     return issued.plus(moved).plus(Work(nests=1))
@@ -95,11 +129,11 @@ def works(loops: Loops, machine: Machine, threads: int = 1) -> list[Work]:
     every = [b for b in loops.buffers if b not in packed]
     size = sum(b.bytes for b in every)
     recent = Recent(machine.l2, every if size <= machine.l2 else ())
-    touched = [Touched.of(nest.body) for nest in loops.nests]
-    found = [_work(nest, own, machine, recent, threads) for nest, own in zip(loops.nests, touched, strict=True)]
+    counted = [_counted(nest, machine) for nest in loops.nests]
+    found = [_work(nest, own, recent, threads) for nest, own in zip(loops.nests, counted, strict=True)]
     if size <= machine.l3 // 2 or not machine.l3:
         return found
-    stored = [(nest.buffer, own) for nest, own in zip(loops.nests, touched, strict=True)]
+    stored = [(nest.buffer, own.reach) for nest, own in zip(loops.nests, counted, strict=True)]
     last = LastCache(machine, stored, arena(loops).places)
     return [work.plus(last.touch(*own)) for work, own in zip(found, stored, strict=True)]
 

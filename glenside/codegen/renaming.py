@@ -9,6 +9,7 @@ from functools import partial
 from glenside.codegen.affine import with_loads
 from glenside.codegen.arena import used
 from glenside.codegen.loops import Buffer, For, Let, Load, Nest, Packing, Prefetch, Role, Sort, Statement, Store, When
+from glenside.codegen.tiles import Made
 
 
 def with_packings(
@@ -38,6 +39,24 @@ def packed_once(nests: Sequence[Nest], packings: Iterable[Packing]) -> tuple[lis
         return list(nests), own
     kept = [with_buffers(nest, names) for nest in nests if nest.buffer not in names]
     return kept, [packing for packing in own if packing.buffer not in names]
+
+
+def with_buffers_of(made: Made, names: Mapping[Buffer, Buffer]) -> Made:
+    """The loops of a block over other buffers; what was packed of one is now called after the other."""
+    if all(name == buffer for name, buffer in names.items()):
+        return made
+    own = {*used(made.statements), *(packing.buffer for packing in made.packings)} - {*names}
+    after = {buffer: _called_after(buffer, names) for buffer in own if buffer.role is not Role.REGISTER}
+    now = {**names, **after}
+    packings = [replace(p, buffer=now[p.buffer], source=now[p.source]) for p in made.packings]
+    return Made([renamed(statement, now) for statement in made.statements], tuple(packings))
+
+
+def _called_after(buffer: Buffer, names: Mapping[Buffer, Buffer]) -> Buffer:
+    """A buffer made for others, such as `image.packed`, whose name begins with that of what lies there."""
+    of = [source for source in names if buffer.name.startswith(f"{source.name}.")]
+    source = max(of, key=lambda source: len(source.name), default=None)
+    return buffer if source is None else replace(buffer, name=names[source].name + buffer.name[len(source.name) :])
 
 
 def with_buffers(nest: Nest, now: Mapping[Buffer, Buffer]) -> Nest:

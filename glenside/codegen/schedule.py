@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import count
@@ -28,11 +28,12 @@ from glenside.codegen.filling import around
 from glenside.codegen.integer_tiles import IntegerTiles
 from glenside.codegen.lane_tiles import LaneTiles
 from glenside.codegen.lanes import at, evenly, in_vectors, joined_in_lanes, lanes_in, run, runs_along, spread
-from glenside.codegen.loops import Load, Nest, Packing, Role, Statement, Store
+from glenside.codegen.loops import Buffer, Load, Nest, Packing, Role, Statement, Store
 from glenside.codegen.machine import Machine
 from glenside.codegen.matrix_tiles import MatrixTiles
 from glenside.codegen.operands import packing_of
 from glenside.codegen.pieces import in_pieces
+from glenside.codegen.renaming import with_buffers_of
 from glenside.codegen.tiles import Made, Tiles
 from glenside.ir.index_map import Axis, Index, flattened
 
@@ -43,14 +44,53 @@ _SURE = 0.95
 near the thread that reads it, which nothing tells. With 0.75 BERT-base took 1.3 times as long on a Xeon whose unit was
 slow in that hour, and MobileNetV1 1.18 times.
 """
-_APART = 1 << 20
-"""From where on axes are numbered of loops that are only told."""
 _SQUARE = 16
 """Elements each way of the squares in which what lies the other way is read: those of a line of most caches."""
 
 
 def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | None:
-    """A block of at most one join in loops for a machine; None where it is not known how."""
+    """A block of at most one join in loops for a machine; None where it is not known how.
+
+    Those of blocks that are alike are made once: a search lowers a program again for each variant of one layer.
+    """
+    like, buffers = alike(block.plain())
+    exact = tuple(joined.exact for joined in block.joined)
+    key = like, exact, block.around, tuple((b.role, b.dims) for b in buffers)
+    known = _known(_Asked(key, block, machine, next(axes)))
+    while next(axes) < known.end:  # the numbers of its loops
+        pass
+    return known.made and with_buffers_of(known.made, dict(zip(known.buffers, buffers, strict=True)))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A block of which it is asked how it is done, in loops that are numbered from the first on: the answer is that for
+    all others with its key.
+    """
+
+    key: Hashable
+    block: Block = field(compare=False)
+    machine: Machine
+    first: int
+
+
+@dataclass(frozen=True)
+class _Known:
+    """How a block is done, over what buffers, and the number behind those of its loops."""
+
+    made: Made | None
+    buffers: Sequence[Buffer]
+    end: int
+
+
+@lru_cache(maxsize=512)  # ResNet-50 has 431, in 10 variants of it; they keep their loops
+def _known(asked: _Asked) -> _Known:
+    axes = count(asked.first)
+    made = _made(asked.block, axes, asked.machine)
+    return _Known(made, alike(asked.block.plain())[1], next(axes))
+
+
+def _made(block: Block, axes: Iterator[int], machine: Machine) -> Made | None:
     found = affine(block, axes)
     every = [*block.axes, *(axis for joined in block.joined for axis in joined.axes)]
     if len(block.joined) > 1 or not all(axis.size for axis in every) or (found is None and block.joined):
@@ -81,30 +121,9 @@ def _better(block: Block, made: Made, axes: Iterator[int], machine: Machine) -> 
     matrix = MatrixTiles(block, axes, machine)
     if not matrix.is_possible:
         return made
-    like, buffers = alike(block.plain())
-    key = like, block.around, tuple((b.role, b.dims) for b in buffers), machine
-    apart = _order_of(_Choice(key, block, made, machine))
-    return made if apart is None else matrix.made(apart)
-
-
-@dataclass(frozen=True)
-class _Choice:
-    """A block of which it is asked how it is done: the answer is that for all others with its key."""
-
-    key: Hashable
-    block: Block = field(compare=False)
-    made: Made = field(compare=False)
-    machine: Machine = field(compare=False)
-
-
-@lru_cache(maxsize=256)  # of a network of 50 layers about a hundred; they keep their loops
-def _order_of(choice: _Choice) -> bool | None:
-    """The order in which a unit for matrices takes the least time; None where other loops take less."""
-    block, machine = choice.block, choice.machine
-    matrix = MatrixTiles(block, count(_APART), machine)
-    told = {apart: told_alone(_nests_of(block, matrix.made(apart)), machine) for apart in matrix.orders}
-    best = min(told, key=told.__getitem__)
-    return best if told[best] < _SURE * told_alone(_nests_of(block, choice.made), machine) else None
+    orders = [matrix.made(apart) for apart in matrix.orders]
+    told, *others = (told_alone(_nests_of(block, of), machine) for of in (made, *orders))
+    return made if min(others) >= _SURE * told else orders[others.index(min(others))]
 
 
 def _nests_of(block: Block, made: Made) -> list[Nest]:

@@ -28,16 +28,40 @@ _SHARES = (0.6, 1.0, 1.6)
 """Parts of the second cache that hold what is read again, taken together: caches forget little by little."""
 
 
-def traffic(touched: Touched, machine: Machine, recent: Recent) -> Work:
+@dataclass(frozen=True)
+class Reach:
+    """Bytes that a nest brings, whatever was before it: from behind the first cache; of each buffer from behind parts
+    of the second one, and in all.
+    """
+
+    near: float
+    behind: tuple[Mapping[Buffer, float], ...]
+    footprint: Mapping[Buffer, float]
+
+    @classmethod
+    def of(cls, body: Sequence[Statement], machine: Machine) -> Reach:
+        touched = Touched.of(body)
+        near = sum(touched.beyond(machine.l1).values())
+        return cls(near, tuple(touched.beyond(machine.l2 * share) for share in _SHARES), touched.footprint)
+
+    def over(self, names: Mapping[Buffer, Buffer]) -> Reach:
+        """The same of a nest over other buffers."""
+        behind, whole = (
+            [{names[buffer]: n for buffer, n in own.items()} for own in every]
+            for every in (self.behind, [self.footprint])
+        )
+        return Reach(self.near, tuple(behind), *whole)
+
+
+def traffic(reach: Reach, recent: Recent) -> Work:
     """What comes from the second cache, and from behind it, where those buffers were touched before."""
-    found = Work(near=sum(touched.beyond(machine.l1).values()))
-    for share in _SHARES:
-        for buffer, n in touched.beyond(machine.l2 * share).items():
+    found = dict.fromkeys(("far", "weights"), 0.0)
+    for bytes_of in reach.behind:
+        for buffer, n in bytes_of.items():
             if not recent.has(buffer, n):
-                kind = "weights" if buffer.role is Role.CONSTANT else "far"
-                found = found.plus(Work(**{kind: n}), 1 / len(_SHARES))
-    recent.touch(touched.footprint)
-    return found
+                found["weights" if buffer.role is Role.CONSTANT else "far"] += n / len(_SHARES)
+    recent.touch(reach.footprint)
+    return Work(near=reach.near, **found)
 
 
 class Recent:
@@ -67,16 +91,16 @@ class LastCache:
     parts  what is held -> whether something was stored there since it came, which goes back when it leaves
     """
 
-    def __init__(self, machine: Machine, nests: Sequence[tuple[Buffer, Touched]], places: Mapping[Buffer, int]) -> None:
+    def __init__(self, machine: Machine, nests: Sequence[tuple[Buffer, Reach]], places: Mapping[Buffer, int]) -> None:
         self.size, self.places = _OWN * machine.l3, places
         self.parts: dict[tuple[Buffer | None, int], bool] = {}
-        for stored, touched in nests:  # the run before
-            self.touch(stored, touched)
+        for stored, reach in nests:  # the run before
+            self.touch(stored, reach)
 
-    def touch(self, stored: Buffer, touched: Touched) -> Work:
+    def touch(self, stored: Buffer, reach: Reach) -> Work:
         """What a nest that stores a buffer brings from behind it, and what that drives out."""
         found = dict.fromkeys(("memory", "memory_weights"), 0.0)
-        for buffer, key in self._touched(touched.footprint):
+        for buffer, key in self._touched(reach.footprint):
             held = self.parts.pop(key, None)
             if held is None:
                 found["memory_weights" if buffer.role is Role.CONSTANT else "memory"] += _PART

@@ -301,11 +301,11 @@ def test_rows_that_several_products_read_are_packed_once() -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_remembered_of_other_blocks_changes_no_loops(name: str) -> None:
     program = PROGRAMS[name]()
-    schedule._order_of.cache_clear()
+    schedule._known.cache_clear()
     first = str(lower(program, UNIT))
-    assert schedule._order_of.cache_info().misses
+    assert schedule._known.cache_info().misses
     assert str(lower(program, UNIT)) == first
-    assert schedule._order_of.cache_info().hits
+    assert schedule._known.cache_info().hits
     assert str(lower(program, replace(UNIT, l2=1 << 21))) != first or name not in ("long sums", "queries")
 
 
