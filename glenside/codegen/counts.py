@@ -131,11 +131,19 @@ def works(loops: Loops, machine: Machine, threads: int = 1) -> list[Work]:
     recent = Recent(machine.l2, every if size <= machine.l2 else ())
     counted = [_counted(nest, machine) for nest in loops.nests]
     found = [_work(nest, own, recent, threads) for nest, own in zip(loops.nests, counted, strict=True)]
-    if size <= machine.l3 // 2 or not machine.l3:
+    if not machine.l3:
+        return found
+    found = [replace(work, streamed=0) for work in found]  # the last cache is known, and comes soon enough
+    if size <= machine.l3 // 2:
         return found
     stored = [(nest.buffer, own.reach) for nest, own in zip(loops.nests, counted, strict=True)]
     last = LastCache(machine, stored, arena(loops).places)
-    return [work.plus(last.touch(*own)) for work, own in zip(found, stored, strict=True)]
+    return [work.plus(_brought(work, last.touch(*own))) for work, own in zip(found, stored, strict=True)]
+
+
+def _brought(work: Work, far: Work) -> Work:
+    """What a nest of so much work brings from behind the last cache."""
+    return Work(awaited=far.memory + far.memory_weights) if work.matrices else far
 
 
 def _issued(body: Sequence[Statement], machine: Machine) -> Work:

@@ -22,9 +22,10 @@ class Work:
     near       bytes from the second cache
     far        bytes of what is computed, from behind it
     weights    bytes of constants, from there
-    streamed   bytes from there that a unit for matrices multiplies: it is done sooner, and waits for more of them
+    streamed   bytes from there that a unit for matrices multiplies, of which it is not known where they are
     memory     bytes of what is computed that the last cache has not either
     memory_weights  bytes of constants that it has not
+    awaited    bytes that it has not and that a unit for matrices multiplies: it does nothing while it waits
     nests      how many they are
     """
 
@@ -41,6 +42,7 @@ class Work:
     streamed: float = 0
     memory: float = 0
     memory_weights: float = 0
+    awaited: float = 0
     nests: float = 0
 
     def amounts(self) -> tuple[float, ...]:
@@ -50,7 +52,9 @@ class Work:
         return Work(*(a + times * b for a, b in zip(self.amounts(), other.amounts(), strict=True)))
 
     def parts(self, nanoseconds: Work) -> tuple[float, float, float]:
-        """What it takes to compute, to wait for memory, and to begin, where one of each takes so many nanoseconds."""
+        """What it takes to compute, to wait for memory meanwhile, and to do neither, where one of each takes so many
+        nanoseconds.
+        """
         found = [0.0, 0.0, 0.0]
         for part, amount, price in zip(_PARTS, self.amounts(), nanoseconds.amounts(), strict=True):
             found[part] += amount * price
@@ -60,8 +64,8 @@ class Work:
         """What it takes, where one of each takes so many nanoseconds: a processor computes while it waits for memory,
         but not all the time, which makes it the more the nearer one comes to the other: the root of their squares.
         """
-        computing, waiting, begun = self.parts(nanoseconds)
-        return hypot(computing, waiting) + begun
+        computing, waiting, alone = self.parts(nanoseconds)
+        return hypot(computing, waiting) + alone
 
 
 def sum_of(works: Iterable[tuple[Work, float]]) -> Work:
@@ -71,7 +75,7 @@ def sum_of(works: Iterable[tuple[Work, float]]) -> Work:
 
 NAMES = tuple(field.name for field in fields(Work))
 _WAITING = ("near", "far", "weights", "streamed", "memory", "memory_weights")
-_PARTS = tuple(1 if name in _WAITING else 2 if name == "nests" else 0 for name in NAMES)
+_PARTS = tuple(1 if name in _WAITING else 2 if name in ("awaited", "nests") else 0 for name in NAMES)
 """To which of what it takes each kind of work belongs."""
 
 

@@ -19,16 +19,19 @@ from glenside.codegen.native import Compiled
 from glenside.codegen.work import NAMES, Work, overlapped
 from glenside.execution.fit import processor, robust
 from glenside.execution.last_cache import last_cache
-from glenside.execution.others import MOST, reading
+from glenside.execution.others import reading
 from glenside.execution.peak import peak
+from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.passes.network import Search, fold_batch_norms
 
-ROUNDS = 20
+ROUNDS = 60
 """Timed runs of each program; of each nest the fastest counts: what else runs here only makes it slower."""
-_TRIES = 5
-"""How often a program is timed on several threads while others take processors."""
+_TURNS = 6
+"""In which all programs are timed, one after the other, so that clocks that move and what others take for a while do
+not make some nests slower than others.
+"""
 _FITS = 20
 """Rounds in which prices are fitted: how works overlap depends on them."""
 _LEAST_PART = 1 / 500
@@ -54,10 +57,11 @@ class Timed:
 
 @dataclass(frozen=True)
 class Fit:
-    """A machine with prices that fit what was measured of some nests."""
+    """A machine with prices that fit what was measured of some nests, while others took so many processors."""
 
     machine: Machine
     nests: Sequence[Timed]
+    others: float = 0
 
     @property
     def errors(self) -> list[float]:
@@ -80,35 +84,54 @@ def calibrate(
     """
     machine = _with_caches(machine)
     machine = replace(machine, l3=last_cache(machine), peak=peak(machine))
-    programs = [program.seeded_constants(0) for program in workloads(searched)]
-    nests: list[Timed] = []
-    for done, program in enumerate(programs):
-        progress(done, len(programs), program.name)
-        nests += timed(program, machine, rounds, processors())
-    return fitted(machine, nests, processors())
+    programs, runs = [program.seeded_constants(0) for program in workloads(searched)], list[_Runs]()
+    steps = (1 + _TURNS) * len(programs)
+    for program in programs:
+        progress(len(runs), steps, f"compiling {program.name}")
+        runs.append(_Runs(program, machine))
+    before = reading()
+    for turn in range(1, 1 + _TURNS):
+        for done, run in enumerate(runs):
+            progress(turn * len(runs) + done, steps, f"timing {run.name}")
+            run.time(-(-rounds // _TURNS), processors())
+    others = reading().since(before)
+    fit = fitted(machine, [nest for run in runs for nest in run.nests(processors())], processors())
+    return replace(fit, others=others)
 
 
-def timed(program: Program, machine: Machine, rounds: int = ROUNDS, threads: int = 1) -> list[Timed]:
-    """The nests of a program on one thread and on several, those that take a part of its time that matters."""
-    compiled = Compiled(program, machine)
-    arrays = compiled.drawn()
-    seconds = compiled.least_seconds(*arrays, rounds=rounds)
-    together = seconds
-    for _ in range(_TRIES if threads > 1 else 0):
-        before = reading()
-        own = compiled.least_seconds(*arrays, rounds=rounds, threads=threads)
-        together = own if together is seconds else np.minimum(own, together)
-        if reading().since(before) <= MOST:
-            break
-    names = [f"{program.name}: {title}" for title in compiled.loops.titles]
-    alone = zip(works(compiled.loops, machine), seconds.tolist(), strict=True)
-    of_many = zip(works(compiled.loops, machine, threads), together.tolist(), strict=True)
-    return [
-        Timed(name, work, own, shared if is_shared(nest) else None)
-        for name, (work, own), shared, nest in zip(names, alone, of_many, compiled.loops.nests, strict=True)
-        if own >= _LEAST_PART * seconds.sum()
-        and nest.buffer.role is not Role.RESULT  # which is memory that is touched first
-    ]
+def timed(program: Program, machine: Machine, rounds: int = ROUNDS) -> list[Timed]:
+    """The nests of a program on one thread, those that take a part of its time that matters."""
+    runs = _Runs(program, machine)
+    runs.time(rounds, 1)
+    return runs.nests(1)
+
+
+class _Runs:
+    """A program that is compiled, and the least seconds of its nests so far, by how many threads share them."""
+
+    def __init__(self, program: Program, machine: Machine) -> None:
+        self.name, self.machine = program.name, machine
+        self.compiled = Compiled(program, machine)
+        self.arrays = self.compiled.drawn()
+        self.seconds: dict[int, Array] = {}
+
+    def time(self, rounds: int, threads: int) -> None:
+        """So many rounds more, on one thread and on so many."""
+        for many in {1, threads}:
+            found = self.compiled.least_seconds(*self.arrays, rounds=rounds, threads=many)
+            self.seconds[many] = np.minimum(found, self.seconds.get(many, np.inf))
+
+    def nests(self, threads: int) -> list[Timed]:
+        """Those that take a part of its time that matters."""
+        loops, alone = self.compiled.loops, self.seconds[1].tolist()
+        of_one = zip(works(loops, self.machine), alone, strict=True)
+        of_many = zip(works(loops, self.machine, threads), self.seconds[threads].tolist(), strict=True)
+        return [
+            Timed(f"{self.name}: {title}", work, own, shared if is_shared(nest) else None)
+            for (work, own), shared, nest, title in zip(of_one, of_many, loops.nests, loops.titles, strict=True)
+            if own >= _LEAST_PART * sum(alone)
+            and nest.buffer.role is not Role.RESULT  # which is memory that is touched first
+        ]
 
 
 def fitted(machine: Machine, nests: Sequence[Timed], threads: int = 1) -> Fit:

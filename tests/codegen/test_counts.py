@@ -174,6 +174,21 @@ def test_weights_come_from_memory_in_each_run_where_the_last_cache_holds_less() 
     assert [w.memory_weights for w in works(loops, replace(MACHINE, l3=64 << 20))] == [0, 0, 0]
 
 
+def test_a_unit_for_matrices_waits_for_what_the_last_cache_has_not() -> None:
+    machine = MACHINES["amx"]
+    loops = _lowered(_product(256, 1024, 1024), machine)
+    weights = 1024 * 1024 * 6
+    unknown, large, small = (_last(loops, replace(machine, l3=l3)) for l3 in (0, 64 << 20, 2 << 20))
+    assert unknown.matrices == large.matrices == small.matrices > 0
+    assert unknown.streamed >= weights
+    assert not unknown.awaited
+    assert not large.streamed
+    assert not large.awaited
+    assert not small.streamed
+    assert weights <= small.awaited < 2 * weights
+    assert small.priced(machine.nanoseconds) > large.priced(machine.nanoseconds)
+
+
 def test_what_threads_share_has_prices_of_its_own() -> None:
     loops = _lowered(_product(280, 640, 640))
     machine = replace(MACHINE, nanoseconds=Work(cycles=2), shared=((2, Work(cycles=1)),))

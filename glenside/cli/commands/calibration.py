@@ -60,6 +60,7 @@ def _write_page(
 def _processor(name: str, output: str, runs: int | None, html: str | None) -> None:
     from glenside.codegen.machine import MACHINES, machine_of
     from glenside.driver import optimize
+    from glenside.execution.others import MOST
     from glenside.execution.processor import ROUNDS, described
     from glenside.execution.processor import calibrate as measured
     from glenside.targets import CPU
@@ -74,7 +75,7 @@ def _processor(name: str, output: str, runs: int | None, html: str | None) -> No
             machine,
             lambda program: optimize(program, CPU(machine=machine.name), verify=False).program,
             rounds,
-            lambda done, of, what: show(f"{what}, {done + 1} of {of}"),
+            lambda done, of, what: show(f"{what}, step {done + 1} of {of}"),
         )
     costs = described(fit, machine.name, rounds)
     print_or_write(costs, output)
@@ -86,6 +87,8 @@ def _processor(name: str, output: str, runs: int | None, html: str | None) -> No
         f"{len(errors)} nests of loops: told {statistics.mean(errors):.0%} from what was measured (mean), "
         f"{statistics.median(errors):.0%} (median)"
     )
+    if fit.others > MOST:
+        print(f"other programs took {fit.others:.1f} processors meanwhile: measure again when they have ended")
 
 
 def _parties(target: str, output: str, runs: int | None, html: str | None) -> None:
