@@ -12,7 +12,7 @@ from pkgutil import walk_packages
 from typing import Any
 
 from glenside.egraph.rule import Rule
-from glenside.egraph.sorts import suggestion
+from glenside.ir.names import suggestion
 from glenside.ir.packages import load
 from rewrites import declare
 from rewrites.declare import Clause, Example, analysis, rewrite, rule, when

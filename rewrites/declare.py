@@ -13,7 +13,8 @@ from glenside.egraph.clause import ROOT, Action, Actions, Clause, Facts, flat, l
 from glenside.egraph.pattern import Fact, Variable
 from glenside.egraph.pattern import Pattern as V
 from glenside.egraph.rule import Example, Rule
-from glenside.egraph.sorts import PatternError, suggestion
+from glenside.egraph.sorts import PatternError
+from glenside.ir.names import suggestion
 
 __all__ = ["ROOT", "RULES", "Action", "Actions", "Clause", "Clauses", "Declaration", "Example", "Fact", "Facts", "V"]
 __all__ += ["analysis", "let", "rewrite", "rule", "set_", "subsume", "union", "when"]

@@ -14,7 +14,8 @@ from functools import cache
 from typing import Any, ClassVar
 
 from glenside.egraph.sexpr import row_said
-from glenside.egraph.sorts import ACCESS, INT, INTS, TEXT, Column, PatternError, Sort, columns, columns_of, suggestion
+from glenside.egraph.sorts import ACCESS, INT, INTS, TEXT, Column, PatternError, Sort, columns, columns_of
+from glenside.ir.names import suggestion
 from glenside.ir.operator import Operator
 
 
@@ -33,11 +34,11 @@ class Signature:
 
     def arguments(self, positional: Sequence[Any], named: dict[str, Any]) -> tuple[Pattern, ...]:
         """One pattern for each column. Raises PatternError."""
-        values = dict(zip((c.name for c in self.columns), positional, strict=False))
+        known = [c.name for c in self.columns]
+        values = dict(zip(known, positional, strict=False))
         for name, value in named.items():
             column = name.replace("_", "-")
-            if column in values or all(column != c.name for c in self.columns):
-                known = [c.name for c in self.columns]
+            if column in values or column not in known:
                 why = f"{column} twice" if column in values else f"no column {column}{suggestion(column, known)}"
                 raise PatternError(f"{self} has {why}")
             values[column] = value

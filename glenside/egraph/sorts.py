@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum
 
 from glenside.ir.dtypes import DTYPES
+from glenside.ir.names import suggestion
 from glenside.ir.operator import COMPUTES, Field, Kind
 
 
@@ -32,12 +32,6 @@ _WORDS = {ACCESS: "an access pattern", ACCESSES: "access patterns", INTS: "sizes
 
 class PatternError(ValueError):
     """A pattern that cannot be built, or a rule of such patterns."""
-
-
-def suggestion(wrong: str, names: Collection[str]) -> str:
-    """`; did you mean X?` where a name is close, or nothing."""
-    near = get_close_matches(wrong, names, 1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,10 +80,7 @@ def loader(
         return built_in.load(name, **values).with_values(arrays_given(inputs or ()))
 
     if name not in built_in.models():
-        try:
-            built_in.parameters(name)
-        except BadInput as error:
-            raise BadInput(f"{error}, and there is no file of that name") from None
+        raise BadInput(f"there is no model {name!r} and no file of that name{built_in.closest(name)}")
     return load
 
 

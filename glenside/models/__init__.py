@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from difflib import get_close_matches
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 from glenside.ir.errors import BadInput
+from glenside.ir.names import suggestion
 from glenside.ir.program import Program
 
 __all__ = ["load", "model", "models", "parameters"]
@@ -33,15 +33,16 @@ def models() -> dict[str, str]:
     return {name: (inspect.getdoc(build) or "").split("\n")[0] for name, build in sorted(_MODELS.items())}
 
 
+def closest(name: str) -> str:
+    """The end of a message about a model that is not there: the one that is meant, or all."""
+    return suggestion(name, _MODELS) or f"; the models are {', '.join(sorted(_MODELS))}"
+
+
 def parameters(name: str) -> dict[str, Any]:
     """The parameters of a model with their defaults. Raises BadInput for an unknown name."""
     name = name.replace("_", "-")
     if name not in _MODELS:
-        close = get_close_matches(name, _MODELS, 1)
-        raise BadInput(
-            f"there is no model {name!r}{f'; did you mean {close[0]}?' if close else ''}; "
-            f"the models are {', '.join(sorted(_MODELS))}"
-        )
+        raise BadInput(f"there is no model {name!r}{closest(name)}")
     return {p.name: p.default for p in inspect.signature(_MODELS[name]).parameters.values()}
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
 
 from glenside.ir.errors import BadInput
 from glenside.ir.files import place_in_toml
+from glenside.ir.names import suggestion
 from glenside.npu.energies import PUBLISHED, named
 from glenside.npu.machine import Energy, Machine
 
@@ -120,7 +120,7 @@ def read_options(text: str) -> Machine:
     for part in rest:
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if name not in known:
-            raise BadInput(f"an option of npu is one of {', '.join(known)}, got {name!r}{_hint(name, [*known])}")
+            raise BadInput(f"an option of npu is one of {', '.join(known)}, got {name!r}{suggestion(name, known)}")
         if not equals:
             raise BadInput(f"the option {name} of npu is written {name}=VALUE: {known[name].words}")
         if name in options:
@@ -142,7 +142,7 @@ def read_machine(path: str, content: Mapping[str, Any]) -> Machine:
     for key in content:
         if key not in ("target", *_TABLES):
             place, there = place_in_toml(path, "", key), ", ".join(f"[{name}]" for name in _TABLES)
-            raise BadInput(f"{place}: there is no {key} of an npu{_hint(key, _TABLES)}; there are {there}")
+            raise BadInput(f"{place}: there is no {key} of an npu{suggestion(key, _TABLES) or f'; there are {there}'}")
     found: dict[str, Any] = {}
     for table in _TABLES:
         own = content.get(table, {})
@@ -192,8 +192,8 @@ def written(machine: Machine) -> str:
 
 def _entry(path: str, table: str, key: str, value: Any, known: Mapping[str, _Field]) -> Any:
     if key not in known:
-        there = f"{_hint(key, [*known])}; there are {', '.join(known)}"
-        raise BadInput(f"{place_in_toml(path, table, key)}: there is no {key} in [{table}]{there}")
+        hint = suggestion(key, known) or f"; there are {', '.join(known)}"
+        raise BadInput(f"{place_in_toml(path, table, key)}: there is no {key} in [{table}]{hint}")
     field = known[key]
     text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
     allowed = isinstance(value, (str, int, float)) and isinstance(value, bool) <= isinstance(field, _Choice)
@@ -202,8 +202,3 @@ def _entry(path: str, table: str, key: str, value: Any, known: Mapping[str, _Fie
     except ValueError:
         place = place_in_toml(path, table, key)
         raise BadInput(f"{place}: {key} in [{table}] is {field.words}, got {value!r}") from None
-
-
-def _hint(key: str, known: Sequence[str]) -> str:
-    found = get_close_matches(key, known, 1)
-    return f"; did you mean {found[0]}?" if found else ""

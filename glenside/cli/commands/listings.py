@@ -26,7 +26,7 @@ def models(as_json: Json = False) -> None:
 def ops(name: OperatorName = None, as_json: Json = False) -> None:
     """List the operators and compute types, or show one: its text, kind, what it keeps, where elements come from."""
     import glenside.ir.operators
-    from glenside.egraph.sorts import suggestion
+    from glenside.ir.names import suggestion
     from glenside.ir.operator import COMPUTES, OPERATORS
     from glenside.ir.reference import described
 
@@ -51,7 +51,7 @@ def ops(name: OperatorName = None, as_json: Json = False) -> None:
 
 def rules(name: RuleName = None, as_json: Json = False) -> None:
     """List the rewrite rules, by family, or show one: its equation, its clauses, why it is sound, an example."""
-    from glenside.egraph.sorts import suggestion
+    from glenside.ir.names import suggestion
     from glenside.report.rule_page import rule_page
     from rewrites import RULES
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
 from glenside.importers.onnx.node import Attribute, Items, Value
 from glenside.ir.dtypes import DTYPES, RECORDS
 from glenside.ir.errors import BadInput
-from glenside.ir.names import shortened
+from glenside.ir.names import shortened, suggestion
 
 
 @dataclass(frozen=True)
@@ -220,9 +219,9 @@ def _check_inputs(needs: Demands, names: Sequence[str], inputs: Sequence[Value])
 def _check_attributes(needs: Demands, attributes: Mapping[str, Attribute]) -> None:
     for name, value in attributes.items():
         if name not in needs.attributes:
-            close = get_close_matches(name, needs.attributes, 1)
-            known = f"did you mean {close[0]}?" if close else f"it has {', '.join(sorted(needs.attributes)) or 'none'}"
-            raise BadInput(f"has no attribute {shortened(name, not name)}; {known}")
+            known = f"; it has {', '.join(sorted(needs.attributes)) or 'none'}"
+            hint = suggestion(name, needs.attributes) or known
+            raise BadInput(f"has no attribute {shortened(name, not name)}{hint}")
         if not _is(needs.attributes[name], value):
             raise BadInput(f"attribute {name} requires {_words(needs.attributes[name])}, got {_shown(value)}")
     for name in needs.required:

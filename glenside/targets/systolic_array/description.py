@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fractions import Fraction
 from math import inf
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from glenside.ir.bounds import MOST_COUNT, MOST_FACTOR
 from glenside.ir.errors import BadInput, renamed
 from glenside.ir.files import place_in_toml
+from glenside.ir.names import suggestion
 from glenside.targets.base import parse_objectives
 from glenside.targets.systolic_array.array import DATAFLOWS, LARGEST, BitWidths
 from glenside.targets.systolic_array.target import SystolicArray
@@ -143,9 +143,8 @@ def _table(path: str, table: str, own: Any) -> dict[str, Any]:
 
 def _unknown(table: str, key: str) -> str:
     known = list(_TABLES[table]) + ([f"[{name}]" for name in _TABLES if name] if not table else [])
-    close = get_close_matches(key, [name.strip("[]") for name in known], 1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f"there is no {_spelled(table, key)}{hint}; there are {', '.join(known)}"
+    hint = suggestion(key, [name.strip("[]") for name in known]) or f"; there are {', '.join(known)}"
+    return f"there is no {_spelled(table, key)}{hint}"
 
 
 def _spelled(table: str, key: str) -> str:
