@@ -37,8 +37,7 @@ class Signature:
         known = [c.name for c in self.columns]
         values = dict(zip(known, positional, strict=False))
         for name, value in named.items():
-            column = name.replace("_", "-")
-            if column in values or column not in known:
+            if (column := name.replace("_", "-")) in values or column not in known:
                 why = f"{column} twice" if column in values else f"no column {column}{suggestion(column, known)}"
                 raise PatternError(f"{self} has {why}")
             values[column] = value
