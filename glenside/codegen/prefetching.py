@@ -29,8 +29,8 @@ _MOST = 4
 """Lines that a step asks for of an operand: each is one more load."""
 LONG = 64
 """Steps of a sum, from which on what is read after it is asked for before it."""
-_BLOCKS = range(24, 7, -1)
-"""Steps of a sum after which a row of the next tile is asked for: what divides all of them, or about the middle."""
+_LEAST_STEPS = 8
+"""Of a sum, after which rows of the next tile are asked for: more often, loops would end more often."""
 _PAGE = 4096
 """Bytes beyond which processors ask for nothing by themselves."""
 
@@ -74,6 +74,8 @@ class Reads:
             return [n * self.apart for n in range(self.count)]
         last = (self.count - 1) * self.apart
         lines = list(range(0, last + 1, self.line))
+        if self.apart == 1 and self.stride == self.count:  # what begins within a step the next one asks for
+            return lines
         places = (self.first.constant, self.stride, self.jump, *(factor for _, factor in self.first.terms))
         begins = self.buffer.role not in (Role.INPUT, Role.RESULT) and not any(n % self.line for n in places)
         return lines if begins else list(dict.fromkeys((*lines, last)))
@@ -116,8 +118,8 @@ class Reads:
         if self.is_run or abs(self.stride) < self.line or len(lines) > _MOST:
             return None
         share = -(-self.depth // turns.count)
-        steps = next((n for n in _BLOCKS if self.depth % n == 0), _BLOCKS[len(_BLOCKS) // 2])
-        each = -(-share // (self.depth // steps))
+        each = -(-share // max(1, self.depth // _LEAST_STEPS))
+        steps = self.depth // -(-share // each)
         first = self.first + self.jump + turns.place * share * self.stride
 
         def asked(block: Index) -> list[Prefetch]:
@@ -158,6 +160,12 @@ def placed(statements: Sequence[Statement], places: dict[Axis, Index]) -> Iterat
         else:
             assert isinstance(statement, Fence), "tiles have no variables"
             yield statement
+
+
+def run_ahead(here: Formula, step: Index, depth: int, count: int) -> list[Prefetch]:
+    """What later steps read of what is packed, so many elements each, of which the first of a step is `here`."""
+    assert isinstance(here, Load), "what is packed is read"
+    return Reads(here.buffer, here.place - step * count, step, depth, count, 1, count, 0).ahead()
 
 
 def asked_of_packed(
