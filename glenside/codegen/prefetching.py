@@ -74,8 +74,6 @@ class Reads:
             return [n * self.apart for n in range(self.count)]
         last = (self.count - 1) * self.apart
         lines = list(range(0, last + 1, self.line))
-        if self.apart == 1 and self.stride == self.count:  # what begins within a step the next one asks for
-            return lines
         places = (self.first.constant, self.stride, self.jump, *(factor for _, factor in self.first.terms))
         begins = self.buffer.role not in (Role.INPUT, Role.RESULT) and not any(n % self.line for n in places)
         return lines if begins else list(dict.fromkeys((*lines, last)))
@@ -162,10 +160,12 @@ def placed(statements: Sequence[Statement], places: dict[Axis, Index]) -> Iterat
             yield statement
 
 
-def run_ahead(here: Formula, step: Index, depth: int, count: int) -> list[Prefetch]:
-    """What later steps read of what is packed, so many elements each, of which the first of a step is `here`."""
+def run_ahead(here: Formula, count: int) -> list[Prefetch]:
+    """What a later step reads of what is packed, so many elements, of which the first of this step is `here`. A line
+    that begins within a step is asked for by the next one.
+    """
     assert isinstance(here, Load), "what is packed is read"
-    return Reads(here.buffer, here.place - step * count, step, depth, count, 1, count, 0).ahead()
+    return [Prefetch(here.buffer, here.place + _AHEAD * count + n) for n in range(0, count, in_line(here.dtype))]
 
 
 def asked_of_packed(

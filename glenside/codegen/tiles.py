@@ -349,9 +349,9 @@ class Tiles:
                 found += asked_of_packed(here, self._step, depth, tile.width, self.columns.size, turns, self.machine)
             elif load in self.of_rows and load.buffer.role is not Role.CONSTANT:
                 here = self._element(load, tile, partial(substituted, places={**first, tile.row: Index()}), Index())
-                found += run_ahead(here, self._step, depth, tile.row.size)
+                found += run_ahead(here, tile.row.size)
             elif load in self.copied and not tile.copies:
-                found += run_ahead(Load(self.copied[load], self._step * tile.width), self._step, depth, tile.width)
+                found += run_ahead(Load(self.copied[load], self._step * tile.width), tile.width)
             elif (reads := self._reads(load, tile)) is not None:
                 found += reads.strided_ahead(load in self.copied) if load.buffer.bytes > self.machine.l1 else []
                 shared = self._asking(load, reads, tile, turns)
