@@ -89,22 +89,19 @@ def _glenside(folder: Path, threads: int, plain: bool = False) -> Steps:
         value = b.relu(value) if i + 2 < len(SIZES) else value
     step = gl.training_step(b.finish(value), "softmax-cross-entropy", gl.SGD(str(RATE)))
     f = gl.compile(step.program, machine="plain" if plain else "native")
-    states = [[np.array(step.initial[t.name]) for t in step.state] for _ in range(2)]
     names = [t.name for t in step.state]
     assert step.program.signature.outputs == ("loss", *(f"{name}{NEXT}" for name in names)), "as they are given below"
-    loss = np.zeros((), np.float32)
+    states = [f.results(), f.results()]
+    for array, name in zip(states[0][1:], names, strict=True):
+        array[...] = step.initial[name]
     data = list(zip(_batches(x), _batches(y), strict=True))
 
     def steps(count: int) -> float:
         for images, labels in data[:count]:
-            now, after = states
-            f(
-                {"x": images, "labels": labels, **dict(zip(names, now, strict=True))},
-                out=[loss, *after],
-                threads=threads,
-            )
+            (_, *now), after = states
+            f({"x": images, "labels": labels, **dict(zip(names, now, strict=True))}, out=after, threads=threads)
             states.reverse()
-        return float(loss)
+        return float(states[0][0])
 
     return steps
 

@@ -19,6 +19,7 @@ from glenside.codegen.arena import used
 from glenside.codegen.bands import Scheduled, banded
 from glenside.codegen.blocks import Block, Joined
 from glenside.codegen.borders import BORDER, with_borders
+from glenside.codegen.early import early
 from glenside.codegen.filling import Filling, Memory, Places, View, around, under
 from glenside.codegen.formulas import applied, choose, convert, never, number
 from glenside.codegen.hosting import Border, Hosting, hosting, parts_of, take_turns, turned
@@ -27,6 +28,7 @@ from glenside.codegen.lanes import lanes_of, shared
 from glenside.codegen.loops import Counter, Formula, Load, Loops, Nest, Number, Packing, Role, Statement, Store
 from glenside.codegen.machine import Machine
 from glenside.codegen.nests import filler, mapped, mapped_rows
+from glenside.codegen.operands import filling
 from glenside.codegen.orders import best_order, is_narrow, lanes_to_fill
 from glenside.codegen.reading import asking_of, dims_of_parts
 from glenside.codegen.reductions import normalized
@@ -115,7 +117,7 @@ class _Lowering:
             self.nests, *second = banded(nests, made, self.machine)
             self.nests, *third = taking_turns(self.nests, self.scheduled.values(), self.machine)
             nests, packings = with_packings(self.nests, self.packings, (first, second, third))
-            self.nests, self.packings = packed_once(with_borders(nests), packings)
+            self.nests, self.packings = early(*packed_once(with_borders(nests), packings))
         every = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in self.packings)]
         read = {buffer for nest in self.nests for buffer in used(nest.body)}
         buffers = [b for b in every if b in read or b.role in (Role.INPUT, Role.RESULT)]
@@ -221,9 +223,7 @@ class _Lowering:
         self.packings += made.packings
         for packing in made.packings:
             if packing.source.role is not Role.CONSTANT:
-                what = f"{packing.source} packed"
-                loops = shared(packing.statements(), packing.buffer.dims.product())
-                self.nests.append(Nest(what, packing.buffer, tuple(loops), tuple(self.computed)))
+                self.nests.append(filling(packing, tuple(self.computed), self.machine))
         self._keep(block, nest, made)
         return made.statements
 

@@ -7,7 +7,7 @@ import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from math import inf
+from math import inf, prod
 from threading import Lock
 from time import perf_counter
 from typing import Any, TypeGuard
@@ -37,6 +37,8 @@ from glenside.ir.types import TupleType, Type
 from glenside.passes.constant_folding import fold
 
 MOST_THREADS = 1024
+_WORTH_LARGE_PAGES = 1 << 19
+"""Bytes of results that are kept, from which on they lie in large pages."""
 _NO_MEMORY = "memory does not suffice for the arrays of this program"
 
 
@@ -184,6 +186,17 @@ class Compiled:
         It may be called by several threads at once. Raises BadInput.
         """
         return self._called(arrays, named, out, threads, None)
+
+    def results(self) -> list[Array]:
+        """New arrays for `out=`, in the order of the results. They are to be kept: each begins at a line of the cache,
+        and in large pages, where the system has them, fewer addresses are looked up. Raises BadInput.
+        """
+        shapes = [(tuple(b.dims), RECORDS[b.dtype].numpy) for b in self._lowered.results]
+        try:
+            memory = Memory((buffer.bytes for buffer in self._lowered.results), _WORTH_LARGE_PAGES)
+        except MemoryError as error:
+            raise BadInput(_NO_MEMORY) from error
+        return [memory.array(prod(dims), dtype).reshape(dims) for dims, dtype in shapes]
 
     def told(self, threads: int = 1) -> list[float]:
         """The seconds that each nest takes on so many threads by the machine's prices; none of plain loops."""

@@ -6,20 +6,26 @@ What lies row below row a processor does not fetch by itself, each row is anothe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from math import prod
 
-from glenside.codegen.affine import coefficient
+from glenside.codegen.affine import changed, coefficient, substituted
 from glenside.codegen.arena import in_line
 from glenside.codegen.blocks import Block
-from glenside.codegen.lanes import LEAST_AT_ONCE
-from glenside.codegen.loops import Buffer, Load, Packing, Role
+from glenside.codegen.lanes import LEAST_AT_ONCE, at, lanes_of, shared
+from glenside.codegen.loops import Buffer, For, Load, Nest, Packing, Role, Statement, Store, Way
 from glenside.codegen.machine import Machine
+from glenside.codegen.panels import pieces_of
 from glenside.ir.index_map import Axis
+from glenside.ir.term import Term
 from glenside.ir.types import Dims
 
 _LEAST_TILES = 4
 """That read a panel, so that it is copied: the first one takes longer."""
+_LEAST_PANELS = 16
+"""That read rows, so that these are packed: to pack them takes as long as some eight panels spare."""
 _PART = 4
 """Of the second cache, that such a copy is at most: beside it lie the rows of the tiles, and what they become."""
 
@@ -41,6 +47,67 @@ def packing_of(
         coefficient(load.place, along),
         tuple(pieces),
     )
+
+
+def packed_for_rows(
+    loads: Iterable[Load],
+    block: Block,
+    columns: Axis,
+    rows: Axis,
+    inner: Sequence[Axis],
+    panels: int,
+    machine: Machine,
+) -> Iterator[Load]:
+    """Of what is the same for all columns, in so many panels, that of which tiles of rows read a packed copy: constants
+    whose rows lie apart, and what is computed, in the second cache, and lies row below row along the last axis of the
+    sum. There each step reads parts of lines of its own, which lie in few places of the nearest cache, and drive each
+    other out.
+    """
+    for load in loads if inner else ():
+        along, constant = coefficient(load.place, rows), load.buffer.role is Role.CONSTANT
+        below = along == 1 and abs(coefficient(load.place, inner[-1])) >= in_line(load.dtype)
+        near = not machine.l1 < load.buffer.bytes <= machine.l2
+        others = [axis.size for axis in block.axes if axis != columns and not coefficient(load.place, axis)]
+        often = panels * prod(others) >= _LEAST_PANELS and not coefficient(load.place, columns)
+        if (constant and along > 1) or (below and often and not (constant or near or load.picked)):
+            yield load
+
+
+def filling(packing: Packing, terms: tuple[Term, ...], machine: Machine) -> Nest:
+    """The nest that packs what is computed of some terms."""
+    loops = _in_runs(packing.statements(), lanes_of(packing.buffer.dtype, machine))
+    return Nest(f"{packing.source} packed", packing.buffer, tuple(shared(loops, packing.buffer.dims.product())), terms)
+
+
+def _in_runs(statements: Iterable[Statement], lanes: int) -> list[Statement]:
+    """Loops that copy, by vectors of so many lanes at most, and shorter ones, where what they copy lies beside each
+    other.
+    """
+    found: list[Statement] = []
+    for loop in statements:
+        if not isinstance(loop, For):
+            found.append(loop)
+            continue
+        (inner, *others), axis = loop.body, loop.axis
+        if others or not isinstance(inner, Store) or not isinstance(inner.formula, Load):
+            found.append(replace(loop, body=tuple(_in_runs(loop.body, lanes))))
+        elif coefficient(inner.place, axis) == coefficient(inner.formula.place, axis) == 1:
+            found += _by_vectors(axis, inner, lanes)
+        else:
+            found.append(loop)
+    return found
+
+
+def _by_vectors(axis: Axis, store: Store, lanes: int) -> list[Statement]:
+    """A copy of what lies beside each other along an axis."""
+    found: list[Statement] = []
+    for number, (begin, width, vectors, times) in enumerate(pieces_of(axis.size, 1, lanes, 2)):
+        lane, count = Axis(axis.number + 2 * number + 1, width), Axis(axis.number + 2 * number + 2, vectors * times)
+        change = partial(substituted, places={axis: at(count) * width + at(lane) + begin})
+        copied: Statement = replace(store, place=change(store.place), formula=changed(store.formula, change))
+        copied = For(lane, (copied,), Way.VECTOR) if width > 1 else copied
+        found.append(For(count, (copied,), Way.UNROLLED) if count.size > 1 else copied)
+    return found
 
 
 def panels_copied(

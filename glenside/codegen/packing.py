@@ -23,11 +23,13 @@ class Memory:
     """Arrays in one piece of memory, each from the begin of a line of the cache on. Large pages hold it where the
     system has them, so that fewer of its addresses are looked up: it is the system's own, since what a process used
     before, and is given again, lies in small ones. Raises MemoryError.
+
+    large  bytes from which on large pages are taken
     """
 
-    def __init__(self, sizes: Iterable[int]) -> None:
+    def __init__(self, sizes: Iterable[int], large: int = _LARGE_PAGE) -> None:
         size = sum(-(-size // _LINE) * _LINE for size in sizes)
-        page = _LARGE_PAGE if size >= _LARGE_PAGE else _LINE
+        page = _LARGE_PAGE if size >= large else _LINE
         own = np.frombuffer(_mapped(size + page), np.uint8) if page > _LINE else np.empty(size + page, np.uint8)
         self._bytes, self._end = own, -own.ctypes.data % page
 

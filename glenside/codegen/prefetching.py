@@ -29,8 +29,8 @@ _MOST = 4
 """Lines that a step asks for of an operand: each is one more load."""
 LONG = 64
 """Steps of a sum, from which on what is read after it is asked for before it."""
-_BLOCKS = range(24, 7, -1)
-"""Steps of a sum after which a row of the next tile is asked for: what divides all of them, or about the middle."""
+_LEAST_STEPS = 8
+"""Of a sum, after which rows of the next tile are asked for: more often, loops would end more often."""
 _PAGE = 4096
 """Bytes beyond which processors ask for nothing by themselves."""
 
@@ -116,8 +116,8 @@ class Reads:
         if self.is_run or abs(self.stride) < self.line or len(lines) > _MOST:
             return None
         share = -(-self.depth // turns.count)
-        steps = next((n for n in _BLOCKS if self.depth % n == 0), _BLOCKS[len(_BLOCKS) // 2])
-        each = -(-share // (self.depth // steps))
+        each = -(-share // max(1, self.depth // _LEAST_STEPS))
+        steps = self.depth // -(-share // each)
         first = self.first + self.jump + turns.place * share * self.stride
 
         def asked(block: Index) -> list[Prefetch]:
@@ -158,6 +158,14 @@ def placed(statements: Sequence[Statement], places: dict[Axis, Index]) -> Iterat
         else:
             assert isinstance(statement, Fence), "tiles have no variables"
             yield statement
+
+
+def run_ahead(here: Formula, count: int) -> list[Prefetch]:
+    """What a later step reads of what is packed, so many elements, of which the first of this step is `here`. A line
+    that begins within a step is asked for by the next one.
+    """
+    assert isinstance(here, Load), "what is packed is read"
+    return [Prefetch(here.buffer, here.place + _AHEAD * count + n) for n in range(0, count, in_line(here.dtype))]
 
 
 def asked_of_packed(

@@ -43,9 +43,9 @@ from glenside.codegen.loops import (
     Way,
 )
 from glenside.codegen.machine import Machine
-from glenside.codegen.operands import is_near, packing_of, panels_copied, with_first_alone
+from glenside.codegen.operands import is_near, packed_for_rows, packing_of, panels_copied, with_first_alone
 from glenside.codegen.panels import Tile, Turns, least_lanes, pieces_of, rows_of, turns_of
-from glenside.codegen.prefetching import LONG, Reads, Seldom, asked_of_packed, next_tile, read_at_end
+from glenside.codegen.prefetching import LONG, Reads, Seldom, asked_of_packed, next_tile, read_at_end, run_ahead
 from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
 
@@ -197,15 +197,14 @@ class Tiles:
         self.packings = {load: self._packing(load, inner, number) for number, load in enumerate(self.packed)}
 
     def _pack_rows(self, height: int) -> None:
-        """Constants of which a step reads one for each row, which lie apart, in the order in which tiles read them."""
+        """What steps read one element of for each row, in the order in which tiles read it, where that is worth it."""
         if len(self.rows) != 1 or self.at_once > 1 or self.block.around:
             return
         (rows,), inner = self.rows, [axis for group in self.groups for axis in group]
-        for load in self.loads:
-            apart = load.buffer.role is Role.CONSTANT and coefficient(load.place, rows) > 1
-            if apart and load not in self.packed and inner:
-                pieces, number = rows_of(rows.size, height), len(self.packings) + len(self.of_rows)
-                self.of_rows[load] = packing_of(self.block, rows, pieces, load, inner, number)
+        found, panels = [load for load in self.loads if load not in self.packed], sum(n for *_, n in self.pieces)
+        for load in packed_for_rows(found, self.block, self.columns, rows, inner, panels, self.machine):
+            pieces, number = rows_of(rows.size, height), len(self.packings) + len(self.of_rows)
+            self.of_rows[load] = packing_of(self.block, rows, pieces, load, inner, number)
 
     def _packing(self, load: Load, inner: Sequence[Axis], number: int) -> Packing:
         pieces = [(begin, lanes * vectors, times) for begin, lanes, vectors, times in self.pieces]
@@ -348,8 +347,11 @@ class Tiles:
             if load in self.packings and several:
                 here = self._element(load, tile, partial(substituted, places=first), Index())
                 found += asked_of_packed(here, self._step, depth, tile.width, self.columns.size, turns, self.machine)
+            elif load in self.of_rows and load.buffer.role is not Role.CONSTANT:
+                here = self._element(load, tile, partial(substituted, places={**first, tile.row: Index()}), Index())
+                found += run_ahead(here, tile.row.size)
             elif load in self.copied and not tile.copies:
-                found += Reads(self.copied[load], Index(), self._step, depth, tile.width, 1, tile.width, 0).ahead()
+                found += run_ahead(Load(self.copied[load], self._step * tile.width), tile.width)
             elif (reads := self._reads(load, tile)) is not None:
                 found += reads.strided_ahead(load in self.copied) if load.buffer.bytes > self.machine.l1 else []
                 shared = self._asking(load, reads, tile, turns)

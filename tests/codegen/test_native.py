@@ -365,3 +365,23 @@ def test_more_than_memory_holds() -> None:
     compiled = gl.compile(Program(build("access-broadcast", x, ((), (1 << 50,)))))
     with pytest.raises(BadInput, match="memory does not suffice"):
         compiled(np.ones(1, np.float32))
+
+
+@pytest.mark.parametrize("size", [3, 700])
+def test_arrays_for_results_are_kept(size: int) -> None:
+    """They begin at lines, fit, and are taken again and again; calls that are given none make others."""
+    b = gl.Builder("p")
+    x = b.input("x", (size, size))
+    f = gl.compile(b.finish(build("construct-tuple", b.relu(x), b.add(x, x))))
+    own = f.results()
+    assert [a.shape for a in own] == [(size, size)] * 2
+    assert all(a.ctypes.data % 64 == 0 for a in own)
+    for seed in (0, 1):
+        values = np.random.default_rng(seed).standard_normal((size, size), np.float32)
+        first, second = f(values, out=own)
+        assert first is own[0]
+        assert second is own[1]
+        assert np.array_equal(first, np.maximum(values, 0))
+        assert np.array_equal(second, values + values)
+    again = f.results()
+    assert not any(np.shares_memory(a, b) for a in own for b in again)

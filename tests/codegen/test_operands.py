@@ -1,5 +1,5 @@
-"""A panel of an operand that lies row below row is copied by the first tile that reads it, for those that follow; a
-constant that lies the other way is packed before.
+"""A panel of an operand that lies row below row is copied by the first tile that reads it, for those that follow; of
+rows that many panels read, a packed copy is made before, as of a constant that lies the other way.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _sums(body: Sequence[Statement]) -> Iterator[Store]:
 def _read(program: Program, **caches: int) -> list[Buffer]:
     """The buffers that sums read in place of b, in the order in which they are written."""
     machine = replace(MACHINES["avx512"], **caches)
-    (nest,) = Lowered(program, machine).loops.nests
+    *_, nest = Lowered(program, machine).loops.nests
     return [
         load.buffer for store in _sums(nest.body) for load in loads_in(store.formula) if load.buffer.name[:1] == "b"
     ]
@@ -77,9 +77,39 @@ def test_nothing_is_copied_in_vain(depth: int, rows: int, columns: int, caches: 
     assert {buffer.role for buffer in _read(_program(depth, rows, columns), **caches)} == {Role.INPUT}
 
 
+@pytest.mark.parametrize(
+    ("depth", "rows", "columns", "caches", "packed"),
+    [
+        (64, 57, 640, SMALL, ["a"]),
+        (101, 57, 803, SMALL, ["a"]),
+        (64, 57, 320, SMALL, []),  # few panels read it
+        (64, 57, 640, {}, []),  # it is near
+        (640, 57, 640, SMALL, []),  # what is packed would not be
+    ],
+)
+def test_rows_that_many_panels_read_are_packed(
+    depth: int, rows: int, columns: int, caches: dict[str, int], packed: list[str]
+) -> None:
+    """By vectors: what is packed for a tile lies beside each other as it does there."""
+    program = _program(depth, rows, columns)
+    loops = lower(program, replace(MACHINES["avx512"], **caches))
+    assert [packing.source.name for packing in loops.packings] == packed
+    assert [nest.what for nest in loops.nests[:-1]] == [f"{name} packed" for name in packed]
+    assert all("vector" in str(statement) for nest in loops.nests[:-1] for statement in nest.body)
+    assert faults(loops, arena(loops)) == []
+    if depth * rows * columns > 64 * 57 * 640:
+        return
+    draw = np.random.default_rng(0)
+    given = {t.name: draw.integers(-9, 9, tuple(t.dims)).astype(np.float32) for t in program.tensors.values()}
+    (found,) = interpret(loops, given)
+    assert np.array_equal(found, given["a"].T @ given["b"] + given["c"])
+
+
 @pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize(("depth", "rows", "columns"), [(200, 64, 192), (161, 61, 203), (127, 75, 400), (53, 150, 333)])
+@pytest.mark.parametrize(
+    ("depth", "rows", "columns"), [(200, 64, 192), (161, 61, 203), (127, 75, 400), (53, 150, 333), (67, 59, 531)]
+)
 def test_copies_are_what_they_are_of(depth: int, rows: int, columns: int, threads: int) -> None:
     """Sums of whole numbers, which are exact."""
     native = machine_of("native")

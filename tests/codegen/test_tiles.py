@@ -180,7 +180,7 @@ def test_operands_as_they_lie_are_read_panel_by_panel_where_they_are_large(
     turned = [build("access", build("access-transpose", t, (1, 0)), 1) for t in (g, x)]
     nest = lower(
         Program(build("compute", "dot-product", build("access-product", *turned, 0))), MACHINES["avx512"]
-    ).nests[0]
+    ).nests[-1]
     outer = next(loop for loop in nest.body if getattr(loop, "way", None) is Way.PARALLEL)
     moves = {coefficient(store.place, outer.axis) for store in _stores(outer.body) if store.buffer is nest.buffer}
     assert all((move < columns) is panels_first for move in moves), moves
