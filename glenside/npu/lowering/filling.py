@@ -11,7 +11,7 @@ import numpy as np
 from glenside.ir.operand import Array
 from glenside.npu.addresses import encoded
 from glenside.npu.fields import Address
-from glenside.npu.lowering.distinct import distinct
+from glenside.npu.lowering.distinct import distinct, ordered
 from glenside.npu.machine import Machine
 from glenside.npu.nests import Nest, nests
 
@@ -113,18 +113,18 @@ def _cycles(addresses: Array, lanes: Array, rows: Array, machine: Machine) -> tu
 def _steps(addresses: Array, lanes: Array, rows: Array, width: int) -> tuple[Array, Array]:
     """The order in which bytes are moved, (n), those of a beat by their places in it, and where each cycle begins."""
     beats = addresses // width
-    order = _sorted(beats, lanes, rows)
+    order = in_order(beats, lanes, rows)
     beats, taken = beats[order], lanes[order]
     fresh = np.append(True, (beats[1:] != beats[:-1]) | (taken[1:] != taken[:-1]))
     starts = np.flatnonzero(fresh)
     times = np.arange(len(beats)) - starts[np.cumsum(fresh) - 1]  # how often the lane took of this beat before
-    by_time = _sorted(beats, times, addresses[order] % width, taken)
+    by_time = in_order(beats, times, addresses[order] % width, taken)
     beats, times = beats[by_time], times[by_time]
     begins = np.flatnonzero(np.append(True, (beats[1:] != beats[:-1]) | (times[1:] != times[:-1])))
     return order[by_time], begins
 
 
-def _sorted(*keys: Array) -> Array:
+def in_order(*keys: Array) -> Array:
     """Their order by the first keys, then the next: by one number for all of them, as that is quicker."""
     every, room = keys[0].astype(np.int64), 1
     for key in keys[1:]:
@@ -132,7 +132,7 @@ def _sorted(*keys: Array) -> Array:
         every, room = every * (most - least + 1) + (key - least), room * (most - least + 1)
     if room * (1 + int(np.abs(keys[0]).max(initial=0))) >= 1 << 62:
         return np.lexsort(keys[::-1])
-    return np.argsort(every, kind="stable")
+    return ordered(every)
 
 
 def batches(parts: Iterable[tuple[Table, Nest]], most: int) -> Iterator[list[tuple[Table, Nest]]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glenside.ir.operand import Array
+from glenside.npu.lowering.distinct import placed
 from glenside.npu.lowering.runs import Order, Run
 
 
@@ -63,6 +64,6 @@ class Plan:
 
 def _distinct(numbers: Array) -> Array:
     """Each once, in the order in which they appear."""
-    _, first = np.unique(numbers, return_index=True)
+    _, first, _ = placed(numbers)
     found: Array = numbers[np.sort(first)]
     return found
