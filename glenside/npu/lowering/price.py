@@ -14,6 +14,7 @@ from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.threads import found_once
 from glenside.npu.lowering.distinct import ordered, placed
+from glenside.npu.lowering.dividing import divided
 from glenside.npu.lowering.filling import beats_and_tables
 from glenside.npu.lowering.operands import laid_out_at
 from glenside.npu.lowering.plan import Plan
@@ -96,7 +97,8 @@ class Priced:
         elements = np.flatnonzero(place[line] >= 0)
         item, lane = place[line[elements]], column[elements]
         passes = -(-self.machine.columns // self.machine.rows)
-        item, lane = item * passes + lane // self.machine.rows, lane % self.machine.rows
+        part, lane = divided(lane, self.machine.rows)
+        item = item * passes + part
         order = ordered(item)
         return elements[order], item[order], lane[order], len(place) / len(own)
 

@@ -19,6 +19,7 @@ from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.threads import found_once
 from glenside.npu.lowering.distinct import distinct
+from glenside.npu.lowering.dividing import divided
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
 
@@ -153,9 +154,10 @@ def _wide(dims: Sequence[int]) -> Array:
 def _coordinates(numbers: Array, dims: Sequence[int]) -> Array:
     """The differences of coordinates that such numbers are made of, (..)(axes)."""
     wide, found = _wide(dims), []
-    rest = numbers + sum(2 * max(1, size) * int(stride) for size, stride in zip(dims, wide, strict=True))
+    begin = sum(2 * max(1, size) * int(stride) for size, stride in zip(dims, wide, strict=True))
+    rest = numbers.astype(np.int64) + begin
     for size, stride in zip(dims, wide, strict=True):
-        digit, rest = np.divmod(rest, stride)
+        digit, rest = divided(rest, int(stride))
         found.append(digit - 2 * max(1, size))
     return np.stack(found, axis=-1)
 

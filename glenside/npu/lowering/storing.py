@@ -20,6 +20,7 @@ from glenside.npu.instructions import Store
 from glenside.npu.lowering.again import Again
 from glenside.npu.lowering.columnwise import write_columns
 from glenside.npu.lowering.distinct import distinct, ordered, placed
+from glenside.npu.lowering.dividing import divided
 from glenside.npu.lowering.filling import Table, modulo, unwrapped
 from glenside.npu.lowering.layers import Writer
 from glenside.npu.lowering.runs import Run
@@ -152,7 +153,7 @@ class BytesOut:
         sizes, pairs = end - begin, _ranges(first, last)
         which = np.repeat(np.arange(len(lines)), last - first)
         column = self.column[_ranges(begin, end)]
-        part, lane = np.divmod(column, self.machine.rows)
+        part, lane = divided(column, self.machine.rows)
         key = np.repeat(lines, sizes) * self.passes + part
         items, first_of, item = placed(np.repeat(np.arange(len(lines)), sizes) * self.passes + part)
         return _Batch(
