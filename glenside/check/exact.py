@@ -26,6 +26,7 @@ import numpy as np
 from glenside.check.branches import Branches, Missing, places
 from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, difference, digest, observe, shared, steps
 from glenside.check.indices import counted_from_ends, from_end, index_limits, opaque_limit
+from glenside.check.layerwise import equations
 from glenside.check.memory import least_bytes, shortage
 from glenside.check.order import has_order, rounds
 from glenside.check.stimuli import declared
@@ -103,8 +104,61 @@ def check(
     `time.monotonic()`, or at Ctrl-C the check ends between two terms, and the report says what was not reached.
     Raises BadInput when the programs declare a tensor differently.
     """
-    started = time.perf_counter()
     names = [name for name in original.layers if layers and name in optimized.layers]
+    if len(names) > 1 and source is None and not given:
+        found = _layer_by_layer(original, optimized, names, seed, progress, deadline)
+        if found is not None:
+            return found
+    return _as_a_whole(original, optimized, names, seed, source, given or {}, progress, deadline)
+
+
+def _layer_by_layer(
+    original: Program,
+    optimized: Program,
+    names: Sequence[str],
+    seed: int,
+    progress: Progress | None,
+    deadline: float | None,
+) -> CheckReport | None:
+    """By equations between layers; None where those do not say that all is equal."""
+    started = time.perf_counter()
+    declared(original.term, optimized.term)
+    found = equations(original, optimized, names)
+    if not found:
+        return None
+    verdicts, how, stopped = dict.fromkeys(names, EXACT), "", ""
+    for done, equation in enumerate(found):
+
+        def told(_: int, __: int, done: int = done) -> None:
+            if progress is not None:
+                progress(done, len(found))
+
+        first, second = (Program(term) for term in equation)
+        report = _as_a_whole(first, second, [], seed, None, {}, told, deadline)
+        how, stopped = report.how, report.stopped
+        if stopped:
+            left = [name for others in [*found.values()][done:] for name in others]
+            verdicts |= dict.fromkeys(left, report.result)
+            break
+        if report.result != EXACT:
+            return None
+    said = f"{how}, for each of {len(found)} distinct layers" if len(found) > 1 else how
+    result = report.result if stopped else EXACT
+    return CheckReport(verdicts, result, said, time.perf_counter() - started, stopped)
+
+
+def _as_a_whole(
+    original: Program,
+    optimized: Program,
+    names: Sequence[str],
+    seed: int,
+    source: Program | None,
+    given: Mapping[str, Array],
+    progress: Progress | None,
+    deadline: float | None,
+) -> CheckReport:
+    """By all that both compute of the same numbers."""
+    started = time.perf_counter()
     programs = (original, optimized) if source is None else (original, optimized, source)
     roots = (*(p.term for p in programs), *(p.layers[name] for p in (original, optimized) for name in names))
     declarations, limits, below = declared(*roots), index_limits(*roots), opaque_limit(*roots)
@@ -112,7 +166,7 @@ def check(
     trials = Trials(seed, original, *roots)
     branches, clock = Branches(roots, trials.wanted), Clock(0, deadline, progress)
     comparison = _Comparison(original, optimized, source, names, clock)
-    known = dict(given or {})
+    known = dict(given)
     drawn = {name: tensor for name, tensor in declarations.items() if name not in known}
     own = _own(drawn, *programs) if trials.ordered and rounds(*roots) else {}
 
@@ -185,7 +239,7 @@ class _Comparison:
     """Verdicts, gathered over trials: how often each layer (and the result) was equal, and what was found when not."""
 
     def __init__(
-        self, original: Program, optimized: Program, source: Program | None, names: list[str], clock: Clock
+        self, original: Program, optimized: Program, source: Program | None, names: Sequence[str], clock: Clock
     ) -> None:
         self.original, self.optimized, self.source, self.names, self.clock = original, optimized, source, names, clock
         self.source_differs: str | None = None

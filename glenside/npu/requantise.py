@@ -57,6 +57,7 @@ def requantised(sums: npt.NDArray[np.int64], own: npt.NDArray[np.void]) -> npt.N
     """clamp(round(float32(sums) * scale) + zero point), of sums with their bias, (n)(C), within int32."""
     with np.errstate(over="ignore"):  # beyond float32 is beyond int8 too
         product = np.rint(sums.astype(np.float32) * own["scale"])
-    near = np.clip(product, -_FAR, _FAR).astype(np.int64)
-    found: npt.NDArray[np.int8] = np.clip(near + own["zero"], own["low"], own["high"]).astype(np.int8)
+    np.clip(product, -_FAR, _FAR, out=product)  # float32 has all sums of such numbers and bytes
+    zero, low, high = (own[name].astype(np.float32) for name in ("zero", "low", "high"))
+    found: npt.NDArray[np.int8] = np.clip(product + zero, low, high).astype(np.int8)
     return found

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from operator import add
 
 import numpy as np
 
 from glenside.ir.operand import Array
-from glenside.npu.fields import Address
+from glenside.npu.addresses import generated
+from glenside.npu.fields import Address, Counts
 from glenside.npu.lowering.distinct import distinct
-from glenside.npu.lowering.filling import Table
+from glenside.npu.lowering.filling import Table, in_order
 from glenside.npu.nests import Nest, nests
 
 _TIMES = 3
@@ -42,11 +42,11 @@ def _carried(moved: bytes, content: bytes, width: int, lanes: int) -> Sequence[t
     """
     source, select, cells = np.frombuffer(moved, np.int64).reshape(3, -1)
     more = np.frombuffer(content, np.int64).reshape(-1, width)
-    order = np.lexsort((cells, source))
+    order = in_order(source, cells)
     source, select, cells = source[order], select[order], cells[order]
     times = _times(source, cells % lanes)
     if times.any():
-        order = np.lexsort((cells, times, source))
+        order = in_order(source, times, cells)
         source, select, cells, times = source[order], select[order], cells[order], times[order]
     begins = np.flatnonzero(np.append(True, (source[1:] != source[:-1]) | (times[1:] != times[:-1])))
     sizes = np.diff(np.append(begins, len(source)))
@@ -67,7 +67,7 @@ def _carried(moved: bytes, content: bytes, width: int, lanes: int) -> Sequence[t
 
 def _times(source: Array, lane: Array) -> Array:
     """How often a lane took of a source before, (n)."""
-    order = np.lexsort((lane, source))
+    order = in_order(source, lane)
     fresh = np.append(True, (source[order][1:] != source[order][:-1]) | (lane[order][1:] != lane[order][:-1]))
     starts = np.flatnonzero(fresh)
     found = np.zeros(len(source), np.int64)
@@ -144,16 +144,20 @@ def _abreast(patterns: _Patterns, parts: Callable[[Array], Iterator[Nest]], lane
     found: dict[tuple[int, ...], list[Array]] = {}
     for pattern, firsts in patterns.items():
         kinds: dict[tuple[int, int], list[tuple[Array, Array]]] = {}
+        alike: dict[tuple[Counts, Counts], list[int]] = {}
         for part in parts(firsts):
-            (strides,) = part.strides
-            loops = zip(part.counts, strides, strict=True)
+            alike.setdefault((part.counts, part.strides[0]), []).append(part.bases[0])
+        for (counts, strides), bases in alike.items():
+            loops = zip(counts, strides, strict=True)
             most = [min(count, _distinct_lanes(pattern, apart % lanes, lanes)) for count, apart in loops]
             loop = int(np.argmax(most))
-            count, apart, size = part.counts[loop], strides[loop], most[loop]
-            rest = replace(part, counts=tuple(1 if at == loop else n for at, n in enumerate(part.counts)))  # type: ignore[arg-type]
+            count, apart, size = counts[loop], strides[loop], most[loop]
+            every = generated(Address(0, strides), counts)
+            rest = generated(Address(0, strides), tuple(1 if at == loop else n for at, n in enumerate(counts)))  # type: ignore[arg-type]
             begins = np.minimum(np.arange(0, count, size), count - size) * apart
-            fewer = (rest.addresses()[:, None] + begins).reshape(-1)
-            kinds.setdefault((size, apart), []).append((part.addresses(), fewer))
+            fewer = (rest[:, None] + begins).reshape(-1)
+            from_ = np.array(bases)[:, None]
+            kinds.setdefault((size, apart), []).append(((from_ + every).reshape(-1), (from_ + fewer).reshape(-1)))
         for (size, apart), own in kinds.items():
             before, after = (np.concatenate(each) for each in zip(*own, strict=True))
             worth = len(before) - len(after) > beats

@@ -23,6 +23,7 @@ from glenside.analysis.places import Places, leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
+from glenside.npu.lowering.distinct import ordered
 from glenside.npu.lowering.estimates import Estimate, close_all
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.mapped import Mapped, results_of
@@ -393,7 +394,7 @@ class _Model(WholeNumbers):
         if key not in known:
             tiles = Tiles.computed(Image(self.machine), option.price.layer, 0)
             pairs = np.concatenate([tiles.elements[leaf] for leaf in leaves])
-            known[key] = pairs[np.argsort(pairs[:, 0], kind="stable")]
+            known[key] = pairs[ordered(pairs[:, 0])]
         return known[key]  # type: ignore[no-any-return]
 
     def _emptied_to_tiles(self, maker: Option, reader: Option, tensor: Term) -> float:

@@ -11,7 +11,8 @@ import numpy as np
 from glenside.ir.operand import Array
 from glenside.npu.addresses import encoded
 from glenside.npu.fields import Address
-from glenside.npu.lowering.distinct import distinct
+from glenside.npu.lowering.distinct import distinct, ordered
+from glenside.npu.lowering.dividing import divided
 from glenside.npu.machine import Machine
 from glenside.npu.nests import Nest, nests
 
@@ -69,15 +70,15 @@ def transfers(addresses: Array, lanes: Array, rows: Array, machine: Machine) -> 
     if not len(addresses):
         return []
     begins, entries, places = _cycles(addresses, lanes, rows, machine)
-    sizes = np.diff(np.append(begins, len(entries)))
+    sizes = np.diff(np.append(begins, len(addresses)))
     found: dict[bytes, list[int]] = {}
     for step, (begin, size) in enumerate(zip(begins.tolist(), sizes.tolist(), strict=True)):
-        found.setdefault(entries[begin : begin + size].tobytes(), []).append(step)
+        found.setdefault(entries.packed[begin : begin + size].tobytes(), []).append(step)
     made = []
     for steps in found.values():
         own, begin = places[steps], begins[steps[0]]
         own[:, 2] = unwrapped(own[:, 2], machine.rows)
-        alike = tuple(map(tuple, entries[begin : begin + sizes[steps[0]]].tolist()))
+        alike = entries.of(begin, begin + sizes[steps[0]])
         made.append(Transfer(alike, tuple(nests(own))))
     return made
 
@@ -87,44 +88,63 @@ def beats_and_tables(addresses: Array, lanes: Array, rows: Array, machine: Machi
     if not len(addresses):
         return 0, 0
     begins, entries, _ = _cycles(addresses, lanes, rows, machine)
-    mixed = (entries * _MIXERS).sum(axis=1)  # wraps around
+    mixed = entries.packed * _MIXERS[0]  # wraps around
     mixed = (mixed ^ (mixed >> 31)) * _MIXERS[1]
     sums = np.add.reduceat(mixed ^ (mixed >> 29), begins)
     return len(begins), len(distinct(sums))
 
 
-_MIXERS = np.random.default_rng(0).integers(1, 1 << 62, 3) | 1
+_MIXERS = np.random.default_rng(0).integers(1, 1 << 62, 2) | 1
 
 
-def _cycles(addresses: Array, lanes: Array, rows: Array, machine: Machine) -> tuple[Array, Array, Array]:
-    """Where each cycle begins among the bytes, (cycles); of each byte its place in the beat, its lane before the turn
-    and its row above the first, (n)(3); and the beat, the first row and the turn of each cycle, (cycles)(3).
+@dataclass(frozen=True)
+class _Entries:
+    """Of each byte its place in the beat, its lane before the turn, of so many, and its row above the first, less than
+    so many: as one number, (n).
+    """
+
+    packed: Array
+    lanes: int
+    rows: int
+
+    def of(self, begin: int, end: int) -> tuple[tuple[int, int, int], ...]:
+        """Those of some bytes."""
+        rest, row = np.divmod(self.packed[begin:end], self.rows)
+        byte, lane = np.divmod(rest, self.lanes)
+        return tuple(zip(byte.tolist(), lane.tolist(), row.tolist(), strict=True))
+
+
+def _cycles(addresses: Array, lanes: Array, rows: Array, machine: Machine) -> tuple[Array, _Entries, Array]:
+    """Where each cycle begins among the bytes, (cycles); the bytes; and the beat, the first row and the turn of each
+    cycle, (cycles)(3).
     """
     order, begins = _steps(addresses, lanes, rows, machine.bandwidth)
-    beats, bytes_ = np.divmod(addresses[order], machine.bandwidth)
+    beats, bytes_ = divided(addresses[order], machine.bandwidth)
     lanes, rows = lanes[order], rows[order]
     sizes = np.diff(np.append(begins, len(beats)))
     bases, turns = np.minimum.reduceat(rows, begins), lanes[begins]
     turned = (lanes - np.repeat(turns, sizes)) % machine.rows
-    entries = np.stack([bytes_, turned, rows - np.repeat(bases, sizes)], axis=1)
+    above = rows - np.repeat(bases, sizes)
+    span = 1 + int(above.max(initial=0))
+    entries = _Entries((bytes_ * machine.rows + turned) * span + above, machine.rows, span)
     return begins, entries, np.stack([beats[begins], bases, turns], axis=1)
 
 
 def _steps(addresses: Array, lanes: Array, rows: Array, width: int) -> tuple[Array, Array]:
     """The order in which bytes are moved, (n), those of a beat by their places in it, and where each cycle begins."""
     beats = addresses // width
-    order = _sorted(beats, lanes, rows)
+    order = in_order(beats, lanes, rows)
     beats, taken = beats[order], lanes[order]
     fresh = np.append(True, (beats[1:] != beats[:-1]) | (taken[1:] != taken[:-1]))
     starts = np.flatnonzero(fresh)
     times = np.arange(len(beats)) - starts[np.cumsum(fresh) - 1]  # how often the lane took of this beat before
-    by_time = _sorted(beats, times, addresses[order] % width, taken)
+    by_time = in_order(beats, times, addresses[order] % width, taken)
     beats, times = beats[by_time], times[by_time]
     begins = np.flatnonzero(np.append(True, (beats[1:] != beats[:-1]) | (times[1:] != times[:-1])))
     return order[by_time], begins
 
 
-def _sorted(*keys: Array) -> Array:
+def in_order(*keys: Array) -> Array:
     """Their order by the first keys, then the next: by one number for all of them, as that is quicker."""
     every, room = keys[0].astype(np.int64), 1
     for key in keys[1:]:
@@ -132,7 +152,7 @@ def _sorted(*keys: Array) -> Array:
         every, room = every * (most - least + 1) + (key - least), room * (most - least + 1)
     if room * (1 + int(np.abs(keys[0]).max(initial=0))) >= 1 << 62:
         return np.lexsort(keys[::-1])
-    return np.argsort(every, kind="stable")
+    return ordered(every)
 
 
 def batches(parts: Iterable[tuple[Table, Nest]], most: int) -> Iterator[list[tuple[Table, Nest]]]:

@@ -50,8 +50,14 @@ def _box_of(cut: Cut, dims: tuple[int, ...]) -> tuple[Array, Array] | None:
     """The least and the greatest coordinates of elements that are all between these; None: some others are too."""
     if not len(cut.elements):
         return None
-    coordinates = np.unravel_index(cut.elements, dims)
-    least, most = (np.array([find(own) for own in coordinates]) for find in (np.min, np.max))
+    there: Array = np.zeros(int(np.prod(dims)), bool)
+    ends = list[Array]()
+    there[cut.elements] = True
+    for size in reversed(dims):  # from the innermost axis on, of which nothing is left then
+        lines = there.reshape(-1, size)
+        ends.insert(0, np.flatnonzero(lines.any(axis=0))[[0, -1]])
+        there = np.asarray(lines.any(axis=1))
+    least, most = np.array(ends, np.int64).reshape(-1, 2).T
     return (least, most) if np.prod(most - least + 1) == len(cut.elements) else None
 
 
@@ -117,10 +123,6 @@ class Wanted:
     end: int
     cuts: tuple[Cut, ...] = ()
 
-    def meets(self, other: Wanted) -> bool:
-        """Whether both are there at some time."""
-        return self.begin <= other.end and other.begin <= self.end
-
     def spares(self, machine: Machine) -> float:
         """Cycles of DMA of its ways through DRAM."""
         return _WAYS * int(np.prod(self.dims)) / machine.bandwidth
@@ -145,34 +147,52 @@ class Passing:
 
 @dataclass(frozen=True)
 class _Placed:
-    """Tensors that have a place: cycles that this spares, and of each its shape and first row; `low` if the next one is
-    better at the low end.
+    """Tensors that have a place: cycles that this spares; the last of them, its shape and first row, and those before
+    it; `low` if the next one is better at the low end.
+
+    alive  of those that are there yet the first row, how many, and until which layer
     """
 
     spared: float = 0.0
-    own: tuple[tuple[Term, Wanted, _Shape, int, int], ...] = ()
+    last: tuple[Term, Wanted, _Shape, int, int] | None = None
+    others: _Placed | None = None
     low: bool = True
+    alive: tuple[tuple[int, int, int], ...] = ()
 
-    def taken(self, own: Wanted) -> list[tuple[int, int]]:
-        """Rows of lanes that are not free while a tensor is there."""
-        return [(row, row + need) for _, other, _, row, need in self.own if other.meets(own)]
+    def every(self) -> Iterator[tuple[Term, Wanted, _Shape, int, int]]:
+        """All of them, the last one first."""
+        at: _Placed | None = self
+        while at is not None and at.last is not None:
+            yield at.last
+            at = at.others
 
     def seen(self, since: int) -> tuple[object, ...]:
         """What of it matters to tensors from that layer on."""
-        alive = ((row, need, other.end) for _, other, _, row, need in self.own if other.end >= since)
-        return (self.low, *sorted(alive))
+        return (self.low, *sorted(own for own in self.alive if own[2] >= since))
 
-    def more(self, term: Term, own: Wanted, machine: Machine, rows: range) -> Iterator[_Placed]:
-        """With one more at either end, of the first shape for which there is room."""
-        taken = self.taken(own)
-        for shape in _shapes(own, machine):
-            need = shape.rows(machine)
+    def more(
+        self, term: Term, own: Wanted, ways: float, shapes: Sequence[tuple[_Shape, int]], rows: range
+    ) -> list[_Placed]:
+        """With one more at either end, of the first shape for which there is room, each with the rows that it needs;
+        `ways` are the cycles of its ways through DRAM. Tensors come in the order in which they begin: those that are
+        there no more when this one is do not come again.
+        """
+        alive = tuple([other for other in self.alive if other[2] >= own.begin])
+        taken = sorted([(row, row + need) for row, need, _ in alive])
+        for shape, need in shapes:
             ends = {end: row for end in (self.low, not self.low) if (row := _room(need, taken, rows, end)) is not None}
-            for row in dict.fromkeys(ends.values()):
-                spared = self.spared + own.spares(machine) - shape.skew.extra
-                yield _Placed(spared, (*self.own, (term, own, shape, row, need)), not self.low)
             if ends:
-                return
+                return [
+                    _Placed(
+                        self.spared + ways - shape.skew.extra,
+                        (term, own, shape, row, need),
+                        self,
+                        not self.low,
+                        (*alive, (row, need, own.end)),
+                    )
+                    for row in dict.fromkeys(ends.values())
+                ]
+        return []
 
 
 def held(
@@ -184,11 +204,13 @@ def held(
     beam = [_Placed()]
     for term, own in sorted(wanted.items(), key=lambda pair: pair[1].begin):
         if term in stay:
-            every = [new for each in beam for new in (*each.more(term, own, machine, rows), each)]
+            ways = own.spares(machine)
+            shapes = [(shape, shape.rows(machine)) for shape in _shapes(own, machine)]
+            every = [new for each in beam for new in (*each.more(term, own, ways, shapes, rows), each)]
             every.sort(key=lambda each: -each.spared)
             beam = [*{each.seen(own.begin): each for each in reversed(every)}.values()][::-1][:_BEAM]
     found = {}
-    for term, own, shape, row, need in max(beam, key=lambda each: each.spared).own:
+    for term, own, shape, row, need in [*max(beam, key=lambda each: each.spared).every()][::-1]:
         bases = [row * machine.rows - least for least, _ in shape.extents]
         ends = row * machine.rows, (row + need) * machine.rows
         strips = tuple(zip(own.cuts, bases, strict=bool(own.cuts)))
@@ -203,15 +225,15 @@ def fit_together(dims: tuple[int, ...], reads: Sequence[Reads], machine: Machine
 
 
 def _room(need: int, taken: Sequence[tuple[int, int]], rows: range, low: bool) -> int | None:
-    """The lowest or the highest place of so many rows that are free."""
-    edges, at = list[tuple[int, int]](), rows.start
-    for begin, end in [*sorted(taken), (rows.stop, rows.stop)]:
+    """The lowest or the highest place of so many rows that are free; those that are taken are in order."""
+    at, found = rows.start, None
+    for begin, end in (*taken, (rows.stop, rows.stop)):
         if begin - at >= need:
-            edges.append((at, begin))
+            if low:
+                return at
+            found = begin - need
         at = max(at, end)
-    if not edges:
-        return None
-    return edges[0][0] if low else edges[-1][1] - need
+    return found
 
 
 @dataclass(frozen=True)

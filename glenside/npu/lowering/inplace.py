@@ -14,6 +14,7 @@ from glenside.ir.operand import Array
 from glenside.npu.instructions import Lanes, Store
 from glenside.npu.lowering.again import Again
 from glenside.npu.lowering.carrying import carried, gone_on
+from glenside.npu.lowering.distinct import placed
 from glenside.npu.lowering.filling import Table
 from glenside.npu.lowering.holding import Held, firsts
 from glenside.npu.lowering.layers import Feed, Writer
@@ -169,7 +170,7 @@ class Windows(_Skewed):
             apart = self.apart[tile][self.used[tile]]
             touched[self.first[tile, begin:end, None] - low + apart] = True
             wanted.append(self.layer.product.rows.numbers[tile, begin:end].reshape(-1))
-        every, first = np.unique(np.concatenate(wanted), return_index=True)
+        every, first, _ = placed(np.concatenate(wanted))
         elements, first = every[every > 0] - 1, first[every > 0]
         cells = self.places[elements]
         inside = cells[(cells >= low) & (cells < low + len(touched))]
@@ -182,12 +183,17 @@ class Windows(_Skewed):
 def _moved(layer: Layer, lanes: Array, used: Array) -> Layer:
     """The layer with other lanes for the same elements: of each tile those that are used, (tiles)(R)."""
     rows, weights = layer.product.rows, layer.product.weights
-    tile, lane = np.nonzero(used)
-    to = lanes[tile, lane]
-    moved = np.zeros_like(rows.numbers)
-    moved[tile, :, to] = rows.numbers[tile, :, lane]
-    stays = np.zeros_like(weights.numbers)
-    stays[tile, to] = weights.numbers[tile, lane]
+    moved, stays = np.zeros_like(rows.numbers), np.zeros_like(weights.numbers)
+    width = used.shape[1]
+    for tile, (there, to) in enumerate(zip(used, lanes, strict=True)):
+        source = np.flatnonzero(there)
+        of_lane = np.full(width, -1)
+        of_lane[to[source]] = source
+        if (of_lane >= 0).all():
+            np.take(rows.numbers[tile], of_lane, axis=1, out=moved[tile])
+        else:
+            moved[tile][:, of_lane >= 0] = rows.numbers[tile][:, of_lane[of_lane >= 0]]
+        stays[tile, to[source]] = weights.numbers[tile, source]
     product = replace(layer.product, rows=Places(moved, rows.first), weights=Places(stays, weights.first))
     return replace(layer, product=product)
 
@@ -279,7 +285,7 @@ def _fill_in_order(writer: Writer, addresses: Array, cells: Array, first: Array,
     """Bytes of DRAM to cells of the lanes, one part of whole beats after the other: those first of which some byte has
     the least number in `first`.
     """
-    beats, which = np.unique(addresses // writer.machine.bandwidth, return_inverse=True)
+    beats, _, which = placed(addresses // writer.machine.bandwidth)
     least = np.full(len(beats), np.iinfo(np.int64).max)
     np.minimum.at(least, which, first)
     part = np.empty(len(beats), np.int64)
@@ -296,7 +302,7 @@ def fill_cells(writer: Writer, addresses: Array, cells: Array) -> None:
     machine = writer.machine
     writer.forget(cells)
     beat, byte = np.divmod(addresses, machine.bandwidth)
-    beats, which = np.unique(beat, return_inverse=True)
+    beats, _, which = placed(beat)
     for slot, nest in writer.with_tables(carried(which, byte, cells, machine.rows, beats[:, None])):
         to, turn = gone_on(nest.address(0), machine.rows)
         writer.add(Lanes(nest.counts, nest.address(1, machine.bandwidth), to, slot, turn, True))

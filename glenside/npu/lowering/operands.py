@@ -11,6 +11,7 @@ import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
+from glenside.npu.lowering.dividing import divided
 from glenside.npu.lowering.filling import beats_and_tables
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.runs import Order
@@ -58,7 +59,7 @@ def laid_out_at(elements: Array, dims: Sequence[int], axis: int, beat: int) -> A
     found, rest = np.zeros(len(elements), np.int64), elements
     for size, stride in reversed([*zip(dims, _strides(dims, axis, beat), strict=True)]):
         if size > 1:
-            rest, at = np.divmod(rest, size)
+            rest, at = divided(rest, size)
             found += at * stride
     return found
 
@@ -146,33 +147,26 @@ class Tiles:
                 packed = np.zeros(spread.beats * image.machine.bandwidth, np.int8)
                 packed[spread.places[:, 1]] = content.reshape(-1)[spread.places[:, 0]]
                 found.append(Brought(image.packed(packed.view(np.uint8)), rows, spread, used[tile]))
-        return Tiles._placed(image, layer, found)
+        return Tiles._placed(image, layer, found, _distinct(found, layer))
 
     @staticmethod
     def computed(image: Image, layer: Layer, zero: int) -> Tiles:
         """Of what is written later; the byte `zero` stands where a tile has no element. Equal tiles are there once."""
         numbers, width = layer.product.weights.numbers, image.machine.weight_beats * image.machine.bandwidth
         known: dict[bytes, int] = {}
-        found = list[Brought]()
+        found, tiles = list[Brought](), list[int]()
         for tile, rows in enumerate(layer.loaded):
             key = numbers[tile, :rows].tobytes()
             if key not in known:
                 known[key] = image.put(np.full((rows, width), zero, np.int8).view(np.uint8))
+                tiles.append(tile)
             found.append(Brought(known[key], rows))
-        return Tiles._placed(image, layer, found)
+        return Tiles._placed(image, layer, found, tiles)
 
     @staticmethod
-    def _placed(image: Image, layer: Layer, brought: list[Brought]) -> Tiles:
+    def _placed(image: Image, layer: Layer, brought: list[Brought], tiles: Sequence[int]) -> Tiles:
+        """With the elements of those tiles: of equal ones, the first."""
         weights, width = layer.product.weights, image.machine.weight_beats * image.machine.bandwidth
-        several, known = Counter(own.address for own in brought), set[tuple[int, bytes]]()
-        tiles = list[int]()
-        for tile, own in enumerate(brought):  # tiles of other elements may have the same bytes
-            if several[own.address] > 1:
-                key = own.address, weights.numbers[tile, : own.rows].tobytes()
-                if key in known:
-                    continue
-                known.add(key)
-            tiles.append(tile)
         pairs = list[Array]()
         alike = groupby(tiles, key=lambda tile: tile if brought[tile].spread is not None else -brought[tile].rows)
         for _, group in alike:
@@ -187,3 +181,17 @@ class Tiles:
             own_pairs = every[(every[:, 0] >= first) & (every[:, 0] < first + leaf.access.size)]
             found[leaf] = own_pairs - (first, 0)
         return Tiles(brought, found)
+
+
+def _distinct(brought: Sequence[Brought], layer: Layer) -> list[int]:
+    """Tiles but those that are there already: tiles of other elements may have the same bytes."""
+    several, known = Counter(own.address for own in brought), set[tuple[int, bytes]]()
+    tiles = list[int]()
+    for tile, own in enumerate(brought):
+        if several[own.address] > 1:
+            key = own.address, layer.product.weights.numbers[tile, : own.rows].tobytes()
+            if key in known:
+                continue
+            known.add(key)
+        tiles.append(tile)
+    return tiles

@@ -36,6 +36,7 @@ class Plan:
         """Of a layer whose first chunk is in that half."""
         of_tile = order.rows.of_tile
         where = np.full(len(order.rows.numbers), -1)
+        first = np.zeros(len(where), np.int64)
         plan, held, used = Plan([], [], [], []), list[Array](), 0
 
         def close() -> None:
@@ -47,10 +48,10 @@ class Plan:
 
         for run in order.runs():
             wanted = of_tile[run.tile, run.begin : run.end]
-            new = _distinct(wanted[where[wanted] < 0])
+            new = _distinct(wanted[where[wanted] < 0], first)
             if used + len(new) > order.depth:
                 close()
-                new = _distinct(wanted)
+                new = _distinct(wanted, first)
             where[new] = order.firsts[half] + used + np.arange(len(new))
             held.append(new)
             used += len(new)
@@ -61,8 +62,9 @@ class Plan:
         return plan
 
 
-def _distinct(numbers: Array) -> Array:
-    """Each once, in the order in which they appear."""
-    _, first = np.unique(numbers, return_index=True)
-    found: Array = numbers[np.sort(first)]
+def _distinct(numbers: Array, first: Array) -> Array:
+    """Each once, in the order in which they appear; `first` has room for a number of each there may be."""
+    places = np.arange(len(numbers))
+    first[numbers[::-1]] = places[::-1]
+    found: Array = numbers[first[numbers] == places]
     return found

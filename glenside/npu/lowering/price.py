@@ -13,6 +13,8 @@ import numpy as np
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.threads import found_once
+from glenside.npu.lowering.distinct import ordered, placed
+from glenside.npu.lowering.dividing import divided
 from glenside.npu.lowering.filling import beats_and_tables
 from glenside.npu.lowering.operands import laid_out_at
 from glenside.npu.lowering.plan import Plan
@@ -95,8 +97,9 @@ class Priced:
         elements = np.flatnonzero(place[line] >= 0)
         item, lane = place[line[elements]], column[elements]
         passes = -(-self.machine.columns // self.machine.rows)
-        item, lane = item * passes + lane // self.machine.rows, lane % self.machine.rows
-        order = np.argsort(item, kind="stable")
+        part, lane = divided(lane, self.machine.rows)
+        item = item * passes + part
+        order = ordered(item)
         return elements[order], item[order], lane[order], len(place) / len(own)
 
     @found_once
@@ -123,7 +126,7 @@ class Priced:
     def _emptied(self, owner: Array, where: Array) -> float:
         """Of the elements that leave first some, by their place among these, each to an address, (n) each."""
         _, item, lane, times = self._sums
-        _, beat = np.unique(where // self.machine.bandwidth, return_inverse=True)
+        _, _, beat = placed(where // self.machine.bandwidth)
         turns = turned(item[owner], lane[owner], beat, int(item.max(initial=-1)) + 1, self.machine.rows)
         lanes = (lane[owner] + turns[item[owner]]) % self.machine.rows
         return self._taken(*beats_and_tables(where, lanes, item[owner], self.machine), times)

@@ -19,6 +19,7 @@ from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.threads import found_once
 from glenside.npu.lowering.distinct import distinct
+from glenside.npu.lowering.dividing import divided
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
 
@@ -153,9 +154,10 @@ def _wide(dims: Sequence[int]) -> Array:
 def _coordinates(numbers: Array, dims: Sequence[int]) -> Array:
     """The differences of coordinates that such numbers are made of, (..)(axes)."""
     wide, found = _wide(dims), []
-    rest = numbers + sum(2 * max(1, size) * int(stride) for size, stride in zip(dims, wide, strict=True))
+    begin = sum(2 * max(1, size) * int(stride) for size, stride in zip(dims, wide, strict=True))
+    rest = numbers.astype(np.int64) + begin
     for size, stride in zip(dims, wide, strict=True):
-        digit, rest = np.divmod(rest, stride)
+        digit, rest = divided(rest, int(stride))
         found.append(digit - 2 * max(1, size))
     return np.stack(found, axis=-1)
 
@@ -396,25 +398,29 @@ def _apart(pattern: Array, strides: Array, lanes: int) -> Array:
     """Whether a pattern's elements are in distinct lanes, for each of the strides, (n)."""
     found = np.zeros(len(strides), bool)
     if len(pattern) <= lanes:
-        few = np.flatnonzero(_distinct(_lanes_of(pattern[:_FEW], strides, lanes)))  # most are none by these
-        found[few] = _distinct(_lanes_of(pattern, strides[few], lanes))
+        few = np.flatnonzero(_distinct(_lanes_of(pattern[:_FEW], strides, lanes), lanes))  # most are none by these
+        found[few] = _distinct(_lanes_of(pattern, strides[few], lanes), lanes)
     return found
 
 
-def _distinct(at: Array) -> Array:
-    """Whether numbers side by side, (n)(k), are distinct, (n)."""
+def _distinct(at: Array, lanes: int) -> Array:
+    """Whether lanes side by side, (n)(k), are distinct, (n): a bit for each lane, where there are few."""
+    if lanes <= _WORD:
+        bits = np.bitwise_or.reduce(_BIT_OF[at], axis=1)
+        return np.asarray(np.bitwise_count(bits) == at.shape[1])
     own = np.sort(at, axis=1)
     return np.asarray((own[:, 1:] != own[:, :-1]).all(axis=1))
 
 
+_WORD = 64
+_BIT_OF = np.uint64(1) << np.arange(_WORD, dtype=np.uint64)
+
+
 def _most(pattern: Array, strides: Array, lanes: int) -> Array:
     """How many of a pattern's elements are in one lane at most, for each of the strides, (n)."""
-    at = np.sort(_lanes_of(pattern, strides, lanes), axis=1)  # (n)(elements)
-    size = at.shape[1]
+    at = _lanes_of(pattern, strides, lanes)  # (n)(elements)
     most = np.ones(len(at), int)
-    for apart in range(1, size):
-        again = (at[:, apart:] == at[:, :-apart]).any(axis=1)
-        if not again.any():
-            break
-        most[again] = apart + 1
+    several = np.flatnonzero(~_distinct(at, lanes))
+    of_lane = (at[several].astype(np.int64) + lanes * np.arange(len(several))[:, None]).reshape(-1)
+    most[several] = np.bincount(of_lane, minlength=lanes * len(several)).reshape(-1, lanes).max(axis=1)
     return most

@@ -66,8 +66,9 @@ class Spreadings:
 
     def of(self, numbers: Array) -> Spreading | None:
         """Of a tile's elements by number, (rows)(C), 0 being zeros; None where it is brought sooner row by row."""
-        least = numbers[numbers > 0].min(initial=np.iinfo(numbers.dtype).max)
-        alike = np.where(numbers > 0, numbers - least + 1, 0)
+        there = numbers > 0
+        least = np.where(there, numbers, np.iinfo(numbers.dtype).max).min(initial=np.iinfo(numbers.dtype).max)
+        alike = np.where(there, numbers - (least - 1), 0)
         key = len(numbers).to_bytes(4, "little") + alike.tobytes()
         if key not in self.known:
             self.known[key] = self._found(alike)

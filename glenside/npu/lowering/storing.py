@@ -19,7 +19,8 @@ from glenside.npu import requantise
 from glenside.npu.instructions import Store
 from glenside.npu.lowering.again import Again
 from glenside.npu.lowering.columnwise import write_columns
-from glenside.npu.lowering.distinct import distinct
+from glenside.npu.lowering.distinct import distinct, ordered, placed
+from glenside.npu.lowering.dividing import divided
 from glenside.npu.lowering.filling import Table, modulo, unwrapped
 from glenside.npu.lowering.layers import Writer
 from glenside.npu.lowering.runs import Run
@@ -80,7 +81,7 @@ class BytesOut:
         self.line, self.column, self.passes = own.line, own.column, own.passes
         self.items, self.alike, self.content, self.contents = own.items, own.alike, own.content, own.contents
         owner = own.place[result.elements]
-        by_owner = np.argsort(owner, kind="stable")
+        by_owner = ordered(owner)
         first = np.searchsorted(owner[by_owner], 0)  # zeros have no sum
         self.owner, self.address = owner[by_owner][first:], result.addresses[by_owner][first:]
         self.turns: dict[bytes, Array] = {}
@@ -152,10 +153,9 @@ class BytesOut:
         sizes, pairs = end - begin, _ranges(first, last)
         which = np.repeat(np.arange(len(lines)), last - first)
         column = self.column[_ranges(begin, end)]
-        part, lane = np.divmod(column, self.machine.rows)
+        part, lane = divided(column, self.machine.rows)
         key = np.repeat(lines, sizes) * self.passes + part
-        items, item = np.unique(np.repeat(np.arange(len(lines)), sizes) * self.passes + part, return_inverse=True)
-        first_of = np.unique(item, return_index=True)[1]
+        items, first_of, item = placed(np.repeat(np.arange(len(lines)), sizes) * self.passes + part)
         return _Batch(
             np.searchsorted(self.items, key[first_of]),
             sums[items // self.passes],
@@ -168,7 +168,7 @@ class BytesOut:
 
     def _turned(self, batch: _Batch) -> Array:
         """How far each item is turned, (items)."""
-        _, local = np.unique(batch.address // self.machine.bandwidth, return_inverse=True)
+        _, _, local = placed(batch.address // self.machine.bandwidth)
         key = b"".join(own.tobytes() for own in (batch.item, batch.lane, batch.owner, local))
         if key not in self.turns:
             owner_item, owner_lane = batch.item[batch.owner], batch.lane[batch.owner]
@@ -247,14 +247,14 @@ class _Items:
         line, column = (own.reshape(-1) for own in layer.lines())
         there = np.flatnonzero(layer.elements.reshape(-1) > 0)
         key = line * machine.columns + column
-        order = there[np.argsort(key[there], kind="stable")]
+        order = there[ordered(key[there])]
         if (np.diff(key[order]) == 0).any():
             raise BadInput("a sum is two elements of its layer: one is the other moved")
         place = np.full(len(line), -1)
         place[order] = np.arange(len(order))
         line, column, entry = line[order], column[order], entry[order]
         passes = -(-machine.columns // machine.rows)
-        items, begins = np.unique(line * passes + column // machine.rows, return_index=True)
+        items, begins, _ = placed(line * passes + column // machine.rows)
         alike, content, contents = _rows_of(entry, column, begins, entries, machine)
         return _Items(line, column, place, passes, items, alike, content, contents)
 
@@ -346,7 +346,7 @@ def turned(item: Array, lane: Array, beat: Array, items: int, lanes: int) -> Arr
     """How far to turn each item so that few bytes of a beat are of one lane: greedily, and by as much as from the item
     before to the last one where that is no worse, (items).
     """
-    order = np.argsort(item, kind="stable")
+    order = ordered(item)
     item, lane, beat = item[order], lane[order], beat[order]
     begins = np.searchsorted(item, np.arange(items + 1))
     used = np.zeros((int(beat.max(initial=0)) + 1, lanes), np.int32)
@@ -371,9 +371,9 @@ def turned(item: Array, lane: Array, beat: Array, items: int, lanes: int) -> Arr
 def distinct_parameters(every: Array) -> tuple[Array, Array]:
     """Those that differ, and which of them each is, (elements): most are alike along all axes but one, (dims)."""
     few = every
-    for axis in range(every.ndim):
-        first = few.take([0], axis) if few.shape[axis] else few
-        if all((few[name] == first[name]).all() for name in _COUNTING):
+    for axis, size in enumerate(every.shape):
+        first = few[(slice(None),) * axis + (slice(0, 1),)]
+        if size > 1 and all((few[name] == first[name]).all() for name in _COUNTING):
             few = first
     found, which = _distinct(few.reshape(-1))
     return found, np.broadcast_to(which.reshape(few.shape), every.shape).reshape(-1)
@@ -389,7 +389,7 @@ def _distinct(parameters: Array) -> tuple[Array, Array]:
         own = parameters[name]
         if len(own) and (own != own[0]).any():
             values, which = np.unique(own, return_inverse=True)
-            _, first, found = np.unique(found * len(values) + which, return_index=True, return_inverse=True)
+            _, first, found = placed(found * len(values) + which)
     return parameters[first], found
 
 

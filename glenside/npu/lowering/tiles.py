@@ -14,6 +14,7 @@ from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.threads import found_once
 from glenside.npu.lowering.distinct import distinct
+from glenside.npu.lowering.dividing import divided
 from glenside.npu.lowering.sums import summands, sums
 from glenside.npu.machine import Machine
 
@@ -115,8 +116,8 @@ class Layer:
     @found_once
     def _lines(self) -> tuple[Array, Array]:
         m, columns = self.product.rows.numbers.shape[1], self.product.weights.numbers.shape[2]
-        tile, place = np.divmod(self.elements - 1, m * columns)
-        row, column = np.divmod(place, columns)
+        tile, place = divided(self.elements - 1, m * columns)
+        row, column = divided(place, columns)
         group = np.zeros(len(self.product.rows.numbers), np.int64)
         for number, each in enumerate(self.groups):
             group[each.tiles[0]] = number
@@ -151,16 +152,16 @@ def _groups(added: Array, tiles: int, size: int) -> tuple[list[tuple[int, ...]],
         first = distinct(np.maximum(flat[:, 0] - 1, -1) // flat.dtype.type(size))
         return [(tile,) for tile in first[first >= 0].tolist()], np.maximum(flat[:, 0], 0).reshape(added.shape[:-1])
     none = np.iinfo(flat.dtype).max
-    if (flat <= 0).any():
+    are_all = bool(flat.min(initial=1) > 0)
+    if not are_all:
         flat = np.where(flat > 0, flat, none)
     if (flat[:, 1:] < flat[:, :-1]).any():
         flat = np.sort(flat, axis=1)
     some = flat[:, 0] < none
     used = flat if some.all() else flat[some]
-    own = np.where(used < none, used - 1, -1)
-    tile = own // flat.dtype.type(size)  # which is quicker than both at once
-    place = own - tile * flat.dtype.type(size)
-    if ((place != place[:, :1]) & (used < none)).any():
+    tile, place = divided(used - 1 if are_all else np.where(used < none, used - 1, -1), size)
+    apart = place != place[:, :1]
+    if (apart if are_all else apart & (used < none)).any():
         raise BadInput("sums of different places of tiles are added up: accumulators add up those of one place")
     example = np.zeros(tiles, np.int64)  # of each first tile, an element
     example[tile[:, 0]] = np.arange(len(tile))

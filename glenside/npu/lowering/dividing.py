@@ -1,0 +1,11 @@
+"""Quotients and rests of integers by one number: numpy finds both one by one, and quotients alone many at a time."""
+
+from __future__ import annotations
+
+from glenside.ir.operand import Array
+
+
+def divided(numbers: Array, by: int) -> tuple[Array, Array]:
+    """As `numpy.divmod`, of integers of which the divisor is one too."""
+    quotient = numbers // numbers.dtype.type(by)
+    return quotient, numbers - quotient * numbers.dtype.type(by)
