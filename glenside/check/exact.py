@@ -10,7 +10,7 @@ that nothing folded can hide a difference.
 Layers are compared by name. A layer that differs may only follow one that does, or follow a number that rounding put on
 the other side of a corner: so when anything differs each such layer runs alone, on the original's values of the layers
 before it, and where all of those are equal, so does the result. When every layer is equal in that way, all are equal in
-the whole program too, by induction along it.
+the whole program too, by induction along it. Where only what integers do differs, that is asked first (`layerwise`).
 """
 
 from __future__ import annotations

@@ -313,9 +313,8 @@ class State:
         (least, most), (first, last) = (reach(each, own.counts) for each in (own.parameters, own.column))
         if first < 0 or last >= self.machine.columns:
             require_within("column", generated(own.column, own.counts), self.machine.columns)
-        distinct, which = np.array([least]), np.zeros(1, np.intp)
-        if least < most:
-            distinct, which = np.unique(generated(own.parameters, own.counts), return_inverse=True)
+        rows = generated(own.parameters, own.counts) if least < most else np.array([least])
+        distinct, which = np.unique(rows, return_inverse=True) if least < most else (rows, np.zeros(1, np.intp))
         every = self.entries_of(now, distinct)
         columns = table.select
         if own.alike:
@@ -327,8 +326,6 @@ class State:
         """Rows of parameters, (n)(C). Raises BadInput."""
         require_within("row of parameters", rows, self.machine.parameters)
         self.of_parameters.read(rows, now)
-        if len(rows) == 1:
-            return self.parameters[rows.item()][None]
         return np.stack([self.parameters[row] for row in rows.tolist()])
 
     def _weights(self, now: Now, own: Weights) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.npu.lowering.holding import Cut, Held, Passing, Wanted, held
+from glenside.npu.lowering.cuts import Cut
+from glenside.npu.lowering.holding import Held, Passing, Wanted, held
 from glenside.npu.lowering.strips import Part, strips
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import TypeVar
 
 import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
+from glenside.npu.lowering.cuts import Cut
 from glenside.npu.lowering.skewed import Reads, Skew, Writes, every_skew, skews
 from glenside.npu.machine import Machine
 
@@ -22,43 +23,6 @@ _BEAM = 24
 """Ways to place tensors that are followed."""
 
 _Found = TypeVar("_Found")
-
-
-@dataclass(frozen=True, eq=False)
-class Cut:
-    """What of a tensor is in the lanes for one strip.
-
-    elements  those that are there, by number, (n)
-    streaming which rows of each tile of its reader stream, (tiles)(m)
-    """
-
-    elements: Array
-    streaming: Array
-
-    def ends(self, dims: tuple[int, ...], strides: Array, cells: Callable[[], Array]) -> tuple[int, int]:
-        """The first and the last cell of its elements, seen from that of coordinates 0; `cells` are those of all."""
-        box = _box_of(self, dims)
-        if box is None:
-            part = cells()[self.elements]
-            return int(part.min()), int(part.max())
-        least, most = (own * strides for own in box)
-        return int(np.minimum(least, most).sum()), int(np.maximum(least, most).sum())
-
-
-@lru_cache(maxsize=1 << 8)
-def _box_of(cut: Cut, dims: tuple[int, ...]) -> tuple[Array, Array] | None:
-    """The least and the greatest coordinates of elements that are all between these; None: some others are too."""
-    if not len(cut.elements):
-        return None
-    there: Array = np.zeros(int(np.prod(dims)), bool)
-    ends = list[Array]()
-    there[cut.elements] = True
-    for size in reversed(dims):  # from the innermost axis on, of which nothing is left then
-        lines = there.reshape(-1, size)
-        ends.insert(0, np.flatnonzero(lines.any(axis=0))[[0, -1]])
-        there = np.asarray(lines.any(axis=1))
-    least, most = np.array(ends, np.int64).reshape(-1, 2).T
-    return (least, most) if np.prod(most - least + 1) == len(cut.elements) else None
 
 
 @dataclass(frozen=True)

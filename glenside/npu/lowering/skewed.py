@@ -18,6 +18,7 @@ import numpy as np
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.threads import found_once
+from glenside.npu.lowering.clashes import are_apart, most_in_one
 from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.dividing import divided
 from glenside.npu.lowering.tiles import Layer
@@ -31,8 +32,6 @@ _NEAR = 64
 """Of how many strides it is found out how long zeros around elements take to fill."""
 _AT_ONCE = 512
 """Strides that are looked at at once."""
-_FEW = 8
-"""Elements by which strides are refused, before all are looked at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -359,13 +358,13 @@ def _near(
     for begin in range(0, len(order), _AT_ONCE):
         part = order[begin : begin + _AT_ONCE]
         for own in patterns:
-            part = part[_apart(own, strides[part], lanes)]
+            part = part[are_apart(own, strides[part], lanes)]
         if not len(part):
             continue
         tried, extra = strides[part], np.zeros(len(part))
         for own in writes.patterns if writes is not None else ():
             passes = -(-len(own) // lanes)
-            extra += (_most(own, tried, lanes) - passes) * (writes.times if writes is not None else 0)
+            extra += (most_in_one(own, tried, lanes) - passes) * (writes.times if writes is not None else 0)
         found.append((tried, sizes[part], extra))
         none += int((extra == 0).sum())
         if none >= _NEAR:
@@ -379,48 +378,3 @@ def _near(
 def _filled(cells: Array, lanes: int) -> int:
     """Cycles of filling cells, (n), at least: as many as one lane has of them."""
     return int(np.bincount(distinct(cells) % lanes).max(initial=0))
-
-
-def _lanes_of(pattern: Array, strides: Array, lanes: int) -> Array:
-    """In which lane each of a pattern's elements is, for each of the strides, (n)(elements)."""
-    if lanes & (lanes - 1) == 0 and lanes <= 1 << 8:  # bytes wrap around where lanes do
-        by, coordinates = strides.astype(np.uint8), pattern.astype(np.uint8)
-        own = np.zeros((len(strides), len(pattern)), np.uint8)
-        for axis in np.flatnonzero(coordinates.any(axis=0)).tolist():
-            own += by[:, axis, None] * coordinates[:, axis]
-        return own & (lanes - 1)
-    at = (strides % lanes).astype(np.float32) @ (pattern % lanes).astype(np.float32).T  # exact
-    found: Array = at.astype(np.int32) % lanes
-    return found.astype(np.int16)
-
-
-def _apart(pattern: Array, strides: Array, lanes: int) -> Array:
-    """Whether a pattern's elements are in distinct lanes, for each of the strides, (n)."""
-    found = np.zeros(len(strides), bool)
-    if len(pattern) <= lanes:
-        few = np.flatnonzero(_distinct(_lanes_of(pattern[:_FEW], strides, lanes), lanes))  # most are none by these
-        found[few] = _distinct(_lanes_of(pattern, strides[few], lanes), lanes)
-    return found
-
-
-def _distinct(at: Array, lanes: int) -> Array:
-    """Whether lanes side by side, (n)(k), are distinct, (n): a bit for each lane, where there are few."""
-    if lanes <= _WORD:
-        bits = np.bitwise_or.reduce(_BIT_OF[at], axis=1)
-        return np.asarray(np.bitwise_count(bits) == at.shape[1])
-    own = np.sort(at, axis=1)
-    return np.asarray((own[:, 1:] != own[:, :-1]).all(axis=1))
-
-
-_WORD = 64
-_BIT_OF = np.uint64(1) << np.arange(_WORD, dtype=np.uint64)
-
-
-def _most(pattern: Array, strides: Array, lanes: int) -> Array:
-    """How many of a pattern's elements are in one lane at most, for each of the strides, (n)."""
-    at = _lanes_of(pattern, strides, lanes)  # (n)(elements)
-    most = np.ones(len(at), int)
-    several = np.flatnonzero(~_distinct(at, lanes))
-    of_lane = (at[several].astype(np.int64) + lanes * np.arange(len(several))[:, None]).reshape(-1)
-    most[several] = np.bincount(of_lane, minlength=lanes * len(several)).reshape(-1, lanes).max(axis=1)
-    return most
