@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from glenside.cli.output import status_line
 from glenside.ir.errors import BadInput
+from glenside.ir.interrupts import answered
 from glenside.ir.names import one_line
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Instructions:
 
     quantize  --quantize
     output    where they go; None where none are wanted
+    is_best   whether nothing ended the search for quicker ones
     """
 
     quantize: str | None = None
@@ -67,6 +69,7 @@ class Instructions:
     output: str | None = None
     integers: Integers | None = None
     made: NpuProgram | None = None
+    is_best: bool = True
     _samples: str | Mapping[str, Array] | None = field(default=None, repr=False)
 
     @staticmethod
@@ -74,7 +77,7 @@ class Instructions:
         """With the samples that it names. Raises BadInput."""
         from glenside.formats import ending
 
-        found = Instructions(quantize, seed, output if is_code(output) else None, None, None, quantize)
+        found = Instructions(quantize, seed, output if is_code(output) else None, _samples=quantize)
         if quantize is not None and quantize != "random":
             if ending(quantize) != ".npz":
                 raise BadInput(f"--quantize is random, or an .npz file with samples by input, got {quantize}")
@@ -94,17 +97,27 @@ class Instructions:
         return program if self.integers is None else self.integers.network.program
 
     def save(self, result: Result, mapped: Program, path: str) -> None:
-        """Make them, and write them whole or not at all. Raises BadInput."""
+        """Make them, and write them whole or not at all; at Ctrl-C the best there are. Raises BadInput."""
         target, written = result.target, result.prepared
         with status_line("lower") as show:
 
             def told(name: str, part: float) -> None:
                 show(f"lower: {name}, {part:.0%}")
 
-            if self.integers is not None:
-                self.made = target.network_code(result, self.integers.network, self.seed, told)
-            else:
+            def kept(program: NpuProgram) -> None:
+                self.made, self.is_best = program, False
+
+            if self.integers is None:
                 self.made = target.machine_code(mapped, written, self.seed, told)
+            else:
+                try:
+                    self.made = target.network_code(result, self.integers.network, self.seed, told, kept)
+                    self.is_best = True
+                except KeyboardInterrupt:
+                    if self.made is not None:
+                        answered()
+                        write_code(self.made, path)
+                    raise
         write_code(self.made, path)
 
     def schedule(self) -> Ledger | None:
@@ -126,6 +139,8 @@ class Instructions:
             )
         if made is not None and self.integers is not None:
             lines.append(f"One program, input to result: {made.size:,} instructions, {made.predicted:,} cycles.")
+            if not self.is_best:
+                lines.append("It was interrupted before quicker ones were looked for.")
             for word, places in (("input", made.inputs), ("output", made.outputs)):
                 for name, place in places.items():
                     dims = " ".join(map(str, place.shape))

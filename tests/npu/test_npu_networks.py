@@ -375,6 +375,26 @@ def test_ctrl_c_while_it_is_lowered_keeps_what_was_there(
     assert out.read_text() == "kept"
 
 
+def test_ctrl_c_while_quicker_programs_are_looked_for_keeps_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from glenside.npu.lowering import integers
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    source, _ = _floats(tmp_path)
+    out = tmp_path / "small.bin"
+    monkeypatch.setattr(integers, "_searched", interrupted)
+    assert run("tensorize", source, "--target", "npu:4x4", "-o", out, "--quantize", "random", "--no-cache") == 130
+    assert "before quicker ones were looked for" in capsys.readouterr().out
+    report = tmp_path / "run.json"
+    assert run("run", out, "--on", "simulator", "--json", report) == 0
+    told = json.loads(report.read_text())
+    assert told["equal"]
+    assert told["cycles"] == told["predicted"]
+
+
 @pytest.mark.parametrize("form", ["QDQ", "QOperator"])
 def test_files_of_onnxruntimes_quantizer(form: str, tmp_path: Path) -> None:
     """Bytes are onnxruntime's, but for one in a hundred, which is the next one."""

@@ -45,11 +45,12 @@ def integer_program(
     machine: Machine,
     seed: int = 0,
     show: Callable[[str, int, int], None] = lambda *_: None,
+    keep: Callable[[NpuProgram], None] = lambda _: None,
 ) -> NpuProgram:
     """An integer network as one program, from what was found for its program; inputs are drawn by the seed. Inputs and
     outputs say what they stand for. Raises BadInput: a layer that the machine does not run, and why.
     """
-    return least(network, mappings(result, network), machine, seed, show)
+    return least(network, mappings(result, network), machine, seed, show, keep)
 
 
 Front = Mapping[str, Sequence[tuple[Mapped, int]]]
@@ -61,9 +62,11 @@ def least(
     machine: Machine,
     seed: int = 0,
     show: Callable[[str, int, int], None] = lambda *_: None,
+    keep: Callable[[NpuProgram], None] = lambda _: None,
 ) -> NpuProgram:
     """The program of a network that takes the fewest cycles: mappings chosen together with tensors that stay in lanes,
-    and, where prices do not rule out that they are quicker, the same without these, and layer by layer.
+    and, where prices do not rule out that they are quicker, the same without these, and layer by layer. `keep` is
+    given the best one so far, for whoever does not wait.
 
     Raises BadInput: as `integer_program`.
     """
@@ -84,8 +87,9 @@ def least(
                 fronts[name] = [own for own in fronts[name] if own[0].term != taken[name].term]
                 continue
             bounds = told() or (0.0, None)
-    others = [*_others(network, fronts, machine, (priced, known), (made, choice, bounds[0]), (seed, show))]
-    quick = min([made, *others], key=_predicted)
+    keep(quick := made)
+    for other in _others(network, fronts, machine, (priced, known), (made, choice, bounds[0]), (seed, show)):
+        keep(quick := min(quick, other, key=_predicted))
     return _searched(network, machine, priced, choice, quick, bounds[1], seed)
 
 

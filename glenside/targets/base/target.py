@@ -339,10 +339,16 @@ class Target(ABC):
         raise BadInput(f"{self.name} has no instructions")
 
     def network_code(
-        self, result: Any, network: Any, seed: int = 0, show: Callable[[str, float], None] = lambda *_: None
+        self,
+        result: Any,
+        network: Any,
+        seed: int = 0,
+        show: Callable[[str, float], None] = lambda *_: None,
+        keep: Callable[[Any], None] = lambda _: None,
     ) -> Any:
         """The result of optimizing the program of a `glenside.quantization.layers.IntegerNetwork` as instructions, from
-        its inputs to its results. Raises BadInput: a layer that the machine does not run.
+        its inputs to its results; `keep` is given the best ones so far, while quicker ones are looked for. Raises
+        BadInput: a layer that the machine does not run.
         """
         raise BadInput(f"{self.name} has no instructions")
 

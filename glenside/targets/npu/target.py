@@ -156,8 +156,9 @@ class NPU(SystolicArray):
         network: IntegerNetwork,
         seed: int = 0,
         show: Callable[[str, float], None] = lambda *_: None,
+        keep: Callable[[NpuProgram], None] = lambda _: None,
     ) -> NpuProgram:
-        return integer_program(result, network, self.npu, seed, lambda name, done, of: show(name, done / of))
+        return integer_program(result, network, self.npu, seed, lambda name, done, of: show(name, done / of), keep)
 
     def best(self, variants: Sequence[Variant]) -> Variant:
         """The variant that is chosen, with all that there was to choose from."""
