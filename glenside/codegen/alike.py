@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any
 
 from glenside.codegen.loops import Buffer, Local, Role, Statement
+
+
+@dataclass(frozen=True)
+class Like:
+    """Statements, equal to all others that do the same to buffers of the same roles and dims.
+
+    buffers  theirs, in an order that all have
+    """
+
+    key: Hashable
+    body: Sequence[Statement] = field(compare=False)
+    buffers: Sequence[Buffer] = field(compare=False)
+
+    @classmethod
+    def of(cls, body: Sequence[Statement]) -> Like:
+        key, buffers = alike(body)
+        return cls((key, tuple((buffer.role, buffer.dims) for buffer in buffers)), body, buffers)
+
+    def names(self, other: Like) -> dict[Buffer, Buffer]:
+        """The buffers of one that is equal, in the place of these."""
+        return dict(zip(self.buffers, other.buffers, strict=True))
 
 
 @cache

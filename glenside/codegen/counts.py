@@ -6,19 +6,18 @@ a step that many products share, what is slowest counts: the products, the loads
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
 
 from glenside.codegen.affine import coefficient, loads_in
-from glenside.codegen.alike import alike
+from glenside.codegen.alike import Like
 from glenside.codegen.arena import arena
 from glenside.codegen.instructions import DOT_2
 from glenside.codegen.lanes import MOST_TURNS
 from glenside.codegen.loops import (
     Apply,
-    Buffer,
     Choose,
     Convert,
     Counter,
@@ -75,24 +74,16 @@ class _Counted:
 
 def _counted(nest: Nest, machine: Machine) -> _Counted:
     """The same for all nests that are alike: a search lowers a program again for each variant of one layer."""
-    like, buffers = alike(nest.body)
-    known, of = _known(_Asked((like, tuple((b.role, b.dims) for b in buffers)), nest.body, machine))
-    return known if of == buffers else replace(known, reach=known.reach.over(dict(zip(of, buffers, strict=True))))
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """Statements that are counted: as many as all others with their key."""
-
-    key: Hashable
-    body: Sequence[Statement] = field(compare=False)
-    machine: Machine
+    own = Like.of(nest.body)
+    known, like = _known(own, machine)
+    return known if like.buffers == own.buffers else replace(known, reach=known.reach.over(like.names(own)))
 
 
 @lru_cache(maxsize=2048)
-def _known(asked: _Asked) -> tuple[_Counted, list[Buffer]]:
-    issued = tuple(_issued([statement], asked.machine) for statement in asked.body)
-    return _Counted(issued, Reach.of(asked.body, asked.machine)), alike(asked.body)[1]
+def _known(like: Like, machine: Machine) -> tuple[_Counted, Like]:
+    """What is known of one that is like it, and that one."""
+    issued = tuple(_issued([statement], machine) for statement in like.body)
+    return _Counted(issued, Reach.of(like.body, machine)), like
 
 
 def _work(nest: Nest, counted: _Counted, recent: Recent, threads: int = 1) -> Work:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import count
@@ -20,7 +20,7 @@ from glenside.codegen.affine import (
     with_merged,
     with_places,
 )
-from glenside.codegen.alike import alike
+from glenside.codegen.alike import Like
 from glenside.codegen.blocks import Block
 from glenside.codegen.counts import told_alone
 from glenside.codegen.deep_tiles import PairTiles
@@ -28,7 +28,7 @@ from glenside.codegen.filling import around
 from glenside.codegen.integer_tiles import IntegerTiles
 from glenside.codegen.lane_tiles import LaneTiles
 from glenside.codegen.lanes import at, evenly, in_vectors, joined_in_lanes, lanes_in, run, runs_along, spread
-from glenside.codegen.loops import Buffer, Load, Nest, Packing, Role, Statement, Store
+from glenside.codegen.loops import Load, Nest, Packing, Role, Statement, Store
 from glenside.codegen.machine import Machine
 from glenside.codegen.matrix_tiles import MatrixTiles
 from glenside.codegen.operands import packing_of
@@ -53,41 +53,41 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | Non
 
     Those of blocks that are alike are made once: a search lowers a program again for each variant of one layer.
     """
-    like, buffers = alike(block.plain())
     exact = tuple(joined.exact for joined in block.joined)
-    key = like, exact, block.around, tuple((b.role, b.dims) for b in buffers)
-    known = _known(_Asked(key, block, machine, next(axes)))
+    own = Like.of(block.plain())
+    known = _known(_Asked(own, exact, block.around, next(axes), block), machine)
     while next(axes) < known.end:  # the numbers of its loops
         pass
-    return known.made and with_buffers_of(known.made, dict(zip(known.buffers, buffers, strict=True)))
+    return known.made and with_buffers_of(known.made, known.like.names(own))
 
 
 @dataclass(frozen=True)
 class _Asked:
     """A block of which it is asked how it is done, in loops that are numbered from the first on: the answer is that for
-    all others with its key.
+    all that are equal to it.
     """
 
-    key: Hashable
-    block: Block = field(compare=False)
-    machine: Machine
+    like: Like
+    exact: tuple[bool, ...]
+    around: tuple[Axis, ...]
     first: int
+    block: Block = field(compare=False)
 
 
 @dataclass(frozen=True)
 class _Known:
-    """How a block is done, over what buffers, and the number behind those of its loops."""
+    """How a block is done, which one that was, and the number behind those of its loops."""
 
     made: Made | None
-    buffers: Sequence[Buffer]
+    like: Like
     end: int
 
 
 @lru_cache(maxsize=512)  # ResNet-50 has 431, in 10 variants of it; they keep their loops
-def _known(asked: _Asked) -> _Known:
+def _known(asked: _Asked, machine: Machine) -> _Known:
     axes = count(asked.first)
-    made = _made(asked.block, axes, asked.machine)
-    return _Known(made, alike(asked.block.plain())[1], next(axes))
+    made = _made(asked.block, axes, machine)
+    return _Known(made, asked.like, next(axes))
 
 
 def _made(block: Block, axes: Iterator[int], machine: Machine) -> Made | None:

@@ -84,11 +84,11 @@ def calibrate(
     """
     machine = _with_caches(machine)
     machine = replace(machine, l3=last_cache(machine), peak=peak(machine))
-    programs, runs = [program.seeded_constants(0) for program in workloads(searched)], list[_Runs]()
+    programs, runs = [program.seeded_constants(0) for program in workloads(searched)], list[Runs]()
     steps = (1 + _TURNS) * len(programs)
     for program in programs:
         progress(len(runs), steps, f"compiling {program.name}")
-        runs.append(_Runs(program, machine))
+        runs.append(Runs(program, machine))
     before = reading()
     for turn in range(1, 1 + _TURNS):
         for done, run in enumerate(runs):
@@ -99,14 +99,7 @@ def calibrate(
     return replace(fit, others=others)
 
 
-def timed(program: Program, machine: Machine, rounds: int = ROUNDS) -> list[Timed]:
-    """The nests of a program on one thread, those that take a part of its time that matters."""
-    runs = _Runs(program, machine)
-    runs.time(rounds, 1)
-    return runs.nests(1)
-
-
-class _Runs:
+class Runs:
     """A program that is compiled, and the least seconds of its nests so far, by how many threads share them."""
 
     def __init__(self, program: Program, machine: Machine) -> None:

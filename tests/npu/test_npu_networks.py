@@ -358,18 +358,19 @@ def test_what_cannot_be_quantized_is_refused(tmp_path: Path, capsys: pytest.Capt
     assert "its integers stand as they are" in capsys.readouterr().out
 
 
+def _interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_ctrl_c_while_it_is_lowered_keeps_what_was_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from glenside.npu.lowering import program as lowering
 
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
     source, _ = _floats(tmp_path)
     out = tmp_path / "small.bin"
     out.write_text("kept")
-    monkeypatch.setattr(lowering, "waiting", interrupted)
+    monkeypatch.setattr(lowering, "waiting", _interrupted)
     assert run("tensorize", source, "--target", "npu:4x4", "-o", out, "--quantize", "random", "--no-cache") == 130
     assert "interrupted before its instructions were made" in capsys.readouterr().out
     assert out.read_text() == "kept"
@@ -380,12 +381,9 @@ def test_ctrl_c_while_quicker_programs_are_looked_for_keeps_the_first(
 ) -> None:
     from glenside.npu.lowering import integers
 
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
     source, _ = _floats(tmp_path)
     out = tmp_path / "small.bin"
-    monkeypatch.setattr(integers, "_searched", interrupted)
+    monkeypatch.setattr(integers, "_searched", _interrupted)
     assert run("tensorize", source, "--target", "npu:4x4", "-o", out, "--quantize", "random", "--no-cache") == 130
     assert "before quicker ones were looked for" in capsys.readouterr().out
     report = tmp_path / "run.json"

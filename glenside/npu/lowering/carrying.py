@@ -153,7 +153,7 @@ def _abreast(patterns: _Patterns, parts: Callable[[Array], Iterator[Nest]], lane
             loop = int(np.argmax(most))
             count, apart, size = counts[loop], strides[loop], most[loop]
             every = generated(Address(0, strides), counts)
-            rest = generated(Address(0, strides), tuple(1 if at == loop else n for at, n in enumerate(counts)))  # type: ignore[arg-type]
+            rest = every.reshape(counts[::-1]).take(0, 2 - loop).reshape(-1)  # of the first step of that loop
             begins = np.minimum(np.arange(0, count, size), count - size) * apart
             fewer = (rest[:, None] + begins).reshape(-1)
             from_ = np.array(bases)[:, None]
