@@ -64,11 +64,12 @@ def measure(name: str, path: Path, busy: int, peers: Sequence[str], machine: Mac
     program = gl.load(path)
     (given,) = (t for t in program.tensors.values() if not t.constant)
     x = _drawn(given)
-    as_it_is = Lowered(for_processors(program, Search())[0], machine)
-    products = _multiply_adds(as_it_is.program)
+    plain = for_processors(program, Search())[0]
+    products = _multiply_adds(plain)
     for threads in (1, 2):
         begin = time.perf_counter()
-        found = gl.optimize(program, gl.CPU(machine=machine, threads=threads))
+        target = gl.CPU(machine=machine, threads=threads)
+        found, machine = gl.optimize(program, target), target.processor
         searched = time.perf_counter() - begin
         begin = time.perf_counter()
         f = Compiled(found.program, machine)
@@ -79,7 +80,7 @@ def measure(name: str, path: Path, busy: int, peers: Sequence[str], machine: Mac
         own = {
             "chosen": Lowered(found.program, machine),
             "timed": Lowered(tuned.program, machine),
-            "as it is": as_it_is,
+            "as it is": Lowered(plain, machine),
         } | ({"plain loops": Lowered(found.program, None)} if threads == 1 else {})
         with Contest(own, path, {given.name: x}, peers) as contest:
             row = {"network": name, "threads": threads, "busy": busy} | _columns(name, contest, threads, busy)
@@ -98,8 +99,9 @@ def beside(name: str, path: Path, busy: int, peers: Sequence[str], machine: Mach
     (given,) = (t for t in program.tensors.values() if not t.constant)
     x = _drawn(given)
     for threads in (1, 2):
-        found = gl.optimize(program, gl.CPU(machine=machine, threads=threads), verify=False)
-        with Contest({"chosen": Lowered(found.program, machine)}, path, {given.name: x}, peers) as contest:
+        target = gl.CPU(machine=machine, threads=threads)
+        found = gl.optimize(program, target, verify=False)
+        with Contest({"chosen": Lowered(found.program, target.processor)}, path, {given.name: x}, peers) as contest:
             columns = _columns(name, contest, threads, busy)
         names = (column for column in columns if not column.startswith("chosen"))
         own = {column: columns[column] for column in names if not column.endswith(" ms")}  # of another run

@@ -64,10 +64,12 @@ def is_shared(nest: Nest) -> bool:
 
 
 def told_alone(nests: Sequence[Nest], machine: Machine) -> float:
-    """Nanoseconds of nests that follow each other, whatever was before them."""
+    """Nanoseconds of one thread for nests that follow each other, whatever was before them: as many as if each of those
+    that the machine has did what the one does that does most.
+    """
     cache = _second_cache(machine)
-    found = (_work(nest, _counted(Like.of(nest.body), machine), cache) for nest in nests)
-    return sum(own.priced(machine.nanoseconds) for own in found)
+    works = (_work(nest, _counted(Like.of(nest.body), machine), cache, machine.threads) for nest in nests)
+    return sum(work.priced(machine.nanoseconds) for work in works)
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,8 @@ def _work(nest: Nest, counted: _Counted, cache: Cache, threads: int = 1) -> Work
     shares = [_share(statement, many) for statement in nest.body]
     issued = sum_of(zip(counted.issued, shares, strict=True))
     moved = traffic(counted.reach, nest.buffer, cache)
+    if issued.matrices:
+        moved = replace(moved, near=0)  # soon enough for a unit for matrices
     return issued.plus(moved).plus(Work(nests=1))
 
 

@@ -54,6 +54,7 @@ class Machine:
     matrix     products of bfloat16 that a unit for matrices adds in a cycle; 0 where there is none
     peak       products of float32 that a core adds in a nanosecond at most; 0 where nobody measured
     shared     (threads, what one of each kind of work takes where so many share it), where that was measured
+    threads    how many loops are chosen for
     """
 
     name: str
@@ -73,6 +74,7 @@ class Machine:
     matrix: float = 0
     peak: float = 0
     shared: tuple[tuple[int, Work], ...] = ()
+    threads: int = 1
 
     def prices(self, threads: int = 1) -> Work:
         """What one of each kind of work takes where so many threads share it; of one thread where nobody measured."""

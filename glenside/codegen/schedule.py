@@ -35,14 +35,14 @@ from glenside.codegen.operands import packing_of
 from glenside.codegen.pieces import in_pieces
 from glenside.codegen.renaming import with_buffers_of
 from glenside.codegen.tiles import Made, Tiles
+from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index, flattened
 
 _CHUNK = 8192
 """Elements that one thread does at once where there is no outer loop."""
-_SURE = 0.95
-"""Of the time of other loops, what a unit for matrices must be told to take at most: what is packed for it is no longer
-near the thread that reads it, which nothing tells. With 0.75 BERT-base took 1.3 times as long on a Xeon whose unit was
-slow in that hour, and MobileNetV1 1.18 times.
+_SURE = 0.8
+"""Of the time of other loops, what a unit for matrices must be told to take at most: it is slower in some hours than in
+others. With 0.75 BERT-base took 1.3 times as long on a Xeon, and MobileNetV1 1.18 times, by prices that were higher.
 """
 _SQUARE = 16
 """Elements each way of the squares in which what lies the other way is read: those of a line of most caches."""
@@ -123,7 +123,17 @@ def _better(block: Block, made: Made, axes: Iterator[int], machine: Machine) -> 
         return made
     orders = [matrix.made(apart) for apart in matrix.orders]
     told, *others = (told_alone(_nests_of(block, of), machine) for of in (made, *orders))
+    others = [own + _passed(block, of, machine) for own, of in zip(others, orders, strict=True)]
     return made if min(others) >= _SURE * told else orders[others.index(min(others))]
+
+
+def _passed(block: Block, made: Made, machine: Machine) -> float:
+    """Nanoseconds of what threads fetch from each other's caches where they share a matrix by its columns: the rows,
+    which each of them has packed some of and all read, and results, whose rows the next nest is likely to share.
+    """
+    packed = sum(p.buffer.bytes for p in made.packings if p.source.role is not Role.CONSTANT)
+    stored = prod(axis.size for axis in block.axes) * RECORDS[block.buffer.dtype].numpy.itemsize
+    return (machine.threads - 1) * (packed + stored) * machine.nanoseconds.far if packed else 0.0
 
 
 def _nests_of(block: Block, made: Made) -> list[Nest]:

@@ -60,10 +60,11 @@ class Work:
 
     def priced(self, nanoseconds: Work) -> float:
         """What it takes, where one of each takes so many nanoseconds: a processor computes while it waits for memory,
-        but not all the time, which makes it the more the nearer one comes to the other: the root of their squares.
+        but not all the time, which makes it the more the nearer one comes to the other: the root of their squares. A
+        unit for matrices does nothing while it waits.
         """
         computing, waiting, alone = self.parts(nanoseconds)
-        return hypot(computing, waiting) + alone
+        return (computing + waiting if self.matrices else hypot(computing, waiting)) + alone
 
 
 def sum_of(works: Iterable[tuple[Work, float]]) -> Work:
@@ -83,8 +84,9 @@ def overlapped(amounts: Sequence[Sequence[float]], nanoseconds: Work) -> list[li
     """
     found = []
     for own in amounts:
-        computing, waiting, _ = Work(*own).parts(nanoseconds)
+        work = Work(*own)
+        computing, waiting, _ = work.parts(nanoseconds)
         whole = hypot(computing, waiting) or 1.0
-        shares = computing / whole, waiting / whole, 1.0
+        shares = (1.0, 1.0, 1.0) if work.matrices else (computing / whole, waiting / whole, 1.0)
         found.append([amount * shares[part] for part, amount in zip(_PARTS, own, strict=True)])
     return found

@@ -92,6 +92,10 @@ def test_what_is_computed_while_memory_is_waited_for_takes_no_sum_of_both(seed: 
     assert sum(a * b for a, b in zip(work.amounts(), prices.amounts(), strict=True)) == pytest.approx(
         computing + waiting + begun
     )
+    assert work.priced(prices) == pytest.approx(computing + waiting + begun)  # a unit for matrices waits
+    assert work.priced(prices) < work.plus(more).priced(prices)
+    work, more = (replace(own, matrices=0) for own in (work, more))
+    computing, waiting, begun = work.parts(prices)
     assert max(computing, waiting) + begun < work.priced(prices) < computing + waiting + begun
     assert work.priced(prices) < work.plus(more).priced(prices)
 
@@ -99,7 +103,7 @@ def test_what_is_computed_while_memory_is_waited_for_takes_no_sum_of_both(seed: 
 def test_kinds_of_work_count_as_often_as_is_told_near_some_prices() -> None:
     draw = np.random.default_rng(0)
     works_ = [Work(*draw.uniform(0, 10, len(NAMES)).tolist()) for _ in range(4)]
-    works_.append(Work())
+    works_ += [Work(), *(replace(own, matrices=0) for own in works_)]
     prices, near = (Work(*draw.uniform(1, 1 + far, len(NAMES)).tolist()) for far in (1, 1e-9))
     counted = np.array(overlapped([work.amounts() for work in works_], prices))
     assert counted @ prices.amounts() == pytest.approx([work.priced(prices) for work in works_])

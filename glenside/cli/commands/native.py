@@ -202,8 +202,10 @@ def machines_for(text: str | None, target: str | None) -> tuple[Sequence[Machine
     wanted = parse_target(target)
     found = wanted.compiled_for(machines[0])
     own = found.processor
-    if own is None or own in machines:
+    if own is None:
         return machines, found
+    if replace(own, threads=1) in machines:
+        return [machine and replace(machine, threads=own.threads) for machine in machines], found
     if text is not None:
         raise BadInput(f"--target {target} is of {own.name}, which is not among --machine {text}: leave one out")
     return [own], found

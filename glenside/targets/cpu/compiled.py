@@ -127,12 +127,12 @@ class CompiledCPU(CPU):
             raise BadInput("a machine of plain loops has no prices: nothing is tiled for it")
         if tune and not is_here(processor):
             raise BadInput(f"this computer has no {processor.name}: what takes the least there is told, not timed")
-        self.processor, self.tune = processor, tune
         self.threads = whole("threads of a processor", threads, 1, MOST_THREADS)
+        self.processor, self.tune = replace(processor, threads=self.threads), tune
         self.max_growth = number("max_growth of a processor", max_growth, 1)
         self.name += f",machine={processor.name}" + (",tune=yes" if tune else "")
         self.name += f",threads={threads}" if threads != 1 else ""
-        self.description = repr(processor)
+        self.description = repr(self.processor)
         self.objectives, self.compared, self.front = (TIME, PEAK), (TIME, PEAK), None
         how = "timed" if tune else "told by the machine's prices"
         self.measures = (
