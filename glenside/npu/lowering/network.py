@@ -22,7 +22,7 @@ from glenside.npu.lowering.inplace import InPlace, Kept, Windows, bring
 from glenside.npu.lowering.layers import Feed, Sink
 from glenside.npu.lowering.mapped import Mapped, Own, Unlowered, known_together, name_of
 from glenside.npu.lowering.operands import Brought, Tiles, arranged
-from glenside.npu.lowering.parameters import distinct_parameters
+from glenside.npu.lowering.parameters import as_seen, distinct_parameters
 from glenside.npu.lowering.pieces import Piece, pieces
 from glenside.npu.lowering.program import Filled, counted, finished, stand_in
 from glenside.npu.lowering.sources import Copied, Source
@@ -201,6 +201,7 @@ class _Chain(Tensors):
         if layer.requantised is not None and layer.normalised is None:
             every = self._parameters(layer, own)
             _, entry = again.once(lambda: distinct_parameters(every), "alike", every)
+            entry, _ = again.once(lambda: as_seen(entry), "seen", entry)
             of = moved, str(entry.shape).encode(), entry.tobytes()
             own.layer = again.once(lambda: abreast(moved, entry, self.machine), "abreast", *of)
         tiles = self._stays(layer.name, own, operands, [run.tile for run in source.runs])

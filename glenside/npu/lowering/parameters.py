@@ -25,6 +25,17 @@ def distinct_parameters(every: Array) -> tuple[Array, Array]:
     return found, which.reshape(few.shape)
 
 
+def as_seen(entry: Array) -> tuple[Array, Array]:
+    """Numbers of entries as new ones, which count them in the order in which they are met: of layers that are alike
+    these are the same. And of each new number the one that it was.
+    """
+    _, first, which = placed(entry.reshape(-1))
+    order = np.argsort(first)
+    new = np.empty_like(order)
+    new[order] = np.arange(len(order))
+    return new[which].reshape(entry.shape), order
+
+
 _COUNTING = tuple(name for name in requantise.PARAMETER.names or () if name != "unused")
 
 
@@ -39,12 +50,17 @@ def _distinct(parameters: Array) -> tuple[Array, Array]:
     return parameters[first], found
 
 
+def ends_of(entry: Array, begins: Array) -> tuple[Array, Array]:
+    """The least entry of each item, and the greatest, of items that begin there."""
+    return np.minimum.reduceat(entry, begins), np.maximum.reduceat(entry, begins)
+
+
 def rows_of(entry: Array, count: int, column: Array, begins: Array, machine: Machine) -> tuple[Array, Array, Array]:
     """Of items that begin there, with entries of so many, the column of the entry that all their columns take, -1 for
     none, and the row of parameters; and the entries of those, (rows)(C).
     """
     width = machine.columns
-    low, high = np.minimum.reduceat(entry, begins), np.maximum.reduceat(entry, begins)
+    low, high = ends_of(entry, begins)
     alike = np.where(low == high, low % width, -1)
     found, known = _Rows(width, machine.parameters // HALVES), dict[object, int]()
     content = np.zeros(len(begins), int)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 
 import numpy as np
@@ -24,7 +24,7 @@ from glenside.npu.lowering.distinct import distinct, ordered, placed
 from glenside.npu.lowering.dividing import divided
 from glenside.npu.lowering.filling import Table, modulo, unwrapped
 from glenside.npu.lowering.layers import Writer
-from glenside.npu.lowering.parameters import distinct_parameters, rows_of
+from glenside.npu.lowering.parameters import as_seen, distinct_parameters, ends_of, rows_of
 from glenside.npu.lowering.runs import Run
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import HALVES, Machine
@@ -80,10 +80,14 @@ class BytesOut:
         self.table, self.normalised = result.table, result.normalised
         self.again = again = again or Again()
         entries, entry = again.once(partial(distinct_parameters, result.parameters), "alike", result.parameters)
+        entry, numbers = again.once(partial(as_seen, entry), "seen", entry)
         find, shape = partial(_Items.of, layer, entry, self.machine), str(entry.shape).encode()
-        self.own = own = again.once(find, "items", layer, shape, entry.tobytes())
-        self.line, self.column, self.passes = own.line, own.column, own.passes
-        self.items, self.alike, self.content, self.contents = own.items, own.alike, own.content, own.contents(entries)
+        own = self.own = again.once(find, "items", layer, shape, entry.tobytes())
+        find_rows, by = partial(_Rows.of, own, numbers, self.machine), b"" if own.differ else numbers.tobytes()
+        rows = again.once(find_rows, "rows", own, by)
+        self.line, self.column, self.passes, self.items = own.line, own.column, own.passes, own.items
+        self.alike, self.content = rows.alike, rows.content
+        self.contents = rows.contents(entries[numbers] if own.differ else entries, entries["scale"][:1])
         if result.elements is None:
             self.owner, by_owner = again.once(partial(_owners, own.place), "owners", own)
         else:
@@ -231,32 +235,29 @@ class BytesOut:
 
 @dataclass(frozen=True)
 class _Items:
-    """What becomes of each column of each row of sums of a layer, by rows, and of what shares a row of parameters.
+    """What becomes of each column of each row of sums of a layer, by rows.
 
     line, column  of each sum that is an element
     place         of each element which of these it is; -1 for zeros
+    entry         of each sum the number of its parameters, as these are seen
     passes        how many items a row of sums has at most
     items         which there are, as numbers of rows of sums times those
-    alike         of each item the column of the entry that all its columns take, -1 for none
-    content       of each item its row of parameters
-    rows          of each column of those rows the number of its parameters, -1 for any
+    begins        where each of them does
     """
 
     line: Array
     column: Array
     place: Array
+    entry: Array
     passes: int
     items: Array
-    alike: Array
-    content: Array
-    rows: Array
+    begins: Array
 
     @staticmethod
     def of(layer: Layer, entry: Array, machine: Machine) -> _Items:
-        """Of a layer with parameters of these numbers, as `distinct_parameters` tells them. Raises BadInput: a sum is
+        """Of a layer with parameters of these numbers, which broadcast to its elements. Raises BadInput: a sum is
         needed twice.
         """
-        count = int(entry.max(initial=-1)) + 1
         entry = np.broadcast_to(entry, layer.elements.shape).reshape(-1)
         line, column = (own.reshape(-1) for own in layer.lines())
         there = np.flatnonzero(layer.elements.reshape(-1) > 0)
@@ -269,15 +270,40 @@ class _Items:
         line, column, entry = line[order], column[order], entry[order]
         passes = -(-machine.columns // machine.rows)
         items, begins, _ = placed(line * passes + column // machine.rows)
-        alike, content, rows = rows_of(entry, count, column, begins, machine)
-        return _Items(line, column, place, passes, items, alike, content, rows)
+        return _Items(line, column, place, entry, passes, items, begins)
 
-    def contents(self, entries: Array) -> Sequence[Array]:
-        """The bytes of the rows of parameters, which are these."""
-        found = np.zeros(self.rows.shape, requantise.PARAMETER)
-        found["scale"] = entries["scale"][:1]  # of columns that nobody asks for: a scale is no zero
-        there = self.rows >= 0
-        found[there] = entries[self.rows[there]]
+    @cached_property
+    def differ(self) -> bool:
+        """Whether no item has one entry for all its columns: then which numbers entries have is all the same."""
+        low, high = ends_of(self.entry, self.begins)
+        return not (low == high).any()
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What shares a row of parameters.
+
+    alike    of each item the column of the entry that all its columns take, -1 for none
+    content  of each item its row of parameters
+    entries  of each column of those rows the number of its parameters, -1 for any: as they are seen where these differ
+    """
+
+    alike: Array
+    content: Array
+    entries: Array
+
+    @staticmethod
+    def of(items: _Items, numbers: Array, machine: Machine) -> _Rows:
+        """Of items, the numbers of whose parameters are these."""
+        entry = items.entry if items.differ else numbers[items.entry]
+        return _Rows(*rows_of(entry, len(numbers), items.column, items.begins, machine))
+
+    def contents(self, entries: Array, scale: Array) -> Sequence[Array]:
+        """The bytes of the rows of parameters, which are these; that scale is in columns that nobody asks for."""
+        found = np.zeros(self.entries.shape, requantise.PARAMETER)
+        found["scale"] = scale  # which is no zero
+        there = self.entries >= 0
+        found[there] = entries[self.entries[there]]
         return [*found.view(np.uint8)]
 
 
