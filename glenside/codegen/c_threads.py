@@ -32,7 +32,9 @@ typedef struct pool {
 
 #define SPINS 4000
 #define PATIENCE 2e-6 /* seconds that the steps of another one are left to it */
-#define PIECES 4 /* in which the last steps of a part are claimed: smaller and smaller, so that nobody waits long */
+#define OWN 3 /* pieces of what is left of its own part, of which a thread claims one: fewer claims, which others see,
+                 than of equal ones; smaller and smaller ones, so that nobody waits long */
+#define PIECES 4 /* of another one's part */
 
 static void relax(void)
 {
@@ -69,7 +71,8 @@ static int claim(pool *p, int64_t of, int64_t thread)
     if (first == CLOSED) return 0;
     int64_t end = p->count * (of + 1) / p->threads, left = end - first;
     if (left <= 0) return 0;
-    int64_t grain = left < PIECES * p->grain ? (left + PIECES - 1) / PIECES : p->grain;
+    int64_t pieces = of == thread ? OWN : PIECES, grain = (left + pieces - 1) / pieces;
+    if (of != thread && grain > p->grain) grain = p->grain;
     if (!atomic_compare_exchange_strong(&p->parts[of].ticket, &ticket, ticket + (uint64_t)grain)) return 1;
     int64_t last = first + grain < end ? first + grain : end;
     int status = p->run(p->buffers, first, last, thread);

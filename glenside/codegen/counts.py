@@ -6,18 +6,21 @@ a step that many products share, what is slowest counts: the products, the loads
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
+from types import MappingProxyType
 
 from glenside.codegen.affine import coefficient, loads_in
 from glenside.codegen.alike import Like
-from glenside.codegen.arena import arena
+from glenside.codegen.arena import LINE, arena
+from glenside.codegen.holders import Holders
 from glenside.codegen.instructions import DOT_2
 from glenside.codegen.lanes import MOST_TURNS
 from glenside.codegen.loops import (
     Apply,
+    Buffer,
     Choose,
     Convert,
     Counter,
@@ -37,11 +40,13 @@ from glenside.codegen.loops import (
 )
 from glenside.codegen.machine import Machine
 from glenside.codegen.parts import cycles, product_of
-from glenside.codegen.traffic import LastCache, Reach, Recent, traffic
+from glenside.codegen.traffic import Cache, Reach, traffic
 from glenside.codegen.work import Work, sum_of
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Atom, Axis, Index
 
+_PARTS, _LARGE_PART = 64, 1 << 16
+"""Of the second cache, and bytes of a part of the last one, that are told to be held or not."""
 _SLOW = frozenset({"divide", "sqrt", "mod", "rem"})
 _FUNCTIONS = frozenset("exp log tanh erf sigmoid sin cos tan asin acos atan sinh cosh asinh acosh atanh pow".split())
 
@@ -60,8 +65,9 @@ def is_shared(nest: Nest) -> bool:
 
 def told_alone(nests: Sequence[Nest], machine: Machine) -> float:
     """Nanoseconds of nests that follow each other, whatever was before them."""
-    recent = Recent(machine.l2)
-    return sum(_work(nest, _counted(nest, machine), recent).priced(machine.nanoseconds) for nest in nests)
+    cache = _second_cache(machine)
+    found = (_work(nest, _counted(Like.of(nest.body), machine), cache) for nest in nests)
+    return sum(own.priced(machine.nanoseconds) for own in found)
 
 
 @dataclass(frozen=True)
@@ -72,9 +78,8 @@ class _Counted:
     reach: Reach
 
 
-def _counted(nest: Nest, machine: Machine) -> _Counted:
+def _counted(own: Like, machine: Machine) -> _Counted:
     """The same for all nests that are alike: a search lowers a program again for each variant of one layer."""
-    own = Like.of(nest.body)
     known, like = _known(own, machine)
     return known if like.buffers == own.buffers else replace(known, reach=known.reach.over(like.names(own)))
 
@@ -86,21 +91,16 @@ def _known(like: Like, machine: Machine) -> tuple[_Counted, Like]:
     return _Counted(issued, Reach.of(like.body, machine)), like
 
 
-def _work(nest: Nest, counted: _Counted, recent: Recent, threads: int = 1) -> Work:
+def _second_cache(machine: Machine, places: Mapping[Buffer, int] = MappingProxyType({})) -> Cache:
+    return Cache(machine.l2, max(LINE, machine.l2 // _PARTS), places)
+
+
+def _work(nest: Nest, counted: _Counted, cache: Cache, threads: int = 1) -> Work:
     many = threads if is_shared(nest) else 1
     shares = [_share(statement, many) for statement in nest.body]
     issued = sum_of(zip(counted.issued, shares, strict=True))
-    moved = traffic(counted.reach, recent)
-    if any(map(_is_of_matrices, nest.body)):
-        moved = replace(moved, near=0, far=0, weights=0, streamed=moved.weights + moved.far)  # l2 is fast enough
+    moved = traffic(counted.reach, nest.buffer, cache)
     return issued.plus(moved).plus(Work(nests=1))
-
-
-def _is_of_matrices(statement: Statement) -> bool:
-    """Whether a unit for matrices multiplies in a statement."""
-    if isinstance(statement, For):
-        return statement.way is Way.MATRIX or any(map(_is_of_matrices, statement.body))
-    return isinstance(statement, When) and any(map(_is_of_matrices, statement.body))
 
 
 def _share(statement: Statement, threads: int) -> float:
@@ -116,25 +116,23 @@ def works(loops: Loops, machine: Machine, threads: int = 1) -> list[Work]:
     """The work of each nest in its place, when a program runs again and again: where it is no larger than a cache, what
     it reads stays there from one run to the next. Of several threads as if each did what the one does that does most.
     """
-    packed = {packing.source for packing in loops.packings}
-    every = [b for b in loops.buffers if b not in packed]
-    size = sum(b.bytes for b in every)
-    recent = Recent(machine.l2, every if size <= machine.l2 else ())
-    counted = [_counted(nest, machine) for nest in loops.nests]
-    found = [_work(nest, own, recent, threads) for nest, own in zip(loops.nests, counted, strict=True)]
-    if not machine.l3:
-        return found
-    found = [replace(work, streamed=0) for work in found]  # the last cache is known, and comes soon enough
-    if size <= machine.l3 // 2:
-        return found
+    bodies = [Like.of(nest.body) for nest in loops.nests]
+    counted = [_counted(body, machine) for body in bodies]
     stored = [(nest.buffer, own.reach) for nest, own in zip(loops.nests, counted, strict=True)]
-    last = LastCache(machine, stored, arena(loops).places)
-    return [work.plus(_brought(work, last.touch(*own))) for work, own in zip(found, stored, strict=True)]
-
-
-def _brought(work: Work, far: Work) -> Work:
-    """What a nest of so much work brings from behind the last cache."""
-    return Work(awaited=far.memory + far.memory_weights) if work.matrices else far
+    plan = arena(loops)
+    second = _second_cache(machine, plan.places).warm(stored)
+    found = [_work(nest, own, second, threads) for nest, own in zip(loops.nests, counted, strict=True)]
+    if threads > 1:
+        holders = Holders(plan, threads, machine.l2).warm(bodies)
+        found = [replace(own, fetched=holders.fetched(body)) for body, own in zip(bodies, found, strict=True)]
+    packed = {packing.source for packing in loops.packings}
+    if not machine.l3 or sum(b.bytes for b in loops.buffers if b not in packed) <= machine.l3 // 2:
+        return found
+    last = Cache(machine.l3, _LARGE_PART, plan.places).warm(stored)
+    return [
+        work.plus(last.touch(buffer, reach.footprint).work())
+        for work, (buffer, reach) in zip(found, stored, strict=True)
+    ]
 
 
 def _issued(body: Sequence[Statement], machine: Machine) -> Work:

@@ -26,8 +26,6 @@ _OF_AVX512 = Work(
     near=0.0115,
     far=0.029,
     weights=0.024,
-    streamed=0.08,
-    awaited=0.03,
 )
 _OF_AVX2 = Work(cycles=0.26, stores=0.42, functions=4.8, near=0.01, far=0.029, weights=0.046)
 # Of the same Xeon with vectors of 16 bytes, by a fit in which nothing overlaps.

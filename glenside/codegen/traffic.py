@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 
 from glenside.codegen.affine import loads_in
 from glenside.codegen.loops import Buffer, For, Let, Role, Statement, Store, Way, When
@@ -20,10 +21,10 @@ from glenside.ir.index_map import Axis, Index
 
 _LINE = 64
 """Bytes that come at a time."""
-_PART = 1 << 16
-"""Bytes that the last cache is told to hold or not."""
 _OWN = 0.75
-"""Of the last cache, what a program has: of 1/8, 3/16 .. 1 it told nests of large images least wrong on a Zen 5."""
+"""Of a cache, what a program has: of 1/8, 3/16 .. 1 of the last one it told nests of large images least wrong on a Zen
+5, of 0.6, 0.8 and 1 of the second one 0.8 all nests on a Xeon.
+"""
 _SHARES = (0.6, 1.0, 1.6)
 """Parts of the second cache that hold what is read again, taken together: caches forget little by little."""
 
@@ -53,73 +54,84 @@ class Reach:
         return Reach(self.near, tuple(behind), *whole)
 
 
-def traffic(reach: Reach, recent: Recent) -> Work:
-    """What comes from the second cache, and from behind it, where those buffers were touched before."""
+def traffic(reach: Reach, stored: Buffer, cache: Cache) -> Work:
+    """What a nest that stores a buffer brings from the second cache, and from behind it."""
+    missed = cache.touch(stored, reach.footprint).missed
     found = dict.fromkeys(("far", "weights"), 0.0)
     for bytes_of in reach.behind:
         for buffer, n in bytes_of.items():
-            if not recent.has(buffer, n):
-                found["weights" if buffer.role is Role.CONSTANT else "far"] += n / len(_SHARES)
-    recent.touch(reach.footprint)
+            once = min(n, reach.footprint[buffer])
+            again = n - once  # what the nest itself has driven out
+            part = missed[buffer] / reach.footprint[buffer] if once else 0.0
+            found["weights" if buffer.role is Role.CONSTANT else "far"] += (part * once + again) / len(_SHARES)
     return Work(near=reach.near, **found)
 
 
-class Recent:
-    """What the second cache holds while nests run one after the other: what was touched last, as far as it fits."""
+@dataclass(frozen=True)
+class Brought:
+    """What a nest brings from behind a cache: bytes of each buffer; and bytes that go back for it."""
 
-    def __init__(self, size: int, first: Iterable[Buffer] = ()) -> None:
-        self.size = size
-        self.bytes: dict[Buffer, float] = {buffer: buffer.bytes for buffer in first}
+    missed: Mapping[Buffer, float]
+    back: float
 
-    def has(self, buffer: Buffer, n: float) -> bool:
-        """Whether so many bytes of a buffer, read once, are there; what is new takes the place of others."""
-        if buffer.role in (Role.TEMPORARY, Role.SCRATCH) and buffer not in self.bytes:
-            return n <= self.size // 2
-        return n <= self.bytes.get(buffer, 0)
-
-    def touch(self, footprint: Mapping[Buffer, float]) -> None:
-        """A nest has touched so many bytes of some buffers."""
-        for buffer, n in footprint.items():
-            self.bytes[buffer] = max(n, self.bytes.pop(buffer, 0))
-        while sum(self.bytes.values()) > self.size:
-            del self.bytes[next(iter(self.bytes))]
+    def work(self) -> Work:
+        """From memory, and to it."""
+        weights = sum(n for buffer, n in self.missed.items() if buffer.role is Role.CONSTANT)
+        return Work(memory=sum(self.missed.values()) - weights + self.back, memory_weights=weights)
 
 
-class LastCache:
-    """The last cache, in a program that runs again and again: parts of memory, of which the one touched first leaves.
+class Cache:
+    """A cache, where a program runs again and again: parts of memory, of which the one touched first leaves.
+
+    Temporaries are where they lie in the arena: what another one has left there is as near as it was. Where places are
+    not known, one that is new lies where something was not long ago, if it is not large.
 
     parts  what is held -> whether something was stored there since it came, which goes back when it leaves
     """
 
-    def __init__(self, machine: Machine, nests: Sequence[tuple[Buffer, Reach]], places: Mapping[Buffer, int]) -> None:
-        self.size, self.places = _OWN * machine.l3, places
+    def __init__(self, size: int, part: int, places: Mapping[Buffer, int] = MappingProxyType({})) -> None:
+        self.most, self.part, self.places = _OWN * size / part, part, places
         self.parts: dict[tuple[Buffer | None, int], bool] = {}
-        for stored, reach in nests:  # the run before
-            self.touch(stored, reach)
+        self._seen: set[Buffer] = set()
 
-    def touch(self, stored: Buffer, reach: Reach) -> Work:
-        """What a nest that stores a buffer brings from behind it, and what that drives out."""
-        found = dict.fromkeys(("memory", "memory_weights"), 0.0)
-        for buffer, key in self._touched(reach.footprint):
-            held = self.parts.pop(key, None)
-            if held is None:
-                found["memory_weights" if buffer.role is Role.CONSTANT else "memory"] += _PART
-            self.parts[key] = bool(held) or buffer is stored
-            if len(self.parts) * _PART > self.size:
-                found["memory"] += _PART * self.parts.pop(next(iter(self.parts)))
-        return Work(**found)
+    def warm(self, nests: Iterable[tuple[Buffer, Reach]]) -> Cache:
+        """The same after a run of nests, each with the buffer that it stores."""
+        for stored, reach in nests:
+            self.touch(stored, reach.footprint)
+        return self
 
-    def _touched(self, footprint: Mapping[Buffer, float]) -> list[tuple[Buffer, tuple[Buffer | None, int]]]:
-        """The parts of some buffers, a little of each in turn; temporaries by where they lie."""
+    def touch(self, stored: Buffer, footprint: Mapping[Buffer, float]) -> Brought:
+        """A nest that stores a buffer touches so many bytes of some."""
+        missed, back = dict.fromkeys(footprint, 0.0), 0
+        near = {b for b, n in footprint.items() if self._is_near(b, n)}
+        parts, most = self.parts, self.most
+        for buffer, key, n in self._touched(footprint):
+            held = parts.pop(key, None)
+            if held is None and buffer not in near:
+                missed[buffer] += n
+            parts[key] = bool(held) or buffer is stored
+            if len(parts) > most:
+                back += parts.pop(next(iter(parts)))
+        return Brought(missed, back * self.part)
+
+    def _is_near(self, buffer: Buffer, n: float) -> bool:
+        """Whether a buffer without a place is new, and may lie where something was not long ago."""
+        if buffer in self._seen or buffer in self.places:
+            return False
+        self._seen.add(buffer)
+        return buffer.role in (Role.TEMPORARY, Role.SCRATCH) and 2 * n <= self.most * self.part
+
+    def _touched(self, footprint: Mapping[Buffer, float]) -> list[tuple[Buffer, tuple[Buffer | None, int], float]]:
+        """The parts of some buffers, a little of each in turn, and the bytes of each part."""
         found = []
         for buffer, n in footprint.items():
             place = self.places.get(buffer)
-            first = 0 if place is None else place // _PART
-            end = max(first + 1, int((place or 0) + n) // _PART)
-            for part in range(first, end) if buffer.role is not Role.SCRATCH else ():
-                key = buffer if place is None else None
-                found.append(((part - first) / (end - first), buffer, (key, part)))
-        return [(buffer, key) for _, buffer, key in sorted(found, key=lambda one: one[0])]
+            first = 0 if place is None else place // self.part
+            end = max(first + 1, -int(-((place or 0) + n) // self.part))
+            key = buffer if place is None else None
+            if buffer.role is not Role.SCRATCH:
+                found += [((i - first) / (end - first), buffer, (key, i), n / (end - first)) for i in range(first, end)]
+        return [(buffer, key, n) for _, buffer, key, n in sorted(found, key=lambda one: one[0])]
 
 
 @dataclass
@@ -211,8 +223,20 @@ def _extent(place: Index, axes: Sequence[Axis], buffer: Buffer) -> tuple[object,
             count *= size
             unit, span = step, step * (size - 1)
     others = tuple((atom, factor) for atom, factor in place.terms if atom not in axes)
-    key = tuple(steps), place.constant // max(int(line), reach), others
-    return key, min(count, reach + line)
+    return (tuple(steps), _apart(place.constant, steps, line), others), min(count, reach + line)
+
+
+def _apart(begin: int, steps: Sequence[tuple[int, int]], line: float) -> tuple[int, ...]:
+    """The same numbers for accesses that go along the same axes from places of which one is among those of the other.
+
+    The next row of an image begins within the rows, the next part of a sum behind the first one: as many steps on as
+    that has.
+    """
+    rest, found = abs(begin), []
+    for step, size in reversed(steps):
+        shift, rest = divmod(rest, step)
+        found.append(shift // max(size, 1))
+    return *found, int(rest // line)
 
 
 def _size(buffer: Buffer) -> int:

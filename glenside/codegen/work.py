@@ -22,10 +22,9 @@ class Work:
     near       bytes from the second cache
     far        bytes of what is computed, from behind it
     weights    bytes of constants, from there
-    streamed   bytes from there that a unit for matrices multiplies, of which it is not known where they are
     memory     bytes of what is computed that the last cache has not either
     memory_weights  bytes of constants that it has not
-    awaited    bytes that it has not and that a unit for matrices multiplies: it does nothing while it waits
+    fetched    bytes that another thread's cache has
     nests      how many they are
     """
 
@@ -39,10 +38,9 @@ class Work:
     near: float = 0
     far: float = 0
     weights: float = 0
-    streamed: float = 0
     memory: float = 0
     memory_weights: float = 0
-    awaited: float = 0
+    fetched: float = 0
     nests: float = 0
 
     def amounts(self) -> tuple[float, ...]:
@@ -74,8 +72,8 @@ def sum_of(works: Iterable[tuple[Work, float]]) -> Work:
 
 
 NAMES = tuple(field.name for field in fields(Work))
-_WAITING = ("near", "far", "weights", "streamed", "memory", "memory_weights")
-_PARTS = tuple(1 if name in _WAITING else 2 if name in ("awaited", "nests") else 0 for name in NAMES)
+_WAITING = ("near", "far", "weights", "memory", "memory_weights", "fetched")
+_PARTS = tuple(1 if name in _WAITING else 2 if name == "nests" else 0 for name in NAMES)
 """To which of what it takes each kind of work belongs."""
 
 

@@ -6,6 +6,7 @@ import platform
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -34,17 +35,20 @@ not make some nests slower than others.
 """
 _FITS = 20
 """Rounds in which prices are fitted: how works overlap depends on them."""
+_DIGITS = 2
+"""Of amounts of work that are the same."""
 _LEAST_PART = 1 / 500
 """Of the time of a program that a nest takes: what takes less need not be told well."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """A nest: its program, its work, and the seconds measured.
+    """A nest: its program and what it makes, its work, and the seconds measured.
 
     together  where threads share it, its work as they do, and what it takes by the clock of all
     """
 
+    program: str
     name: str
     work: Work
     seconds: float
@@ -120,7 +124,7 @@ class Runs:
         of_one = zip(works(loops, self.machine), alone, strict=True)
         of_many = zip(works(loops, self.machine, threads), self.seconds[threads].tolist(), strict=True)
         return [
-            Timed(f"{self.name}: {title}", work, own, shared if is_shared(nest) else None)
+            Timed(self.name, title, work, own, shared if is_shared(nest) else None)
             for (work, own), shared, nest, title in zip(of_one, of_many, loops.nests, loops.titles, strict=True)
             if own >= _LEAST_PART * sum(alone)
             and nest.buffer.role is not Role.RESULT  # which is memory that is touched first
@@ -131,33 +135,34 @@ def fitted(machine: Machine, nests: Sequence[Timed], threads: int = 1) -> Fit:
     """The prices that fit the seconds of nests best, on one thread and on several: the least relative errors, none
     below 0.
     """
-    times = machine.nanoseconds.streamed / (machine.nanoseconds.weights or 1.0)
-    shared = ((threads, _fitting(_together(nests), times)),) if threads > 1 else ()
-    return Fit(replace(machine, nanoseconds=_fitting(nests, times), shared=shared), nests)
+    shared = ((threads, _fitting(_together(nests))),) if threads > 1 else ()
+    return Fit(replace(machine, nanoseconds=_fitting(nests), shared=shared), nests)
 
 
-def _fitting(nests: Sequence[Timed], times: float) -> Work:
-    """Prices by which works overlap as they are told to: each round fits them where they were found to before. What is
-    streamed counts as so many times what weights are: few nests stream what is not near, too few for a price.
-    """
-    amounts = [_without_streams(nest.work, times).amounts() for nest in nests]
+def _fitting(nests: Sequence[Timed]) -> Work:
+    """Prices by which works overlap as they are told to: each round fits them where they were found to before."""
+    nests = _distinct(nests)
+    amounts = [nest.work.amounts() for nest in nests]
     nanoseconds = 1e9 * np.array([nest.seconds for nest in nests])
     found = best = Work(*robust(np.array(amounts), nanoseconds).tolist())
-    least = _mean_error(nests, _with_streams(best, times))
+    least = _mean_error(nests, best)
     for _ in range(_FITS):
         new = Work(*robust(np.array(overlapped(amounts, found)), nanoseconds).tolist())
         found = Work().plus(found, 0.5).plus(new, 0.5)
-        if (error := _mean_error(nests, _with_streams(found, times))) < least:
+        if (error := _mean_error(nests, found)) < least:
             least, best = error, found
-    return _with_streams(best, times)
+    return best
 
 
-def _without_streams(work: Work, times: float) -> Work:
-    return replace(work, weights=work.weights + times * work.streamed, streamed=0)
-
-
-def _with_streams(prices: Work, times: float) -> Work:
-    return replace(prices, streamed=times * prices.weights)
+def _distinct(nests: Sequence[Timed]) -> list[Timed]:
+    """One for all of a program that do the same work, with what they take in the median: a network repeats its blocks,
+    and what it has a dozen of would count a dozen times.
+    """
+    alike: dict[object, list[Timed]] = {}
+    for nest in nests:
+        amounts = tuple(float(f"{amount:.{_DIGITS}g}") for amount in nest.work.amounts())
+        alike.setdefault((nest.program, amounts), []).append(nest)
+    return [replace(own[0], seconds=statistics.median(nest.seconds for nest in own)) for own in alike.values()]
 
 
 def _mean_error(nests: Sequence[Timed], nanoseconds: Work) -> float:
@@ -166,7 +171,7 @@ def _mean_error(nests: Sequence[Timed], nanoseconds: Work) -> float:
 
 def _together(nests: Sequence[Timed]) -> list[Timed]:
     """Those that threads share, with what they take by the clock."""
-    return [Timed(nest.name, *nest.together) for nest in nests if nest.together is not None]
+    return [Timed(nest.program, nest.name, *nest.together) for nest in nests if nest.together is not None]
 
 
 def described(fit: Fit, like: str, rounds: int) -> str:
@@ -237,6 +242,7 @@ def workloads(searched: Callable[[Program], Program]) -> Iterator[Program]:
     yield large
     for network in (*windows, large):
         yield replace(searched(network), name=f"{network.name}, searched")
+    yield _products()
     b = Builder("elements")
     yield b.finish(build("construct-tuple", *(_elements(b, f"{n}.", *sizes) for n, sizes in enumerate(_ELEMENTS))))
 
@@ -248,6 +254,22 @@ def _large_images() -> Program:
     for number, (given, made) in enumerate(((3, 64), (64, 64), (64, 32))):
         x = b.relu(b.conv(x, b.constant(f"w{number}", (made, given, 3, 3)), padding=1))
     return b.finish(b.average_pool(x, 2, strides=2))
+
+
+_PRODUCTS = ((196, (512, 512, 512, 512)), (49, (1024, 256, 1024, 256)), (320, (192, 768, 192)), (64, (384, 1536, 384)))
+"""Rows of matrices, and their columns, one after the other."""
+
+
+def _products() -> Program:
+    """Dense layers whose weights stay in the last cache, however little of it a program has."""
+    b = Builder("products")
+    results = []
+    for number, (rows, sizes) in enumerate(_PRODUCTS):
+        x = b.input(f"x{number}", (rows, sizes[0]))
+        for step, (given, made) in enumerate(pairwise(sizes)):
+            x = b.relu(b.linear(x, b.constant(f"w{number}.{step}", (made, given))))
+        results.append(b.softmax(x))
+    return b.finish(build("construct-tuple", *results))
 
 
 _ELEMENTS = ((32, 112), (64, 56), (256, 28), (8, 224), (3, 320), (64, 192))

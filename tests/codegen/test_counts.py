@@ -174,19 +174,33 @@ def test_weights_come_from_memory_in_each_run_where_the_last_cache_holds_less() 
     assert [w.memory_weights for w in works(loops, replace(MACHINE, l3=64 << 20))] == [0, 0, 0]
 
 
-def test_a_unit_for_matrices_waits_for_what_the_last_cache_has_not() -> None:
+@pytest.mark.parametrize("deep", [False, True])
+def test_weights_for_a_unit_for_matrices_come_once_from_behind_caches(deep: bool) -> None:
+    """However many pieces the sum is taken in, one after the other, which begin within each other's panels."""
     machine = MACHINES["amx"]
-    loops = _lowered(_product(256, 1024, 1024), machine)
-    weights = 1024 * 1024 * 6
+    rows, k, n = (128, 3072, 768) if deep else (256, 1024, 1024)
+    loops = _lowered(_product(rows, k, n), machine)
+    weights = k * n * 6
     unknown, large, small = (_last(loops, replace(machine, l3=l3)) for l3 in (0, 64 << 20, 2 << 20))
-    assert unknown.matrices == large.matrices == small.matrices > 0
-    assert unknown.streamed >= weights
-    assert not unknown.awaited
-    assert not large.streamed
-    assert not large.awaited
-    assert not small.streamed
-    assert weights <= small.awaited < 2 * weights
-    assert small.priced(machine.nanoseconds) > large.priced(machine.nanoseconds)
+    assert unknown == large
+    assert large.matrices == small.matrices > 0
+    assert weights <= large.weights < 1.5 * weights
+    assert not large.memory_weights
+    assert weights <= small.memory_weights < 1.1 * weights
+    assert small.priced(replace(machine.nanoseconds, memory_weights=0.03)) > large.priced(machine.nanoseconds)
+
+
+def test_what_another_temporary_left_in_the_arena_is_as_near_as_it_was() -> None:
+    """Images that take turns in memory that the second cache holds are near; where it does not, they are far."""
+    b = gl.Builder("turns")
+    x = b.input("x", (1, 16, 48, 48))
+    for step in range(6):
+        x = b.conv(x, b.constant(f"w{step}", (16, 16, 3, 3)))
+    loops = _lowered(b.finish(b.tanh(x)))
+    far = {l2: [w.far for w in works(loops, replace(MACHINE, l2=l2))] for l2 in (1 << 17, 1 << 20)}
+    size = 16 * 4 * 40 * 40
+    assert max(far[1 << 20][1:-1]) < size / 4
+    assert min(far[1 << 17][1:-1]) > size
 
 
 def test_what_threads_share_has_prices_of_its_own() -> None:

@@ -35,7 +35,7 @@ from glenside.ir.index_map import Axis
 from glenside.ir.program import Program
 from glenside.ir.types import Dims
 
-CHEAP = Work(cycles=1, matrices=1e-3, streamed=1e-2)
+CHEAP = Work(cycles=1, matrices=1e-3, far=1e-2, weights=1e-2)
 """Prices by which all products are left to the unit."""
 UNIT = replace(MACHINES["amx"], l2=1 << 17, nanoseconds=CHEAP)
 WITHOUT = replace(MACHINES["generic"], name="without", vector=64, l2=1 << 17, matrix=384, nanoseconds=CHEAP)

@@ -31,17 +31,24 @@ def _nests(prices: Work, count: int = 640, wrong: int = 0) -> list[Timed]:
         kinds[0] = True
         work = Work(*(draw.uniform(0, 1e6, len(NAMES)) * kinds).tolist())
         factor = 5 if number < wrong else 1
-        found.append(Timed(f"nest {number}", work, factor * 1e-9 * work.priced(prices)))
+        found.append(Timed("drawn", f"nest {number}", work, factor * 1e-9 * work.priced(prices)))
     return found
 
 
 def test_prices_are_found_again_though_some_nests_are_not_explained() -> None:
     prices = Work(*(0.5 + n for n in range(len(NAMES))))
-    prices = replace(prices, streamed=3 * prices.weights)  # as the machine's own are
-    machine = replace(MACHINE, nanoseconds=Work(weights=1, streamed=3))
     for wrong in (0, 96):
-        found = fitted(machine, _nests(prices, wrong=wrong)).machine.nanoseconds
+        found = fitted(MACHINE, _nests(prices, wrong=wrong)).machine.nanoseconds
         np.testing.assert_allclose(found.amounts(), prices.amounts(), rtol=0.05)
+
+
+def test_what_a_program_repeats_counts_once() -> None:
+    """A dozen blocks that are slower than another network's do not decide the price of both."""
+    work = Work(cycles=1e6)
+    nests = [Timed("quick", f"{n}", work.plus(Work(cycles=1e5 * n)), 1e-3 * (1 + n / 10)) for n in range(5)]
+    slow = [Timed("slow", f"block {n}", work, 2e-3) for n in range(24)]
+    found = fitted(MACHINE, [*nests, *slow]).machine.nanoseconds
+    assert found.cycles == pytest.approx(1, rel=0.05)
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
