@@ -14,9 +14,13 @@ from glenside.ir.program import Program
 from glenside.npu import files
 from glenside.npu.instructions import Instruction
 from glenside.npu.lowering import integers, network, waits_beside
+from glenside.npu.lowering.again import Again
 from glenside.npu.lowering.integers import least, mappings
 from glenside.npu.lowering.waits_beside import WaitsBeside
 from glenside.npu.machine import Machine
+from glenside.npu.meaning import results_meant, wrong
+from glenside.npu.program import NpuProgram
+from glenside.npu.simulator import run
 from glenside.quantization.calibration import quantized
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no second process elsewhere")
@@ -26,14 +30,32 @@ MACHINE = Machine(8, 8, scratchpad=1 << 13, accumulators=128, bandwidth=8, laten
 
 def _made() -> bytes:
     """The file of a small network's program: tensors that stay, one that is added, and one that passes DRAM."""
+    return files.content(_program())
+
+
+def _program() -> NpuProgram:
     b = gl.Builder("block")
     x = b.relu(b.conv(b.input("x", (1, 3, 12, 12)), b.constant("a", (8, 3, 3, 3)), strides=2, padding=1))
     y = b.relu(b.conv(x, b.constant("b", (8, 1, 3, 3)), groups=8, padding=1))
     x = b.relu(b.add(b.conv(y, b.constant("c", (8, 8, 1, 1))), x))
-    program: Program = b.finish(b.conv(x, b.constant("d", (10, 8, 3, 3)), padding=1)).seeded_constants(0)
+    return _of(b.finish(b.conv(x, b.constant("d", (10, 8, 3, 3)), padding=1)))
+
+
+def _of(program: Program) -> NpuProgram:
+    program = program.seeded_constants(0)
     found = quantized(program, program.constants)
     result = gl.optimize(found.program, gl.NPU(MACHINE), verify=False)
-    return files.content(least(found, mappings(result, found), MACHINE))
+    return least(found, mappings(result, found), MACHINE)
+
+
+def _alike() -> NpuProgram:
+    """Of pairs of layers that are alike, each with weights and parameters of its own."""
+    b = gl.Builder("pairs")
+    x = b.input("x", (1, 8, 6, 6))
+    for n in range(3):
+        x = b.relu(b.conv(x, b.constant(f"d{n}", (8, 1, 3, 3)), groups=8, padding=1))
+        x = b.relu(b.conv(x, b.constant(f"p{n}", (8, 8, 1, 1))))
+    return _of(b.finish(x))
 
 
 @pytest.fixture
@@ -74,6 +96,38 @@ def test_what_copies_tell_is_what_one_process_finds(monkeypatch: pytest.MonkeyPa
     told.clear()
     assert _made() == made
     assert not any(told)
+
+
+def test_layers_that_are_alike_are_written_as_if_they_were_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, kept = _alike(), list[int]()
+    once = Again.once
+
+    def counted(self: Again, find: Any, what: str, *of: Any) -> Any:
+        before = len(self._known)
+        own = once(self, find, what, *of)
+        if what == "items":
+            kept.append(len(self._known) - before)
+        return own
+
+    monkeypatch.setattr(Again, "once", counted)
+    assert files.content(_alike()) == files.content(found)
+    assert 0 in kept, "nothing is found once for several layers"
+    monkeypatch.setattr(Again, "once", lambda self, find, *_: find())
+    assert files.content(_alike()) == files.content(found)
+
+
+def test_what_a_copy_says_of_results_finds_what_the_interpreter_finds() -> None:
+    for program in (_program(), _alike()):
+        dram, meant = run(program).dram, results_meant(program)
+        ends = [own.result for own in program.stretches if own.result is not None and own.meaning]
+        assert meant.keys() == {own.name for own in program.stretches if own.result is not None and own.meaning}
+        assert wrong(program, dram, meant) == wrong(program, dram) == []
+        for place in ends:
+            there = place.addresses[place.addresses >= 0]
+            for at in (int(there[0]), int(there[-1])):
+                bad = dram.copy()
+                bad[at] ^= 1
+                assert wrong(program, bad, meant) == wrong(program, bad) != []
 
 
 def test_copies_that_tell_nothing_are_done_without(monkeypatch: pytest.MonkeyPatch, told: list[bool]) -> None:

@@ -22,9 +22,11 @@ _PARTS = 4
 
 def abreast(layer: Layer, parameters: Array, machine: Machine) -> Layer:
     """The layer with columns of its groups beside those of others, where that spares more beats of parameters than it
-    takes of lane tables; `parameters` are numbers of those that elements have, (dims): equal ones are alike.
+    takes of lane tables; `parameters` are numbers of those that elements have, which broadcast to (dims): equal ones
+    are alike.
     """
-    line, column, entry = (own.reshape(-1) for own in (*layer.lines(), parameters))
+    every = np.broadcast_to(parameters, layer.elements.shape)
+    line, column, entry = (own.reshape(-1) for own in (*layer.lines(), every))
     there = layer.elements.reshape(-1) > 0
     line, column, entry = line[there], column[there], entry[there]
     m, groups = layer.product.rows.numbers.shape[1], len(layer.groups)

@@ -1,4 +1,4 @@
-"""What is found of a layer once, though strip by strip it is written several times."""
+"""What is found of a layer once, though strip by strip it is written several times, and others are like it."""
 
 from __future__ import annotations
 

@@ -183,6 +183,11 @@ def held(
     return found, others
 
 
+def find_shapes(own: Wanted, machine: Machine) -> None:
+    """What `held` asks of a tensor, known from then on."""
+    _shapes(own, machine)
+
+
 def fit_together(dims: tuple[int, ...], reads: Sequence[Reads], machine: Machine) -> bool:
     """Whether there are strides with which all of them may read a tensor, wherever it is."""
     return bool(_shapes(Wanted(dims, {str(number): own for number, own in enumerate(reads)}, None, 0, 0), machine))

@@ -227,9 +227,9 @@ class Kept(BytesOut):
         again: Again | None = None,
     ) -> None:
         assert made.requantised is not None, "it becomes bytes"
-        every = held.elements if part is None else part.elements
-        table = made.requantised.table
-        super().__init__(writer, layer, Bytes(parameters, every, held.cells[every], table, made.normalised), again)
+        every = part.elements if part is not None else None if held.cut is None else held.elements
+        cells, table = held.cells if every is None else held.cells[every], made.requantised.table
+        super().__init__(writer, layer, Bytes(parameters, every, cells, table, made.normalised), again)
         self.lanes, self.depth = 0, 1 << 30
         self.held, self.zero = held, zero
 

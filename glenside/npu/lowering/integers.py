@@ -165,7 +165,7 @@ def _searched(
     options, kept = priced
     streams = (tensor for own in options.values() for option in own for tensor in option.streams.values())
     tensors = [tensor for tensor in dict.fromkeys(streams) if tensor is not None]
-    made, again = dict[object, float](), defaultdict[object, Again](Again)
+    made, again = dict[object, float](), defaultdict[int, Again](Again)
     floors_of = cache(partial(Floors, network, priced, machine))
     answers = [*map(len, kept.values()), *(HALVES for _ in tensors)]
 
@@ -188,7 +188,7 @@ def _searched(
             if own.cycles >= most:
                 return Told(inf)
             try:
-                trial = Trial(own.rest, {name: again[name, number] for name, number in numbers.items()})
+                trial = Trial(own.rest, {name: again[id(own.layer)] for name, own in taken.items()})
                 found = chained(network, taken, machine, stay=stay, where=where, most=most, trial=trial)
             except TooLong as error:
                 return Told(inf, error.written)

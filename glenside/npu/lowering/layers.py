@@ -191,8 +191,7 @@ class Writer:
         there = self.zeros.get(slot)
         if tile.spread is None or there is None:
             return tile.spread is None and there is None
-        apart = (there.patterns != 0) & (there.patterns != tile.spread.zeros)
-        return tile.rows <= there.rows and not (apart if tile.used is None else apart & tile.used).any()
+        return there.takes(tile.spread, tile.rows, tile.used, tile)
 
     def bring_weights(self, tile: Brought, slot: int) -> None:
         """The weights of a tile to a slot of weight memory, which may have its zeros from the tile before."""
@@ -208,9 +207,7 @@ class Writer:
             return
         if not self.suits(tile, slot):
             self._erase(tile, slot)
-        there = self.zeros[slot]
-        there.patterns = np.where(spread.zeros, spread.zeros, there.patterns)
-        there.tables |= dict.fromkeys(table for _, table in spread.steps)
+        self.zeros[slot].spread(spread)
         tables = [self.table(table) for _, table in spread.steps]  # all of them, as DRAM takes a while
         for (beat, _), table in zip(spread.steps, tables, strict=True):
             self.add(Spread((1, 1, 1), Address(tile.address + beat * self.machine.bandwidth), Address(row), table))

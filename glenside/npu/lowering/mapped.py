@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, postorder
 from glenside.ir.types import Tensor
+from glenside.npu.lowering.again import Again
 from glenside.npu.lowering.columnwise import columnwise
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
@@ -27,6 +29,12 @@ class Mapped:
     term: Term
     operands: Mapping[Term, Term]
     layer: Layer | None = None
+
+
+def known_together(mapped: Mapping[str, Mapped]) -> dict[str, Again]:
+    """What is known of each layer, by name: layers of the same tiles share it."""
+    shared = defaultdict[int, Again](Again)
+    return {name: Again() if own.layer is None else shared[id(own.layer)] for name, own in mapped.items()}
 
 
 class Unlowered(BadInput):

@@ -20,13 +20,14 @@ from glenside.npu.lowering.copying import write_copy
 from glenside.npu.lowering.holding import gaps
 from glenside.npu.lowering.inplace import InPlace, Kept, Windows, bring
 from glenside.npu.lowering.layers import Feed, Sink
-from glenside.npu.lowering.mapped import Mapped, Own, Unlowered, name_of
+from glenside.npu.lowering.mapped import Mapped, Own, Unlowered, known_together, name_of
 from glenside.npu.lowering.operands import Brought, Tiles, arranged
+from glenside.npu.lowering.parameters import as_seen, distinct_parameters
 from glenside.npu.lowering.pieces import Piece, pieces
 from glenside.npu.lowering.program import Filled, counted, finished, stand_in
 from glenside.npu.lowering.sources import Copied, Source
 from glenside.npu.lowering.spreading import spreadings
-from glenside.npu.lowering.storing import Bytes, BytesOut, distinct_parameters
+from glenside.npu.lowering.storing import Bytes, BytesOut
 from glenside.npu.lowering.sums_out import SumsOut
 from glenside.npu.lowering.tensors import Somewhere, Tensors, Where
 from glenside.npu.lowering.tiles import Layer
@@ -97,7 +98,7 @@ class _Chain(Tensors):
         self.constants: dict[Term, Place] = {}
         self.sums: dict[str, SumsOut] = {}
         self.ready: dict[tuple[str, int], _Ready] = {}
-        self.again: defaultdict[str, Again] = defaultdict(Again, {} if trial is None else trial.again)
+        self.again = known_together(mapped) if trial is None else {**trial.again}
         self.tiles_again: defaultdict[str, Again] = defaultdict(Again)
 
     def program(self, given: Mapping[str, Array], seed: int) -> NpuProgram:
@@ -199,8 +200,10 @@ class _Chain(Tensors):
         own.layer = moved = source.layer
         if layer.requantised is not None and layer.normalised is None:
             every = self._parameters(layer, own)
-            _, alike = again.once(lambda: distinct_parameters(every), "alike", every)
-            own.layer = again.once(lambda: abreast(moved, alike, self.machine), "abreast", moved)
+            _, entry = again.once(lambda: distinct_parameters(every), "alike", every)
+            entry, _ = again.once(lambda: as_seen(entry), "seen", entry)
+            of = moved, str(entry.shape).encode(), entry.tobytes()
+            own.layer = again.once(lambda: abreast(moved, entry, self.machine), "abreast", *of)
         tiles = self._stays(layer.name, own, operands, [run.tile for run in source.runs])
         return _Ready(own.layer, source, tiles, operands)
 
@@ -313,7 +316,7 @@ class _Chain(Tensors):
 
     def _parameters(self, layer: IntegerLayer, own: Own) -> Array:
         """Of each element, (dims): the same for whatever lanes and columns. Raises BadInput."""
-        return self.again[layer.name].once(lambda: self._found_parameters(layer, own), "parameters")
+        return self.again[layer.name].once(lambda: self._found_parameters(layer, own), "parameters", layer)
 
     def _found_parameters(self, layer: IntegerLayer, own: Own) -> Array:
         asked = layer.requantised

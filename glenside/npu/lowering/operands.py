@@ -11,6 +11,7 @@ import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
+from glenside.ir.threads import found_once
 from glenside.npu.lowering.dividing import divided
 from glenside.npu.lowering.filling import beats_and_tables
 from glenside.npu.lowering.image import Image
@@ -88,8 +89,9 @@ class Brought:
     spread: Spreading | None = None
     used: Array | None = None
 
-    @property
+    @found_once
     def key(self) -> bytes:
+        """Of equal bytes that are equally spread the same."""
         zeros = b"" if self.spread is None else self.spread.zeros.tobytes()
         return f"{self.address} {self.rows} ".encode() + zeros
 

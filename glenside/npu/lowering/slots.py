@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 
 
 @dataclass
@@ -34,11 +35,15 @@ class Slots:
             if not old:
                 return None
             free = next((k for k in old if suits(self.held[k])), None)
-            if free is None and run > now and sum(suits(s) for s in self.held.values()) >= enough:
+            if free is None and run > now and self._are(enough, suits):
                 return None
             slot = self.held.pop(free or old[0])
         self.held[key], self.until[slot] = slot, run
         return slot, True
+
+    def _are(self, enough: int, suits: Callable[[int], bool]) -> bool:
+        """Whether so many suit."""
+        return next(islice(filter(suits, self.held.values()), max(0, enough - 1), None), None) is not None
 
     def any(self, key: bytes) -> tuple[int, bool]:
         """The same where whoever needs what was there is queued already: there always is one."""

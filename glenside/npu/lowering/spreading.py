@@ -49,6 +49,22 @@ class Remains:
     rows: int
     patterns: Array
     tables: dict[Table, None] = field(default_factory=dict)
+    _known: dict[int, tuple[object, bool]] = field(default_factory=dict, repr=False)
+
+    def takes(self, spread: Spreading, rows: int, used: Array | None, whom: object) -> bool:
+        """Whether it has the zeros of a tile of so many rows, spread so, of which those columns are used; `whom` is the
+        tile, of which it is known from then on.
+        """
+        if id(whom) not in self._known:
+            apart = (self.patterns != 0) & (self.patterns != spread.zeros)
+            found = rows <= self.rows and not (apart if used is None else apart & used).any()
+            self._known[id(whom)] = whom, found  # as long as it is there, the number is its own
+        return self._known[id(whom)][1]
+
+    def spread(self, spread: Spreading) -> None:
+        """It holds a tile that is spread so."""
+        self.patterns, self._known = np.where(spread.zeros, spread.zeros, self.patterns), {}
+        self.tables |= dict.fromkeys(table for _, table in spread.steps)
 
 
 @lru_cache(maxsize=1)

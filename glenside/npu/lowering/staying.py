@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import Protocol
 
 from glenside.ir.term import Term
+from glenside.ir.threads import in_parallel
 from glenside.npu.lowering.estimates import Estimate
 from glenside.npu.lowering.holding import fit_together
 from glenside.npu.lowering.price import Priced
@@ -74,6 +75,7 @@ def staying(
     """Of all tensors that are read, but for those that a host takes: `outside`. Layers are in order."""
     numbers = {name: number for number, name in enumerate(options)}
     reads = _Reading()
+    reads.look(options)
     found = {}
     read = dict.fromkeys(t for own in options.values() for o in own for t in o.streams.values() if t is not None)
     for tensor in read:
@@ -156,11 +158,28 @@ class _Reading:
         self.known: dict[tuple[int, Term], Reads | None] = {}
         self.sizes: dict[tuple[int, Term], Estimate] = {}
 
+    def look(self, options: Mapping[str, Sequence[Streaming]]) -> None:
+        """Find out of all mappings what they stream so, by all processors at a time."""
+        jobs = {
+            (id(option.price), leaf): (option.price.layer, tuple(tensor.access.dims), leaf)
+            for own in options.values()
+            for option in own
+            for leaf, tensor in option.streams.items()
+            if tensor is not None and self._alone(option, tensor)
+        }
+
+        def work(job: tuple[Layer, tuple[int, ...], Term], _: None) -> None:
+            Reads.of(*job)
+
+        in_parallel(work, jobs.values(), lambda _: None)
+
     def may(self, option: Streaming, tensor: Term) -> bool:
+        return self._alone(option, tensor) and self.of(option, tensor) is not None
+
+    def _alone(self, option: Streaming, tensor: Term) -> bool:
+        """Whether it streams once, and nothing that is computed stays in the array."""
         others = [*option.streams.values()]
-        if others.count(tensor) != 1 or None in others or any(other is not None for other in option.stays.values()):
-            return False
-        return self.of(option, tensor) is not None
+        return others.count(tensor) == 1 and None not in others and all(own is None for own in option.stays.values())
 
     def of(self, option: Streaming, tensor: Term) -> Reads | None:
         dims = tuple(tensor.access.dims)

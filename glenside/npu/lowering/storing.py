@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import pairwise
 
 import numpy as np
@@ -23,6 +24,7 @@ from glenside.npu.lowering.distinct import distinct, ordered, placed
 from glenside.npu.lowering.dividing import divided
 from glenside.npu.lowering.filling import Table, modulo, unwrapped
 from glenside.npu.lowering.layers import Writer
+from glenside.npu.lowering.parameters import as_seen, distinct_parameters, ends_of, rows_of
 from glenside.npu.lowering.runs import Run
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import HALVES, Machine
@@ -33,11 +35,11 @@ from glenside.quantization.layers import Normalised
 @dataclass(frozen=True)
 class Bytes:
     """What a layer's elements become: the parameters of each, (dims), and where their bytes belong in DRAM, as
-    pairs (n) of elements and addresses; an element may have several.
+    pairs (n) of elements and addresses; an element may have several. Elements that are None are all, in order.
     """
 
     parameters: Array
-    elements: Array
+    elements: Array | None
     addresses: Array
     table: Array | None = None
     normalised: Normalised | None = None
@@ -76,14 +78,21 @@ class BytesOut:
         self.lanes = rows_needed(self.machine)
         self.depth, self.side = self.lanes // _SIDES, 0
         self.table, self.normalised = result.table, result.normalised
-        every, machine = result.parameters, self.machine
-        own = (again or Again()).once(lambda: _Items.of(layer, every, machine), "items", layer, every)
-        self.line, self.column, self.passes = own.line, own.column, own.passes
-        self.items, self.alike, self.content, self.contents = own.items, own.alike, own.content, own.contents
-        owner = own.place[result.elements]
-        by_owner = ordered(owner)
-        first = np.searchsorted(owner[by_owner], 0)  # zeros have no sum
-        self.owner, self.address = owner[by_owner][first:], result.addresses[by_owner][first:]
+        self.again = again = again or Again()
+        entries, entry = again.once(partial(distinct_parameters, result.parameters), "alike", result.parameters)
+        entry, numbers = again.once(partial(as_seen, entry), "seen", entry)
+        find, shape = partial(_Items.of, layer, entry, self.machine), str(entry.shape).encode()
+        own = self.own = again.once(find, "items", layer, shape, entry.tobytes())
+        find_rows, by = partial(_Rows.of, own, numbers, self.machine), b"" if own.differ else numbers.tobytes()
+        rows = again.once(find_rows, "rows", own, by)
+        self.line, self.column, self.passes, self.items = own.line, own.column, own.passes, own.items
+        self.alike, self.content = rows.alike, rows.content
+        self.contents = rows.contents(entries[numbers] if own.differ else entries, entries["scale"][:1])
+        if result.elements is None:
+            self.owner, by_owner = again.once(partial(_owners, own.place), "owners", own)
+        else:
+            self.owner, by_owner = _owners(own.place[result.elements])
+        self.address = result.addresses[by_owner]
         self.turns: dict[bytes, Array] = {}
 
     @property
@@ -148,6 +157,12 @@ class BytesOut:
             yield self._batch(lines[part], sums[part])
 
     def _batch(self, lines: Array, sums: Array) -> _Batch:
+        """Of these rows of sums, which are in those accumulators."""
+        own = self.again.once(partial(self._found_batch, lines), "batch", self.owner, lines.tobytes())
+        return _Batch(own.items, sums[own.sums], own.item, own.lane, own.column, own.owner, self.address[own.address])
+
+    def _found_batch(self, lines: Array) -> _Batch:
+        """The same where accumulators and addresses are told by number, as they are of alike layers."""
         begin, end = np.searchsorted(self.line, lines), np.searchsorted(self.line, lines + 1)
         first, last = np.searchsorted(self.owner, begin), np.searchsorted(self.owner, end)
         sizes, pairs = end - begin, _ranges(first, last)
@@ -158,12 +173,12 @@ class BytesOut:
         items, first_of, item = placed(np.repeat(np.arange(len(lines)), sizes) * self.passes + part)
         return _Batch(
             np.searchsorted(self.items, key[first_of]),
-            sums[items // self.passes],
+            items // self.passes,
             item,
             lane,
             column,
             self.owner[pairs] - begin[which] + (np.cumsum(sizes) - sizes)[which],
-            self.address[pairs],
+            pairs,
         )
 
     def _turned(self, batch: _Batch) -> Array:
@@ -220,30 +235,30 @@ class BytesOut:
 
 @dataclass(frozen=True)
 class _Items:
-    """What becomes of each column of each row of sums of a layer, by rows, and of what shares a row of parameters.
+    """What becomes of each column of each row of sums of a layer, by rows.
 
     line, column  of each sum that is an element
     place         of each element which of these it is; -1 for zeros
+    entry         of each sum the number of its parameters, as these are seen
     passes        how many items a row of sums has at most
     items         which there are, as numbers of rows of sums times those
-    alike         of each item the column of the entry that all its columns take, -1 for none
-    content       of each item its row of parameters
-    contents      the bytes of those rows
+    begins        where each of them does
     """
 
     line: Array
     column: Array
     place: Array
+    entry: Array
     passes: int
     items: Array
-    alike: Array
-    content: Array
-    contents: Sequence[Array]
+    begins: Array
 
     @staticmethod
-    def of(layer: Layer, parameters: Array, machine: Machine) -> _Items:
-        """Of a layer with these parameters. Raises BadInput: a sum is needed twice."""
-        entries, entry = distinct_parameters(parameters)
+    def of(layer: Layer, entry: Array, machine: Machine) -> _Items:
+        """Of a layer with parameters of these numbers, which broadcast to its elements. Raises BadInput: a sum is
+        needed twice.
+        """
+        entry = np.broadcast_to(entry, layer.elements.shape).reshape(-1)
         line, column = (own.reshape(-1) for own in layer.lines())
         there = np.flatnonzero(layer.elements.reshape(-1) > 0)
         key = line * machine.columns + column
@@ -255,73 +270,41 @@ class _Items:
         line, column, entry = line[order], column[order], entry[order]
         passes = -(-machine.columns // machine.rows)
         items, begins, _ = placed(line * passes + column // machine.rows)
-        alike, content, contents = _rows_of(entry, column, begins, entries, machine)
-        return _Items(line, column, place, passes, items, alike, content, contents)
+        return _Items(line, column, place, entry, passes, items, begins)
+
+    @cached_property
+    def differ(self) -> bool:
+        """Whether no item has one entry for all its columns: then which numbers entries have is all the same."""
+        low, high = ends_of(self.entry, self.begins)
+        return not (low == high).any()
 
 
-def _rows_of(
-    entry: Array, column: Array, begins: Array, entries: Array, machine: Machine
-) -> tuple[Array, Array, Sequence[Array]]:
-    """Of items that begin there the column of the entry that all their columns take, -1 for none, and the row of
-    parameters; and the bytes of those.
-    """
-    width = machine.columns
-    low, high = np.minimum.reduceat(entry, begins), np.maximum.reduceat(entry, begins)
-    alike = np.where(low == high, low % width, -1)
-    found, known = _Rows(width, machine.parameters // HALVES), dict[object, int]()
-    content = np.zeros(len(begins), int)
-    for item, (begin, end) in enumerate(pairwise([*begins.tolist(), len(entry)])):
-        which: object = int(low[item]) // width
-        if alike[item] < 0:
-            which = entry[begin:end].tobytes(), column[begin:end].tobytes()
-        if which in known:
-            content[item] = known[which]
-            continue
-        if alike[item] < 0:
-            own = found.any(column[begin:end], entry[begin:end])
-        else:
-            first = low[item] // width * width
-            every = np.arange(first, min(first + width, len(entries)))
-            own = found.new(every - first, every)
-        content[item] = known[which] = own
-    return alike, content, [found.content(row, entries) for row in range(len(found.rows))]
-
-
+@dataclass(frozen=True)
 class _Rows:
-    """Rows of parameters, as the number of the entry that each column has, -1 for any: one serves all whose columns
-    do not differ; of those before, so many are looked at.
+    """What shares a row of parameters.
+
+    alike    of each item the column of the entry that all its columns take, -1 for none
+    content  of each item its row of parameters
+    entries  of each column of those rows the number of its parameters, -1 for any: as they are seen where these differ
     """
 
-    def __init__(self, width: int, most: int) -> None:
-        self.width, self.most = width, max(1, most)
-        self.rows: list[Array] = []
+    alike: Array
+    content: Array
+    entries: Array
 
-    def any(self, columns: Array, entries: Array) -> int:
-        """The row in which these columns have these entries."""
-        first = max(0, len(self.rows) - self.most)
-        if len(self.rows) > first:
-            there = np.stack(self.rows[first:])[:, columns]
-            fits = ((there == entries) | (there < 0)).all(axis=1)
-            if fits.any():
-                found = first + int(fits.argmax())
-                self.rows[found][columns] = entries
-                return found
-        return self.new(columns, entries)
+    @staticmethod
+    def of(items: _Items, numbers: Array, machine: Machine) -> _Rows:
+        """Of items, the numbers of whose parameters are these."""
+        entry = items.entry if items.differ else numbers[items.entry]
+        return _Rows(*rows_of(entry, len(numbers), items.column, items.begins, machine))
 
-    def new(self, columns: Array, entries: Array) -> int:
-        """The same, a row of its own."""
-        row = np.full(self.width, -1)
-        row[columns] = entries
-        self.rows.append(row)
-        return len(self.rows) - 1
-
-    def content(self, row: int, entries: Array) -> Array:
-        """Its bytes."""
-        own = np.zeros(self.width, requantise.PARAMETER)
-        own["scale"] = entries["scale"][0]  # of columns that nobody asks for: a scale is no zero
-        there = self.rows[row] >= 0
-        own[there] = entries[self.rows[row][there]]
-        return own.view(np.uint8)
+    def contents(self, entries: Array, scale: Array) -> Sequence[Array]:
+        """The bytes of the rows of parameters, which are these; that scale is in columns that nobody asks for."""
+        found = np.zeros(self.entries.shape, requantise.PARAMETER)
+        found["scale"] = scale  # which is no zero
+        there = self.entries >= 0
+        found[there] = entries[self.entries[there]]
+        return [*found.view(np.uint8)]
 
 
 @dataclass(frozen=True)
@@ -368,29 +351,11 @@ def turned(item: Array, lane: Array, beat: Array, items: int, lanes: int) -> Arr
     return found
 
 
-def distinct_parameters(every: Array) -> tuple[Array, Array]:
-    """Those that differ, and which of them each is, (elements): most are alike along all axes but one, (dims)."""
-    few = every
-    for axis, size in enumerate(every.shape):
-        first = few[(slice(None),) * axis + (slice(0, 1),)]
-        if size > 1 and all((few[name] == first[name]).all() for name in _COUNTING):
-            few = first
-    found, which = _distinct(few.reshape(-1))
-    return found, np.broadcast_to(which.reshape(few.shape), every.shape).reshape(-1)
-
-
-_COUNTING = tuple(name for name in requantise.PARAMETER.names or () if name != "unused")
-
-
-def _distinct(parameters: Array) -> tuple[Array, Array]:
-    """Of (n), as `numpy.unique`, which compares records field by field."""
-    first, found = np.zeros(1, np.int64), np.zeros(len(parameters), np.int64)
-    for name in _COUNTING:
-        own = parameters[name]
-        if len(own) and (own != own[0]).any():
-            values, which = np.unique(own, return_inverse=True)
-            _, first, found = placed(found * len(values) + which)
-    return parameters[first], found
+def _owners(owner: Array) -> tuple[Array, Array]:
+    """Those in order that are sums, which zeros are not, (n), and where each of them is."""
+    order = ordered(owner)
+    first = np.searchsorted(owner[order], 0)
+    return owner[order][first:], order[first:]
 
 
 def _ranges(begin: Array, end: Array) -> Array:

@@ -11,8 +11,9 @@ import numpy as np
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
+from glenside.ir.threads import in_parallel
 from glenside.npu.lowering.chains import Candidates, Chain
-from glenside.npu.lowering.holding import Held, Passing, Wanted, free, held
+from glenside.npu.lowering.holding import Held, Passing, Wanted, find_shapes, free, held
 from glenside.npu.lowering.layers import Writer
 from glenside.npu.lowering.mapped import Mapped, MappedNetwork, Own
 from glenside.npu.lowering.operands import Tiles, arranged, laid_out
@@ -119,12 +120,16 @@ class Tensors(MappedNetwork):
         """Those that all who read them may stream from there; those for which there is no room; and the chains. Where
         all results stay there are more rows for them.
         """
-        wanted: dict[Term, Wanted] = {}
         inputs = self.inputs()
-        for term in (*inputs, *(layer.result for layer in self.network.layers)):
-            own = self._wanted(term) if term in inputs or term not in self.outside else None
-            if own is not None:
-                wanted[term] = own
+        terms = (*inputs, *(layer.result for layer in self.network.layers))
+        asked = [term for term in dict.fromkeys(terms) if term in inputs or term not in self.outside]
+        every = dict[Term, Wanted | None].fromkeys(asked)
+        for layer in self.network.layers:
+            self.own(layer)  # whatever is wrong is met in order
+        in_parallel(lambda term, _: every.update({term: self._wanted(term)}), asked, lambda _: None)
+        wanted = {term: own for term, own in every.items() if own is not None}
+        shaped = [own for term, own in wanted.items() if self.stay is None or term in self.stay]
+        in_parallel(lambda own, _: find_shapes(own, self.machine), shaped, lambda _: None)
         reserved = self._reserved(())
         found = self._held_beside(reserved, wanted)
         if self._reserved(found[0]) < reserved:
