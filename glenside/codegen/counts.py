@@ -132,11 +132,11 @@ def works(loops: Loops, machine: Machine, threads: int = 1) -> list[Work]:
     packed = {packing.source for packing in loops.packings}
     if not machine.l3 or sum(b.bytes for b in loops.buffers if b not in packed) <= machine.l3 // 2:
         return found
-    last = Cache(machine.l3, _LARGE_PART, plan.places).warm(stored)
-    return [
-        work.plus(last.touch(buffer, reach.footprint).work())
-        for work, (buffer, reach) in zip(found, stored, strict=True)
-    ]
+    last, found_there = Cache(machine.l3, _LARGE_PART, plan.places).warm(stored), list[Work]()
+    for work, (buffer, reach) in zip(found, stored, strict=True):
+        far = last.touch(buffer, reach.footprint).work()
+        found_there.append(work if work.matrices else work.plus(far))  # that unit's tiles ask for what follows
+    return found_there
 
 
 def _issued(body: Sequence[Statement], machine: Machine) -> Work:

@@ -189,9 +189,7 @@ def test_weights_for_a_unit_for_matrices_come_once_from_behind_caches(deep: bool
     assert unknown == large
     assert large.matrices == small.matrices > 0
     assert weights <= large.weights < 1.5 * weights
-    assert not large.memory_weights
-    assert weights <= small.memory_weights < 1.1 * weights
-    assert small.priced(replace(machine.nanoseconds, memory_weights=0.03)) > large.priced(machine.nanoseconds)
+    assert small == large  # what tiles ask for beforehand comes as soon from memory
 
 
 def test_what_another_temporary_left_in_the_arena_is_as_near_as_it_was() -> None:
