@@ -147,11 +147,13 @@ def test_a_calibration_and_an_area_write_pages(
     from glenside.npu import area as areas
 
     machine = MACHINES["avx2"]
-    nests = [processor.Timed(name, machine.nanoseconds, seconds) for name, seconds in (("conv", 1e-6), (EVIL, 2e-6))]
+    named = ("conv", 1e-6), (EVIL, 2e-6)
+    nests = [processor.Timed("network", name, machine.nanoseconds, seconds) for name, seconds in named]
     monkeypatch.setattr(processor, "calibrate", lambda *_: processor.Fit(machine, nests))
     page = tmp_path / "page.html"
     assert run("calibrate", "--target", "cpu:avx2", "-o", tmp_path / "costs.toml", "--html", page) == 0
     assert "2 were timed" in page.read_text()
+    assert "network: conv" in page.read_text()
     assert EVIL not in page.read_text()
     parts = {"array": Part(1000.4, 100, 0, 64), "lanes": Part(500, 50, 4096, 0)}
     monkeypatch.setattr(areas, "area", lambda of: Area(of, Part(10, 1), parts))

@@ -80,7 +80,7 @@ def _processor(name: str, output: str, runs: int | None, html: str | None) -> No
     costs = described(fit, machine.name, rounds)
     print_or_write(costs, output)
     prices = fit.machine.nanoseconds
-    timed = [(nest.name, nest.seconds, 1e-9 * nest.work.priced(prices)) for nest in fit.nests]
+    timed = [(f"{nest.program}: {nest.name}", nest.seconds, 1e-9 * nest.work.priced(prices)) for nest in fit.nests]
     _write_page(html, machine.name, timed, costs, rounds)
     errors = fit.errors
     print(
