@@ -144,9 +144,11 @@ def test_numbers_and_short_words_stand_on_one_line(opened: Any) -> None:
 
 def headed(browser: Any, titles: list[str]) -> None:
     """Wait for the headings: a change of the address is told to the page after what made it."""
+    from selenium.common.exceptions import StaleElementReferenceException
     from selenium.webdriver.support.wait import WebDriverWait
 
-    WebDriverWait(browser, 5).until(lambda _: texts(browser, "h1") == titles)
+    redrawn = [StaleElementReferenceException]  # between finding a heading and reading it
+    WebDriverWait(browser, 5, ignored_exceptions=redrawn).until(lambda _: texts(browser, "h1") == titles)
 
 
 def test_rows_lead_to_layers_and_keys_from_one_to_the_next(opened: Any, of_array: gl.Result) -> None:
