@@ -103,7 +103,8 @@ class Cache:
     def touch(self, stored: Buffer, footprint: Mapping[Buffer, float]) -> Brought:
         """A nest that stores a buffer touches so many bytes of some."""
         missed, back = dict.fromkeys(footprint, 0.0), 0
-        near = {b for b, n in footprint.items() if self._is_near(b, n)}
+        near = {buffer for buffer, n in footprint.items() if self._is_near(buffer, n)}
+        self._seen.update(footprint)
         parts, most = self.parts, self.most
         for buffer, key, n in self._touched(footprint):
             held = parts.pop(key, None)
@@ -116,10 +117,8 @@ class Cache:
 
     def _is_near(self, buffer: Buffer, n: float) -> bool:
         """Whether a buffer without a place is new, and may lie where something was not long ago."""
-        if buffer in self._seen or buffer in self.places:
-            return False
-        self._seen.add(buffer)
-        return buffer.role in (Role.TEMPORARY, Role.SCRATCH) and 2 * n <= self.most * self.part
+        is_new = buffer not in self._seen and buffer not in self.places
+        return is_new and buffer.role in (Role.TEMPORARY, Role.SCRATCH) and 2 * n <= self.most * self.part
 
     def _touched(self, footprint: Mapping[Buffer, float]) -> list[tuple[Buffer, tuple[Buffer | None, int], float]]:
         """The parts of some buffers, a little of each in turn, and the bytes of each part."""

@@ -88,11 +88,11 @@ def calibrate(
     """
     machine = _with_caches(machine)
     machine = replace(machine, l3=last_cache(machine), peak=peak(machine))
-    programs, runs = [program.seeded_constants(0) for program in workloads(searched)], list[Runs]()
+    programs, runs = [program.seeded_constants(0) for program in workloads(searched)], list[_Runs]()
     steps = (1 + _TURNS) * len(programs)
     for program in programs:
         progress(len(runs), steps, f"compiling {program.name}")
-        runs.append(Runs(program, machine))
+        runs.append(_Runs(program, machine))
     before = reading()
     for turn in range(1, 1 + _TURNS):
         for done, run in enumerate(runs):
@@ -103,7 +103,7 @@ def calibrate(
     return replace(fit, others=others)
 
 
-class Runs:
+class _Runs:
     """A program that is compiled, and the least seconds of its nests so far, by how many threads share them."""
 
     def __init__(self, program: Program, machine: Machine) -> None:
