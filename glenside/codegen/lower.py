@@ -203,7 +203,7 @@ class _Lowering:
         """Element by element: in tiles, where the machine has them and the block allows it."""
         if self.machine is None:
             return self._block(nest).plain()
-        block = self._ordered(nest) if nest.term not in self.addressed else None
+        block = self._ordered(nest)
         if block is None:
             nest = self._again(nest)
             block = self._block(nest)
@@ -295,14 +295,14 @@ class _Lowering:
         return axes, at, convert(self._whole(nest.term, places), nest.dtype)
 
     def _ordered(self, nest: Filling) -> Block | None:
-        """The block, in the order of a memory in which its first nest fills it best; None where what it reads has
-        changed since.
+        """The block, in the order of a memory in which its first nest fills it best, or that others ask for; None where
+        what it reads has changed since.
         """
         axes, at, value = self._value(nest)
         joined = [j for j, _ in self.joined.values()]
         assert self.machine is not None, "vectors are of a machine"
         order = best_order(axes, joined, value, lanes_to_fill(joined, nest.dtype, self.machine))
-        if not nest.view.memory.is_fixed:
+        if not nest.view.memory.is_fixed and nest.term not in self.addressed:
             nest.view.memory.order = order
         elif joined and order[-1:] != nest.view.memory.order[-1:]:
             self._apart([term for term, _ in self.joined if term is not nest.term])

@@ -22,17 +22,18 @@ def fold(program: Program, without: Container[Term] = (), *, lazily: bool = Fals
 
     Weights that a mapping has rearranged are such terms. Terms in `without` stay as they are, unless others that are
     replaced need them. `lazily` computes values when they are asked for, if they are known. Raises BadInput for a
-    constant whose value is not known.
+    constant whose value is not known. A layer that is no part of the program any more keeps what has no value.
     """
     constant = {term: known and term not in without for term, known in constant_terms(program).items()}
     roots = (program.term, *program.layers.values())
     inside = {child for term in postorder(*roots) if constant[term] for child in term.children}
     outside = {child for term in postorder(*roots) if not constant[term] for child in term.children} | set(roots)
     largest = [t for t in postorder(*roots) if constant[t] and (t not in inside or t in outside) and not _plain(t)]
-    largest = [t for t in largest if isinstance(t.type, AccessType)]
+    own = set(postorder(program.term))
+    largest = [t for t in largest if isinstance(t.type, AccessType) and (t in own or not _without_values(program, [t]))]
     if not lazily:
         _require_values(program, largest)
-    taken = set(program.tensors)
+    taken = {leaf.attributes[0].name for leaf in postorder(*roots) if leaf.operator.name == "access-tensor"}
     names: dict[Term, str] = {}
     values: dict[str, Value] = {}
     for number, term in enumerate(largest, 1):

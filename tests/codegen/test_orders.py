@@ -113,3 +113,16 @@ def test_nothing_has_an_order_too(sizes: tuple[int, int, int], machine: str) -> 
     loops = lower(b.finish(b.relu(x)).seeded_constants(0), machine_of(machine))
     assert faults(loops) == []
     assert list(loops.results[0].dims) == [rows, columns]
+
+
+@pytest.mark.parametrize("axis", [1, 2, 3])
+def test_a_sum_of_which_elements_are_picked_is_made_in_vectors(axis: int) -> None:
+    """However it lies for those who pick: 7 x 7 windows of three channels, in the order of their results, are not."""
+    b = gl.Builder("p")
+    y = b.relu(b.conv(b.input("x", (1, 3, 32, 32)), b.constant("w", (64, 3, 7, 7)), strides=2, padding=3))
+    picked = layout.gather(y, b.constant("i", (5,), dtype="int64"), axis)
+    loops = lower(b.finish(picked), machine_of("avx512"))
+    assert faults(loops) == []
+    (product,) = (nest for nest in loops.nests if "dot-product" in nest.what)
+    assert product.buffer.dims[-1] == 64
+    assert _share_of_vectors(product) > 0.7

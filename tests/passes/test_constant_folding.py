@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -42,3 +44,13 @@ def test_a_constant_without_a_value_is_named() -> None:
 def test_what_is_no_constant_stays() -> None:
     program = gl.parse("(compute relu (access-tensor x))", shapes={"x": (3,)})
     assert fold(program).term is program.term
+
+
+def test_a_layer_that_is_no_part_of_the_program_keeps_what_has_no_value() -> None:
+    """As of a program that was folded: what only its layers name is gone from its constants, and its name is taken."""
+    b = Builder("p")
+    gone = b.relu(b.constant("folded.1", (4,)))
+    program = b.finish(b.add(b.input("x", (3,)), b.relu(b.constant("w", (3,), value=np.ones(3, np.float32)))))
+    folded = fold(replace(program, layers={"gone": gone}))
+    assert folded.layers == {"gone": gone}
+    assert folded.constants.keys() == {"folded.1'"}
