@@ -214,9 +214,11 @@ def npu_program(
     how = {"verify": False, **how}
     if asked is None:
         result = optimize(program, target, seed=seed, **how)
+        result.require_mapped()
         apart: NpuProgram = target.machine_code(result.program, result.prepared, seed)
         return apart
     result = optimize(asked.network.program, target, seed=seed, **how)
+    result.require_mapped()
     whole: NpuProgram = target.network_code(result, asked.network, seed)
     return whole
 

@@ -99,6 +99,7 @@ class Instructions:
     def save(self, result: Result, mapped: Program, path: str) -> None:
         """Make them, and write them whole or not at all; at Ctrl-C the best there are. Raises BadInput."""
         target, written = result.target, result.prepared
+        result.require_mapped()
         with status_line("lower") as show:
 
             def told(name: str, part: float) -> None:

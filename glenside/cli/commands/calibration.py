@@ -92,10 +92,14 @@ def _processor(name: str, output: str, runs: int | None, html: str | None) -> No
 
 
 def _parties(target: str, output: str, runs: int | None, html: str | None) -> None:
-    from glenside.cli.commands.secure import parties_of
+    from glenside.cli.commands.secure import MACHINE, parties_of
     from glenside.execution.spu.calibration import RUNS, described
     from glenside.execution.spu.calibration import calibrate as measured
+    from glenside.targets import parse_target
 
+    other = None if target == "mpc" else parse_target(target)
+    if other is not None and other.machine != MACHINE:
+        raise BadInput(f"{other.name} has no costs that are measured: give cpu, or two parties such as mpc:semi2k")
     parties = parties_of(target)
     writable(output)
     count = RUNS if runs is None else runs

@@ -128,23 +128,63 @@ def _others(
     """Programs of other choices that may be quicker: where prices were too low, one by which more tensors stay in
     lanes; and simpler ones, where it is not known that these take longer by prices.
     """
-    priced, known = prices
     made, choice, in_dram = than
     most = _predicted(made)
-    if most > _FAR * choice.cycles:
-        with suppress(BadInput, TooLong):
-            taken, other = best(network, fronts, machine, priced=priced, known=known, spared=1.0)
-            if other.held != choice.held or other.mappings != choice.mappings:
-                found = as_mapped(network, taken, machine, how[0], other.axes, how[1], other.held, other.where, most)
-                most = min(most, _predicted(found))
-                yield found
+    lanes = partial(_more_in_lanes, network, fronts, machine, prices, choice, how)
+    simpler = partial(_simpler, network, fronts, machine, prices, in_dram, how)
+    if most <= _WRONG * choice.cycles:
+        for found in lanes(most):
+            most = min(most, _predicted(found))
+            yield found
+        yield from simpler(most)
+        return
+    least = most
+    for found in simpler(most):
+        least = min(least, _predicted(found))
+        yield found
+    if least == most:  # else prices that told so little need not be asked again
+        yield from lanes(most)
+
+
+def _more_in_lanes(
+    network: IntegerNetwork,
+    fronts: Front,
+    machine: Machine,
+    prices: tuple[Options, Known],
+    choice: Choice,
+    how: tuple[int, Callable[[str, int, int], None]],
+    most: int,
+) -> Iterator[NpuProgram]:
+    """Where prices were too low, one by which more tensors stay in lanes."""
+    if most <= _FAR * choice.cycles:
+        return
+    priced, known = prices
+    with suppress(BadInput, TooLong):
+        taken, other = best(network, fronts, machine, priced=priced, known=known, spared=1.0)
+        if other.held != choice.held or other.mappings != choice.mappings:
+            yield as_mapped(network, taken, machine, how[0], other.axes, how[1], other.held, other.where, most)
+
+
+def _simpler(
+    network: IntegerNetwork,
+    fronts: Front,
+    machine: Machine,
+    prices: tuple[Options, Known],
+    in_dram: float,
+    how: tuple[int, Callable[[str, int, int], None]],
+    most: int,
+) -> Iterator[NpuProgram]:
+    """Without tensors that stay, and layer by layer, where it is not known that these take longer by prices."""
     if in_dram * _TRUST > most:
         return
+    priced, known = prices
     with suppress(BadInput, TooLong):
         taken, choice = best(network, fronts, machine, stay=False, priced=priced, known=known, enough=most / _TRUST)
         if choice.bound * _TRUST > most:
             return
-        yield as_mapped(network, taken, machine, how[0], choice.axes, how[1], (), most=most)
+        found = as_mapped(network, taken, machine, how[0], choice.axes, how[1], (), most=most)
+        most = min(most, _predicted(found))
+        yield found
     with suppress(BadInput, TooLong):
         yield layer_by_layer(network, fronts, machine, *how, most)
 
@@ -218,6 +258,10 @@ def _placed(where: Where) -> tuple[object, ...]:
 
 _FAR = 1.05
 """How many times its price a program takes where prices did not tell enough."""
+_WRONG = 2
+"""And how many times where they told so little that simpler programs are the best guess, by which it is soon known of
+others that they take longer.
+"""
 _TRUST = 0.75
 """What part of its price a choice takes at least: prices are of parts of layers."""
 
