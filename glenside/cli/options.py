@@ -245,6 +245,15 @@ class Bounds:
                 raise BadInput(f"--{name.replace('_', '-')} must be at least 0, got {value}")
         return Limits(nodes=self.node_limit, seconds=self.time_limit, iterations=self.iter_limit, memory=most)
 
+    def ahead(self) -> None:
+        """Start the process that searches, unless an answer that is kept may do: targets take as long to load. Raises
+        BadInput.
+        """
+        if self.no_cache:
+            from glenside.egraph.search import ahead
+
+            ahead(self.limits())
+
     def facts(self) -> dict[str, str]:
         """What they are, for people."""
         said = (

@@ -104,13 +104,17 @@ class Snapshot:
 
     def usable(self) -> Iterator[tuple[int, tuple[int, ...]]]:
         """(class, its nodes without the subsumed ones, or all when there is no other)."""
-        for eclass in range(len(self.classes)):
-            yield eclass, self.usable_of(eclass)
+        yield from enumerate(self._usable)
 
     def usable_of(self, eclass: int) -> tuple[int, ...]:
         """Those of one class."""
-        members = self.classes[eclass]
-        return tuple(n for n in members if not self.nodes[n].subsumed) or tuple(members)
+        return self._usable[eclass]
+
+    @cached_property
+    def _usable(self) -> tuple[tuple[int, ...], ...]:
+        """Those of each class."""
+        subsumed = [node.subsumed for node in self.nodes]
+        return tuple(tuple(n for n in members if not subsumed[n]) or members for members in self.classes)
 
     def graph(self) -> networkx.MultiDiGraph[Any]:
         """Nodes ("class", c) and ("node", i) with what they are; edges from class to node and from node to class."""
@@ -162,18 +166,18 @@ def closed(
     After saturating under back-off egglog can keep congruent duplicates; they are merged here, so that the counts are
     those of the e-graph and not of the way in which it was found. The facts of a name may come in several lots.
     """
-    find = _merged(rows, count)
+    root = [*map(_merged(rows, count), range(count))]
     number: dict[int, int] = {}
 
     def rename(eclass: int) -> int:
-        return number.setdefault(find(eclass), len(number))
+        return number.setdefault(root[eclass], len(number))
 
     kept: dict[tuple[Any, ...], int] = {}
     nodes: list[ENode] = []
     owner: list[int] = []
     for node, eclass in rows:
         own = rename(eclass)
-        children = tuple(rename(c) for c in node.children)
+        children = tuple(map(rename, node.children))
         key = (node.operator, node.attributes, children)
         known = kept.get(key)
         if known is None:
@@ -182,8 +186,8 @@ def closed(
             owner.append(own)
         elif nodes[known].subsumed and not node.subsumed:
             nodes[known] = ENode(node.operator, node.attributes, children, False)
-    renamed = tuple(rename(c) for c in program)
-    renumbered = {eclass: number[find(eclass)] for eclass in range(count) if find(eclass) in number}
+    renamed = tuple(map(rename, program))
+    renumbered = {eclass: number[own] for eclass, own in enumerate(root) if own in number}
     typed = {renumbered[eclass]: type_ for eclass, type_ in types.items() if eclass in renumbered}
     said: dict[str, dict[Fact, None]] = {}
     for name, some in facts:

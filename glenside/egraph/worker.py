@@ -21,7 +21,7 @@ HEADER = struct.Struct("<Q")
 _WATCH_SECONDS = 0.05
 _ALLOCATIONS = 100_000  # after which Python looks for cycles: rows of an e-graph have none
 _SMALL = 256 << 20  # bytes of a process that serves again
-_HAND_OVER_SECONDS = 1.0  # how old the parent's snapshot may become
+_HAND_OVER_SECONDS = 2.0  # how old the parent's snapshot may become: most searches are over by then
 _HAND_OVER_SHARE = 0.1  # how much of the time may go into snapshots
 
 

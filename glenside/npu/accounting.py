@@ -127,15 +127,6 @@ class Account:
             self.waits.setdefault(unit, Counter()).update(counts)
 
 
-_COUNTED = ("stalls", "busy", "moved", "accesses")
-
-
-def _plain(own: Account) -> dict[str, Any]:
-    """Its counters as dictionaries of Python's own integers."""
-    found: dict[str, Any] = {name: {what: int(n) for what, n in getattr(own, name).items()} for name in _COUNTED}
-    return {**found, "waits": {unit: {u: int(n) for u, n in counts.items()} for unit, counts in own.waits.items()}}
-
-
 @dataclass(frozen=True)
 class Ledger:
     """A program's accounts: one for each stretch, in order, then what is of none, if there is any.
@@ -174,22 +165,6 @@ class Ledger:
         told = {"bound": self.bound, "gap": self.gap, **({} if self.choices is None else {"choices": self._chosen()})}
         layers = [self._told(own) for own in self.layers]
         return {"total": self._told(self.total), **told, "layers": layers, **source}
-
-    def plain(self) -> dict[str, Any]:
-        """All but the machine and the choices, as JSON has it: for a process that has the same program."""
-        layers = [asdict(replace(own, **_plain(own))) for own in self.layers]
-        return {"layers": layers, "cycles": self.cycles, "uncounted": [*self.uncounted], "bound": self.bound}
-
-    @staticmethod
-    def of_plain(program: NpuProgram, layers: Sequence[Mapping[str, Any]], **others: Any) -> Ledger:
-        """That of a program, of what `plain` tells of it."""
-        counted = (
-            {name: Counter(own[name]) for name in _COUNTED}
-            | {"waits": {unit: Counter(waits) for unit, waits in own["waits"].items()}}
-            for own in layers
-        )
-        accounts = [Account(**{**own, **counters}) for own, counters in zip(layers, counted, strict=True)]
-        return Ledger(program.machine, accounts, choices=program.choices, **others)
 
     def _chosen(self) -> dict[str, Any]:
         own = self.choices

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -105,3 +105,11 @@ class Kind:
         if self.form is Form.COUNTS:
             return numbers
         return bool(numbers[0]) if self.form is Form.FLAG else numbers[0]
+
+    def values(self, parts: Sequence[Sequence[int]]) -> Sequence[Any]:
+        """Those that are made of many numbers, of each part a sequence: equal ones once."""
+        if self.form is Form.NUMBER:
+            return parts[0]
+        every = [*zip(*parts, strict=True)]
+        known = {numbers: self.value(numbers) for numbers in {*every}}
+        return [known[numbers] for numbers in every]

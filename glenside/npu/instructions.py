@@ -153,7 +153,7 @@ class Instruction:
         for name, kind in cls.kinds().items():
             own = parts[begin : begin + len(kind.parts(name))]
             begin += len(own)
-            columns[name] = [kind.value(numbers) for numbers in zip(*own, strict=True)]
+            columns[name] = kind.values(own)
         return [cls(**dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
 
     @classmethod

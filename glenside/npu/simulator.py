@@ -69,7 +69,7 @@ def run(program: NpuProgram) -> Run:
     """Run a program on its DRAM image, which stays as it is. Raises BadInput: the program is not right."""
     require_fit(program)
     found = times(program)
-    return _Timed(program, found, known(program, found)).finished()
+    return Timed(program, found, known(program, found)).finished()
 
 
 class State:
@@ -95,8 +95,7 @@ class State:
         """Of tables in slots their first so many entries."""
         self.parameters: list[npt.NDArray[np.void]] = [np.zeros(0, requantise.PARAMETER)] * machine.parameters
         self.tiles: list[npt.NDArray[np.float32]] = []
-        self.active = -1
-        self.last_stream = -1
+        self.active = self.last_stream = -1
         beats = len(self.dram) // machine.bandwidth
         self.of_lanes = Places("lane", (machine.depth, machine.rows))
         self.of_weights = Places("row of weights", (machine.weight_rows,))
@@ -406,15 +405,16 @@ class State:
         self._beats_of_dram()[beats[:, None], lanes] = values.view(np.uint8)
 
 
-class _Timed(State):
+class Timed(State):
+    """The machine while a program runs, of whose instructions the times are known, and what each knows then."""
+
     def __init__(self, program: NpuProgram, times: Times, known: Mapping[str, Sequence[Known]]) -> None:
         super().__init__(program)
         self.times, self.known = times, known
 
     def finished(self) -> Run:
         """Instructions in the order of their starts: of two that start at once none depends on the other."""
-        starts = self.times.start
-        moments = [(int(t), unit, i) for unit in UNITS for i, t in enumerate(starts[unit])]
+        moments = ((t, unit, i) for unit in UNITS for i, t in enumerate(self.times.start[unit].tolist()))
         for start, unit, number in sorted(moments):
             self.do(Now(unit, number, start, self.known[unit][number]), self.program.queue(unit)[number])
         return Run(self.dram, self.times, self.read, self.written)

@@ -242,11 +242,8 @@ def cheapest(
     return {classes[c]: kept[n] for c, n in answer.choice.items()}, answer
 
 
-def derivations(
-    snapshot: Snapshot, allowed: Callable[[int], bool], subsumed: bool = False, among: Iterable[int] | None = None
-) -> Iterator[int]:
-    """The allowed e-nodes that stand for a term of allowed e-nodes, each behind one of every class that it needs; with
-    `among`, of these classes.
+def derivations(snapshot: Snapshot, allowed: Callable[[int], bool], subsumed: bool = False) -> Iterator[int]:
+    """The allowed e-nodes that stand for a term of allowed e-nodes, each behind one of every class that it needs.
 
     A fixed point from the leaves: what can only be built of itself is not among them. With
     `subsumed`, also what rules have put something else in place of.
@@ -255,8 +252,6 @@ def derivations(
     parents: dict[int, list[int]] = {}
     ready: list[int] = []
     classes: Iterable[tuple[int, Sequence[int]]] = enumerate(snapshot.classes) if subsumed else snapshot.usable()
-    if among is not None:
-        classes = ((c, snapshot.usable_of(c)) for c in among)
     for _, members in classes:
         for n in filter(allowed, members):
             needed = set(snapshot.nodes[n].children)
@@ -278,14 +273,53 @@ def derivations(
                 ready.append(parent)
 
 
-def derivable(
-    snapshot: Snapshot, allowed: Callable[[int], bool], among: Iterable[int] | None = None
-) -> dict[int, tuple[int, ...]]:
+def derivable(snapshot: Snapshot, allowed: Callable[[int], bool]) -> dict[int, tuple[int, ...]]:
     """class -> its e-nodes among `derivations`; classes without one are left out."""
     found: dict[int, list[int]] = {}
-    for n in derivations(snapshot, allowed, among=among):
+    for n in derivations(snapshot, allowed):
         found.setdefault(snapshot.owner[n], []).append(n)
     return {c: tuple(sorted(nodes)) for c, nodes in found.items()}
+
+
+class Derivable:
+    """What is `derivable` in some classes of the e-nodes that are allowed, and with others beside these: what does not
+    need those is found once.
+    """
+
+    def __init__(self, snapshot: Snapshot, allowed: Callable[[int], bool], among: Iterable[int]) -> None:
+        self.snapshot = snapshot
+        self._found: dict[int, tuple[int, ...]] = {}
+        self._waiting: dict[int, int] = {}
+        self._parents: dict[int, list[int]] = {}
+        members = (n for c in among for n in filter(allowed, snapshot.usable_of(c)))
+        self._found, self._waiting, self._parents = self._grown(members)
+
+    def beside(self, others: Iterable[int]) -> dict[int, tuple[int, ...]]:
+        """class -> its e-nodes, where others are allowed too; classes without one are left out."""
+        return {**self._found, **self._grown(others)[0]}
+
+    def _grown(self, others: Iterable[int]) -> tuple[dict[int, tuple[int, ...]], dict[int, int], dict[int, list[int]]]:
+        """The classes that have more e-nodes then, how many classes e-nodes wait for, and which wait for each class."""
+        snapshot, before, found = self.snapshot, self._found, dict[int, list[int]]()
+        waiting, parents, ready = dict[int, int](), dict[int, list[int]](), list[int]()
+        for n in others:
+            needed = set(snapshot.nodes[n].children) - before.keys()
+            waiting[n] = len(needed)
+            for child in needed:
+                parents.setdefault(child, []).append(n)
+            if not needed:
+                ready.append(n)
+        while ready:
+            n = ready.pop()
+            own = snapshot.owner[n]
+            is_first = own not in found and own not in before
+            found.setdefault(own, []).append(n)
+            for parent in (*parents.get(own, ()), *self._parents.get(own, ())) if is_first else ():
+                waiting[parent] = waiting.get(parent, self._waiting.get(parent, 0)) - 1
+                if not waiting[parent]:
+                    ready.append(parent)
+        more = {c: tuple(sorted((*before.get(c, ()), *own))) for c, own in found.items()}
+        return more, waiting, parents
 
 
 def reachable(snapshot: Snapshot, root: int) -> set[int]:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 from extract.pareto import Entry, Step, pareto
 from glenside.egraph.search import SearchResult
 from glenside.ir.term import Term
-from glenside.passes.extraction import Choice, Cone, PricedGraph, cheapest, derivable, reachable
+from glenside.passes.extraction import Choice, Cone, Derivable, PricedGraph, cheapest, derivable, reachable
 from glenside.targets.base import Target, Variant, Way
 
 
@@ -82,7 +82,8 @@ class EveryMapping(Cheapest):
             return super().layer(root, term)
         measured = {id(v := self.target.variant(term, cone, term, self.searched)): (v, call) for call, cone in known}
         kept = undominated([variant for variant, _ in measured.values()], self.target.front or ())
-        made = [self._made(root, term, measured[id(variant)][1], needed) for variant in kept]
+        plain = Derivable(snapshot, lambda n: not (priced.is_product(n) or priced.is_instruction(n)), needed)
+        made = [self._made(root, term, measured[id(variant)][1], plain) for variant in kept]
         found = sorted((one for one in made if one is not None), key=lambda one: self.target.rank(one.variants[0]))
         if not found:
             return super().layer(root, term)
@@ -94,14 +95,11 @@ class EveryMapping(Cheapest):
         """The instructions that any term may have: where no product is left there is one at least."""
         return (n for c in needed for n in self.searched.snapshot.classes[c] if self.priced.is_instruction(n))
 
-    def _made(self, root: int, term: Term, call: int, needed: Collection[int]) -> Extracted | None:
+    def _made(self, root: int, term: Term, call: int, plain: Derivable) -> Extracted | None:
         """The cheapest term whose only instruction is that; None where there is no such term."""
         snapshot, priced = self.searched.snapshot, self.priced
-
-        def allowed(n: int) -> bool:
-            return snapshot.owner[n] == call or not (priced.is_product(n) or priced.is_instruction(n))
-
-        members = derivable(snapshot, allowed, needed)
+        own = (n for n in snapshot.usable_of(call) if priced.is_product(n) or priced.is_instruction(n))
+        members = plain.beside(own)
         if root not in members or call not in members:
             return None
         chosen = priced.choose([root], method="dag", members=members)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter
 from dataclasses import replace
@@ -39,7 +38,6 @@ def _holds(program: NpuProgram) -> Ledger:
     assert max(total.busy.values()) <= found.bound <= found.cycles
     for unit, ends in done.times.end.items():
         assert total.waits.get(unit, Counter()).total() == ends.max(initial=0) - total.busy[unit]
-    assert Ledger.of_plain(program, **json.loads(json.dumps(found.plain()))) == found
     return found
 
 

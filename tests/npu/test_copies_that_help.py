@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import run as command
 
 import glenside as gl
+from glenside.cli.commands import npu
 from glenside.ir import copies
 from glenside.ir.program import Program
-from glenside.npu import files
+from glenside.npu import files, two_simulators
 from glenside.npu.instructions import Instruction
 from glenside.npu.lowering import integers, network, waits_beside
 from glenside.npu.lowering.again import Again
@@ -128,6 +131,28 @@ def test_what_a_copy_says_of_results_finds_what_the_interpreter_finds() -> None:
                 bad = dram.copy()
                 bad[at] ^= 1
                 assert wrong(program, bad, meant) == wrong(program, bad) != []
+
+
+def test_a_program_is_run_by_two_processes_as_by_one(
+    monkeypatch: pytest.MonkeyPatch, told: list[bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "p.bin"
+    monkeypatch.setattr(copies, "may_be_copied", lambda: False)
+    files.save(_program(), path)
+    told.clear()
+
+    def ran() -> tuple[int, str]:
+        return command("run", path, "--on", "simulator", "--json", "-"), capsys.readouterr().out
+
+    one = ran()
+    assert one[0] == 0
+    monkeypatch.setattr(npu, "_MANY", 1)
+    monkeypatch.setattr(copies, "may_be_copied", lambda: True)
+    assert ran() == one
+    assert told == [True]
+    monkeypatch.setattr(two_simulators, "require_order", _fail)
+    assert ran() == one
+    assert told == [True, False]
 
 
 def test_copies_that_tell_nothing_are_done_without(monkeypatch: pytest.MonkeyPatch, told: list[bool]) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,16 +47,10 @@ def run_on_npu(
     """
     _refuse(others, output, plot, html)
     program = with_values(loaded(source.source, target), source.inputs or ())
-    from glenside.ir.copies import beside
-    from glenside.npu import simulator
-    from glenside.npu.accounting import Ledger, accounts
-    from glenside.npu.meaning import results_meant, wrong
+    from glenside.npu.meaning import wrong
 
-    def found(_: object) -> dict[str, Any]:
-        return {"ledger": accounts(program).plain(), "meant": results_meant(program)}
-
-    with status_line("npu: simulated") as show, beside(found, worth=program.size >= _MANY) as told:
-        simulated = simulator.run(program)
+    with status_line("npu: simulated") as show:
+        simulated, ledger, meant = _simulated(program)
         said = {"program": source.source, "machine": str(program.machine), "on": on, **_told(program, simulated)}
         dram = simulated.dram
         if on == "rtl":
@@ -63,11 +58,8 @@ def run_on_npu(
             more, dram = _in_rtl(program, simulated)
             said |= more
         show("npu: compared with the interpreter")
-        known = told() or {}
-        said["wrong"] = wrong(program, dram, known.get("meant"))
+        said["wrong"] = wrong(program, dram, meant)
         said["equal"] = said["equal"] and not said["wrong"]
-        plain = known.get("ledger")
-        ledger = accounts(program, simulated.times) if plain is None else Ledger.of_plain(program, **plain)
         said["schedule"] = ledger.as_dict()
     if output is not None:
         from glenside.ir.files import write_arrays
@@ -84,6 +76,33 @@ def run_on_npu(
     if json_path is not None:
         print_or_write(json.dumps(said, indent=2) + "\n", json_path)
     return OK if said["equal"] and said["cycles"] == said["predicted"] else WRONG
+
+
+def _simulated(program: NpuProgram) -> tuple[Run, Ledger, Mapping[str, str] | None]:
+    """What a program does, where its cycles go, and what its results mean where that is known then. Of a large one a
+    second process finds out whether it is right, and what it means; of what is not right the whole simulator says what
+    is wrong. Raises BadInput.
+    """
+    from glenside.ir.copies import beside, may_be_copied
+    from glenside.npu import simulator, two_simulators
+    from glenside.npu.accounting import accounts
+    from glenside.npu.bounds import require_fit
+    from glenside.npu.meaning import results_meant
+    from glenside.npu.timing import times
+
+    require_fit(program)
+    found = times(program)
+
+    def right(_: object) -> Mapping[str, str]:
+        two_simulators.require_order(program, found)
+        return results_meant(program)
+
+    if program.size >= _MANY and may_be_copied():
+        with beside(right) as told, suppress(Exception):  # of what is not right anything may come: it is met again
+            simulated, ledger = two_simulators.values(program, found), accounts(program, found)
+            if (meant := told()) is not None:
+                return simulated, ledger, meant
+    return simulator.run(program), accounts(program, found), None
 
 
 def _refuse(others: Mapping[str, object], output: str | None, plot: str | None, html: str | None) -> None:

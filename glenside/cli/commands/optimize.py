@@ -54,6 +54,7 @@ def tensorize(
     _of_egraph(emit, layer)
     if source.train and quantize is not None:
         raise BadInput("--train makes a step in floats, and --quantize a network of integers: give one of them")
+    bounds.ahead()
     target = machine.parsed()
     way = ways.way(target, explain=explain)
     if emit == "egraph":

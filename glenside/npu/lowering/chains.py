@@ -9,6 +9,7 @@ import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
+from glenside.ir.threads import cores, in_parallel
 from glenside.npu.lowering.cuts import Cut
 from glenside.npu.lowering.holding import Held, Passing, Wanted, held
 from glenside.npu.lowering.strips import Part, strips
@@ -82,9 +83,12 @@ class Candidates:
         for begin, end in self._gaps(stay, there):
             all_there = {*there, *self.results[begin : end - 1]}
             best: tuple[int, Chain, dict[Term, Wanted]] | None = None
-            for cycles, start, axis, count in sorted(self._tried(begin, end, there, found), key=lambda each: each[0]):
+            tried = sorted(self._tried(begin, end, there, found), key=lambda each: each[0])
+            for place, (cycles, start, axis, count) in enumerate(tried):
                 if best is not None and cycles >= best[0]:
                     break
+                if not place % cores():
+                    self._find(end, tried[place : place + cores()])
                 chain = Chain.of(self.layers[start:end], start, self._dims(end), axis, count)
                 if chain.has_idle_strips:
                     continue
@@ -101,6 +105,15 @@ class Candidates:
                     wanted, there, passing = own, more, others
                     found.append(chain)
         return there, passing, found
+
+    def _find(self, end: int, tried: Sequence[tuple[int, int, int, int]]) -> None:
+        """Find some of those chains, by all processors at a time: they are known from then on."""
+
+        def work(each: tuple[int, int, int, int], _: None) -> None:
+            start, axis, count = each[1:]
+            Chain.of(self.layers[start:end], start, self._dims(end), axis, count)
+
+        in_parallel(work, tried, lambda _: None)
 
     def _gaps(self, stay: Container[Term], there: Container[Term]) -> Iterator[tuple[int, int]]:
         """Layers between which nothing is held that could be: numbers of the first, and behind the last one."""
