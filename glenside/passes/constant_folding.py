@@ -33,7 +33,7 @@ def fold(program: Program, without: Container[Term] = (), *, lazily: bool = Fals
     largest = [t for t in largest if isinstance(t.type, AccessType) and (t in own or not _without_values(program, [t]))]
     if not lazily:
         _require_values(program, largest)
-    taken = {leaf.attributes[0].name for leaf in postorder(*roots) if leaf.operator.name == "access-tensor"}
+    taken = {t.name for term in postorder(*roots) for t in term.attributes if isinstance(t, Tensor)}
     names: dict[Term, str] = {}
     values: dict[str, Value] = {}
     for number, term in enumerate(largest, 1):
