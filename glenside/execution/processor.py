@@ -86,24 +86,39 @@ def calibrate(
     """Measure this computer, as that machine, with programs as they are and as they are `searched`. Raises BadInput
     where it is none, or has no compiler.
     """
-    machine = _with_caches(machine)
-    machine = replace(machine, l3=last_cache(machine), peak=peak(machine))
-    programs, runs = [program.seeded_constants(0) for program in workloads(searched)], list[_Runs]()
-    steps = (1 + _TURNS) * len(programs)
-    for program in programs:
-        progress(len(runs), steps, f"compiling {program.name}")
-        runs.append(_Runs(program, machine))
+    machine = measured(machine)
     before = reading()
-    for turn in range(1, 1 + _TURNS):
-        for done, run in enumerate(runs):
-            progress(turn * len(runs) + done, steps, f"timing {run.name}")
-            run.time(-(-rounds // _TURNS), processors())
+    runs = timed([program.seeded_constants(0) for program in workloads(searched)], machine, rounds, progress)
     others = reading().since(before)
     fit = fitted(machine, [nest for run in runs for nest in run.nests(processors())], processors())
     return replace(fit, others=others)
 
 
-class _Runs:
+def measured(machine: Machine) -> Machine:
+    """A machine with the caches and the peak of this computer. Raises BadInput where it is none."""
+    machine = _with_caches(machine)
+    return replace(machine, l3=last_cache(machine), peak=peak(machine))
+
+
+def timed(
+    programs: Sequence[Program],
+    machine: Machine,
+    rounds: int = ROUNDS,
+    progress: Callable[[int, int, str], None] = lambda *_: None,
+) -> list[Runs]:
+    """Programs in turns, on one thread and on all processors. Raises BadInput where there is no compiler."""
+    runs, steps = list[Runs](), (1 + _TURNS) * len(programs)
+    for program in programs:
+        progress(len(runs), steps, f"compiling {program.name}")
+        runs.append(Runs(program, machine))
+    for turn in range(1, 1 + _TURNS):
+        for done, run in enumerate(runs):
+            progress(turn * len(runs) + done, steps, f"timing {run.name}")
+            run.time(-(-rounds // _TURNS), processors())
+    return runs
+
+
+class Runs:
     """A program that is compiled, and the least seconds of its nests so far, by how many threads share them."""
 
     def __init__(self, program: Program, machine: Machine) -> None:

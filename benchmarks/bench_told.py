@@ -1,0 +1,85 @@
+"""How far what is told of compiled networks is from what they take, nest by nest, by prices that were measured in the
+same minutes.
+
+Run from the root of the repository: python -m benchmarks.bench_told [NETWORK ..]. Writes results/bench_told.csv.
+A machine whose clock moves, or whose neighbours do, is another one when a network runs than when it was calibrated:
+here what `glenside calibrate --target cpu` times and the networks take turns, and the networks have no part in the fit.
+They are those of `benchmarks.networks`, searched by the built-in prices for one thread and for all processors. `error`
+is the mean, over the nests that take a part in 200 of the time or more, of how far what is told is from what is
+measured, as a part of that, `median` the same in the middle, `in all` what is told over what is
+measured of a network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+import glenside as gl
+from benchmarks.networks import NETWORKS
+from glenside.codegen.counts import told
+from glenside.codegen.machine import machine_of, processors
+from glenside.execution.fit import processor
+from glenside.execution.others import reading
+from glenside.execution.processor import ROUNDS, fitted, measured, timed, workloads
+from glenside.ir.program import Program
+
+RESULTS = Path(__file__).parent / "results" / "bench_told.csv"
+
+
+def searched(program: Program, threads: int) -> Program:
+    return gl.optimize(program, gl.CPU(machine="native", threads=threads), verify=False).program
+
+
+def main() -> None:
+    """Measure the networks that are named, all by default."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("networks", nargs="*", default=list(NETWORKS))
+    names = parser.parse_args().networks
+    native = machine_of("native")
+    assert native is not None, "a processor has vectors"
+    machine, every = measured(native), sorted({1, processors()})
+    programs = [program.seeded_constants(0) for program in workloads(lambda p: searched(p, 1))]
+    fitted_by = len(programs)
+    cases = [(name, threads) for name in names for threads in every]
+    with tempfile.TemporaryDirectory() as folder:
+        for name, threads in cases:
+            print(f"search {name} for {threads}", flush=True)
+            model = Path(folder) / f"{name}.onnx"
+            NETWORKS[name](model)
+            programs.append(replace(searched(gl.load(model), threads), name=name))
+        before = reading()
+        runs = timed(programs, machine, progress=lambda done, of, what: print(f"{done}/{of} {what}", flush=True))
+        others = reading().since(before)
+    fit = fitted(machine, [nest for run in runs[:fitted_by] for nest in run.nests(processors())], processors())
+    rows = []
+    for (name, threads), run in zip(cases, runs[fitted_by:], strict=True):
+        taken = run.seconds[threads]
+        large = taken >= taken.sum() / 200
+        own = 1e-9 * np.array(told(run.compiled.loops, replace(fit.machine, threads=threads), threads))
+        errors = np.abs(own / taken - 1)[large]
+        row = {"network": name, "threads": threads, "nests": int(large.sum()), "ms": round(1e3 * taken.sum(), 2)}
+        row |= {"error": round(errors.mean(), 3), "median": round(float(np.median(errors)), 3)}
+        rows.append(row | {"in all": round(own.sum() / taken.sum(), 3)})
+        print(*rows[-1].values(), flush=True)
+    means = ", ".join(
+        f"{np.mean([row['error'] for row in rows if row['threads'] == threads]):.3f} on {threads}" for threads in every
+    )
+    with RESULTS.open("w", newline="", encoding="utf-8") as file:
+        file.write(
+            f"# {processor()}, {processors()} processors, others took {others:.2f} of them; least of {ROUNDS} rounds; "
+            f"mean error of networks, by threads: {means}; of what was fitted: "
+            f"{', '.join(f'{np.mean(fit.errors_of(threads)):.3f} on {threads}' for threads in every)}\n"
+        )
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
