@@ -113,7 +113,7 @@ class VectorFormulas(Formulas):
             self._spread(operand, *part) for operand, part in zip((*compared, *choice.operands[1:]), parts, strict=True)
         )
         kind, whole = self.kind(choice.dtype), "int64" if choice.dtype == "float64" else "int32"
-        if not any(varies for _, varies in parts[:2]):  # a sum of vectors lies at no address, as its type says to gcc
+        if not any(varies for _, varies in parts[:2]):  # to gcc a computed one and a loaded one differ in alignment
             return f"({self.formula(choice.operands[0])} != 0 ? ({kind}){then} : ({kind}){otherwise})", True
         self.functions.setdefault(vector_type(whole, self.lane.size))
         mask = kind_name(whole, self.lane.size)
