@@ -4,10 +4,9 @@ same minutes.
 Run from the root of the repository: python -m benchmarks.bench_told [NETWORK ..]. Writes results/bench_told.csv.
 A machine whose clock moves, or whose neighbours do, is another one when a network runs than when it was calibrated:
 here what `glenside calibrate --target cpu` times and the networks take turns, and the networks have no part in the fit.
-They are those of `benchmarks.networks`, searched by the built-in prices for one thread and for all processors, in loops
-for one. `error`
-is the mean, over the nests that take a part in 200 of the time or more, of how far what is told is from what is
-measured, as a part of that, `median` the same in the middle, `in all` what is told over what is
+They are those of `benchmarks.networks`, searched by the built-in prices for one thread and for all processors, in
+loops for one. `error` is the mean, over the nests that take a part in 200 of the time or more, of how far what is told
+is from what is measured, as a part of that, `median` the same in the middle, `in all` what is told over what is
 measured of a network.
 """
 
