@@ -73,6 +73,26 @@ def told_alone(nests: Sequence[Nest], machine: Machine) -> float:
 
 
 @dataclass(frozen=True)
+class EitherWay:
+    """Nanoseconds of a nest alone, and where threads share it, and the bytes of each buffer that it touches."""
+
+    alone: float
+    shared: float
+    touched: Mapping[Buffer, float]
+
+
+def either_way(nest: Nest, machine: Machine, threads: int) -> EitherWay:
+    """What a nest that touches everything once takes, on one thread and on so many, of which one does most."""
+    counted = _counted(Like.of(nest.body), machine)
+    bytes_of = {"far": 0.0, "weights": 0.0}
+    for buffer, n in counted.reach.footprint.items():
+        bytes_of["weights" if buffer.role is Role.CONSTANT else "far"] += n
+    moved = Work(near=counted.reach.near, **bytes_of)
+    alone, shared = (_issues(nest, counted, many).plus(moved).priced(machine.nanoseconds) for many in (1, threads))
+    return EitherWay(alone, shared / threads, counted.reach.footprint)
+
+
+@dataclass(frozen=True)
 class _Counted:
     """What each statement of a nest issues, and what all bring, whatever was before them."""
 
@@ -98,13 +118,18 @@ def _second_cache(machine: Machine, places: Mapping[Buffer, int] = MappingProxyT
 
 
 def _work(nest: Nest, counted: _Counted, cache: Cache, threads: int = 1) -> Work:
-    many = threads if is_shared(nest) else 1
-    shares = [_share(statement, many) for statement in nest.body]
-    issued = sum_of(zip(counted.issued, shares, strict=True))
+    issued = _issues(nest, counted, threads)
     moved = traffic(counted.reach, nest.buffer, cache)
     if issued.matrices:
         moved = replace(moved, near=0)  # soon enough for a unit for matrices
     return issued.plus(moved).plus(Work(nests=1))
+
+
+def _issues(nest: Nest, counted: _Counted, threads: int) -> Work:
+    """What a nest issues, as if each of the threads that share it did what the one does that does most."""
+    many = threads if is_shared(nest) else 1
+    shares = [_share(statement, many) for statement in nest.body]
+    return sum_of(zip(counted.issued, shares, strict=True))
 
 
 def _share(statement: Statement, threads: int) -> float:
@@ -224,7 +249,7 @@ class _Step:
     def _lanes(self, loop: For) -> int:
         """How many steps a compiler takes at once by itself: where numbers next to each other are stored."""
         stores = [inner for inner in loop.body if isinstance(inner, Store)]
-        if len(stores) != len(loop.body) or not all(_is_run(store, loop.axis) for store in stores):
+        if not stores or len(stores) != len(loop.body) or not all(_is_run(store, loop.axis) for store in stores):
             return 1
         return max(1, 8 * self.machine.vector // max(RECORDS[store.buffer.dtype].bits for store in stores) // 2)
 

@@ -35,6 +35,7 @@ from glenside.codegen.reductions import normalized
 from glenside.codegen.renaming import packed_once, with_packings
 from glenside.codegen.row_blocks import in_row_blocks
 from glenside.codegen.schedule import scheduled
+from glenside.codegen.sharing import shared_where_it_pays
 from glenside.codegen.softmax import Softmax, softmax
 from glenside.codegen.storing import addressed_by, is_inline, stored_terms
 from glenside.codegen.tiles import Made
@@ -117,7 +118,8 @@ class _Lowering:
             self.nests, *second = banded(nests, made, self.machine)
             self.nests, *third = taking_turns(self.nests, self.scheduled.values(), self.machine)
             nests, packings = with_packings(self.nests, self.packings, (first, second, third))
-            self.nests, self.packings = early(*packed_once(with_borders(nests), packings))
+            nests, self.packings = early(*packed_once(with_borders(nests), packings))
+            self.nests = shared_where_it_pays(nests, self.machine)
         every = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in self.packings)]
         read = {buffer for nest in self.nests for buffer in used(nest.body)}
         buffers = [b for b in every if b in read or b.role in (Role.INPUT, Role.RESULT)]

@@ -267,7 +267,7 @@ def is_here(machine: Machine) -> bool:
         words = set(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split())
     except OSError:
         words = {"asimd"} if platform.machine() in ("arm64", "aarch64") else set()
-    return words.issuperset(machine.needs) and (not machine.matrix or _has_matrices())
+    return words.issuperset(machine.needs) and ("amx_tile" not in machine.needs or _has_matrices())
 
 
 @cache

@@ -17,7 +17,8 @@ import numpy as np
 from glenside.codegen.arena import arena
 from glenside.codegen.c import source
 from glenside.codegen.compile_report import CompileReport
-from glenside.codegen.counts import told
+from glenside.codegen.counts import is_shared, told
+from glenside.codegen.hosting import parts_of
 from glenside.codegen.loops import Buffer, Loops, Role, required
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import PLAIN, Machine, is_here, processors
@@ -32,7 +33,7 @@ from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
-from glenside.ir.term import postorder
+from glenside.ir.term import Term, postorder
 from glenside.ir.types import TupleType, Type
 from glenside.passes.constant_folding import fold
 
@@ -43,9 +44,15 @@ _NO_MEMORY = "memory does not suffice for the arrays of this program"
 
 
 def prepared(program: Program, *, lazily: bool = False) -> Program:
-    """A program as it becomes loops of a machine: what is computed of constants is one, and how it is moved is not."""
-    kept = [t for t in postorder(program.term) if t.operator.moves or (is_widening(t) and t.access.size > 1)]
-    return fold(program, kept, lazily=lazily)
+    """A program as it becomes loops of a machine: what is computed or put together of constants is one, and how it is
+    moved is not.
+    """
+    return fold(program, [t for t in postorder(program.term) if _is_read_in_place(t)], lazily=lazily)
+
+
+def _is_read_in_place(term: Term) -> bool:
+    """Whether a term of constants is read where these lie: what is put together would be copied in each run."""
+    return (term.operator.moves and parts_of(term) is None) or (is_widening(term) and term.access.size > 1)
 
 
 class Lowered:
@@ -165,6 +172,7 @@ class Compiled:
         self._results = [b for b in self.loops.buffers if b.role is Role.RESULT]
         self._missing = [(i, b) for i, b in enumerate(given) if b.role is Role.INPUT]
         self.library.open_pool.restype = ctypes.c_void_p
+        self._shares = any(map(is_shared, self.loops.nests))
         self._arenas: list[Array] = []
         self._pools: dict[tuple[int, int], _Pool] = {}
 
@@ -281,10 +289,10 @@ class Compiled:
         return memory if memory is not None and memory.size >= size else Memory([size]).array(size, np.uint8)
 
     def _pool(self, threads: int | None) -> _Pool | None:
-        """A pool of so many threads that no other call has; None for one thread."""
+        """A pool of so many threads that no other call has; None for one thread, and where nothing is shared."""
         count = processors() if threads is None else whole("threads", threads, 1, MOST_THREADS)
         key = os.getpid(), count
-        if count == 1:
+        if count == 1 or not self._shares:
             return None
         if key not in self._pools:
             self._pools.setdefault(key, _Pool(self.library, count))

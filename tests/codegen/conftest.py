@@ -1,0 +1,26 @@
+"""Threads share what they can in these tests, however little it is: programs are small here, and odd."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from glenside.codegen import lower
+from glenside.codegen.loops import Nest
+from glenside.codegen.machine import Machine
+
+
+@pytest.fixture(autouse=True)
+def everything_is_shared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "shared_by_price" not in request.fixturenames:
+        monkeypatch.setattr(lower, "shared_where_it_pays", _all)
+
+
+@pytest.fixture
+def shared_by_price() -> None:
+    """Asked for where what is shared is what pays, as in a program."""
+
+
+def _all(nests: Sequence[Nest], machine: Machine) -> list[Nest]:
+    return [*nests]
