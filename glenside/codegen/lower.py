@@ -9,16 +9,15 @@ is computed where it is read, if that is one place for each of its elements: bia
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from functools import partial
 from itertools import count
-from math import copysign, isfinite
 
 from glenside.codegen.affine import affine, is_asking
 from glenside.codegen.arena import used
 from glenside.codegen.bands import Scheduled, banded
 from glenside.codegen.blocks import Block, Joined
 from glenside.codegen.borders import BORDER, with_borders
+from glenside.codegen.constants import single
 from glenside.codegen.early import early
 from glenside.codegen.filling import Filling, Memory, Places, View, around, under
 from glenside.codegen.formulas import applied, choose, convert, never, number
@@ -109,7 +108,7 @@ class _Lowering:
             leaf = build("access-tensor", tensor)
             self.views[leaf] = View.whole(memory)
             if tensor.dims.product() == 1 and tensor.name in self.program.constants:
-                self.single |= _single(leaf, self.program.constants[tensor.name].item())
+                self.single |= single(leaf, self.program.constants[tensor.name].item())
         for term in self.order:
             if term in self.stored:
                 self.filled[term] = self._fill(term)
@@ -391,13 +390,6 @@ def _flat(term: Term) -> list[Term]:
     if not isinstance(term.type, TupleType):
         return [term]
     return [found for child in term.children for found in _flat(child)]
-
-
-def _single(leaf: Term, value: object) -> dict[Term, Formula]:
-    """The one element of a constant as a number, where there is one: infinities, not-a-number and -0 are none."""
-    if not isinstance(value, bool | int | float) or not isfinite(value) or (value == 0 and copysign(1, value) < 0):
-        return {}
-    return {leaf: number(Fraction(value), leaf.access.dtype)}
 
 
 def _untupled(term: Term, children: tuple[Term, ...]) -> Term | None:

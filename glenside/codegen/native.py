@@ -17,15 +17,14 @@ import numpy as np
 from glenside.codegen.arena import arena
 from glenside.codegen.c import source
 from glenside.codegen.compile_report import CompileReport
+from glenside.codegen.constants import prepared
 from glenside.codegen.counts import is_shared, told
-from glenside.codegen.hosting import parts_of
 from glenside.codegen.loops import Buffer, Loops, Role, required
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import PLAIN, Machine, is_here, processors
 from glenside.codegen.packing import Memory, packed_constants
 from glenside.codegen.rematerialization.plan import Schedule, scheduled_within
 from glenside.codegen.rematerialization.steps import rescheduled, steps_of
-from glenside.codegen.storing import is_widening
 from glenside.codegen.toolchain import loaded
 from glenside.gradients.training import state_of
 from glenside.ir.bounds import whole
@@ -33,26 +32,12 @@ from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
-from glenside.ir.term import Term, postorder
 from glenside.ir.types import TupleType, Type
-from glenside.passes.constant_folding import fold
 
 MOST_THREADS = 1024
 _WORTH_LARGE_PAGES = 1 << 19
 """Bytes of results that are kept, from which on they lie in large pages."""
 _NO_MEMORY = "memory does not suffice for the arrays of this program"
-
-
-def prepared(program: Program, *, lazily: bool = False) -> Program:
-    """A program as it becomes loops of a machine: what is computed or put together of constants is one, and how it is
-    moved is not.
-    """
-    return fold(program, [t for t in postorder(program.term) if _is_read_in_place(t)], lazily=lazily)
-
-
-def _is_read_in_place(term: Term) -> bool:
-    """Whether a term of constants is read where these lie: what is put together would be copied in each run."""
-    return (term.operator.moves and parts_of(term) is None) or (is_widening(term) and term.access.size > 1)
 
 
 class Lowered:

@@ -11,12 +11,12 @@ import glenside as gl
 from glenside.codegen.accesses import accesses
 from glenside.codegen.alike import Like
 from glenside.codegen.arena import Arena, arena
+from glenside.codegen.constants import prepared
 from glenside.codegen.footprints import counted, holds
 from glenside.codegen.holders import Holders
 from glenside.codegen.loops import Buffer, For, Load, Loops, Nest, Role, Store, Way
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES
-from glenside.codegen.native import prepared
 from glenside.ir.index_map import Axis, Index
 from glenside.ir.types import Dims
 
