@@ -16,7 +16,7 @@ from glenside.codegen.counts import EitherWay, either_way, is_shared
 from glenside.codegen.loops import Buffer, For, Nest, Statement, Way
 from glenside.codegen.machine import Machine
 
-_HANDING = 2000.0
+_HANDING = 1500.0
 """Nanoseconds until other threads have begun a loop, and have told that they are done."""
 _FETCHING = 0.2
 """Nanoseconds for a byte that another thread's cache has: 20 for a line of 64."""
