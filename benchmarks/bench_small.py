@@ -1,9 +1,9 @@
 """Programs of microseconds on one thread and on two: which nests are shared, and what that gains or costs.
 
 Run from the root of the repository: python -m benchmarks.bench_small [PROGRAM ..]. Writes results/bench_small.csv.
-Layers, convolutions, depthwise and pointwise ones, and attention, searched for two threads by the built-in prices; both
-numbers of threads take turns, 30 times 40 calls. Microseconds are of a call from Python; `two over one` is what matters:
-above 1 a second thread makes it slower.
+Layers, convolutions, depthwise and pointwise ones, and attention, searched for two threads by the built-in prices; one
+thread and two take turns, 30 times 40 calls. Microseconds are of a call from Python; where `two over one` is above 1, a
+second thread makes it slower.
 """
 
 from __future__ import annotations
@@ -28,6 +28,22 @@ from glenside.ir.term import Term
 
 RESULTS = Path(__file__).parent / "results" / "bench_small.csv"
 TURNS, CALLS, LAYERS = 30, 40, 3
+_CONVOLUTIONS = (
+    (4, 8),
+    (8, 8),
+    (4, 32),
+    (8, 16),
+    (8, 32),
+    (4, 64),
+    (16, 8),
+    (16, 16),
+    (32, 8),
+    (16, 32),
+    (4, 128),
+    (8, 64),
+)
+_SEPARABLE = (4, 16), (8, 16), (8, 32), (4, 128), (16, 16), (16, 32), (8, 128), (32, 32)
+_ATTENTION = (4, 16), (8, 32), (16, 32), (16, 64), (32, 64), (64, 64), (128, 32)
 
 
 class Layers:
@@ -80,25 +96,12 @@ def attention(words: int, width: int) -> Program:
 def programs() -> Iterator[Program]:
     for width in (16, 32, 64, 128, 256, 512):
         yield from (dense(rows, width) for rows in (1, 4, 16, 64) if width**2 * rows < 3_000_000)
-    sizes = (
-        (4, 8),
-        (8, 8),
-        (4, 32),
-        (8, 16),
-        (8, 32),
-        (4, 64),
-        (16, 8),
-        (16, 16),
-        (32, 8),
-        (16, 32),
-        (4, 128),
-        (8, 64),
-    )
-    yield from (convolutions(size, channels) for size, channels in sizes)
-    sizes = ((4, 16), (8, 16), (8, 32), (4, 128), (16, 16), (16, 32), (8, 128), (32, 32))
-    yield from (separable(size, channels) for size, channels in sizes)
-    sizes = ((4, 16), (8, 32), (16, 32), (16, 64), (32, 64), (64, 64), (128, 32))
-    yield from (attention(words, width) for words, width in sizes)
+    for size, channels in _CONVOLUTIONS:
+        yield convolutions(size, channels)
+    for size, channels in _SEPARABLE:
+        yield separable(size, channels)
+    for words, width in _ATTENTION:
+        yield attention(words, width)
 
 
 def measured(f: Compiled) -> list[float]:
@@ -121,20 +124,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("programs", nargs="*", default=[""])
     words = parser.parse_args().programs
-    rows = []
+    rows: list[dict[str, object]] = []
+    ratios = []
     for program in programs():
         if not any(word in program.name for word in words):
             continue
         f = gl.compile(program, gl.CPU(machine="native", threads=2))
         one, two = measured(f)
         nests = f.loops.nests
-        row = {"program": program.name, "nests": len(nests), "shared": sum(map(is_shared, nests))}
-        rows.append(row | {"one us": round(one, 1), "two us": round(two, 1), "two over one": round(two / one, 3)})
+        row: dict[str, object] = {"program": program.name, "nests": len(nests), "shared": sum(map(is_shared, nests))}
+        ratios.append(round(two / one, 3))
+        rows.append(row | {"one us": round(one, 1), "two us": round(two, 1), "two over one": ratios[-1]})
         print(*rows[-1].values(), flush=True)
-    ratios = [float(row["two over one"]) for row in rows]
     with RESULTS.open("w", newline="", encoding="utf-8") as file:
         file.write(
-            f"# {processor()}; two over one: least {min(ratios)}, median {statistics.median(ratios)}, most {max(ratios)}\n"
+            f"# {processor()}; two over one: least {min(ratios)}, median {statistics.median(ratios)}, "
+            f"most {max(ratios)}\n"
         )
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
