@@ -11,6 +11,8 @@ from glenside.ir.operand import Array
 _BITS = 62
 _BYTES = 32
 """How many bytes a table has for each number, at most: to go through it takes less than to sort."""
+_RUN = 4
+"""How many numbers are in order before one is less, where it takes less to put such runs together than to sort."""
 _FEW = 64
 """Numbers that are sorted as soon as it is known how far apart they are."""
 
@@ -29,9 +31,14 @@ def distinct(numbers: Array) -> Array:
 
 
 def ordered(numbers: Array) -> Array:
-    """The places of integers in order, (n), of equal ones as they come: a number and its place are sorted as one."""
-    if len(numbers) < 2 or (numbers[1:] >= numbers[:-1]).all():
+    """The places of integers in order, (n), of equal ones as they come. Runs that are in order are put together; of
+    others a number and its place are sorted as one.
+    """
+    falls = int(np.count_nonzero(numbers[1:] < numbers[:-1]))
+    if not falls:
         return np.arange(len(numbers))
+    if falls * _RUN < len(numbers):
+        return np.argsort(numbers, kind="stable")
     least = int(numbers.min())
     size, bits = int(numbers.max()) - least + 1, len(numbers).bit_length()
     if len(numbers) > _FEW and 4 * size <= _BYTES * len(numbers):
