@@ -30,6 +30,10 @@ class Nest:
         first, second, third = self.strides[which]
         return Address(self.bases[which] * times, (first * times, second * times, third * times))
 
+    def moved(self, by: tuple[int, ...]) -> Nest:
+        """The same, each of the sequences so much further."""
+        return Nest(self.counts, tuple(map(add, self.bases, by)), self.strides)
+
     def addresses(self, which: int = 0) -> Integers:
         """Those of one of the sequences, (n), in order."""
         return generated(self.address(which), self.counts)

@@ -132,8 +132,8 @@ def joined(by: Term, parts: Sequence[Moved]) -> Moved:
 def narrow(numbers: Array) -> Array:
     """The same numbers, with size 1 along each axis along which they do not change; ()() where they are one."""
     for axis in range(numbers.ndim):
-        first = numbers.take([0], axis)
-        if numbers.strides[axis] == 0 or (numbers.shape[axis] and bool((numbers == first).all())):
+        first, last = numbers.take([0], axis), numbers.take([-1], axis)  # most that change differ in these
+        if numbers.strides[axis] == 0 or bool((first == last).all() and (numbers == first).all()):
             numbers = first
     return numbers.reshape(()) if numbers.size == 1 else numbers
 

@@ -18,6 +18,9 @@ CASES = [
     np.random.default_rng(0).integers(-40, 40, 1000),
     np.random.default_rng(1).integers(0, 1 << 50, 1000),
     np.random.default_rng(2).integers(0, 9, 77).astype(np.uint8),
+    np.random.default_rng(3).integers(-128, 128, 500).astype(np.int8),
+    np.random.default_rng(4).permutation(1000) * 3 - 700,
+    np.random.default_rng(5).integers(0, 50_000, 2000) - (1 << 60),
 ]
 
 
@@ -32,6 +35,7 @@ def test_each_number_once(numbers: np.ndarray) -> None:
     found = placed(numbers)
     assert [own.tolist() for own in found] == [values.tolist(), first.tolist(), which.tolist()]
     assert distinct(numbers).tolist() == values.tolist()
+    assert distinct(numbers).dtype == numbers.dtype
 
 
 @pytest.mark.parametrize("numbers", CASES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -62,13 +62,39 @@ class Transfer:
         return Table(self.bytes)
 
 
+class Transfers:
+    """Those of a program: of bytes that are as far from each other as others were they are found once."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._known: dict[tuple[int, ...], tuple[tuple[Array, ...], list[Transfer]]] = {}
+
+    def of(self, addresses: Array, lanes: Array, rows: Array) -> list[Transfer]:
+        """As `transfers` has them."""
+        if not len(addresses):
+            return []
+        beat, row = int(addresses.min()) // self.machine.bandwidth, int(rows.min())
+        own = addresses - beat * self.machine.bandwidth, lanes, rows - row
+        key = len(addresses), *(int(each.sum()) for each in own)
+        before, found = self._known.get(key, ((), list[Transfer]()))
+        if not before or not all(map(np.array_equal, before, own)):
+            found = transfers(*own, self.machine)
+            self._known.pop(key, None)
+            self._known[key] = own, found
+            if len(self._known) > _KEPT:
+                del self._known[next(iter(self._known))]
+        return [replace(each, nests=tuple(nest.moved((beat, row, 0)) for nest in each.nests)) for each in found]
+
+
+_KEPT = 8
+"""Of how many kinds of bytes transfers are kept: alike layers follow each other, or nearly so."""
+
+
 def transfers(addresses: Array, lanes: Array, rows: Array, machine: Machine) -> list[Transfer]:
     """Bytes at those addresses of DRAM, each of a lane and a row, (n) each, beat by beat.
 
     A lane takes or gives one byte a cycle: a beat comes as often as the lane that has most of its bytes needs.
     """
-    if not len(addresses):
-        return []
     begins, entries, places = _cycles(addresses, lanes, rows, machine)
     sizes = np.diff(np.append(begins, len(addresses)))
     found: dict[bytes, list[int]] = {}

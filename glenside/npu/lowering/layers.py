@@ -20,7 +20,7 @@ from glenside.npu.fields import UNITS, Address
 from glenside.npu.instructions import Fill, Instruction, Lanes, Load, Out, Parameters, Spread, Stream, Tables, Weights
 from glenside.npu.lowering.carrying import blank, gone_on
 from glenside.npu.lowering.coming import Clocks, Coming, slots_for
-from glenside.npu.lowering.filling import Table, batches, modulo, transfers
+from glenside.npu.lowering.filling import Table, Transfers, batches, modulo
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.operands import Brought
 from glenside.npu.lowering.runs import Run
@@ -106,7 +106,7 @@ class Writer:
         self.before: Callable[[], None] | None = None
         self.first: Callable[[], None] | None = None
         self.zeros: dict[int, Remains] = {}
-        self.clocks = Clocks(machine)
+        self.clocks, self.transfers = Clocks(machine), Transfers(machine)
         self.cells = np.full(machine.rows * machine.depth, _UNKNOWN, np.int16)
 
     def expect(self, rest: Rest) -> None:
@@ -173,12 +173,12 @@ class Writer:
 
     def fill_lanes(self, addresses: Array, lanes: Array, rows: Array) -> None:
         """Bytes of DRAM, each to a lane and a row of it, (n) each."""
-        found = transfers(addresses, lanes, rows, self.machine)
+        found = self.transfers.of(addresses, lanes, rows)
         self._transfer(Lanes, ((table, nest) for part in found for table in [part.fills()] for nest in part.nests))
 
     def empty_lanes(self, addresses: Array, lanes: Array, rows: Array) -> None:
         """The other way."""
-        found = transfers(addresses, lanes, rows, self.machine)
+        found = self.transfers.of(addresses, lanes, rows)
         self._transfer(Out, ((table, nest) for part in found for table in [part.empties()] for nest in part.nests))
 
     def _transfer(self, kind: type[Lanes | Out], parts: Iterable[tuple[Table, Nest]]) -> None:

@@ -36,8 +36,8 @@ class Part:
     @found_once
     def reads(self) -> Array:
         """The elements of the tensor that streams that it reads, by number, (n)."""
-        numbers = self.layer.product.rows.numbers
-        seen = np.zeros(1 + int(numbers.max(initial=0)), bool)
+        numbers, first = self.layer.product.rows.numbers, self.layer.product.rows.first
+        seen = np.zeros(1 + sum(leaf.access.size for leaf in first), bool)
         streaming = np.zeros(numbers.shape[:2], bool)
         for group, rows in zip(self.layer.groups, self.rows, strict=True):
             streaming[list(group.tiles)] = rows
