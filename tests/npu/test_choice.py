@@ -99,17 +99,19 @@ def test_no_choice_takes_less(seeds: range) -> None:
     ("taken", "asked"),
     [
         (150, [("lanes", 150), ("dram", 140), ("layers", 120)]),  # prices told 100
-        (900, [("dram", 900), ("layers", 120)]),
+        (900, [("windows", 900), ("dram", 130), ("layers", 120)]),
     ],
 )
 def test_each_program_is_held_to_the_best_until_then(
     taken: int, asked: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And where prices told next to nothing those without tensors that stay come first."""
-    seen, every = list[tuple[str, int]](), {"lanes": 140, "dram": 120}
+    """And where prices told next to nothing the one by prices of windows comes first, and then those without tensors
+    that stay.
+    """
+    seen, every = list[tuple[str, int]](), {"lanes": 140, "windows": 130, "dram": 120}
 
-    def best(*_: Any, stay: bool = True, **__: Any) -> tuple[dict[str, Any], Choice]:
-        return {}, Choice({"a": 1 if stay else 2}, {}, 100.0, 100.0)
+    def best(*_: Any, stay: bool = True, windows: bool = False, **__: Any) -> tuple[dict[str, Any], Choice]:
+        return {"which": "windows" if windows else "lanes"}, Choice({"a": 1 if stay else 2}, {}, 100.0, 100.0)
 
     def lowered(which: str, most: int) -> Any:
         seen.append((which, most))
@@ -118,7 +120,7 @@ def test_each_program_is_held_to_the_best_until_then(
         return SimpleNamespace(predicted=every[which])
 
     def as_mapped(*how: Any, most: int | None = None) -> Any:
-        return lowered("lanes", how[-1]) if most is None else lowered("dram", most)
+        return lowered(how[1]["which"], how[-1]) if most is None else lowered("dram", most)
 
     monkeypatch.setattr(integers, "best", best)
     monkeypatch.setattr(integers, "as_mapped", as_mapped)

@@ -28,8 +28,7 @@ from glenside.npu.lowering.estimates import Estimate, close_all
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.mapped import Mapped, results_of
 from glenside.npu.lowering.operands import Tiles
-from glenside.npu.lowering.options import Option, Options, axes_of, copied, copied_at_least, options_of
-from glenside.npu.lowering.price import Priced
+from glenside.npu.lowering.options import Option, Options, axes_of, best_filled, copied, copied_at_least, options_of
 from glenside.npu.lowering.staying import Stay, looked_at, staying
 from glenside.npu.lowering.storing import rows_needed
 from glenside.npu.lowering.tensors import Tensors, Where
@@ -41,13 +40,13 @@ _HALF, _EPSILON = 0.5, 1e-6
 _FIRST = 0.05
 """Within which gap it is chosen as long as prices are found: the last choices are within the one that is asked for."""
 _OFTEN = 2
-"""How often something is used of which nobody knows the price, until its price is found for all mappings."""
+"""How often something is used of which nobody knows the price, until it is found for all mappings."""
 _ROUNDS = 6
 """How often tensors that are to stay, and do not, are looked at again: for what readers allow, and then given up."""
 SPARED = 0.02
 """What beats are worth that a tensor spares which stays, where the array hides them by these prices."""
 _PADDED = 1.15
-"""How many beats windows take for one that is full."""
+"""How many beats windows take for one that is full, where nobody looked."""
 Known = dict[tuple[int, str, object], Estimate]
 _LATENCY = 2
 """Latencies of a layer that nothing hides."""
@@ -84,11 +83,12 @@ def chosen(
     enough: float = highspy.kHighsInf,
     spared: float = SPARED,
     first: float = _FIRST,
+    windows: Mapping[Term, Stay] | None = None,
 ) -> Choice:
     """The best choice, within a gap of it, or the best that was found until the solver looked `work` times whether to
     go on; `results` are the tensors that layers make, of which each is one's, by name; `stays` those that may stay in
-    the lanes; `known` prices. Where none takes less than `enough` it is any. `spared` is what beats are worth that the
-    array hides. The same each time, however long it takes. Raises BadInput: none was found.
+    the lanes; `known` prices, also of `windows`. Where none takes less than `enough` it is any. `spared` is what beats
+    are worth that the array hides. The same each time, however long it takes. Raises BadInput: none was found.
 
     Prices are looked at where a choice makes use of them, and then it is chosen again, until nothing is left to look
     at: the others take no less than what they were taken for. Of what comes again and again, of another mapping each
@@ -97,7 +97,7 @@ def chosen(
     known = {} if known is None else known
     within, often, before = max(gap, first), Counter[object](), None
     while True:
-        model = _Model(options, results, machine, stays or {}, known, spared)
+        model = _Model(options, results, machine, stays or {}, windows or {}, known, spared)
         found, used, before = model.solved(show, work, within, before)
         if found.bound > enough or not (used or within > gap):
             return found
@@ -120,10 +120,12 @@ def best(
     known: Known | None = None,
     enough: float = highspy.kHighsInf,
     spared: float = SPARED,
+    windows: bool = False,
 ) -> tuple[dict[str, Mapped], Choice]:
     """For each layer of a network one of its mappings, each with its cycles of the array; and the whole choice. Tensors
     may stay in lanes, but for `stay` unset. `priced` are the options of these mappings, where they are known, and
-    `known` what they were found to take. Where no choice takes less than `enough` it is any.
+    `known` what they were found to take. Where no choice takes less than `enough` it is any. `windows` looks at what
+    these take, where others are taken to be about full.
 
     Raises BadInput: a layer of which the machine runs no mapping, by name, with the reason of the first; or no
     choice was found.
@@ -134,22 +136,28 @@ def best(
     outside = {leaf for root in results_of(network) for leaf in leaves_of(root, results)}
     stays = staying(options, results, requantised, outside, machine) if stay else {}
     known = {} if known is None else known
-    again = partial(chosen, options, results, machine, show, known=known, enough=enough, spared=spared)
+    come = stays if windows else None
+    again = partial(chosen, options, results, machine, show, known=known, enough=enough, spared=spared, windows=come)
     first = _FIRST
     for _ in range(_ROUNDS):
         found = again(stays=stays, first=first)
         first = 0.0  # most prices are known
         taken = {name: own[found.mappings[name]] for name, own in kept.items()}
-        where = Tensors(network, taken, machine, found.axes, found.held).where if found.held else None
+        where = Tensors(network, taken, machine, found.axes, found.held).where if found.held or windows else None
         there = where[0] if where is not None else {}
         missing = found.held - there.keys()
-        if not missing or found.stopped:  # of a large network the others pass DRAM
-            break
+        if not missing or (found.stopped and (not windows or stays.keys() <= there.keys())):
+            break  # of a large network the others pass DRAM
+        if found.stopped:  # and all else is chosen for that
+            stays = {tensor: own for tensor, own in stays.items() if tensor in there}
+            continue
         stays = {
             tensor: looked_at(own, tensor, options, machine) if tensor in missing else own
             for tensor, own in stays.items()
             if tensor not in missing or own.apart is None  # once it was, there is no room
         }
+    if windows and where is not None:
+        where = where[0], {term: own.ordered(found.axes.get(term)) for term, own in where[1].items()}, where[2]
     return taken, replace(found, held=frozenset(there), where=where)
 
 
@@ -159,6 +167,7 @@ class _Model(WholeNumbers):
     results: Mapping[Term, str]
     machine: Machine
     may_stay: Mapping[Term, Stay]
+    may_pass: Mapping[Term, Stay]
     known: Known
     spared: float = SPARED
 
@@ -278,7 +287,7 @@ class _Model(WholeNumbers):
         weights = self._known((key, "weights", None), self._beats(price.layer.product.weights), lambda: price.weights)
         found = self._now(weights, ("weights", name), column)
         for leaf in (leaf for leaf, tensor in option.streams.items() if tensor is None):
-            find = partial(_best_fill, price, leaf)
+            find = partial(best_filled, price, leaf)
             found += self._now(self._known((key, "constant", leaf), 0.0, find), ("constant", name), column)
         return found
 
@@ -348,9 +357,12 @@ class _Model(WholeNumbers):
                     self.row(-1, 0, [(part, 1.0), (column, -1.0)])
                     beats = self._read(tensor, name) if len(leaves) == 1 else 0.0
                     fills = [self._filled(option, leaf, axis, beats) for leaf in leaves]
-                    filled, windowed = sum(each.value for each in fills), self._windowed(tensor, name, option)
-                    if filled < windowed:
+                    windows = self._windowed(tensor, name, option, axis, beats)
+                    filled = sum(each.value for each in fills)
+                    if filled < (windowed := windows.value):
                         filled = sum(self._now(each, (tensor, axis, name), part, own) for each in fills)
+                    else:
+                        windowed = self._now(windows, (tensor, axis, name, "windows"), part, own)
                     self.dma[name].append((part, min(filled, windowed)))
             if tensor in option.stays.values():
                 self._add_tiles(tensor, name, option, own, take)
@@ -358,13 +370,15 @@ class _Model(WholeNumbers):
         self.row(0, highspy.kHighsInf, [*least, *self._unless_held(tensor)])
         return streamed
 
-    def _windowed(self, tensor: Term, name: str, option: Option) -> float:
+    def _windowed(self, tensor: Term, name: str, option: Option, axis: int, least: float) -> Estimate:
         """Cycles of DMA that bring a tensor by windows, where its only reader may read these."""
-        own = self.may_stay.get(tensor)
-        if own is None or len(option.streams) > 1 or len(own.allows.keys() - {self.results.get(tensor)}) > 1:
-            return highspy.kHighsInf
+        own, key = (self.may_pass or self.may_stay).get(tensor), (id(option.price), "windows", (tensor, axis))
         which = next(number for number, other in enumerate(self.options[name]) if other is option)
-        return _PADDED * tensor.access.size / self.machine.bandwidth if own.allows[name][which] else highspy.kHighsInf
+        if own is None or len(option.streams) > 1 or not own.is_for(name, which, self.results.get(tensor)):
+            return Estimate(highspy.kHighsInf)
+        if not self.may_pass:
+            return Estimate(_PADDED * tensor.access.size / self.machine.bandwidth)
+        return self._known(key, least, partial(option.price.windowed, tuple(tensor.access.dims), axis))
 
     def _add_tiles(self, tensor: Term, name: str, option: Option, own: int, take: Mapping[str, Sequence[int]]) -> None:
         """A tensor that stays is written as tiles."""
@@ -402,8 +416,3 @@ class _Model(WholeNumbers):
 
     def _emptied(self, option: Option, what: object, find: Callable[[], float], tensor: Term) -> Estimate:
         return self._known((id(option.price), "empty", what), tensor.access.size / self.machine.bandwidth, find)
-
-
-def _best_fill(price: Priced, leaf: Term) -> float:
-    """Of a constant, which may have any order."""
-    return min(price.filled(leaf, axis) for axis in axes_of(leaf))

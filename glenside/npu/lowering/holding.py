@@ -94,10 +94,17 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Passing:
-    """A tensor in DRAM, windows of which may be in lanes."""
+    """A tensor in DRAM, windows of which may be in lanes; `axis` is innermost there where that was chosen by prices of
+    these.
+    """
 
     wanted: Wanted
     machine: Machine
+    axis: int | None = None
+
+    def ordered(self, axis: int | None) -> Passing:
+        """The same with that axis innermost."""
+        return replace(self, axis=axis)
 
     @property
     def reads(self) -> Mapping[str, Reads]:
@@ -106,7 +113,7 @@ class Passing:
     @property
     def skews(self) -> Mapping[int, Skew]:
         """By the axis that is innermost in DRAM: the strides, whose `extra` are the cycles that bring all of it."""
-        return _for_windows(self.wanted, self.machine)
+        return for_windows(self.wanted, self.machine)
 
 
 @dataclass(frozen=True)
@@ -294,7 +301,7 @@ def _extent(
     return least, most + 1
 
 
-def _for_windows(own: Wanted, machine: Machine) -> dict[int, Skew]:
+def for_windows(own: Wanted, machine: Machine) -> dict[int, Skew]:
     """Strides with which beats of DRAM go to distinct lanes, and tiles read few cells from the first to the last."""
     reads = [*own.reads.values()]
     return _once(reads, ("windows", own.dims, (*reads,), machine), partial(_windowed, own, machine))

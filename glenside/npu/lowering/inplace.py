@@ -153,11 +153,12 @@ class Windows(_Skewed):
         if window >= HALVES and self.windows[window - HALVES].end > now:
             return False
         if window == self.filled:
-            self._fill(window)
+            self.bring(window)
             self.filled += 1
         return True
 
-    def _fill(self, number: int) -> None:
+    def bring(self, number: int) -> None:
+        """Write down what fills a window."""
         writer, own, base = self.writer, self.windows[number], self._base(number)
         if self.feed.made[0]:
             writer.settle_before()

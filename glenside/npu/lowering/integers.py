@@ -139,7 +139,10 @@ def _others(
         yield from simpler(most)
         return
     least = most
-    for found in simpler(most):
+    for found in _windows_priced(network, fronts, machine, prices, how, most):
+        least = min(least, _predicted(found))
+        yield found
+    for found in simpler(least):
         least = min(least, _predicted(found))
         yield found
     if least == most:  # else prices that told so little need not be asked again
@@ -163,6 +166,21 @@ def _more_in_lanes(
         taken, other = best(network, fronts, machine, priced=priced, known=known, spared=1.0)
         if other.held != choice.held or other.mappings != choice.mappings:
             yield as_mapped(network, taken, machine, how[0], other.axes, how[1], other.held, other.where, most)
+
+
+def _windows_priced(
+    network: IntegerNetwork,
+    fronts: Front,
+    machine: Machine,
+    prices: tuple[Options, Known],
+    how: tuple[int, Callable[[str, int, int], None]],
+    most: int,
+) -> Iterator[NpuProgram]:
+    """By prices of windows, as lowering lays them out: what else is taken of these is wrong where lanes are small."""
+    priced, known = prices
+    with suppress(BadInput, TooLong):
+        taken, choice = best(network, fronts, machine, priced=priced, known=known, windows=True)
+        yield as_mapped(network, taken, machine, how[0], choice.axes, how[1], choice.held, choice.where, most)
 
 
 def _simpler(

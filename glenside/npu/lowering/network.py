@@ -17,7 +17,6 @@ from glenside.npu import requantise
 from glenside.npu.lowering.abreast import abreast
 from glenside.npu.lowering.again import Again
 from glenside.npu.lowering.copying import write_copy
-from glenside.npu.lowering.holding import gaps
 from glenside.npu.lowering.inplace import InPlace, Kept, Windows, bring
 from glenside.npu.lowering.layers import Feed, Sink
 from glenside.npu.lowering.mapped import Mapped, Own, Unlowered, known_together, name_of
@@ -250,27 +249,14 @@ class _Chain(Tensors):
 
     def _windows(self, layer: IntegerLayer, own: Own, tensor: Term) -> Windows | None:
         """Rows of a tensor for which lanes have no room, from windows of it; None: these are too small."""
-        machine, passing = self.machine, self.passing[tensor]
-        if not passing.skews:
+        if not self.comes_by_windows(tensor):
             return None
-        skew = (
-            passing.skews[self.inner(tensor)]
-            if tensor in self.makers
-            else min(passing.skews.values(), key=lambda each: each.extra)
-        )
-        number = self.numbers[layer.name]
-        taken = [each for each in self.held.values() if each.since <= number <= each.until]
-        found = gaps(taken, machine, self.reserved)
-        if layer.result in self.held:  # stores write to its half meanwhile, and DMA to the other
-            found = found[:1] if self.held[layer.result].begin >= machine.half_depth * machine.rows else found[1:]
-        rows, first = max(found)
-        size = rows // 2
-        bases = first * machine.rows, (first + size) * machine.rows
+        first, rows = self.room_for_windows(layer.name)
+        bases, cells = (first * self.machine.rows, (first + rows) * self.machine.rows), rows * self.machine.rows
+        reads, strides = self.passing[tensor].reads[layer.name], self.skew(tensor).strides
         feed = Feed([], own.zeros[0], self._made(own))
         try:
-            at, cells = self.place(tensor).addresses, size * machine.rows
-            reads = passing.reads[layer.name]
-            return Windows(self.writer, own.layer, reads, skew.strides, feed, at, bases, cells)
+            return Windows(self.writer, own.layer, reads, strides, feed, self.place(tensor).addresses, bases, cells)
         except BadInput:
             return None
 

@@ -115,6 +115,11 @@ def axes_of(tensor: Term) -> list[int]:
     return [axis for axis, size in enumerate(tensor.access.dims) if size > 1] or [0]
 
 
+def best_filled(price: Priced, leaf: Term) -> float:
+    """Of a constant, which may have any order."""
+    return min(price.filled(leaf, axis) for axis in axes_of(leaf))
+
+
 def copied(option: Option, tensor: Term, pairs: Array, alone: bool, machine: Machine) -> float:
     """Cycles that bring an input to where it stays in the array, from where the host puts it: none where it may put it
     there, which nobody else reads, each element at one place.

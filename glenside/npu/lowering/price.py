@@ -7,23 +7,27 @@ times that as it has rows. So a price is near and not exact: exact are the cycle
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.threads import found_once
+from glenside.npu.lowering.by_windows import cycles_of_windows
 from glenside.npu.lowering.distinct import ordered, placed
 from glenside.npu.lowering.dividing import divided
 from glenside.npu.lowering.filling import beats_and_tables
+from glenside.npu.lowering.holding import Wanted, for_windows
 from glenside.npu.lowering.operands import laid_out_at
 from glenside.npu.lowering.plan import Plan
 from glenside.npu.lowering.runs import Order
+from glenside.npu.lowering.skewed import Reads
 from glenside.npu.lowering.slots import Slots
 from glenside.npu.lowering.spreading import spreadings
 from glenside.npu.lowering.storing import turned
 from glenside.npu.lowering.tiles import Layer
-from glenside.npu.machine import Machine
+from glenside.npu.machine import HALVES, Machine
 
 _SOME = 1 << 15
 """Bytes of lanes that are looked at."""
@@ -78,6 +82,17 @@ class Priced:
         own = (elements >= first) & (elements < first + leaf.access.size)
         where = laid_out_at(elements[own] - first, tuple(leaf.access.dims), axis, self.machine.bandwidth)
         return self._taken(*beats_and_tables(where, lane[own], row[own], self.machine), times)
+
+    def windowed(self, dims: tuple[int, ...], axis: int) -> float:
+        """Cycles of DMA that bring the only operand which streams by windows, with that axis innermost, where nothing
+        else is in the lanes; infinitely many where rows do not come so.
+        """
+        reads = Reads.of(self.layer, dims)
+        if reads is None:
+            return inf
+        skew = for_windows(Wanted(dims, {"": reads}, None, 0, 0), self.machine).get(axis)
+        rows = (self.machine.half_depth - self.reserved) // HALVES
+        return inf if skew is None else cycles_of_windows(reads, skew.strides, axis, rows, self.machine)
 
     @found_once
     def _sums(self) -> tuple[Array, Array, Array, float]:

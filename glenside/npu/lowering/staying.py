@@ -64,6 +64,10 @@ class Stay:
     def readers(self) -> int:
         return len(self.allows)
 
+    def is_for(self, name: str, which: int, maker: str | None) -> bool:
+        """Whether that layer alone reads it, and may do so as that mapping does."""
+        return self.allows[name][which] and not self.allows.keys() - {name, maker}
+
 
 def staying(
     options: Mapping[str, Sequence[Streaming]],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 
 import numpy as np
 
@@ -12,16 +13,17 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.threads import in_parallel
+from glenside.npu.lowering.by_windows import cycles_of_windows
 from glenside.npu.lowering.chains import Candidates, Chain
-from glenside.npu.lowering.holding import Held, Passing, Wanted, find_shapes, free, held
+from glenside.npu.lowering.holding import Held, Passing, Wanted, find_shapes, free, gaps, held
 from glenside.npu.lowering.layers import Writer
 from glenside.npu.lowering.mapped import Mapped, MappedNetwork, Own
 from glenside.npu.lowering.operands import Tiles, arranged, laid_out
 from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.runs import Order
-from glenside.npu.lowering.skewed import Reads, Writes
+from glenside.npu.lowering.skewed import Reads, Skew, Writes
 from glenside.npu.lowering.storing import rows_needed
-from glenside.npu.machine import Machine
+from glenside.npu.machine import HALVES, Machine
 from glenside.npu.program import Place
 from glenside.quantization.layers import IntegerNetwork
 
@@ -87,6 +89,7 @@ class Tensors(MappedNetwork):
         self.places: dict[Term, Place] = {}
         self.orders: dict[str, Order] = {}
         self.inners: dict[Term, int] = {}
+        self.windowed: dict[Term, bool] = {}
         self.held, self.passing, self.chains = self._held() if where is None else where
 
     @property
@@ -231,7 +234,7 @@ class Tensors(MappedNetwork):
             inner = next((axis for axis, size in enumerate(dims) if size > 1 and strides[axis] == 1), len(dims) - 1)
             self.stream_from(found, laid_out(dims, inner, self.machine.bandwidth))
             return found
-        if term in self.passing and term in self.makers and self.passing[term].skews:
+        if term in self.makers and self.comes_by_windows(term):
             self.stream_from(found, self._passed(term))
             return found
         for layer in self.network.layers:
@@ -248,8 +251,61 @@ class Tensors(MappedNetwork):
         """The places of a tensor in DRAM, of which windows are read."""
         return laid_out(tuple(term.access.dims), self.inner(term), self.machine.bandwidth)
 
+    def comes_by_windows(self, term: Term) -> bool:
+        """Whether it is in DRAM as windows of it are read: where its order was chosen by prices of windows, if these
+        have room in lanes, of all who read it, and come no later than copies of rows.
+        """
+        if term not in self.windowed:
+            may = term in self.passing and bool(self.passing[term].skews)
+            self.windowed[term] = may and (self.passing[term].axis is None or self._windows_come(term))
+        return self.windowed[term]
+
+    def _windows_come(self, term: Term) -> bool:
+        passing, skew, axis = self.passing[term], self.skew(term), self.passing[term].axis
+        for name, reads in passing.reads.items():
+            _, rows = self.room_for_windows(name)
+            by_windows = cycles_of_windows(reads, skew.strides, axis, rows, self.machine)
+            if by_windows == inf or (len(passing.reads) == 1 and by_windows > self._copied(term, name)):
+                return False
+        return True
+
+    def _copied(self, term: Term, name: str) -> float:
+        """Cycles of DMA that copy the rows which a layer makes of a tensor, in the order that was chosen for it."""
+        own = self.known[name]
+        (leaf,) = (leaf for leaf in own.layer.product.rows.first if own.operands[leaf] == term)
+        if term not in self.axes:
+            return inf
+        key = "filled", leaf, self.axes[term], self.reserved, self.machine
+        if key not in own.layer.known:
+            own.layer.known[key] = Priced(own.layer, self.machine, 0, self.reserved).filled(leaf, self.axes[term])
+        found: float = own.layer.known[key]
+        return found
+
+    def skew(self, term: Term) -> Skew:
+        """The strides with which windows of a tensor are read."""
+        skews, axis = self.passing[term].skews, self.passing[term].axis
+        if term in self.makers or axis in skews:
+            return skews[self.inner(term)]
+        return min(skews.values(), key=lambda each: each.extra)
+
+    def room_for_windows(self, name: str) -> tuple[int, int]:
+        """The first row of lanes that a layer has for two windows, and how many each of these has."""
+        number = self.numbers[name]
+        taken = [each for each in self.held.values() if each.since <= number <= each.until]
+        found = gaps(taken, self.machine, self.reserved)
+        result = self.network.layers[number].result
+        if result in self.held:  # stores write to its half meanwhile, and DMA to the other
+            low = self.held[result].begin >= self.machine.half_depth * self.machine.rows
+            found = found[:1] if low else found[1:]
+        rows, first = max(found)
+        return first, rows // HALVES
+
     def inner(self, term: Term) -> int:
-        """The axis that is innermost there: for which its maker writes it, and windows are read, soonest."""
+        """The axis that is innermost there: that which was chosen, or for which its maker writes it, and windows are
+        read, soonest.
+        """
+        if (axis := self.passing[term].axis) is not None and axis in self.passing[term].skews:
+            return axis
         if term not in self.inners:
             name, dims = self.makers[term], tuple(term.access.dims)
             maker = self.own(self.network.layers[self.numbers[name]])

@@ -1,0 +1,62 @@
+"""Machines whose lanes are small beside tensors: windows of these are priced as lowering lays them out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.ir.program import Program
+from glenside.npu import simulator
+from glenside.npu.lowering import integers
+from glenside.npu.lowering.by_windows import cycles_of_windows
+from glenside.npu.lowering.choice import best
+from glenside.npu.lowering.estimates import Estimate
+from glenside.npu.lowering.holding import Wanted, for_windows
+from glenside.npu.lowering.options import options_of
+from glenside.npu.lowering.skewed import Reads
+from glenside.npu.machine import Machine
+from glenside.npu.meaning import wrong
+from glenside.quantization.asked import integers as asked_for
+
+MACHINE = Machine(16, 16, scratchpad=1 << 13, accumulators=64)
+
+
+def _network() -> Program:
+    return gl.models.load("mobilenet-v1", resolution=32, width=0.25).seeded_constants(0)
+
+
+def test_what_is_chosen_by_prices_of_windows_is_right() -> None:
+    asked = asked_for(_network(), "random", 0)
+    assert asked is not None
+    result = gl.optimize(asked.network.program, gl.NPU(MACHINE), verify=False)
+    fronts = integers.mappings(result, asked.network)
+    priced, known = options_of(asked.network, fronts, MACHINE), dict[tuple[int, str, object], Estimate]()
+    taken, choice = best(asked.network, fronts, MACHINE, priced=priced, known=known, windows=True)
+    made = integers.as_mapped(asked.network, taken, MACHINE, axes=choice.axes, stay=choice.held, where=choice.where)
+    done = simulator.run(made)
+    assert not wrong(made, done.dram)
+    assert done.cycles == made.predicted
+
+
+@pytest.mark.parametrize("rows", [4, 16, 64, 256])
+def test_windows_have_room_or_take_infinitely_long(rows: int) -> None:
+    asked = asked_for(_network(), "random", 0)
+    assert asked is not None
+    result = gl.optimize(asked.network.program, gl.NPU(MACHINE), verify=False)
+    priced, _ = options_of(asked.network, integers.mappings(result, asked.network), MACHINE)
+    seen = set()
+    for own in priced.values():
+        option = own[0]
+        ((leaf, tensor),) = option.streams.items() if len(option.streams) == 1 else ((None, None),)
+        if leaf is None or tensor is None:
+            continue
+        dims = tuple(tensor.access.dims)
+        reads = Reads.of(option.price.layer, dims, leaf)
+        for axis, skew in for_windows(Wanted(dims, {"": reads}, None, 0, 0), MACHINE).items() if reads else ():
+            assert reads is not None
+            cycles = cycles_of_windows(reads, skew.strides, axis, rows, MACHINE)
+            elements = np.unique(option.price.layer.product.rows.numbers)
+            assert cycles * MACHINE.bandwidth >= np.count_nonzero(elements)
+            seen.add(np.isfinite(cycles))
+    assert (rows > 4) in seen
