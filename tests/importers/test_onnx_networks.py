@@ -83,7 +83,7 @@ def _light(path: Path) -> object:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", map(_light, LIGHT))
+@pytest.mark.parametrize("path", [_light(path) for path in LIGHT])
 def test_networks_of_the_onnx_package(path: Path) -> None:
     inputs = random_inputs(onnx.load(path), {})
     assert_same(evaluated(load_onnx(path), inputs), run_onnxruntime(str(path), inputs), 1e-3, 1e-6)
