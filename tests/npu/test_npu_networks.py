@@ -100,6 +100,13 @@ def test_strips_of_odd_layers(seed: int) -> None:
         _hold(found, program)
 
 
+def test_a_reader_that_is_priced_before_it_is_looked_at() -> None:
+    """Whether windows of a tensor come no later than copies is asked of who reads it, which nobody looked at yet."""
+    found = _integers(5021)
+    for program in _programs(found, 4, 1, 5021):
+        _hold(found, program)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(MACHINES)))
 def test_many_networks(number: int) -> None:

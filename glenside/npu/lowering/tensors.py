@@ -271,7 +271,7 @@ class Tensors(MappedNetwork):
 
     def _copied(self, term: Term, name: str) -> float:
         """Cycles of DMA that copy the rows which a layer makes of a tensor, in the order that was chosen for it."""
-        own = self.known[name]
+        own = self.own(self.network.layers[self.numbers[name]])
         (leaf,) = (leaf for leaf in own.layer.product.rows.first if own.operands[leaf] == term)
         if term not in self.axes:
             return inf
