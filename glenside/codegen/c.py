@@ -35,6 +35,7 @@ from glenside.codegen.loops import (
     Store,
     Way,
     When,
+    is_parallel,
 )
 from glenside.codegen.parts import MatrixProduct, product_of
 from glenside.ir.index_map import Index
@@ -156,7 +157,7 @@ class Printer(Pointers):
     def _calls(self, nest: Nest) -> Iterator[str]:
         """The calls of a nest's functions, one for each loop whose steps are independent, with those beside it."""
         numbers = self.numbers
-        for parallel, group in groupby(nest.body, _is_parallel):
+        for parallel, group in groupby(nest.body, is_parallel):
             body = list(group)
             if parallel:
                 loops = [statement for statement in body if isinstance(statement, For)]
@@ -325,10 +326,6 @@ class Printer(Pointers):
         self.functions.setdefault(sort_function(name, kind, statement.descending))
         place = self.index(statement.place)
         return f"{name}({items} + {place}, {order} + {place}, {statement.count})"
-
-
-def _is_parallel(statement: Statement) -> bool:
-    return isinstance(statement, For) and statement.way is Way.PARALLEL
 
 
 def _comment(text: str) -> str:

@@ -18,7 +18,7 @@ from glenside.codegen.arena import Arena
 from glenside.codegen.footprints import Footprint, axes_in, counted, footprint, holds, moves_evenly
 from glenside.codegen.form import ill_formed
 from glenside.codegen.in_place import may_overwrite
-from glenside.codegen.loops import Buffer, For, Loops, Nest, Require, Role, Statement, Way, When
+from glenside.codegen.loops import Buffer, For, Loops, Nest, Require, Role, Statement, Way, When, is_parallel
 from glenside.codegen.races import collision
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis
@@ -210,7 +210,7 @@ class _Nest:
     def _together(self, a: Access, b: Access) -> bool:
         """Whether both are done by one call of one thread."""
         between = self.nest.body[a.path[0] : b.path[0] + 1]
-        return a.path[0] == b.path[0] or not any(isinstance(s, For) and s.way is Way.PARALLEL for s in between)
+        return a.path[0] == b.path[0] or not any(map(is_parallel, between))
 
     def _missing(
         self, read: Access, fixed: dict[Axis, int], writes: Mapping[Access, dict[Axis, int]], before: Array
@@ -253,7 +253,7 @@ class _Nest:
         before = number - 1
         while before > 0 and _goes_along(self.nest.body[before]):
             before -= 1
-        if before < 0 or not _is_parallel(self.nest.body[before]):
+        if before < 0 or not is_parallel(self.nest.body[before]):
             yield f"{loop.axis} goes along with no loop that threads share"
             return
         if first < 0 or first + loop.axis.size > parts:
@@ -280,10 +280,6 @@ class _Nest:
                 low, high = here.bounds
                 mask[max(0, low) : high + 1] = True
         return mask
-
-
-def _is_parallel(statement: Statement) -> bool:
-    return isinstance(statement, For) and statement.way is Way.PARALLEL
 
 
 def _goes_along(statement: Statement) -> bool:

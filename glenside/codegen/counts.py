@@ -37,6 +37,7 @@ from glenside.codegen.loops import (
     Store,
     Way,
     When,
+    is_parallel,
 )
 from glenside.codegen.machine import Machine
 from glenside.codegen.parts import cycles, product_of
@@ -60,7 +61,7 @@ def told(loops: Loops, machine: Machine, threads: int = 1) -> list[float]:
 
 def is_shared(nest: Nest) -> bool:
     """Whether threads share what a nest does: all but a border of it."""
-    return any(isinstance(statement, For) and statement.way is Way.PARALLEL for statement in nest.body)
+    return any(map(is_parallel, nest.body))
 
 
 def told_alone(nests: Sequence[Nest], machine: Machine) -> float:
@@ -136,7 +137,7 @@ def _share(statement: Statement, threads: int) -> float:
     """How many times as much as where all of so many threads do as much of a statement the one does that does most: of
     7 steps 4 where there are two; of what is no loop that is shared all of it, while the others wait.
     """
-    if not isinstance(statement, For) or statement.way is not Way.PARALLEL:
+    if not is_parallel(statement):
         return threads
     return -(-statement.axis.size // threads) * threads / statement.axis.size
 

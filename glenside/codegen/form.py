@@ -29,6 +29,7 @@ from glenside.codegen.loops import (
     Store,
     Way,
     When,
+    is_parallel,
 )
 from glenside.ir.index_map import Axis, Index
 
@@ -51,7 +52,7 @@ def ill_formed(nest: Nest) -> Iterator[str]:
     """What is wrong with the form of a nest, a sentence each."""
     scope = _Scope()
     for statement in nest.body:
-        if isinstance(statement, For) and statement.way is Way.PARALLEL:  # a function of its own
+        if is_parallel(statement):  # a function of its own
             yield from _statements([statement], _Scope(), nest)
             scope = _Scope()
         else:

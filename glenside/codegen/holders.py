@@ -20,7 +20,7 @@ from glenside.codegen.affine import substituted
 from glenside.codegen.alike import Like
 from glenside.codegen.arena import LINE, Arena, lines
 from glenside.codegen.footprints import NOWHERE, Footprint, footprint, moves_evenly
-from glenside.codegen.loops import Buffer, For, Role, Statement, Way
+from glenside.codegen.loops import Buffer, For, Role, Statement, is_parallel
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index
 from glenside.ir.operand import Array
@@ -107,7 +107,7 @@ def _shared(body: Sequence[Statement], threads: int) -> Iterator[tuple[Statement
     """
     steps = 1
     for statement in body:
-        if not isinstance(statement, For) or statement.way is not Way.PARALLEL:
+        if not is_parallel(statement):
             yield statement, []
             continue
         count = statement.axis.size

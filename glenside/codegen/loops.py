@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from math import prod
+from typing import TypeGuard
 
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Guard, Index, flattened
@@ -192,6 +193,11 @@ class For:
     body: tuple[Statement, ...]
     way: Way = Way.LOOP
     beside: tuple[int, int] | None = None
+
+
+def is_parallel(statement: Statement) -> TypeGuard[For]:
+    """Whether it is a loop whose steps any thread may take."""
+    return isinstance(statement, For) and statement.way is Way.PARALLEL
 
 
 @dataclass(frozen=True)

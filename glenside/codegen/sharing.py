@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeGuard
 
-from glenside.codegen.counts import EitherWay, either_way, is_shared
-from glenside.codegen.loops import Buffer, For, Nest, Statement, Way
+from glenside.codegen.counts import EitherWay, either_way
+from glenside.codegen.loops import Buffer, Nest, Way, is_parallel
 from glenside.codegen.machine import Machine
 
 _HANDING = 1500.0
 """Nanoseconds until other threads have begun a loop, and have told that they are done."""
 _FETCHING = 0.2
-"""Nanoseconds for a byte that another thread's cache has: 20 for a line of 64."""
+"""Nanoseconds for a byte that another thread's cache has: 13 for a line of 64."""
 
 
 def shared_where_it_pays(nests: Sequence[Nest], machine: Machine) -> list[Nest]:
@@ -28,12 +27,12 @@ def shared_where_it_pays(nests: Sequence[Nest], machine: Machine) -> list[Nest]:
     ways = [either_way(nest, machine, threads) for nest in nests]
     spared = [_spared(nest, way) for nest, way in zip(nests, ways, strict=True)]
     shared = decided(spared, _passed(nests, ways, threads))
-    return [nest if shared[i] or not is_shared(nest) else _alone(nest) for i, nest in enumerate(nests)]
+    return [nest if shared[i] else _alone(nest) for i, nest in enumerate(nests)]
 
 
 def _spared(nest: Nest, way: EitherWay) -> float:
     """Nanoseconds less that a nest takes where threads share it; what takes all there are where they cannot."""
-    handed = sum(loop.beside is None for loop in nest.body if _is_shared(loop))
+    handed = sum(loop.beside is None for loop in nest.body if is_parallel(loop))
     return way.alone - way.shared - _HANDING * handed if handed else float("-inf")
 
 
@@ -89,11 +88,7 @@ def _cut(pull: dict[int, float], passed: dict[int, dict[int, float]]) -> dict[in
     return {number: number in shared for number in pull}
 
 
-def _is_shared(statement: Statement) -> TypeGuard[For]:
-    return isinstance(statement, For) and statement.way is Way.PARALLEL
-
-
 def _alone(nest: Nest) -> Nest:
     """A nest whose steps one thread takes."""
-    body = [replace(one, way=Way.LOOP, beside=None) if _is_shared(one) else one for one in nest.body]
+    body = [replace(one, way=Way.LOOP, beside=None) if is_parallel(one) else one for one in nest.body]
     return replace(nest, body=tuple(body))
