@@ -272,13 +272,14 @@ class Tensors(MappedNetwork):
     def _copied(self, term: Term, name: str) -> float:
         """Cycles of DMA that copy the rows which a layer makes of a tensor, in the order that was chosen for it."""
         own = self.own(self.network.layers[self.numbers[name]])
-        (leaf,) = (leaf for leaf in own.layer.product.rows.first if own.operands[leaf] == term)
         if term not in self.axes:
             return inf
-        key = "filled", leaf, self.axes[term], self.reserved, self.machine
-        if key not in own.layer.known:
-            own.layer.known[key] = Priced(own.layer, self.machine, 0, self.reserved).filled(leaf, self.axes[term])
-        found: float = own.layer.known[key]
+        axis, found = self.axes[term], 0.0
+        for leaf in (leaf for leaf in own.layer.product.rows.first if own.operands[leaf] == term):
+            key = "filled", leaf, axis, self.reserved, self.machine
+            if key not in own.layer.known:
+                own.layer.known[key] = Priced(own.layer, self.machine, 0, self.reserved).filled(leaf, axis)
+            found += own.layer.known[key]
         return found
 
     def skew(self, term: Term) -> Skew:
