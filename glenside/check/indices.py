@@ -44,9 +44,10 @@ def counted_from_ends(*roots: Term) -> set[str]:
 
 
 def from_end(indices: Array, limit: int, seed: int) -> Array:
-    """Half of the indices, counted from the end of an axis of that size."""
-    half = np.random.default_rng([seed, 5]).random(indices.shape) < 0.5
-    return np.where(half, indices - indices.dtype.type(limit), indices)
+    """Half of the indices, counted from the end of an axis of that size; in a dtype that holds fewer, from there on."""
+    half, least = np.random.default_rng([seed, 5]).random(indices.shape) < 0.5, int(np.iinfo(indices.dtype).min)
+    by = np.maximum(indices.astype(np.int64) - limit, least + indices.astype(np.int64))
+    return np.where(half, by.astype(indices.dtype), indices)
 
 
 def direct_index_limits(*roots: Term) -> dict[str, int]:

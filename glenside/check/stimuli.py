@@ -54,7 +54,7 @@ def draw_integers(tensor: Tensor, limit: int | None = None, *, seed: int) -> Arr
         return rng.integers(0, 2, tensor.dims, dtype=np.bool_)
     dtype = np.dtype(tensor.dtype)
     if limit is not None:
-        most = limit if tensor.dtype in REALS else limits(tensor.dtype)[1]
+        most = limit if tensor.dtype in REALS else limits(tensor.dtype)[1] + 1
         return rng.integers(0, max(1, min(limit, most)), tensor.dims).astype(dtype)
     least, most = limits(tensor.dtype)
     drawn = rng.integers(least, most, tensor.dims, np.int8 if tensor.dtype in STORED else dtype, endpoint=True)
