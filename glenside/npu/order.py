@@ -74,7 +74,8 @@ class Now:
 
 
 class Places:
-    """A memory's places, and which instruction of each unit wrote and read each last (-1: none).
+    """A memory's places, and how many instructions of each unit there were when one last wrote, and read, each (0: none
+    did; pages of zeros that nobody touches take no memory).
 
     there   which of them something wrote, where they are not `written` from the begin on
     latest  the last instruction of each unit that wrote any, and that read any
@@ -93,8 +94,8 @@ class Places:
         """The unit's last access of that kind."""
         table, unit = (self.writes, self.reads)[which], now.unit
         if unit not in table:
-            table[unit] = np.full(prod(self.shape), -1, np.int32)
-        table[unit][at] = now.number
+            table[unit] = np.zeros(prod(self.shape), np.int32)
+        table[unit][at] = now.number + 1
         self.latest[which][unit] = now.number
 
     def read(self, at: Integers, now: Now, *, own: bool = True) -> None:
@@ -115,8 +116,8 @@ class Places:
         """Note a read of one flat place, whose writes are seen after a wait. Raises BadInput."""
         for other, latest in self.latest[0].items():
             known = now.known[INDEX[other]]
-            if latest >= known and (there := self.writes[other].item(at)) >= known:
-                now.require(other, there + 1, "reads", self._named(at), "writes")
+            if latest >= known and (there := self.writes[other].item(at)) > known:
+                now.require(other, there, "reads", self._named(at), "writes")
         if not self.everywhere and not self.there[at]:
             raise BadInput(
                 f"{now.unit} instruction {now.number} reads {self._named(at)}, which nothing has written by then"
@@ -138,11 +139,11 @@ class Places:
     def _require_before(
         self, lasts: npt.NDArray[np.int32], at: Integers, now: Now, verbs: tuple[str, str], other: str
     ) -> None:
-        if lasts.max() < now.known[INDEX[other]]:
+        if lasts.max() <= now.known[INDEX[other]]:
             return
         worst = int(lasts.argmax())
         last = int(lasts.reshape(-1)[worst])
-        now.require(other, last + 1, verbs[0], self._named(at.reshape(-1)[worst]), verbs[1])
+        now.require(other, last, verbs[0], self._named(at.reshape(-1)[worst]), verbs[1])
 
     def _named(self, place: int) -> str:
         *outer, last = np.unravel_index(place, self.shape)

@@ -48,7 +48,7 @@ class _Order(Timed):
     def _require_given(self, dram: int, beats: int) -> None:
         """Raise BadInput where the program itself wrote what says where it reads and writes: a value."""
         first = dram // self.machine.bandwidth
-        if any((writes[first : first + beats] >= 0).any() for writes in self.of_dram.writes.values()):
+        if any(writes[first : first + beats].any() for writes in self.of_dram.writes.values()):
             raise BadInput("it reads tables or parameters that it wrote")
 
 

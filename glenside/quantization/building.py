@@ -14,7 +14,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build, rebuild_all
 from glenside.ir.types import Dims, Tensor
-from glenside.quantization.additions import weighted
+from glenside.quantization.additions import WEIGHT, weighted
 from glenside.quantization.affine import Affine, alike, one_number
 from glenside.quantization.layers import IntegerLayer, Requantised
 from glenside.quantization.normalizing import changed
@@ -306,9 +306,17 @@ def _same_bytes(value: Affine, low: int, high: int, zero: int, own: int) -> Affi
 
 
 def _rescaled(value: Affine, name: str) -> Affine:
-    """Bytes times 1: sums of one product each."""
+    """Bytes times a whole number: sums of one product each, of whose steps what is added is a whole number too, or near
+    to one.
+    """
     (raw,) = alike([value])
-    return replace(raw, moved=weighted([raw.moved], [[1]], name))
+
+    def off(by: int) -> float:
+        return float(np.abs(raw.shift - np.rint(raw.shift * by) / by).max(initial=0))
+
+    by = next((by for by in range(1, WEIGHT + 1) if off(by) <= _NEAR), 0) or min(range(1, WEIGHT + 1), key=off)
+    moved = weighted([raw.moved], [[by]], name)
+    return replace(raw, moved=moved, shift=raw.shift * by, scale=raw.scale / by)
 
 
 def _with_positive_scale(product: Product, scale: Array, shift: Array) -> tuple[Product, Array, Array]:

@@ -19,6 +19,7 @@ from glenside.quantization.values import Moved
 _LOWEST, _HIGHEST = limits("int8")
 _ONCE = 64
 """Elements of which the greatest is found at once, at most."""
+_OF_BYTES = "a max-pool is one of bytes of one positive scale: quantize what it is taken of before it"
 Quantized = Callable[[Affine], Affine]
 
 
@@ -28,7 +29,11 @@ def fills_with_least(term: Term) -> bool:
 
 
 def with_least(value: Affine, name: str, quantized: Quantized) -> Affine:
-    """Bytes for which zeros among them stand for the least one; those that stand for 0 are bytes of a layer before."""
+    """Bytes for which zeros among them stand for the least one; those that stand for 0 are bytes of a layer before.
+    Raises BadInput for anything else.
+    """
+    if len(value.bytes) != len(value.moved.leaves):
+        raise BadInput(_OF_BYTES)
     return _apart(value, name, quantized, {_LOWEST}).centred_at(_LOWEST)
 
 
@@ -47,7 +52,7 @@ def maximum(value: Affine, split: int, name: str, quantized: Quantized) -> Affin
     """The largest of each item, which begins at axis `split`. Raises BadInput where they are no bytes alike."""
     alone = len(value.bytes) == len(value.moved.leaves) and value.offset is None and value.fits
     if not alone or value.scale.ndim or value.shift.ndim or value.scale < 0:
-        raise BadInput("a max-pool is one of bytes of one positive scale: quantize what it is taken of before it")
+        raise BadInput(_OF_BYTES)
     value = _apart(value, name, quantized, {0, _LOWEST}).raw()
     zeros = {leaf.zero for leaf in value.bytes}
     if len(zeros) != 1:

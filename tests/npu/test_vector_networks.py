@@ -209,6 +209,15 @@ def test_attention_of_tensors_with_zero_points() -> None:
     assert _apart(program, made, x=x) <= 3
 
 
+def test_a_softmax_and_a_layer_norm_with_one_row_of_parameters_and_one_function() -> None:
+    """What one of their operations reads there is not that of the next."""
+    b = gl.Builder("norm")
+    y = b.layer_norm(b.matmul(b.input("x", (2, 5, 6)), b.constant("w", (6, 8))), *(b.constant(n, (8,)) for n in "gb"))
+    program = b.finish(b.softmax(b.matmul(y, b.constant("v", (8, 8))))).seeded_constants(0)
+    made = _made(program, replace(MACHINES[0], parameters=1, functions=1), "random")
+    assert wrong(made, simulator.run(made).dram) == []
+
+
 @pytest.mark.slow
 @needs_verilator
 def test_gates_and_attention_in_rtl() -> None:

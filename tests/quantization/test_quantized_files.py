@@ -81,6 +81,15 @@ def test_average_pools_with_borders(counted: int) -> None:
     near(g.program({"x": ((1, 3, 7, 6), "float32")}, g.quantized(y, 0.0103, 128)))
 
 
+def test_what_is_added_to_bytes_is_no_whole_number_of_their_steps() -> None:
+    """As where a `MatMul` has an `Add` behind it, which is quantized by itself."""
+    g = Graph()
+    y = g.quantized(g.node("MatMul", g.quantized("x", 0.03, 120), g.weights((12, 5), 1)), 0.02, 100)
+    y = g.node("Add", y, g.constant(g.draw.uniform(-1, 1, 5), "float32"))
+    network = near(g.program({"x": ((20, 4, 12), "float32")}, g.quantized(y, 0.021, 110)))
+    assert len(network.layers) == 2
+
+
 def test_matrices_of_two_inputs() -> None:
     """A product of activations, and one with weights that stand first."""
     g = Graph()

@@ -60,6 +60,11 @@ def a_scale_of_zero(g: Graph) -> str:
     return g.quantized(g.node("MatMul", g.quantized("x", 0.03, 100), w), 0.2, 9)
 
 
+def padded_pool_of_floats(g: Graph) -> str:
+    y = g.node("MaxPool", "x", kernel_shape=[2, 2], pads=[0, 0, 1, 1])
+    return g.node("Conv", g.quantized(y, 0.03, 100), g.weights((4, 4, 1, 1)))
+
+
 def words(g: Graph) -> str:
     return g.quantized("x", 0.03, 100, "int16")
 
@@ -79,6 +84,7 @@ CASES: list[tuple[Case, str, str]] = [
     (wide_weights, "QLinearMatMul", "less their zero point, fit int8"),
     (two_quantizations, "of the input x", "quantized in two ways"),
     (a_scale_of_zero, "the layer MatMul", "a finite number that is not 0"),
+    (padded_pool_of_floats, "of the input x", "a max-pool is one of bytes of one positive scale"),
     (words, "of the input x", "numbers are quantized to int16; a machine has bytes"),
     (lambda g: g.quantized("x", 0.03, 100), "", "no product of bytes"),
 ]

@@ -20,7 +20,8 @@ _SOME = 6
 
 def cycles_of_windows(reads: Reads, strides: Array, axis: int | None, rows: int, machine: Machine) -> float:
     """Cycles of DMA that bring windows of a tensor in DRAM with that axis innermost, or as a host puts it, to so many
-    rows of lanes each, with these strides there; infinitely many where a run of rows needs more. Known to who reads so.
+    rows of lanes each, with these strides there; infinitely many where a run of rows needs more, or is made of several
+    tensors, of which no windows come. Known to who reads so.
     """
     key = "by windows", reads.dims, strides.tobytes(), axis, rows, machine
     if key not in reads.shapes:
@@ -30,6 +31,8 @@ def cycles_of_windows(reads: Reads, strides: Array, axis: int | None, rows: int,
 
 
 def _cycles(reads: Reads, strides: Array, axis: int | None, rows: int, machine: Machine) -> float:
+    if len(reads.layer.product.rows.first) > 1:
+        return inf
     size = int(np.prod(reads.dims))
     places = np.arange(size) if axis is None else laid_out(reads.dims, axis, machine.bandwidth)
     writer, bases = Writer(machine), (0, rows * machine.rows)

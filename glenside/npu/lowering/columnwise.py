@@ -6,7 +6,7 @@ a diagonal of that weight brings item j to column j: so an item is a column of a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -90,18 +90,17 @@ def _rows_of_groups(done: Sequence[tuple[Run, int]]) -> Mapping[int, tuple[int, 
     return found
 
 
-def _operations(writer: Writer, own: Normalised, counts: Counts, sums: Address) -> Sequence[Instruction]:
+def _operations(writer: Writer, own: Normalised, counts: Counts, sums: Address) -> Iterator[Instruction]:
+    """Each is written before the parameters of the next are brought: these may have one row for both."""
     if own.table is None:
-        mean, squares = (_entry(writer, *e) for e in ((0, own.first, 0), (own.added, own.second, 0)))
-        return [Mean(counts, sums, mean), Deviation(counts, sums, squares), Scale(counts, sums)]
-    function = writer.function(own.table)
-    powers, total = (_entry(writer, *e) for e in ((0, own.first, 127), (0, own.second, 0)))
-    return [
-        Greatest(counts, sums),
-        Apply(counts, sums, powers, function),
-        Total(counts, sums, total),
-        Scale(counts, sums),
-    ]
+        yield Mean(counts, sums, _entry(writer, 0, own.first, 0))
+        yield Deviation(counts, sums, _entry(writer, own.added, own.second, 0))
+    else:
+        function = writer.function(own.table)
+        yield Greatest(counts, sums)
+        yield Apply(counts, sums, _entry(writer, 0, own.first, 127), function)
+        yield Total(counts, sums, _entry(writer, 0, own.second, 0))
+    yield Scale(counts, sums)
 
 
 def _entry(writer: Writer, bias: int, scale: float, zero: int) -> int:

@@ -302,7 +302,9 @@ def _extent(
 
 
 def for_windows(own: Wanted, machine: Machine) -> dict[int, Skew]:
-    """Strides with which beats of DRAM go to distinct lanes, and tiles read few cells from the first to the last."""
+    """Strides with which beats of DRAM go to distinct lanes, and tiles read few cells from the first to the last; none
+    with which an element would be where a zero has to be.
+    """
     reads = [*own.reads.values()]
     return _once(reads, ("windows", own.dims, (*reads,), machine), partial(_windowed, own, machine))
 
@@ -323,7 +325,8 @@ def _windowed(own: Wanted, machine: Machine) -> dict[int, Skew]:
             beat = np.zeros((min(size, machine.bandwidth), len(own.dims)), np.int64)
             beat[:, axis] = np.arange(len(beat))
             beats = int(np.prod(own.dims)) / len(beat)
-            every = [*skews(own.dims, [*own.reads.values()], Writes([beat], beats), machine)]
+            tried = skews(own.dims, [*own.reads.values()], Writes([beat], beats), machine)
+            every = [skew for skew in tried if _is_free(own, skew)]
             if every:
                 best = min(every, key=lambda skew: (reach(skew) > limit, skew.extra, reach(skew)))
                 passes = -(-len(beat) // machine.rows)

@@ -35,7 +35,8 @@ from glenside.npu.machine import Machine
 from glenside.npu.nests import Nest, nests
 
 _BYTE = 0xFF
-_UNKNOWN = 1 << 8
+_KNOWN = 1 << 8
+"""What is added to a byte that is known to be in a cell: what is not known is 0, which takes no memory unread."""
 _SENT = 8
 """What part of half of the accumulators is sent at a time where others may come in the meantime."""
 
@@ -107,7 +108,7 @@ class Writer:
         self.first: Callable[[], None] | None = None
         self.zeros: dict[int, Remains] = {}
         self.clocks, self.transfers = Clocks(machine), Transfers(machine)
-        self.cells = np.full(machine.rows * machine.depth, _UNKNOWN, np.int16)
+        self.cells = np.zeros(machine.rows * machine.depth, np.int16)
 
     def expect(self, rest: Rest) -> None:
         """That much comes behind the layer that is written next."""
@@ -126,15 +127,15 @@ class Writer:
 
     def blank(self, cells: Array, byte: int) -> None:
         """A byte in cells of the lanes that do not hold it."""
-        own = cells[self.cells[cells] != byte]
+        own = cells[self.cells[cells] != byte + _KNOWN]
         for slot, nest in self.with_tables(blank(own, self.machine.rows, byte & _BYTE, self.machine.table_beats)):
             lanes, turn = gone_on(nest.address(0), self.machine.rows)
             self.add(Fill(nest.counts, lanes, slot, turn, True))
-        self.cells[own] = byte
+        self.cells[own] = byte + _KNOWN
 
     def forget(self, cells: Array) -> None:
         """Cells of the lanes that hold what is not known."""
-        self.cells[cells] = _UNKNOWN
+        self.cells[cells] = 0
 
     def go_on(self) -> None:
         """What the first rows need is written down: now comes what the first results do."""

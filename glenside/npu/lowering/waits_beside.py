@@ -113,7 +113,7 @@ class _Growing(Inferred):
             self.dram[begin : begin + content.size] = content
         for table in (self.of_dram.writes, self.of_dram.reads):
             for unit, last in table.items():
-                table[unit] = np.append(last, np.full(beats - len(last), -1, np.int32))
+                table[unit] = np.append(last, np.zeros(beats - len(last), np.int32))
         self.of_dram.shape = (beats,)
 
 
