@@ -26,6 +26,11 @@ _NEAR = 1e-3
 """Scales are floats: what is rounded to the same byte again is nearer to an integer than that."""
 
 
+_OFF = 2e-3
+"""Steps of bytes by which what is added to sums may be off, where smaller weights leave room for less."""
+_BYTES = 256
+
+
 class BeyondSums(BadInput):
     """Layers whose biases int32 does not hold: name -> what is added to each sum, in its steps."""
 
@@ -170,6 +175,7 @@ class Network:
         self, product: Product, scale: Array, shift: Array, zero: int, low: int, high: int, table: Array | None = None
     ) -> Term:
         if product.normalised is None:
+            product, scale, shift = _with_finer_steps(product, scale, shift)
             product, scale, shift = _with_positive_scale(product, scale, shift)
         sums, bias = self.sums(product), _bias(shift)
         by = scale.astype(np.float32)
@@ -306,17 +312,28 @@ def _same_bytes(value: Affine, low: int, high: int, zero: int, own: int) -> Affi
 
 
 def _rescaled(value: Affine, name: str) -> Affine:
-    """Bytes times a whole number: sums of one product each, of whose steps what is added is a whole number too, or near
-    to one.
-    """
+    """Bytes times 1: sums of one product each."""
     (raw,) = alike([value])
+    return replace(raw, moved=weighted([raw.moved], [[1]], name))
+
+
+def _with_finer_steps(product: Product, scale: Array, shift: Array) -> tuple[Product, Array, Array]:
+    """Weights that are small times a whole number, where what is added is nearer to a whole number of such steps."""
+    known = [leaf.values for leaf in product.b.leaves.values() if isinstance(leaf, Known)]
+    most = max((int(np.abs(own).max(initial=1)) for own in known), default=1)
+    if product.greatest or len(known) < len(product.b.leaves):
+        return product, scale, shift
+    largest = _BYTES * most * max(1, product.count) + float(np.abs(shift).max(initial=0))
+    room = min(WEIGHT // most, int(_INT32[1] / (2 * largest)))
 
     def off(by: int) -> float:
-        return float(np.abs(raw.shift - np.rint(raw.shift * by) / by).max(initial=0))
+        """How far it is from whole numbers, in steps of the result."""
+        return float(np.abs((shift - np.rint(shift * by) / by) * scale).max(initial=0))
 
-    by = next((by for by in range(1, WEIGHT + 1) if off(by) <= _NEAR), 0) or min(range(1, WEIGHT + 1), key=off)
-    moved = weighted([raw.moved], [[by]], name)
-    return replace(raw, moved=moved, shift=raw.shift * by, scale=raw.scale / by)
+    if room < 2 or off(1) <= _OFF:
+        return product, scale, shift
+    by = next((by for by in range(2, room + 1) if off(by) <= _OFF), 0) or min(range(1, room + 1), key=off)
+    return with_weights(product, one_number(by), np.multiply), scale / by, shift * by
 
 
 def _with_positive_scale(product: Product, scale: Array, shift: Array) -> tuple[Product, Array, Array]:
