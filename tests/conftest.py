@@ -33,7 +33,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 50, 50)
+    gc.set_threshold(100_000)
 
 
 @pytest.fixture
