@@ -28,9 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What was imported and collected stays to the end, so no collection of garbage need look at it again."""
+    """What was imported and collected stays to the end, so no collection of garbage need look at it again; terms and
+    rows are no garbage either, so collections are seldom.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000)
 
 
 @pytest.fixture

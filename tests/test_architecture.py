@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,7 @@ def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
 def _imports(path: Path) -> set[str]:
     """What a file imports, those inside functions too; not what only the type checker sees."""
     found: set[str] = set()

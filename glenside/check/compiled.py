@@ -11,6 +11,7 @@ import ctypes
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ from glenside.semantics.interpreter import evaluate
 from glenside.semantics.loop_field import LoopField
 from glenside.semantics.prime_field import PRIMES
 
+_MODULO = Lock()
+"""Held by who runs a library that is told one prime at a time, and may be another thread's too."""
 _WITHIN = "within its bound"
 _GIVEN = (Role.INPUT, Role.CONSTANT)
 _PAIR = np.dtype([("v", np.float64), ("e", np.float64)])
@@ -159,8 +162,11 @@ def _over(arithmetic: LoopField, lowered: Lowered, values: Mapping[str, Array]) 
     made = {b: np.empty(tuple(b.dims), np.float32 if b.dtype in REALS else b.dtype) for b in lowered.results}
     memory = Memory([lowered.arena.size * GROWTH]).array(lowered.arena.size * GROWTH, np.uint8)
     results = pointers([made[b] for b in loops.buffers if b.role is Role.RESULT])
-    library = loaded(residues(loops, arithmetic), None).library
-    completed(loops, library.run(pointers(given), results, ctypes.c_void_p(memory.ctypes.data), None, None))
+    library = loaded(residues(loops, [LoopField(p) for p in PRIMES]), None, runs_once=True).library
+    with _MODULO:
+        library.modulo(PRIMES.index(arithmetic.p))
+        status = library.run(pointers(given), results, ctypes.c_void_p(memory.ctypes.data), None, None)
+    completed(loops, status)
     return [made[b] for b in loops.results]
 
 
@@ -172,7 +178,7 @@ class _Nests:
 
     def __init__(self, compiled: Function, inputs: Mapping[str, Array]) -> None:
         self.loops, self.library = compiled.loops, compiled.library
-        self.bounds: Any = loaded(bounds(compiled.loops), None).library
+        self.bounds: Any = loaded(bounds(compiled.loops), None, runs_once=True).library
         known = compiled.constants | {b: np.ascontiguousarray(inputs[b.name]) for b in compiled.inputs}
         size = compiled.arena.bytes_of(1)
         self.memory = Memory([size]).array(size, np.uint8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from glenside.codegen.c import Printer
 from glenside.codegen.c_matrices import residues_function
@@ -89,10 +89,12 @@ def _registers(body: tuple[Statement, ...]) -> Iterator[Buffer]:
 
 
 _RESIDUES = r"""
-/* Residues modulo p, the representatives that are nearest to 0: products are below 2^42, and exact. */
+/* Residues modulo a prime, the representatives that are nearest to 0: products are below 2^42, and exact. */
+extern __attribute__((visibility("hidden"))) double PRIME, PART, HALF;
+extern __attribute__((visibility("hidden"))) int WHICH;
 static inline double reduced(double x)
 {
-    double whole = x * (1.0 / PRIME) + 0x1.8p52;
+    double whole = x * PART + 0x1.8p52;
     return x - (whole - 0x1.8p52) * PRIME;
 }
 static inline double near_0(double x) { return x > HALF ? x - PRIME : x < -HALF ? x + PRIME : x; }
@@ -117,6 +119,13 @@ static inline double scattered(double x, uint64_t seed)
 }
 static inline double sign_of(double x) { return (double)((x > 0) - (x < 0)); }
 """
+_MODULO = """double PRIME, PART, HALF;
+int WHICH;
+void modulo(int which)
+{
+    static const double primes[] = {PRIMES};
+    WHICH = which, PRIME = primes[which], PART = 1 / PRIME, HALF = (PRIME - 1) / 2;
+}"""
 _OPERATIONS = {
     "add": "near_0({} + {})",
     "subtract": "near_0({} - {})",
@@ -133,13 +142,20 @@ _PAIRS = {"pow": "pow", "mod": "mod floor", "rem": "mod truncate"}
 
 
 class Residues(Plain):
-    """Floats are residues as `LoopField` has them: float in memory, double where they are computed with."""
+    """Floats are residues as `LoopField` has them: float in memory, double where they are computed with.
 
-    def __init__(self, loops: Loops, field: PrimeField) -> None:
+    `void modulo(int which)` says of which of the two fields those are that `run` is given.
+    """
+
+    def __init__(self, loops: Loops, fields: Sequence[PrimeField]) -> None:
         super().__init__(loops)
-        self.field = field
-        self.functions[f"#define PRIME {field.p}.0\n#define HALF {field.half}.0\n{_RESIDUES}"] = None
+        self.fields = fields
+        self.functions[_RESIDUES] = None
         self.places = {buffer: place * GROWTH for buffer, place in self.places.items()}
+
+    def entries(self, given: str, steps: Sequence[str]) -> Iterator[str]:
+        yield _MODULO.replace("PRIMES", ", ".join(f"{field.p}.0" for field in self.fields))
+        yield from super().entries(given, steps)
 
     def _product(self, product: MatrixProduct) -> str:
         self.functions.setdefault(residues_function(product.parts))
@@ -164,8 +180,9 @@ class Residues(Plain):
         if number.dtype not in REALS:
             return super().number(number)
         if number.value is None:
-            return f"({-self.field.half}.0)"
-        return f"({int(self.field.constant(number.value, number.dtype))}.0)"
+            return "(-HALF)"
+        first, second = (int(field.constant(number.value, number.dtype)) for field in self.fields)
+        return f"({first}.0)" if first == second else f"(WHICH ? {second}.0 : {first}.0)"
 
     def converted(self, formula: Convert) -> str:
         given, wanted, value = formula.formula.dtype, formula.dtype, self.formula(formula.formula)
@@ -216,6 +233,8 @@ def _seed(function: str) -> str:
     return f"{int(function_seed(function))}ull"
 
 
-def residues(loops: Loops, field: PrimeField) -> Source:
-    """C of the same functions as `c.source` has, in which floats are residues; in one thread. Raises BadInput."""
-    return Residues(loops, field).source()
+def residues(loops: Loops, fields: Sequence[PrimeField]) -> Source:
+    """C of the same functions as `c.source` has, in which floats are residues, of one of two fields, which `modulo`
+    says; in one thread. Raises BadInput.
+    """
+    return Residues(loops, fields).source()

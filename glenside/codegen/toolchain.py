@@ -20,6 +20,8 @@ from glenside.ir.errors import BadInput
 __all__ = ["build_line", "compiler", "flags", "loaded", "object_line"]
 
 _PLAIN = ("-std=c11", "-O2", "-ffp-contract=off")
+_ONCE = ("-O1",)
+"""Of what runs once, where compiling is most of it."""
 _TILED = (
     "-std=gnu11",
     "-O2",  # -O3 carries what the next step of a window reads from one step to the next, and spills
@@ -66,10 +68,10 @@ class Loaded:
     kept: bool
 
 
-def loaded(source: Source, machine: Machine | None) -> Loaded:
+def loaded(source: Source, machine: Machine | None, *, runs_once: bool = False) -> Loaded:
     """The shared object of a program, which is compiled once. Raises BadInput: no compiler, or what it says."""
     by = known_compiler()
-    told = flags(machine, by.kind)
+    told = (*flags(machine, by.kind), *(_ONCE if runs_once else ()))
     parts = [str(source), *told, by.identity, *_processor()]
     key = hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
     kept = find(key)

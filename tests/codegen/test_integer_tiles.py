@@ -65,7 +65,7 @@ def _of_vectors(lanes: int, rows: int, formula: Formula, given: list[Buffer]) ->
 EDGES = {"uint8": (0, 1, 127, 128, 255), "int8": (-128, -127, -1, 0, 127)}
 
 
-@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("lanes", [4, pytest.param(8, marks=pytest.mark.slow), 16])
 @pytest.mark.parametrize("shift", [0, pytest.param(77, marks=pytest.mark.slow), 128])
 @pytest.mark.parametrize(("dot", "first", "second"), [(DOT_4, "uint8", "int8"), (DOT_4_TURNED, "int8", "uint8")])
 def test_four_products_at_a_time(dot: Instruction, first: str, second: str, lanes: int, shift: int) -> None:

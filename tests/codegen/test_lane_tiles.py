@@ -41,10 +41,14 @@ def _widths(body: Any) -> set[tuple[int, ...]]:
 
 
 SHAPES = [(32, 1, 7), (24, 3, 3), (20, 5, 3), (14, 2, 5), (64, 1, 1), (32, 8, 3), (5, 3, 3), (3, 1, 7)]
+FEWER = [(24, 3, 3), (14, 2, 5), (64, 1, 1), (3, 1, 7)]
+"""Whole vectors and less than one, with and without a rest, and windows of every size."""
 
 
 @COMPILER
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(
+    "shape", [pytest.param(s, marks=[] if s in FEWER else [pytest.mark.slow]) for s in SHAPES], ids=str
+)
 def test_convolutions_to_few_channels(shape: tuple[int, int, int]) -> None:
     program = _to_few(*shape)
     (given,) = (t for t in program.tensors.values() if not t.constant)
@@ -65,7 +69,10 @@ def _in_groups(channels: int, groups: int, window: int) -> Program:
 
 
 @COMPILER
-@pytest.mark.parametrize("shape", [(96, 32, 3), (30, 10, 3), (12, 4, 5), (21, 7, 5)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(96, 32, 3), *(pytest.param(s, marks=pytest.mark.slow) for s in [(30, 10, 3), (12, 4, 5)]), (21, 7, 5)],
+    ids=str,
+)  # fmt: skip
 def test_one_channel_of_each_group(shape: tuple[int, int, int]) -> None:
     program = _in_groups(*shape)
     x = np.random.default_rng(0).standard_normal((1, 3, 21, 19)).astype(np.float32)

@@ -95,6 +95,8 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "queries": _queries,
     "groups": lambda: _batched(3, 70, 64, 96),
 }
+REPEATED = ("whole", "one pair more", "many rows", "strided")
+"""Whose tiles are among those of the others: computing them is slow, and their loops are looked at by default."""
 
 
 def _products(loops: Loops) -> list[For]:
@@ -222,7 +224,7 @@ def test_loops_are_well_formed(name: str, machine: Machine) -> None:
 
 @needs_compiler
 @pytest.mark.parametrize("machine", MACHINES_HERE)
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in REPEATED else ()) for n in PROGRAMS])
 def test_programs_keep_to_their_bounds(name: str, machine: Machine) -> None:
     program = PROGRAMS[name]()
     found = _compiled(program, machine)

@@ -17,6 +17,8 @@ from glenside.codegen.native import Lowered
 from glenside.ir.program import Program
 
 SHAPES = [(50, 10), (16, 15), (17, 3), (9, 5), (2, 20, 7), (40, 17), (33, 16), (1, 100), (4, 2)]
+OF_LOGARITHMS = [(17, 3), (2, 20, 7), (40, 17), (1, 100)]
+"""What follows the sums is the other half: rows are those of softmax."""
 
 
 def _program(kind: str, shape: Sequence[int], dtype: str = "float32") -> Program:
@@ -35,8 +37,14 @@ def _expected(kind: str, x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("kind", ["softmax", "log-softmax"])
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [("softmax", shape) for shape in SHAPES]
+    + [
+        ("log-softmax", s) if s in OF_LOGARITHMS else pytest.param("log-softmax", s, marks=pytest.mark.slow)
+        for s in SHAPES
+    ],
+)
 def test_values(kind: str, shape: tuple[int, ...], dtype: str) -> None:
     f = gl.compile(_program(kind, shape, dtype))
     x = np.random.default_rng(0).standard_normal(shape).astype(dtype) * 4

@@ -56,20 +56,17 @@ def test_each_cycle_of_random_programs_is_spent_once() -> None:
 def test_layers_of_a_network_add_up(number: int) -> None:
     found = integer_network(network(random.Random(number)))
     target = gl.NPU(MACHINES[number])
-    program = target.network_code(gl.optimize(found.program, target, verify=False), found)
+    result = gl.optimize(found.program, target, verify=False)
+    program = target.network_code(result, found)
     ledger = _holds(program)
     named = [own for own in ledger.layers if own.name != OUTSIDE]
     assert [own.name for own in named] == [stretch.name for stretch in program.stretches]
     assert [own.stays for own in named] == [stretch.result is None for stretch in program.stretches]
-    macs = {name: row.macs for name, row in ((row.name, row) for row in _report(found).layers)}
+    macs = {name: row.macs for name, row in ((row.name, row) for row in result.report.layers)}
     assert {own.name: own.macs for own in named if own.macs is not None} == macs
     for own in named:
         assert (own.utilization(program.machine) or 0) <= 1
     assert ledger.as_dict()["total"]["cycles"] == program.predicted
-
-
-def _report(found: object) -> gl.Report:
-    return gl.optimize(found.program, gl.NPU(8), verify=False).report  # type: ignore[attr-defined]
 
 
 MACHINE = Machine(4, 4, scratchpad=512, weights=64, accumulators=8, bandwidth=16, latency=10)

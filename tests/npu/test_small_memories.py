@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -18,6 +20,7 @@ from glenside.npu.lowering.skewed import Reads
 from glenside.npu.machine import Machine
 from glenside.npu.meaning import wrong
 from glenside.quantization.asked import integers as asked_for
+from glenside.quantization.layers import IntegerNetwork
 
 MACHINE = Machine(16, 16, scratchpad=1 << 13, accumulators=64)
 
@@ -26,14 +29,20 @@ def _network() -> Program:
     return gl.models.load("mobilenet-v1", resolution=32, width=0.25).seeded_constants(0)
 
 
-def test_what_is_chosen_by_prices_of_windows_is_right() -> None:
+@cache
+def _mapped() -> tuple[IntegerNetwork, integers.Front]:
+    """The network in integers, and the mappings that were found of its layers."""
     asked = asked_for(_network(), "random", 0)
     assert asked is not None
     result = gl.optimize(asked.network.program, gl.NPU(MACHINE), verify=False)
-    fronts = integers.mappings(result, asked.network)
-    priced, known = options_of(asked.network, fronts, MACHINE), dict[tuple[int, str, object], Estimate]()
-    taken, choice = best(asked.network, fronts, MACHINE, priced=priced, known=known, windows=True)
-    made = integers.as_mapped(asked.network, taken, MACHINE, axes=choice.axes, stay=choice.held, where=choice.where)
+    return asked.network, integers.mappings(result, asked.network)
+
+
+def test_what_is_chosen_by_prices_of_windows_is_right() -> None:
+    network, fronts = _mapped()
+    priced, known = options_of(network, fronts, MACHINE), dict[tuple[int, str, object], Estimate]()
+    taken, choice = best(network, fronts, MACHINE, priced=priced, known=known, windows=True)
+    made = integers.as_mapped(network, taken, MACHINE, axes=choice.axes, stay=choice.held, where=choice.where)
     done = simulator.run(made)
     assert not wrong(made, done.dram)
     assert done.cycles == made.predicted
@@ -41,10 +50,8 @@ def test_what_is_chosen_by_prices_of_windows_is_right() -> None:
 
 @pytest.mark.parametrize("rows", [4, 16, 64, 256])
 def test_windows_have_room_or_take_infinitely_long(rows: int) -> None:
-    asked = asked_for(_network(), "random", 0)
-    assert asked is not None
-    result = gl.optimize(asked.network.program, gl.NPU(MACHINE), verify=False)
-    priced, _ = options_of(asked.network, integers.mappings(result, asked.network), MACHINE)
+    network, fronts = _mapped()
+    priced, _ = options_of(network, fronts, MACHINE)
     seen = set()
     for own in priced.values():
         option = own[0]

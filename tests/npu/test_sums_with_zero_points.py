@@ -53,8 +53,11 @@ CONVOLUTIONS = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(CONVOLUTIONS)))
-@pytest.mark.parametrize(("operand", "zero"), [("int8", 5), ("uint8", 200)])
+@pytest.mark.parametrize(
+    ("operand", "zero", "number"),
+    [("uint8", 200, n) for n in range(len(CONVOLUTIONS))]
+    + [pytest.param("int8", 5, n, marks=pytest.mark.slow if n % 2 else ()) for n in range(len(CONVOLUTIONS))],
+)
 def test_convolutions(number: int, operand: str, zero: int, tmp_path: Path) -> None:
     shape, filters, more = CONVOLUTIONS[number]
     g = Graph(number)

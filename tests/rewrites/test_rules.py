@@ -109,21 +109,20 @@ OF_FORMS = [
 
 
 def _together() -> Iterator[object]:
-    """Each rule with each set of families, on its first example and on those after it. Slow are the latter, sets that
-    are others but for one family, and sets of forms, but for the rules that no set before has.
+    """Each rule with each set of families, on its first example and on those after it. Slow are the latter, and rules
+    of a family that a set before has; of a set that has no other, its first rule is not.
     """
-    alike = {f for f in TOGETHER if any(len({*f} - {*before}) == 1 for before in TOGETHER[: TOGETHER.index(f)])}
-    alike.update(f for f in (*TOGETHER, *OF_FORMS) if f in OF_FORMS or "unit-price-analyses" in f)
-    plain = {family for families in TOGETHER if families not in alike for family in families}
+    before = set[str]()
     for i, families in enumerate((*TOGETHER, *OF_FORMS)):
-        for rule in of_families(families):
-            repeats = families in alike and rule.family in plain
+        rules = [rule for rule in of_families(families) if rule.examples]
+        new = [rule for rule in rules if rule.family not in before] or rules[:1]
+        for rule in rules:
             for first, examples in ((True, rule.examples[:1]), (False, rule.examples[1:])):
-                marks = [pytest.mark.slow] if repeats or not first else []
+                marks = [] if rule in new and first else [pytest.mark.slow]
                 name = f"{rule.name}-{i}{'' if first else '-others'}"
                 if examples:
                     yield pytest.param(examples, families, first, id=name, marks=marks)
-        plain.update(families if families in OF_FORMS else ())
+        before.update(families)
 
 
 @pytest.mark.parametrize(("examples", "families", "first"), list(_together()))
