@@ -7,7 +7,7 @@ leaves are called. What is left of the program, the body, reads each layer's res
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from glenside.analysis.layers import added_up, ends_layer, from_product, product_of
@@ -81,6 +81,7 @@ def reassembled(program: Program, layers: Layers, found: Sequence[Term], body: S
     places = {program.layers[name]: place for name, place in layers.places.items()}
     done: dict[Term, Term] = {}
     filled: dict[Term, Term] = {}
+    made = set[Term]()
 
     def result(formal: Term) -> Term | None:
         return done[stands[formal]] if formal in stands else None
@@ -89,17 +90,24 @@ def reassembled(program: Program, layers: Layers, found: Sequence[Term], body: S
     for product in (t for t in postorder(program.term, *places) if t in places):
         number, arguments = places[product]
         actual = {
-            formal: _substituted(body_of[argument], result, filled)
+            formal: _substituted(body_of[argument], result, filled, made)
             for formal, argument in zip(layers.formals[number], arguments, strict=True)
         }
         done[product] = _substituted(found[number], actual.get)
-    term = _substituted(body_of[program.term], result, filled)
+        made.add(done[product])
+    term = _substituted(body_of[program.term], result, filled, made)
     optimized = {name: done[node] for name, node in program.layers.items()}
     return replace(program, term=term, layers=optimized, names={})
 
 
-def _substituted(term: Term, value_of: Callable[[Term], Term | None], done: dict[Term, Term] | None = None) -> Term:
-    """The term with values for formal tensors; a split of a value takes the place of the formal's.
+def _substituted(
+    term: Term,
+    value_of: Callable[[Term], Term | None],
+    done: dict[Term, Term] | None = None,
+    layers: Container[Term] = (),
+) -> Term:
+    """The term with values for formal tensors; a split of a value takes the place of the formal's, but for that of
+    `layers`, which are there as they are: whoever compares programs looks for them.
 
     `done` is what earlier calls with the same values have made.
     """
@@ -108,7 +116,8 @@ def _substituted(term: Term, value_of: Callable[[Term], Term | None], done: dict
         value = value_of(node)
         if value is not None:
             return value if value.access.split == 0 else build("access", value, 0)
-        if node.operator.name == "access" and children[0].operator.name == "access" and children != node.children:
+        viewed = node.operator.name == "access" and children[0].operator.name == "access"
+        if viewed and children != node.children and children[0] not in layers:
             inner, split = children[0].children[0], node.attributes[0]
             return inner if inner.access.split == split else build("access", inner, split)
         return None

@@ -22,7 +22,7 @@ from glenside.npu.told_area import gates as told_gates
 from glenside.passes.extraction import Cone
 from glenside.passes.network import Pass, fold_batch_norms
 from glenside.passes.variants import EveryMapping
-from glenside.targets.base import Measure, Prices, Variant, Way
+from glenside.targets.base import Measure, Prices, Scope, Variant, Way
 from glenside.targets.npu.array import NpuArray
 from glenside.targets.npu.holding import Holding, Operands
 from glenside.targets.registry import target
@@ -102,6 +102,10 @@ class NPU(SystolicArray):
     def gates(self) -> float:
         """As told from smaller machines, without Yosys: `glenside.npu.told_area`."""
         return told_gates(self.npu)
+
+    def scope(self, way: Way) -> Scope:
+        """What is between layers is the lowering's: it takes integers as they are written."""
+        return Scope.LAYERS
 
     def passes(self, way: Way) -> Sequence[Pass]:
         """Its instructions are those of products: what adds up windows stays behind them."""
