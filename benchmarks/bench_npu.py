@@ -22,7 +22,7 @@ from typing import Any
 import glenside as gl
 from glenside import models
 from glenside.npu.accounting import bound
-from glenside.npu.lowering.choice import best
+from glenside.npu.lowering.best_choice import best
 from glenside.npu.lowering.integers import Front, layer_by_layer, least, mappings
 from glenside.npu.lowering.network import chained
 from glenside.npu.lowering.program import without_dma

@@ -16,7 +16,8 @@ from glenside.ir.term import Term, build
 from glenside.ir.types import Dims, Tensor
 from glenside.npu import rtl, simulator
 from glenside.npu.instructions import Lanes
-from glenside.npu.lowering.choice import best, chosen
+from glenside.npu.lowering.best_choice import best
+from glenside.npu.lowering.choice import chosen
 from glenside.npu.lowering.elementwise import greatest_elements, weighted_elements
 from glenside.npu.lowering.holding import Wanted, held
 from glenside.npu.lowering.integers import as_mapped, mappings

@@ -18,8 +18,8 @@ from glenside.ir.term import Term
 from glenside.npu import simulator
 from glenside.npu.fields import Address
 from glenside.npu.instructions import Lanes
+from glenside.npu.lowering.best_choice import best
 from glenside.npu.lowering.carrying import blank, carried, gone_on
-from glenside.npu.lowering.choice import best
 from glenside.npu.lowering.filling import Table
 from glenside.npu.lowering.integers import as_mapped, mappings
 from glenside.npu.lowering.mapped import Mapped, name_of

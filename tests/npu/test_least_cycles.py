@@ -11,7 +11,7 @@ from npu_networks import network
 
 import glenside as gl
 from glenside.builder import Builder
-from glenside.npu.lowering.choice import best
+from glenside.npu.lowering.best_choice import best
 from glenside.npu.lowering.integers import as_mapped, layer_by_layer, least, mappings
 from glenside.npu.machine import Machine
 from glenside.quantization.calibration import quantized

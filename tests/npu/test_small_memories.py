@@ -11,8 +11,8 @@ import glenside as gl
 from glenside.ir.program import Program
 from glenside.npu import simulator
 from glenside.npu.lowering import integers
+from glenside.npu.lowering.best_choice import best
 from glenside.npu.lowering.by_windows import cycles_of_windows
-from glenside.npu.lowering.choice import best
 from glenside.npu.lowering.estimates import Estimate
 from glenside.npu.lowering.holding import Wanted, for_windows
 from glenside.npu.lowering.options import options_of

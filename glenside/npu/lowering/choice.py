@@ -13,36 +13,32 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import highspy
 import numpy as np
 
-from glenside.analysis.places import Places, leaves_of
+from glenside.analysis.places import Places
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.lowering.distinct import ordered
 from glenside.npu.lowering.estimates import Estimate, close_all
 from glenside.npu.lowering.image import Image
-from glenside.npu.lowering.mapped import Mapped, results_of
 from glenside.npu.lowering.operands import Tiles
-from glenside.npu.lowering.options import Option, Options, axes_of, best_filled, copied, copied_at_least, options_of
-from glenside.npu.lowering.staying import Stay, looked_at, staying
+from glenside.npu.lowering.options import Option, axes_of, best_filled, copied, copied_at_least
+from glenside.npu.lowering.staying import Stay
 from glenside.npu.lowering.storing import rows_needed
-from glenside.npu.lowering.tensors import Tensors, Where
+from glenside.npu.lowering.tensors import Where
 from glenside.npu.lowering.whole_numbers import WORK, Solution, WholeNumbers
 from glenside.npu.machine import Machine
-from glenside.quantization.layers import IntegerNetwork
 
 _HALF, _EPSILON = 0.5, 1e-6
-_FIRST = 0.05
+FIRST = 0.05
 """Within which gap it is chosen as long as prices are found: the last choices are within the one that is asked for."""
 _OFTEN = 2
 """How often something is used of which nobody knows the price, until it is found for all mappings."""
-_ROUNDS = 6
-"""How often tensors that are to stay, and do not, are looked at again: for what readers allow, and then given up."""
 SPARED = 0.02
 """What beats are worth that a tensor spares which stays, where the array hides them by these prices."""
 _PADDED = 1.15
@@ -82,7 +78,7 @@ def chosen(
     known: Known | None = None,
     enough: float = highspy.kHighsInf,
     spared: float = SPARED,
-    first: float = _FIRST,
+    first: float = FIRST,
     windows: Mapping[Term, Stay] | None = None,
 ) -> Choice:
     """The best choice, within a gap of it, or the best that was found until the solver looked `work` times whether to
@@ -92,15 +88,22 @@ def chosen(
 
     Prices are looked at where a choice makes use of them, and then it is chosen again, until nothing is left to look
     at: the others take no less than what they were taken for. Of what comes again and again, of another mapping each
-    time, the prices of all mappings are looked at. Until then it is the best within a gap of `first`.
+    time, the prices of all mappings are looked at. Until then it is the best within a gap of `first`. Before all that,
+    parts of mappings are chosen: a program without whole numbers takes a tenth of the solver's time or less, and makes
+    use of most prices that the choice does.
     """
     known = {} if known is None else known
     within, often, before = max(gap, first), Counter[object](), None
+    relaxed = True
     while True:
         model = _Model(options, results, machine, stays or {}, windows or {}, known, spared)
-        found, used, before = model.solved(show, work, within, before)
-        if found.bound > enough or not (used or within > gap):
+        found, used, before = model.solved(show, work, within, before, relaxed)
+        if found.bound > enough or not (used or relaxed or within > gap):
             return found
+        if relaxed:
+            relaxed, before = bool(used), None
+            close_all(estimate for estimates in used.values() for estimate in estimates)
+            continue
         within = within if used else gap
         often.update(used.keys())
         close_all(
@@ -108,57 +111,6 @@ def chosen(
             for what, estimates in used.items()
             for estimate in (estimates if often[what] < _OFTEN else model.alike(what))
         )
-
-
-def best(
-    network: IntegerNetwork,
-    variants: Mapping[str, Sequence[tuple[Mapped, int]]],
-    machine: Machine,
-    show: Callable[[str, int, int], None] = lambda *_: None,
-    stay: bool = True,
-    priced: Options | None = None,
-    known: Known | None = None,
-    enough: float = highspy.kHighsInf,
-    spared: float = SPARED,
-    windows: bool = False,
-) -> tuple[dict[str, Mapped], Choice]:
-    """For each layer of a network one of its mappings, each with its cycles of the array; and the whole choice. Tensors
-    may stay in lanes, but for `stay` unset. `priced` are the options of these mappings, where they are known, and
-    `known` what they were found to take. Where no choice takes less than `enough` it is any. `windows` looks at what
-    these take, where others are taken to be about full.
-
-    Raises BadInput: a layer of which the machine runs no mapping, by name, with the reason of the first; or no
-    choice was found.
-    """
-    options, kept = priced or options_of(network, variants, machine, show)
-    results = {layer.result: layer.name for layer in network.layers}
-    requantised = {layer.name for layer in network.layers if layer.requantised is not None}
-    outside = {leaf for root in results_of(network) for leaf in leaves_of(root, results)}
-    stays = staying(options, results, requantised, outside, machine) if stay else {}
-    known = {} if known is None else known
-    come = stays if windows else None
-    again = partial(chosen, options, results, machine, show, known=known, enough=enough, spared=spared, windows=come)
-    first = _FIRST
-    for _ in range(_ROUNDS):
-        found = again(stays=stays, first=first)
-        first = 0.0  # most prices are known
-        taken = {name: own[found.mappings[name]] for name, own in kept.items()}
-        where = Tensors(network, taken, machine, found.axes, found.held).where if found.held or windows else None
-        there = where[0] if where is not None else {}
-        missing = found.held - there.keys()
-        if not missing or (found.stopped and (not windows or stays.keys() <= there.keys())):
-            break  # of a large network the others pass DRAM
-        if found.stopped:  # and all else is chosen for that
-            stays = {tensor: own for tensor, own in stays.items() if tensor in there}
-            continue
-        stays = {
-            tensor: looked_at(own, tensor, options, machine) if tensor in missing else own
-            for tensor, own in stays.items()
-            if tensor not in missing or own.apart is None  # once it was, there is no room
-        }
-    if windows and where is not None:
-        where = where[0], {term: own.ordered(found.axes.get(term)) for term, own in where[1].items()}, where[2]
-    return taken, replace(found, held=frozenset(there), where=where)
 
 
 @dataclass
@@ -190,10 +142,10 @@ class _Model(WholeNumbers):
         return (own for other, _, own in self.used if other == what)
 
     def solved(
-        self, show: Callable[[str, int, int], None], work: int, gap: float, before: Solution | None
+        self, show: Callable[[str, int, int], None], work: int, gap: float, before: Solution | None, relaxed: bool
     ) -> tuple[Choice, Mapping[object, Sequence[Estimate]], Solution]:
         """The choice, and the prices that it makes use of and nobody has looked at, by what they are of; `before` is
-        that of prices of which some were lower.
+        that of prices of which some were lower. `relaxed`: parts of mappings are chosen.
         """
         take = {name: [self.column(whole=True) for _ in own] for name, own in self.options.items()}
         for columns in take.values():
@@ -213,7 +165,7 @@ class _Model(WholeNumbers):
             self._add_tensor(tensor, columns, take)
         for name, own in self.options.items():
             self._add_time(name, own, take[name])
-        found = self.solution(gap, work, before)
+        found = self.solution(gap, work, before, relaxed)
         if found is None:
             raise BadInput("no mappings of the layers were found that go together with any orders of tensors")
         values = found.values

@@ -19,7 +19,8 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.lowering.again import Again
-from glenside.npu.lowering.choice import Choice, Known, best
+from glenside.npu.lowering.best_choice import best
+from glenside.npu.lowering.choice import Choice, Known
 from glenside.npu.lowering.elementwise import every_mapping
 from glenside.npu.lowering.floors import Floors
 from glenside.npu.lowering.mapped import Mapped, Unlowered, results_of

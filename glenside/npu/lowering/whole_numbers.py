@@ -59,7 +59,7 @@ class WholeNumbers:
         """That a sum of so much of columns is from the least to the most."""
         self.rows.append((least, most, terms))
 
-    def _give(self) -> None:
+    def _give(self, relaxed: bool = False) -> None:
         """Columns and rows to the solver, all at once."""
         solver, count = self.solver, len(self.columns)
         if not self.rows:
@@ -67,7 +67,9 @@ class WholeNumbers:
         costs, most, whole = (np.array(own) for own in zip(*self.columns, strict=True))
         none = np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0)
         solver.addCols(count, costs, np.zeros(count), most, 0, *none)
-        kinds = np.where(whole, int(highspy.HighsVarType.kInteger), int(highspy.HighsVarType.kContinuous))
+        kinds = np.where(
+            whole & (not relaxed), int(highspy.HighsVarType.kInteger), int(highspy.HighsVarType.kContinuous)
+        )
         solver.changeColsIntegrality(count, np.arange(count, dtype=np.int32), kinds.astype(np.uint8))
         sizes = [len(terms) for _, _, terms in self.rows]
         least, most = (np.array(own) for own in zip(*((low, high) for low, high, _ in self.rows), strict=True))
@@ -77,13 +79,17 @@ class WholeNumbers:
         status = solver.addRows(len(sizes), least, most, sum(sizes), starts, *own)
         assert status == highspy.HighsStatus.kOk, "no row names a column twice"
 
-    def solution(self, gap: float, work: int, before: Solution | None = None) -> Solution | None:
+    def solution(self, gap: float, work: int, before: Solution | None = None, relaxed: bool = False) -> Solution | None:
         """The columns within a gap of the best, or of the best that was found until the solver looked so often whether
         to go on; None where there was none. It begins with those of `before`, the solution of a program like this one
         whose costs and rows were no greater: where these are within that gap still, or cost about as much as when the
-        solver was stopped, they are the solution.
+        solver was stopped, they are the solution. `relaxed`: any numbers do, and it is the best.
         """
-        self._give()
+        self._give(relaxed)
+        if relaxed:
+            self.solver.run()
+            found = self._found()
+            return None if found is None else replace(found, bound=found.cost)
         self.solver.setOptionValue("mip_rel_gap", gap)
         if before is not None and len(before.values) == len(self.columns):
             again = self._fixed(before.values)

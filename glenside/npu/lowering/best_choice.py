@@ -1,0 +1,72 @@
+"""The best choice of mappings whose tensors stay in the lanes indeed: prices tell only about what room there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import highspy
+
+from glenside.analysis.places import leaves_of
+from glenside.npu.lowering.choice import FIRST, SPARED, Choice, Known, chosen
+from glenside.npu.lowering.mapped import Mapped, results_of
+from glenside.npu.lowering.options import Options, options_of
+from glenside.npu.lowering.staying import looked_at, staying
+from glenside.npu.lowering.tensors import Tensors
+from glenside.npu.machine import Machine
+from glenside.quantization.layers import IntegerNetwork
+
+_ROUNDS = 6
+"""How often tensors that are to stay, and do not, are looked at again: for what readers allow, and then given up."""
+
+
+def best(
+    network: IntegerNetwork,
+    variants: Mapping[str, Sequence[tuple[Mapped, int]]],
+    machine: Machine,
+    show: Callable[[str, int, int], None] = lambda *_: None,
+    stay: bool = True,
+    priced: Options | None = None,
+    known: Known | None = None,
+    enough: float = highspy.kHighsInf,
+    spared: float = SPARED,
+    windows: bool = False,
+) -> tuple[dict[str, Mapped], Choice]:
+    """For each layer of a network one of its mappings, each with its cycles of the array; and the whole choice. Tensors
+    may stay in lanes, but for `stay` unset. `priced` are the options of these mappings, where they are known, and
+    `known` what they were found to take. Where no choice takes less than `enough` it is any. `windows` looks at what
+    these take, where others are taken to be about full.
+
+    Raises BadInput: a layer of which the machine runs no mapping, by name, with the reason of the first; or no
+    choice was found.
+    """
+    options, kept = priced or options_of(network, variants, machine, show)
+    results = {layer.result: layer.name for layer in network.layers}
+    requantised = {layer.name for layer in network.layers if layer.requantised is not None}
+    outside = {leaf for root in results_of(network) for leaf in leaves_of(root, results)}
+    stays = staying(options, results, requantised, outside, machine) if stay else {}
+    known = {} if known is None else known
+    come = stays if windows else None
+    again = partial(chosen, options, results, machine, show, known=known, enough=enough, spared=spared, windows=come)
+    first = FIRST
+    for _ in range(_ROUNDS):
+        found = again(stays=stays, first=first)
+        first = 0.0  # most prices are known
+        taken = {name: own[found.mappings[name]] for name, own in kept.items()}
+        where = Tensors(network, taken, machine, found.axes, found.held).where if found.held or windows else None
+        there = where[0] if where is not None else {}
+        missing = found.held - there.keys()
+        if not missing or (found.stopped and (not windows or stays.keys() <= there.keys())):
+            break  # of a large network the others pass DRAM
+        if found.stopped:  # and all else is chosen for that
+            stays = {tensor: own for tensor, own in stays.items() if tensor in there}
+            continue
+        stays = {
+            tensor: looked_at(own, tensor, options, machine) if tensor in missing else own
+            for tensor, own in stays.items()
+            if tensor not in missing or own.apart is None  # once it was, there is no room
+        }
+    if windows and where is not None:
+        where = where[0], {term: own.ordered(found.axes.get(term)) for term, own in where[1].items()}, where[2]
+    return taken, replace(found, held=frozenset(there), where=where)
