@@ -457,6 +457,29 @@ def test_a_small_mobilenet_from_the_command_line(size: int, tmp_path: Path) -> N
     assert len(layers) == 29
 
 
+@cache
+def _narrow_mobilenet(size: int) -> NpuProgram:
+    return gl.npu_program(gl.models.mobilenet_v1(resolution=32, width=0.25), gl.NPU(size), quantize="random")
+
+
+@pytest.mark.parametrize("size", [8, 16])
+def test_a_narrow_mobilenet_in_the_simulator(size: int) -> None:
+    """Input to logits, all of its 28 layers."""
+    program = _narrow_mobilenet(size)
+    done = simulator.run(program)
+    assert wrong(program, done.dram) == []
+    assert done.cycles == program.predicted
+
+
+@needs_verilator
+@pytest.mark.parametrize("size", [8, 16])
+def test_a_narrow_mobilenet_in_rtl(size: int) -> None:
+    program = _narrow_mobilenet(size)
+    done, hardware = simulator.run(program), rtl.run(program)
+    assert np.array_equal(done.dram, hardware.dram)
+    assert hardware.cycles == program.predicted
+
+
 @pytest.mark.slow
 @needs_verilator
 def test_mobilenet_in_rtl() -> None:
