@@ -130,3 +130,25 @@ def test_what_is_the_same_is_one_layer() -> None:
     network = integer_network(g.program({"x": ((3, 8), "float32")}, *sums, g.quantized(sums[0], 0.01, 90)))
     assert [layer.requantised is None for layer in network.layers] in ([True, False], [False, True])
     assert len(network.outputs) == 3
+
+
+BEHIND = [
+    ("Elu", "(compare lt), cast, exp, subtract, elementwise-mul, select"),
+    ("PRelu", "(compare lt), cast, elementwise-mul, select"),
+    ("Gelu", "elementwise-div, erf, elementwise-add, elementwise-mul, elementwise-mul"),
+]
+
+
+@pytest.mark.parametrize(("function", "left"), BEHIND)
+def test_functions_behind_the_last_layer_that_read_it_twice(function: str, left: str) -> None:
+    """Some of it is numbers scaled, or a tensor beside itself: the host takes all that is behind the sums."""
+    g = Graph()
+    sums = g.node("MatMul", g.quantized("x", 0.03, 120), g.weights((12, 5), 1))
+    if function == "Gelu":
+        erf = g.node("Erf", g.node("Div", sums, g.constant(2**0.5, "float32")))
+        y = g.node("Mul", g.node("Mul", sums, g.node("Add", erf, g.constant(1, "float32"))), g.constant(0.5, "float32"))
+    else:
+        y = g.node(function, sums, *([g.constant([0.2], "float32")] if function == "PRelu" else []))
+    network = integer_network(g.program({"x": ((4, 12), "float32")}, y))
+    assert network.rest == f"scale, {left}"
+    assert [layer.requantised for layer in network.layers] == [None]
