@@ -7,6 +7,7 @@ import pytest
 from onnx_integer_networks import Graph, by_layers, computed, drawn, results
 
 from glenside.ir.program import Program
+from glenside.quantization.asked import of_bytes
 from glenside.quantization.network import IntegerNetwork, integer_network
 
 
@@ -152,3 +153,27 @@ def test_functions_behind_the_last_layer_that_read_it_twice(function: str, left:
     network = integer_network(g.program({"x": ((4, 12), "float32")}, y))
     assert network.rest == f"scale, {left}"
     assert [layer.requantised for layer in network.layers] == [None]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_weights_that_the_file_quantizes(dtype: str) -> None:
+    """Floats that become bytes and floats again, with zero points of channels, as onnxruntime's option leaves them."""
+    g = Graph()
+    floats = g.constant(g.draw.uniform(-1, 1, (12, 5)), "float32")
+    own = [g.constant([0.008, 0.009, 0.01, 0.009, 0.012], "float32"), g.constant([0] * 5, "int8")]
+    if dtype == "uint8":
+        own[1] = g.constant([128, 128, 128, 128, 128], "uint8")
+    w = g.node("DequantizeLinear", g.node("QuantizeLinear", floats, *own, axis=1), *own, axis=1)
+    y = g.node("MatMul", g.quantized("x", 0.03, 120), w)
+    network = near(g.program({"x": ((20, 4, 12), "float32")}, g.quantized(y, 0.05, 110)))
+    assert len(network.layers) == 1
+
+
+def test_a_softmax_of_bytes_alone() -> None:
+    """There is no product in it."""
+    g = Graph()
+    program = g.program(
+        {"x": ((3, 7), "float32")}, g.quantized(g.node("Softmax", g.quantized("x", 0.03, 120)), 1 / 256, 0)
+    )
+    assert of_bytes(program)
+    assert [layer.normalised is not None for layer in integer_network(program).layers] == [True]
