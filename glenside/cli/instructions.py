@@ -94,6 +94,8 @@ class Instructions:
 
         show("integers")
         self.integers = integers(program, self._samples, self.seed)
+        if self.integers is None and self.output is not None and not program.as_written().layers:
+            raise BadInput(f"the network has no product: there is nothing to make {self.output} of")
         return program if self.integers is None else self.integers.network.program
 
     def save(self, result: Result, mapped: Program, path: str) -> None:

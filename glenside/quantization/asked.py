@@ -63,8 +63,13 @@ def integers(program: Program, quantize: str | Mapping[str, Array] | None, seed:
 
 
 def of_bytes(program: Program) -> bool:
-    """Whether a product of the program has bytes in both operands, quantized or as they stand."""
-    return any(all(map(_has_bytes, product.children[0].children)) for product in program.as_written().layers.values())
+    """Whether a product of the program has bytes in both operands, quantized or as they stand; or, of a program without
+    products, such as a softmax of bytes, whether it makes any.
+    """
+    program = program.as_written()
+    if not program.layers:
+        return _has_bytes(program.term)
+    return any(all(map(_has_bytes, product.children[0].children)) for product in program.layers.values())
 
 
 def _has_bytes(operand: Term) -> bool:

@@ -39,6 +39,7 @@ from glenside.quantization.values import (
     Product,
     Real,
     Summed,
+    bytes_of_weights,
     name_in,
     narrow,
     standing_for,
@@ -371,18 +372,21 @@ class Follower:
 
 
 class _Weights(Follower):
-    """Weights as they follow from constants that hold bytes."""
+    """Weights as they follow from constants that hold bytes, or are quantized."""
 
     def __init__(self, program: Program, constants: Mapping[str, Array], network: Network) -> None:
         super().__init__(program, constants, network)
+        self.held = bytes_of_weights(program.term)
         for term in postorder(program.term):
-            held = any(isinstance(a, Tensor) and a.dtype in BYTES for a in term.attributes) and term.access.rank > 0
-            self.constant[term] = not held and all(self.constant[c] for c in term.children)
+            self.constant[term] = term not in self.held and all(self.constant[c] for c in term.children)
 
-    def _input(self, term: Term) -> Affine:
+    def _step(self, term: Term) -> Affine:
+        if term not in self.held:
+            return super()._step(term)
         values = self.known(term)
-        known = Known(values.astype(np.int64), name_in(term))
-        return Affine(standing_for(known, values.shape), "int32")
+        return Affine(
+            standing_for(Known(values.astype(np.int64), name_in(next(iter(tensors(term))))), values.shape), "int32"
+        )
 
 
 _OTHERS = tuple(dtype for dtype in INTEGERS if dtype not in (*BYTES, "int32", "int64"))

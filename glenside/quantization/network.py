@@ -90,11 +90,17 @@ class _Result:
         found = follower.found
         known = {t for t, own in found.items() if not isinstance(own, Refused | Curve)}
         steps = [t for t in postorder(root, without=known) if isinstance(found.get(t), Refused | Curve)]
-        below = {c for t in steps for c in _read(t) if isinstance(follower.found.get(c), Affine)}
-        more = any(is_product(t) or (t.operator.name == "cast" and t.access.dtype in BYTES) for t in steps)
-        if more or len(below) != 1:
+        below = {c for t in steps for c in _read(t) if isinstance(found.get(c), Affine)}
+        order = {t: number for number, t in enumerate(postorder(root))}
+        while len(below) > 1:  # as a tensor beside itself, scaled: the host takes the last step again
+            latest = max(below, key=order.__getitem__)
+            if _is_computed(latest) or not (read := {c for c in _read(latest) if isinstance(found.get(c), Affine)}):
+                break
+            steps.append(latest)
+            below = below - {latest} | read
+        if any(_is_computed(t) for t in steps) or len(below) != 1:
             raise BadInput(value.why)
-        self.left = [name_of(t) for t in steps if t.operator.index_map is None]
+        self.left = [name_of(t) for t in sorted(steps, key=order.__getitem__) if t.operator.index_map is None]
         (last,) = (follower.value(c) for c in below)
         if any(isinstance(leaf, Real) for leaf in last.moved.leaves.values()):
             raise BadInput(value.why)
@@ -138,6 +144,11 @@ class _Result:
         }
         (found,) = rebuild_all([value.moved.term], lambda *_: None, done)
         return split_at(found, 0)
+
+
+def _is_computed(term: Term) -> bool:
+    """Whether a term is a machine's: a product, or bytes that are made."""
+    return is_product(term) or (term.operator.name == "cast" and term.access.dtype in BYTES)
 
 
 def _read(term: Term) -> list[Term]:

@@ -9,9 +9,11 @@ import numpy as np
 
 from glenside.analysis.places import places
 from glenside.builder.layout import split_at
+from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.term import Term, build, make, tensors, weave
+from glenside.ir.operators.compute import name_of
+from glenside.ir.term import Term, build, make, postorder, tensors, weave
 from glenside.ir.types import Dims, Tensor
 from glenside.quantization.layers import Normalised
 from glenside.semantics.interpreter import evaluate
@@ -180,3 +182,18 @@ def _of_leaf(every: Array, leaf: Term, first: int, wanted: Array) -> Array:
         read = own[~unread]
         own = np.where(unread, read[0] if read.size else wanted.flat[0], own)
     return narrow(own.reshape(tuple(leaf.access.dims)))
+
+
+def bytes_of_weights(root: Term) -> set[Term]:
+    """Of constants, those that hold bytes or become bytes, but for zero points and what is quantized."""
+    order, apart, found = [*postorder(root)], set[Term](), set[Term]()
+    for term in order:
+        below = term.children[0] if term.children else term
+        if name_of(term) == "subtract" and below.operator.name == "access-product":
+            apart.update(postorder(below.children[1]))
+        elif term.operator.name == "cast" and term.access.dtype in BYTES and below.access.dtype in FLOATS:
+            apart.update(postorder(below))
+            found.add(term)
+        elif any(isinstance(own, Tensor) and own.dtype in BYTES for own in term.attributes) and term.access.rank:
+            found.add(term)
+    return found - apart

@@ -187,3 +187,12 @@ def test_a_network_of_other_numbers(folder: Path, tmp_path: Path, capsys: pytest
         assert run("tensorize", *words) == 2
         _told(capsys, said)
         assert [path.name for path in tmp_path.iterdir()] == ["ids.glenside"]
+
+
+def test_a_network_without_a_product(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    b = gl.Builder("none")
+    gl.save(b.finish(b.relu(b.input("x", (3, 5)))), tmp_path / "none.glenside")
+    npu = ("--target", "npu:8x8", "--no-cache", "-o", tmp_path / "y.bin")
+    assert run("tensorize", tmp_path / "none.glenside", *npu) == 2
+    _told(capsys, "the network has no product: there is nothing to make")
+    assert not (tmp_path / "y.bin").exists()

@@ -7,6 +7,7 @@ import pytest
 from onnx_integer_networks import Graph, by_layers, computed, drawn, results
 
 from glenside.ir.program import Program
+from glenside.quantization.asked import of_bytes
 from glenside.quantization.network import IntegerNetwork, integer_network
 
 
@@ -130,3 +131,49 @@ def test_what_is_the_same_is_one_layer() -> None:
     network = integer_network(g.program({"x": ((3, 8), "float32")}, *sums, g.quantized(sums[0], 0.01, 90)))
     assert [layer.requantised is None for layer in network.layers] in ([True, False], [False, True])
     assert len(network.outputs) == 3
+
+
+BEHIND = [
+    ("Elu", "(compare lt), cast, exp, subtract, elementwise-mul, select"),
+    ("PRelu", "(compare lt), cast, elementwise-mul, select"),
+    ("Gelu", "elementwise-div, erf, elementwise-add, elementwise-mul, elementwise-mul"),
+]
+
+
+@pytest.mark.parametrize(("function", "left"), BEHIND)
+def test_functions_behind_the_last_layer_that_read_it_twice(function: str, left: str) -> None:
+    """Some of it is numbers scaled, or a tensor beside itself: the host takes all that is behind the sums."""
+    g = Graph()
+    sums = g.node("MatMul", g.quantized("x", 0.03, 120), g.weights((12, 5), 1))
+    if function == "Gelu":
+        erf = g.node("Erf", g.node("Div", sums, g.constant(2**0.5, "float32")))
+        y = g.node("Mul", g.node("Mul", sums, g.node("Add", erf, g.constant(1, "float32"))), g.constant(0.5, "float32"))
+    else:
+        y = g.node(function, sums, *([g.constant([0.2], "float32")] if function == "PRelu" else []))
+    network = integer_network(g.program({"x": ((4, 12), "float32")}, y))
+    assert network.rest == f"scale, {left}"
+    assert [layer.requantised for layer in network.layers] == [None]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_weights_that_the_file_quantizes(dtype: str) -> None:
+    """Floats that become bytes and floats again, with zero points of channels, as onnxruntime's option leaves them."""
+    g = Graph()
+    floats = g.constant(g.draw.uniform(-1, 1, (12, 5)), "float32")
+    own = [g.constant([0.008, 0.009, 0.01, 0.009, 0.012], "float32"), g.constant([0] * 5, "int8")]
+    if dtype == "uint8":
+        own[1] = g.constant([128, 128, 128, 128, 128], "uint8")
+    w = g.node("DequantizeLinear", g.node("QuantizeLinear", floats, *own, axis=1), *own, axis=1)
+    y = g.node("MatMul", g.quantized("x", 0.03, 120), w)
+    network = near(g.program({"x": ((20, 4, 12), "float32")}, g.quantized(y, 0.05, 110)))
+    assert len(network.layers) == 1
+
+
+def test_a_softmax_of_bytes_alone() -> None:
+    """There is no product in it."""
+    g = Graph()
+    program = g.program(
+        {"x": ((3, 7), "float32")}, g.quantized(g.node("Softmax", g.quantized("x", 0.03, 120)), 1 / 256, 0)
+    )
+    assert of_bytes(program)
+    assert [layer.normalised is not None for layer in integer_network(program).layers] == [True]

@@ -146,9 +146,12 @@ class BytesOut:
         machine = self.machine
         room = self.depth if len(self.contents) <= machine.parameters else min(self.depth, machine.parameters)
         if self.passes > room:
+            of = "lanes" if self.passes > self.depth else "parameters"
+            have = self.depth if self.passes > self.depth else machine.parameters
+            hint = "" if of == "lanes" else f": parameters={self.passes} do"
             raise BadInput(
-                f"rows of {machine.columns} sums pass through {self.passes} rows of lanes and of parameters, and"
-                f" {machine} has {self.depth} and {machine.parameters} for them"
+                f"rows of {machine.columns} sums pass through {self.passes} rows of {of}, and {machine} has {have}"
+                f" for them{hint}"
             )
         lines = np.concatenate([run.group * self.m + np.arange(run.begin, run.end) for run, _ in done])
         sums = np.concatenate([base + np.arange(run.end - run.begin) for run, base in done])
