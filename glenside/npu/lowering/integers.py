@@ -277,7 +277,7 @@ def _placed(where: Where) -> tuple[object, ...]:
 
 _FAR = 1.05
 """How many times its price a program takes where prices did not tell enough."""
-_WRONG = 2
+_WRONG = 1.6
 """And how many times where they told so little that simpler programs are the best guess, by which it is soon known of
 others that they take longer.
 """
