@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from extract import METHODS
 from glenside.cache import Cache, CacheFull, answers
+from glenside.check import CheckReport, is_equal
 from glenside.check.beside import beside
 from glenside.egraph.saturation import INTERRUPTED, ITERATION_LIMIT, NODE_LIMIT, SATURATED, Limits
 from glenside.egraph.search import Worker
-from glenside.ir.errors import BadInput, renamed
+from glenside.ir.errors import BadInput, GlensideError, renamed
 from glenside.ir.interrupts import answered
 from glenside.ir.program import Program
 from glenside.ir.rational import byte_count
@@ -80,8 +81,8 @@ def optimize(
             # The same search, or other e-nodes would be the first among equals: a trace numbers classes otherwise.
             how = {**way.choices(), "trace": trace}
             again = partial(optimize, program, target, limits=limits, verify=False, listener=listener, **how)
-            if (known := answers.recall(cache, key, program, target, seed, verify, again)) is not None:
-                on_answer(known)
+            known = answers.recall(cache, key, program, target, seed, again)
+            if known is not None and _holds(known, cache, on_answer, verify, meanwhile):
                 return known
         clock = Clock(load_seconds)
         stages = Stages(program, target, way, Search(limits, worker), listener, clock, seed, on_answer)
@@ -101,10 +102,47 @@ def optimize(
         clock.finish()
         if cache is not None and key and {result.stopped, stages.stopped} <= {*REPEATABLE} and not result.interrupted:
             try:
-                cache.put(key, answers.text(result.report, result.program))
+                cache.put(key, answers.text(result))
             except CacheFull as error:  # the answer itself is whole: the caller says so after it is safe
                 result.not_kept = error
         return result
+
+
+def _holds(known: Result, cache: Cache, on_answer: Callable[[Result], None], verify: bool, meanwhile: bool) -> bool:
+    """Give an answer of the cache on, and check it; whether it is one. With `meanwhile` it is checked while it is given
+    on, and whatever is wrong then is said only if it is an answer.
+    """
+    compare = partial(answers.compared, known)
+    failed: GlensideError | None = None
+    try:
+        with beside(compare) if meanwhile and verify else nullcontext(lambda: None) as verdict:
+            if meanwhile:
+                try:
+                    on_answer(known)
+                except GlensideError as error:
+                    failed = error
+            why = _wrong(compare, verdict()) if verify else ""
+    except KeyboardInterrupt:
+        answered()
+        known.interrupted = True
+        return True
+    if why:
+        cache.distrust(why)
+        return False
+    if failed is not None:
+        raise failed
+    if not meanwhile:
+        on_answer(known)
+    return True
+
+
+def _wrong(compare: Callable[[Callable[[int, int], None]], CheckReport], verdict: CheckReport | None) -> str:
+    """Why an answer of the cache is none, or "": what was found out by others, or is now."""
+    try:
+        found = (verdict or compare(lambda *_: None)).result
+    except answers.DAMAGED as error:
+        return f"it is no answer: {error!r}"
+    return "" if is_equal(found) or found.startswith("not checked") else found
 
 
 def compile(

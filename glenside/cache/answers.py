@@ -10,16 +10,18 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from glenside.cache.store import Cache, key_of
-from glenside.check import EXACT, check, is_equal
+from glenside.check import CheckReport, check
+from glenside.check.comparison import Progress
 from glenside.egraph.saturation import Limits
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
+from glenside.ir.term import Term, build
 from glenside.ir.text import parse
 from glenside.passes.variants import Extracted
 from glenside.report.report import Report
 from glenside.report.result import Result
-from glenside.targets.base import Target, Way
+from glenside.targets.base import Target, Variant, Way
 
 
 def key(program: Program, target: Target, limits: Limits, way: Way, seed: int, verify: bool) -> str:
@@ -33,18 +35,74 @@ def key(program: Program, target: Target, limits: Limits, way: Way, seed: int, v
     )
 
 
-def text(report: Report, program: Program) -> str:
-    """An answer as JSON."""
-    return json.dumps({"report": asdict(report), "program": str(program)})
+def text(result: Result) -> str:
+    """An answer as JSON: its report and program, and where code is made of the variants of its layers all of those."""
+    fronts = _fronts(result) if result.target.has_code and result.prepared is result.original else None
+    kept = {"report": asdict(result.report), "program": str(result.program)}
+    return json.dumps({**kept, "fronts": None if fronts is None else asdict(fronts)})
+
+
+@dataclass
+class _Variant:
+    """A variant whose term is one of so many."""
+
+    number: int
+    label: str
+    measures: Mapping[str, int | None]
+    recipe: str
+    off: str
+    remarks: Sequence[str]
+    details: Mapping[str, Any]
+
+
+@dataclass
+class _Fronts:
+    """Variants by layer, and the text of a program that is all of their terms."""
+
+    terms: str
+    layers: Mapping[str, Sequence[_Variant]]
+
+    def parsed(self) -> dict[str, list[Variant]]:
+        terms = parse(self.terms).term.children
+        return {
+            name: [
+                Variant(v.label, terms[v.number], v.measures, v.recipe, v.off, tuple(v.remarks), v.details)
+                for v in variants
+            ]
+            for name, variants in self.layers.items()
+        }
+
+
+def _fronts(result: Result) -> _Fronts | None:
+    """None where a variant has no term, or none is there."""
+    numbers, layers = dict[Term, int](), dict[str, list[_Variant]]()
+    for name, variants in result.answer.fronts.items():
+        layers[name] = []
+        for v in variants:
+            if v.term is None:
+                return None
+            number, rest = numbers.setdefault(v.term, len(numbers)), (v.recipe, v.off, v.remarks, v.details)
+            layers[name].append(_Variant(number, v.label, v.measures, *rest))
+    return _Fronts(str(Program(build("construct-tuple", *numbers))), layers) if numbers else None
 
 
 @dataclass
 class Remembered:
-    """An answer from the cache: its program is parsed, and its search done again, when they are asked for."""
+    """An answer from the cache: its program is parsed when it is asked for, and its search done again where something
+    is that is not kept.
+
+    kept_fronts  the variants of layers, where they are kept; then the original is what was searched
+    """
 
     original: Program
     content: str
     again: Callable[[], Result]
+    kept_fronts: _Fronts | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing has to be searched again for code to be made of it."""
+        return self.kept_fronts is not None
 
     @cached_property
     def program(self) -> Program:
@@ -66,7 +124,11 @@ class Remembered:
 
     @property
     def prepared(self) -> Program:
-        return self._searched.prepared
+        return self._searched.prepared if self.kept_fronts is None else self.original
+
+    @cached_property
+    def fronts(self) -> Mapping[str, Sequence[Variant]]:
+        return self._searched.answer.fronts if self.kept_fronts is None else self.kept_fronts.parsed()
 
     @property
     def egraph(self) -> Snapshot:
@@ -94,31 +156,42 @@ class Remembered:
 
 
 def recall(
-    cache: Cache, key: str, program: Program, target: Target, seed: int, verify: bool, again: Callable[[], Result]
+    cache: Cache, key: str, program: Program, target: Target, seed: int, again: Callable[[], Result]
 ) -> Result | None:
-    """The result that was kept as `text` under a key; None where there is none, or what is there is no answer to this:
-    damaged, or, with `verify`, another program than the one asked about.
+    """The result that was kept as `text` under a key; None where there is none, or what is there is damaged. Whether it
+    is an answer to this is for `compared` to say.
     """
     kept = cache.get(key)
     if kept is None:
         return None
     try:
         content = _typed(_Kept, json.loads(kept))
-        result = Result(program, target, content.report, Remembered(program, content.program, again), seed)
-        content.report.cached = True
-        found = check(program, result.program, layers=False, seed=seed).result if verify else EXACT
-    except (ValueError, TypeError, LookupError, RecursionError, GlensideError) as error:
-        found = f"it is no answer: {error!r}"
-    if is_equal(found) or found.startswith("not checked"):
-        return result
-    cache.distrust(found)
-    return None
+        answer = Remembered(program, content.program, again, content.fronts)
+        _ = answer.program, content.fronts is None or answer.fronts
+    except DAMAGED as error:
+        cache.distrust(f"it is no answer: {error!r}")
+        return None
+    content.report.cached = True
+    return Result(program, target, content.report, answer, seed)
+
+
+DAMAGED = (ValueError, TypeError, LookupError, RecursionError, GlensideError)
+"""What is met of a text that is damaged, by whoever reads it and by whoever compares what it says."""
+
+
+def compared(result: Result, progress: Progress) -> CheckReport:
+    """What a check says of a result that was recalled: layer by layer where what was searched is the original. Raises
+    GlensideError: it is no answer to this.
+    """
+    by_layers = isinstance(result.answer, Remembered) and result.answer.is_whole
+    return check(result.original, result.answer.compared, layers=by_layers, seed=result.seed, progress=progress)
 
 
 @dataclass
 class _Kept:
     report: Report
     program: str
+    fronts: _Fronts | None
 
 
 def _typed(kind: Any, value: Any) -> Any:

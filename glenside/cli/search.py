@@ -94,7 +94,7 @@ def search(
     with ExitStack() as open_:
         listener = open_.enter_context(shown("load", quiet=bounds.quiet))
         keeps = target.repeatable and not bounds.no_cache
-        if not keeps:  # else there may be nothing to search for
+        if not keeps or (code is not None and code.quantize is not None):  # else there may be nothing to search for
             ahead(limits)
         started = time.perf_counter()
         program = load().seeded_constants(source.seed) if drawn else load()

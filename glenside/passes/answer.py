@@ -112,6 +112,11 @@ class Answer:
         return self.programs[CHOSEN]
 
     @property
+    def fronts(self) -> Mapping[str, Sequence[Variant]]:
+        """Layer -> its variants."""
+        return {name: of_layer.variants for name, of_layer in self.layers.items()}
+
+    @property
     def compared(self) -> Program:
         """The program that was chosen, with layers to compare with the original's."""
         return self.in_own_order or self.program

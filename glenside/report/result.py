@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -19,7 +19,7 @@ from glenside.passes.distinct_layers import of_products
 from glenside.passes.variants import Extracted
 from glenside.report.deprecated import OldResultNames, with_old_parts
 from glenside.report.report import Report
-from glenside.targets.base import Amounts, Target
+from glenside.targets.base import Amounts, Target, Variant
 
 if TYPE_CHECKING:
     from glenside.report.egraph_view import EGraphView
@@ -46,6 +46,8 @@ class Found(Protocol):
     def programs(self) -> Mapping[str, Program]: ...
     @property
     def layers(self) -> Mapping[str, Extracted]: ...
+    @property
+    def fronts(self) -> Mapping[str, Sequence[Variant]]: ...
 
 
 @dataclass(repr=False)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from glenside.cache import Cache, CacheFull, key_of, store
+from glenside.ir.errors import BadInput
 
 LONG = "answer " * 10_000
 
@@ -224,28 +225,84 @@ DAMAGES: dict[str, Callable[[str], str]] = {
     ),
     "an unknown tensor": lambda text: text.replace("access-tensor a", "access-tensor c", 1),
 }
+OF_FRONTS: dict[str, Callable[[str], str]] = {
+    "no fronts": lambda text: json.dumps({**json.loads(text), "fronts": 3}),
+    "no such term": lambda text: text.replace('"number": 0', '"number": 99'),
+    "an open term": lambda text: text.replace('"terms": "', '"terms": "('),
+}
 
 
-@pytest.mark.parametrize("name", DAMAGES)
-def test_an_answer_is_checked_before_it_is_believed(name: str, path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [*((name, "systolic-array:4x4") for name in DAMAGES), *((name, "npu:4x4") for name in {**DAMAGES, **OF_FRONTS})],
+)
+def test_an_answer_is_checked_before_it_is_believed(name: str, target: str, path: Path) -> None:
     import glenside as gl
 
     notes: list[str] = []
-    program = gl.parse(SMALL, shapes={"a": (3, 4), "b": (3, 4)})
+    program, on = gl.parse(SMALL, shapes={"a": (3, 4), "b": (3, 4)}), gl.parse_target(target)
     with Cache(path, note=notes.append) as cache:
-        first = gl.optimize(program, gl.SystolicArray(4, 4), cache=cache)
+        first = gl.optimize(program, on, cache=cache)
         assert cache._connection is not None
         (key,) = cache._connection.execute("SELECT key FROM answers").fetchone()
         kept = cache.get(key)
         assert kept is not None
-        damaged = DAMAGES[name](kept)
+        damaged = {**DAMAGES, **OF_FRONTS}[name](kept)
         assert damaged != kept
         cache.put(key, damaged)
-        second = gl.optimize(program, gl.SystolicArray(4, 4), cache=cache)
+        second = gl.optimize(program, on, cache=cache)
         assert not second.report.cached
         assert str(second.program) == str(first.program)
         assert "is not believed" in notes[0]
-        assert gl.optimize(program, gl.SystolicArray(4, 4), cache=cache).report.cached
+        assert gl.optimize(program, on, cache=cache).report.cached
+
+
+def test_variants_that_code_is_made_of_are_not_searched_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import glenside as gl
+    from glenside.cache import answers
+
+    program, target = gl.parse(SMALL, shapes={"a": (3, 4), "b": (3, 4)}), gl.NPU(4, 4)
+    with Cache(path) as cache:
+        first = gl.optimize(program, target, cache=cache)
+        monkeypatch.setattr(answers.Remembered, "_searched", property(lambda _: pytest.fail("it is searched again")))
+        second = gl.optimize(program, target, cache=cache)
+    assert second.report.cached
+    assert second.prepared is program
+    assert {name: [*own] for name, own in second.answer.fronts.items()} == {
+        name: [*own] for name, own in first.answer.fronts.items()
+    }
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_answer_that_is_given_on_while_it_is_checked_is_given_on_again(fails: bool, path: Path) -> None:
+    """Where it is none: what was made of it is made anew, and what was wrong with it is not said."""
+    import glenside as gl
+
+    program, target = gl.parse(SMALL, shapes={"a": (3, 4), "b": (3, 4)}), gl.NPU(4, 4)
+    given: list[bool] = []
+
+    def take(result: gl.Result) -> None:
+        given.append(result.report.cached)
+        if fails and result.report.cached:
+            raise BadInput("it cannot be lowered")
+
+    with Cache(path) as cache:
+        gl.optimize(program, target, cache=cache)
+        assert cache._connection is not None
+        (key,) = cache._connection.execute("SELECT key FROM answers").fetchone()
+        kept = cache.get(key)
+        assert kept is not None
+        cache.put(key, DAMAGES["a wrong program"](kept))
+        found = gl.optimize(program, target, cache=cache, on_answer=take, meanwhile=True)
+        assert given == [True, False]
+        assert not found.report.cached
+        given.clear()
+        if fails:
+            with pytest.raises(BadInput, match="it cannot be lowered"):
+                gl.optimize(program, target, cache=cache, on_answer=take, meanwhile=True)
+        else:
+            assert gl.optimize(program, target, cache=cache, on_answer=take, meanwhile=True).report.cached
+        assert given == [True]
 
 
 def test_what_inflates_without_end_is_a_miss(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

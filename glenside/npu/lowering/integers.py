@@ -316,8 +316,8 @@ def mappings(result: Result, network: IntegerNetwork) -> Mapping[str, Sequence[t
     """
     layers = distinct_layers(network.program, result.target.leaf_kind(network.program))
     found = dict[str, list[tuple[Mapped, int]]]()
-    for name, extracted in result.answer.layers.items():
-        own = [(variant.term, variant) for variant in extracted.variants if variant.term is not None]
+    for name, variants in result.answer.fronts.items():
+        own = [(variant.term, variant) for variant in variants if variant.term is not None]
         if not own:
             raise BadInput(f"the layer {name}: it has no mapping onto {result.target.name}")
         chosen = result.target.best([variant for _, variant in own]).term
