@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import highspy
@@ -25,9 +25,8 @@ from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.lowering.distinct import ordered
 from glenside.npu.lowering.estimates import Estimate, close_all
-from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.operands import Tiles
-from glenside.npu.lowering.options import Option, axes_of, best_filled, copied, copied_at_least
+from glenside.npu.lowering.options import Option, axes_of, best_filled, bytes_of_tiles, copied, copied_at_least
 from glenside.npu.lowering.staying import Stay
 from glenside.npu.lowering.storing import rows_needed
 from glenside.npu.lowering.tensors import Where
@@ -94,16 +93,20 @@ def chosen(
     """
     known = {} if known is None else known
     within, often, before = max(gap, first), Counter[object](), None
-    relaxed = True
+    relaxed, best = True, None
     while True:
         model = _Model(options, results, machine, stays or {}, windows or {}, known, spared)
         found, used, before = model.solved(show, work, within, before, relaxed)
+        if best is not None and best.cycles <= (1 + gap) * found.bound:
+            return replace(best, bound=found.bound)
         if found.bound > enough or not (used or relaxed or within > gap):
             return found
         if relaxed:
             relaxed, before = bool(used), None
             close_all(estimate for estimates in used.values() for estimate in estimates)
             continue
+        if not used:
+            best = found
         within = within if used else gap
         often.update(used.keys())
         close_all(
@@ -285,7 +288,7 @@ class _Model(WholeNumbers):
             for taken, column, option in zip(take[maker], written, self.options[maker], strict=True):
                 self.row(-1, 0, [(column, 1.0), (taken, -1.0)])
                 find = partial(option.price.emptied_in_order, dims, axis)
-                emptied = self._emptied(option, ("axis", axis, dims), find, tensor)
+                emptied = self._emptied(option, ("axis", axis, dims), find, tensor.access.size)
                 self.dma[maker].append((column, self._now(emptied, (tensor, axis), column, taken)))
             for streamed in asked:
                 self.row(0, 1, [*((column, 1.0) for column in written), (streamed[number], -1.0)])
@@ -350,21 +353,19 @@ class _Model(WholeNumbers):
         for other, column, by in zip(self.options[maker], written, take[maker], strict=True):
             self.row(-1, 0, [(column, 1.0), (by, -1.0)])
             find = partial(self._emptied_to_tiles, other, option, tensor)
-            emptied = self._emptied(other, ("tiles", id(option.price)), find, tensor)
+            emptied = self._emptied(other, ("tiles", id(option.price)), find, bytes_of_tiles(option, tensor))
             self.dma[maker].append((column, self._now(emptied, ("tiles", tensor, id(option.price)), column, by)))
 
-    def _tiled(self, option: Option, tensor: Term) -> Array:
-        """Where a tensor's elements are in tiles, sorted pairs; equal layers have equal ones."""
-        leaves = tuple(leaf for leaf, other in option.stays.items() if other == tensor)
-        key, known = (Tiles, leaves), option.price.layer.known
-        if key not in known:
-            tiles = Tiles.computed(Image(self.machine), option.price.layer, 0)
-            pairs = np.concatenate([tiles.elements[leaf] for leaf in leaves])
-            known[key] = pairs[ordered(pairs[:, 0])]
-        return known[key]  # type: ignore[no-any-return]
+    def _tiled(self, option: Option, tensor: Term, some: Array | None = None) -> Array:
+        """Where a tensor's elements are in tiles, or some of them, by number: sorted pairs."""
+        layer = option.price.layer
+        leaves = [leaf for leaf, other in option.stays.items() if other == tensor]
+        found = Tiles.pairs(layer, self.machine, leaves, some)
+        return found[ordered(found[:, 0])]
 
     def _emptied_to_tiles(self, maker: Option, reader: Option, tensor: Term) -> float:
-        return maker.price.emptied(self._tiled(reader, tensor))
+        return maker.price.emptied(self._tiled(reader, tensor, maker.price.first_to_leave))
 
-    def _emptied(self, option: Option, what: object, find: Callable[[], float], tensor: Term) -> Estimate:
-        return self._known((id(option.price), "empty", what), tensor.access.size / self.machine.bandwidth, find)
+    def _emptied(self, option: Option, what: object, find: Callable[[], float], size: int) -> Estimate:
+        """Beats that take results away, as so many bytes."""
+        return self._known((id(option.price), "empty", what), size / self.machine.bandwidth, find)

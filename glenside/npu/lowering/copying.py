@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glenside.ir.operand import Array
+from glenside.npu.lowering.distinct import ordered, placed
 from glenside.npu.lowering.filling import beats_and_tables
 from glenside.npu.lowering.layers import Writer
 from glenside.npu.lowering.storing import turned
@@ -23,15 +24,21 @@ def write_copy(writer: Writer, sources: Array, targets: Array) -> None:
 
 
 def cycles_of_copy(sources: Array, targets: Array, machine: Machine) -> float:
-    """Of DMA, near enough: all parts take as long as the first one."""
-    part = next(_parts(sources, targets, machine), None)
+    """Of DMA, near enough: all takes as long as some of the first part, and a latency for each part."""
+    part = next(_parts(sources, targets, machine, min(machine.half_depth, -(-_SOME // machine.rows))), None)
     if part is None:
         return 0.0
-    cycles = 0
+    times, cycles = len(sources) / len(part.targets), 0.0
+    parts = np.ceil(times * (int(part.rows[-1]) + 1) / machine.half_depth)
     for addresses, which in ((part.sources, slice(None)), (part.targets, part.owner)):
         beats, tables = beats_and_tables(addresses, part.lanes[which], part.rows[which], machine)
-        cycles += beats + tables * machine.table_beats + machine.latency
-    return cycles * len(sources) / len(part.targets)
+        again = times if tables > machine.tables // 2 else 1  # else they stay
+        cycles += beats * times + tables * machine.table_beats * again + float(parts) * machine.latency
+    return cycles
+
+
+_SOME = 1 << 17
+"""Bytes of lanes that are looked at for a price."""
 
 
 @dataclass(frozen=True)
@@ -49,20 +56,21 @@ class _Part:
     owner: Array
 
 
-def _parts(sources: Array, targets: Array, machine: Machine) -> Iterator[_Part]:
+def _parts(sources: Array, targets: Array, machine: Machine, depth: int | None = None) -> Iterator[_Part]:
     """Each piece of a beat that lanes take in a cycle has a row of them, turned so that bytes of a beat that is
-    written are in different lanes.
+    written are in different lanes; so many rows at a time.
     """
-    width = min(machine.rows, machine.bandwidth)
-    order = np.argsort(sources, kind="stable")
-    piece = -(-machine.bandwidth // width) * (sources[order] // machine.bandwidth)
-    piece += sources[order] % machine.bandwidth // width
-    _, row = np.unique(piece, return_inverse=True)
-    ends = np.searchsorted(row, np.arange(0, int(row.max(initial=-1)) + 1 + machine.half_depth, machine.half_depth))
+    width, depth = min(machine.rows, machine.bandwidth), machine.half_depth if depth is None else depth
+    order = ordered(sources)
+    own = sources[order]
+    piece = -(-machine.bandwidth // width) * (own // machine.bandwidth)
+    piece += own % machine.bandwidth // width
+    row = np.cumsum(np.diff(piece, prepend=piece[:1]) > 0)
+    ends = np.searchsorted(row, np.arange(0, int(row.max(initial=-1)) + 1 + depth, depth))
     for begin, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
-        own, rows = order[begin:end], row[begin:end] - row[begin]
-        addresses, first, owner = np.unique(sources[own], return_index=True, return_inverse=True)
+        which, rows = order[begin:end], row[begin:end] - row[begin]
+        addresses, first, owner = placed(own[begin:end])
         lanes = addresses % machine.bandwidth % width
-        _, beat = np.unique(targets[own] // machine.bandwidth, return_inverse=True)
+        _, _, beat = placed(targets[which] // machine.bandwidth)
         turns = turned(rows, lanes[owner], beat, int(rows[-1]) + 1, machine.rows)
-        yield _Part(addresses, (lanes + turns[rows[first]]) % machine.rows, rows[first], targets[own], owner)
+        yield _Part(addresses, (lanes + turns[rows[first]]) % machine.rows, rows[first], targets[which], owner)

@@ -18,6 +18,7 @@ from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.runs import Order
 from glenside.npu.lowering.spreading import Spreading, spreadings
 from glenside.npu.lowering.tiles import Layer
+from glenside.npu.machine import Machine
 
 _SOME = 1 << 16
 """Elements of rows by which the order of an operand in DRAM is chosen."""
@@ -154,16 +155,32 @@ class Tiles:
     @staticmethod
     def computed(image: Image, layer: Layer, zero: int) -> Tiles:
         """Of what is written later; the byte `zero` stands where a tile has no element. Equal tiles are there once."""
-        numbers, width = layer.product.weights.numbers, image.machine.weight_beats * image.machine.bandwidth
-        known: dict[bytes, int] = {}
-        found, tiles = list[Brought](), list[int]()
-        for tile, rows in enumerate(layer.loaded):
-            key = numbers[tile, :rows].tobytes()
-            if key not in known:
-                known[key] = image.put(np.full((rows, width), zero, np.int8).view(np.uint8))
-                tiles.append(tile)
-            found.append(Brought(known[key], rows))
-        return Tiles._placed(image, layer, found, tiles)
+        return Tiles._placed(image, layer, *_put(image, layer, zero))
+
+    @staticmethod
+    def pairs(layer: Layer, machine: Machine, leaves: Sequence[Term], some: Array | None = None) -> Array:
+        """Of elements of leaves that are one tensor, all or some by number, the pairs (n)(2) that `computed` has in a
+        DRAM of their own.
+        """
+        if "put" not in layer.known:  # nearly the same of all that are asked for
+            layer.known["put"] = _put(Image(machine), layer, 0)
+        brought, tiles = layer.known["put"]
+        weights, found = layer.product.weights, list[Array]()
+        numbers = weights.numbers[tiles]
+        width, columns = machine.weight_beats * machine.bandwidth, numbers.shape[2]
+        addresses, rows = np.array([(brought[tile].address, brought[tile].rows) for tile in tiles]).T
+        for leaf in leaves:
+            wanted = np.zeros(1 + sum(each.access.size for each in weights.first), bool)
+            own = wanted[weights.first[leaf] :][: leaf.access.size]
+            own[slice(None) if some is None else some] = True
+            at = np.flatnonzero(wanted[numbers.reshape(-1)])
+            line, column = divided(at, columns)
+            tile, row = divided(line, numbers.shape[1])
+            there = row < rows[tile]
+            at, tile, row, column = at[there], tile[there], row[there], column[there]
+            elements = numbers.reshape(-1)[at] - weights.first[leaf]
+            found.append(np.stack([elements, addresses[tile] + row * width + column], axis=1))
+        return np.concatenate(found)
 
     @staticmethod
     def _placed(image: Image, layer: Layer, brought: list[Brought], tiles: Sequence[int]) -> Tiles:
@@ -183,6 +200,20 @@ class Tiles:
             own_pairs = every[(every[:, 0] >= first) & (every[:, 0] < first + leaf.access.size)]
             found[leaf] = own_pairs - (first, 0)
         return Tiles(brought, found)
+
+
+def _put(image: Image, layer: Layer, zero: int) -> tuple[list[Brought], list[int]]:
+    """How tiles that are written later are brought, and those that are there: of equal ones the first."""
+    numbers, width = layer.product.weights.numbers, image.machine.weight_beats * image.machine.bandwidth
+    known: dict[bytes, int] = {}
+    found, tiles = list[Brought](), list[int]()
+    for tile, rows in enumerate(layer.loaded):
+        key = numbers[tile, :rows].tobytes()
+        if key not in known:
+            known[key] = image.put(np.full((rows, width), zero, np.int8).view(np.uint8))
+            tiles.append(tile)
+        found.append(Brought(known[key], rows))
+    return found, tiles
 
 
 def _distinct(brought: Sequence[Brought], layer: Layer) -> list[int]:

@@ -134,13 +134,19 @@ def copied_at_least(option: Option, tensor: Term, machine: Machine) -> float:
     """The same of a tensor that stays as tiles, soon known: nothing where no element is in several, else beats in and
     out.
     """
-    key, known = ("placed", tensor), option.price.layer.known
+    placed = bytes_of_tiles(option, tensor)
+    return 0.0 if placed <= tensor.access.size else (tensor.access.size + placed) / machine.bandwidth
+
+
+def bytes_of_tiles(option: Option, tensor: Term) -> int:
+    """How many bytes of tiles a tensor's elements are that stays."""
+    leaves = tuple(leaf for leaf, own in option.stays.items() if own == tensor)
+    key, known = ("placed", leaves), option.price.layer.known
     if key not in known:
-        leaves = [leaf for leaf, own in option.stays.items() if own == tensor]
         ranges = [(option.price.layer.product.weights.first[leaf], leaf.access.size) for leaf in leaves]
         every = {own.tobytes(): own for own in option.price.layer.weights}.values()  # equal tiles are there once
         known[key] = sum(
             int(np.count_nonzero((own >= first) & (own < first + size))) for own in every for first, size in ranges
         )
     placed: int = known[key]
-    return 0.0 if placed <= tensor.access.size else (tensor.access.size + placed) / machine.bandwidth
+    return placed

@@ -123,8 +123,15 @@ class Priced:
         nothing = self.layer.elements.reshape(-1) <= 0
         return np.where(nothing, 0, line.reshape(-1)), column.reshape(-1)
 
+    @property
+    def first_to_leave(self) -> Array:
+        """The elements by which is told what it takes to take results away, by number, (n)."""
+        return self._sums[0]
+
     def emptied(self, addresses: Array) -> float:
-        """Cycles of DMA that take results away, to the addresses of elements, sorted pairs (n)(2)."""
+        """Cycles of DMA that take results away, to the addresses of elements, sorted pairs (n)(2), of which those of
+        the first to leave are needed.
+        """
         elements, *_ = self._sums
         first, last = (np.searchsorted(addresses[:, 0], elements, side=side) for side in ("left", "right"))
         sizes = last - first
