@@ -14,6 +14,7 @@ from npu_layers import MACHINES
 from npu_networks import network
 
 import glenside as gl
+from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
 from glenside.npu.lowering import integers
 from glenside.npu.lowering.choice import Choice, chosen
@@ -21,6 +22,8 @@ from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.integers import mappings
 from glenside.npu.lowering.operands import Tiles, laid_out
 from glenside.npu.lowering.options import Option, axes_of, copied, options_of
+from glenside.npu.lowering.price import Priced
+from glenside.npu.lowering.tiles import Layer
 from glenside.npu.lowering.trials import TooLong
 from glenside.npu.machine import Machine
 from glenside.quantization.layers import IntegerNetwork
@@ -29,11 +32,10 @@ from glenside.quantization.network import integer_network
 MOST = 1500
 
 
-def _options(found: IntegerNetwork, machine: Machine) -> tuple[dict[str, list[Option]], dict[Term, str]]:
+def _options(found: IntegerNetwork, machine: Machine) -> tuple[dict[str, Sequence[Option]], dict[Term, str]]:
     result = gl.optimize(found.program, gl.NPU(machine), verify=False)
     fronts = {name: front[:3] for name, front in mappings(result, found).items()}
-    options, _ = options_of(found, fronts, machine)
-    return options, {layer.result: layer.name for layer in found.layers}
+    return {**options_of(found, fronts, machine).every}, {layer.result: layer.name for layer in found.layers}
 
 
 def _cycles(
@@ -84,15 +86,33 @@ def test_no_choice_takes_less(seeds: range) -> None:
     for seed in seeds:
         machine = MACHINES[seed % len(MACHINES)]
         options, results = _options(integer_network(network(random.Random(seed))), machine)
+        found = chosen(options, results, machine, gap=0.0)  # which cuts what it takes, as far as it is asked for
         least = _least(options, results, machine)
         if least is None:
             continue
-        found = chosen(options, results, machine, gap=0.0)
         own = {name: options[name][number] for name, number in found.mappings.items()}
         assert found.cycles == pytest.approx(least, rel=1e-6)
         assert _cycles(own, found.axes, results, machine) == pytest.approx(least, rel=1e-6)
         compared += 1
     assert compared >= 2
+
+
+def _refused() -> Layer:
+    raise BadInput("it cannot be cut")
+
+
+def test_mappings_that_cannot_be_cut_are_not_chosen() -> None:
+    """Which is met only when a choice makes use of them: those seem to take nothing."""
+    machine = MACHINES[0]
+    options, results = _options(integer_network(network(random.Random(0))), machine)
+    bad = {
+        name: Option(Priced(_refused, machine, 0, 0), every[0].streams, every[0].stays)
+        for name, every in options.items()
+    }
+    found = chosen({name: [bad[name], *every] for name, every in options.items()}, results, machine, gap=0.0)
+    assert all(each.price.refused is not None for each in bad.values())
+    assert found.cycles == pytest.approx(chosen(options, results, machine, gap=0.0).cycles, rel=1e-6)
+    assert all(number > 0 for number in found.mappings.values())
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ from glenside.npu.lowering.choice import chosen
 from glenside.npu.lowering.elementwise import greatest_elements, weighted_elements
 from glenside.npu.lowering.holding import Wanted, held
 from glenside.npu.lowering.integers import as_mapped, mappings
-from glenside.npu.lowering.options import options_of
+from glenside.npu.lowering.options import cut, options_of
 from glenside.npu.lowering.skewed import Reads
-from glenside.npu.lowering.staying import looked_at, staying
+from glenside.npu.lowering.staying import Staying
 from glenside.npu.machine import Machine
 from glenside.npu.meaning import wrong
 from glenside.npu.program import NpuProgram
@@ -123,14 +123,18 @@ def test_mappings_without_strides_in_common_are_not_taken_together() -> None:
     """Of tensors that two layers read: pairs that are ruled out have no place, whatever room there is, others have."""
     network, machine = _residual(8, 8), Machine(8, 8, scratchpad=1 << 20, accumulators=64, bandwidth=8, latency=3)
     result = gl.optimize(network.program, gl.NPU(machine), verify=False)
-    options, _ = options_of(network, mappings(result, network), machine)
+    options = options_of(network, mappings(result, network), machine).every
+    cut(option for own in options.values() for option in own)
     results = {layer.result: layer.name for layer in network.layers}
     told = []
-    for tensor, stay in staying(options, results, set(options), (), machine).items():
+    stays = Staying(options, results, set(options), (), machine)
+    before = stays.every()
+    stays.look(before)
+    for tensor, own in stays.found().items():
         readers = [name for name, own in options.items() if any(tensor in o.streams.values() for o in own)]
         if len(readers) != 2:
             continue
-        own = looked_at(stay, tensor, options, machine)
+        assert not before[tensor].apart
         pairs = [[(name, number) for number, may in enumerate(own.allows[name]) if may] for name in readers]
         for pair in product(*pairs):
             reads = {}
@@ -142,12 +146,11 @@ def test_mappings_without_strides_in_common_are_not_taken_together() -> None:
                 reads[name] = found
             wanted = {tensor: Wanted(tuple(tensor.access.dims), reads, None, 0, 1)}
             there, _ = held(wanted, machine, range(machine.depth), {tensor})
-            assert own.apart is not None
             assert (tensor in there) == (pair not in own.apart)
             told.append(tensor in there)
-        choice = chosen(options, results, machine, stays={tensor: own})
+        choice = chosen(options, results, machine, stays=lambda tensor=tensor, own=own: {tensor: own})
         if tensor in choice.held:
-            assert tuple((name, choice.mappings[name]) for name in readers) not in (own.apart or ())
+            assert tuple((name, choice.mappings[name]) for name in readers) not in own.apart
     assert {*told} == {False, True}
 
 

@@ -37,15 +37,16 @@ def _compared(program: Program, machine: Machine, most: int = MOST) -> tuple[int
     if not 3 <= len(found.layers) <= 4:
         return None
     fronts = mappings(gl.optimize(found.program, gl.NPU(machine), verify=False), found)
-    options, kept = options_of(found, fronts, machine)
+    priced = options_of(found, fronts, machine)
+    options, kept = priced.every, priced.kept
     streams = (tensor for own in options.values() for option in own for tensor in option.streams.values())
     tensors = [tensor for tensor in dict.fromkeys(streams) if tensor is not None]
     ways = prod(map(len, kept.values())) << len(tensors)
     if ways > most:
         return None
-    best, floors = inf, Floors(found, (options, kept), machine)
+    best, floors = inf, Floors(found, priced, machine)
     for numbers in product(*map(range, map(len, kept.values()))):
-        taken = {name: kept[name][number] for name, number in zip(kept, numbers, strict=True)}
+        taken = priced.taken(dict(zip(kept, numbers, strict=True)))
         for stays in product((False, True), repeat=len(tensors)):
             stay = {tensor for tensor, there in zip(tensors, stays, strict=True) if there}
             try:

@@ -19,7 +19,7 @@ from glenside.npu.lowering.choice import Choice, chosen
 from glenside.npu.lowering.integers import mappings
 from glenside.npu.lowering.options import options_of
 from glenside.npu.lowering.spreading import Spreadings
-from glenside.npu.lowering.staying import staying
+from glenside.npu.lowering.staying import Staying
 from glenside.npu.machine import Machine
 from glenside.quantization.calibration import quantized
 from glenside.quantization.layers import IntegerNetwork
@@ -87,14 +87,14 @@ def test_an_answer_that_was_kept_has_the_same_mappings(tmp_path: Path) -> None:
 def test_work_and_no_clock_ends_a_choice() -> None:
     network = _network()
     result = gl.optimize(network.program, gl.NPU(MACHINE), verify=False)
-    options, _ = options_of(network, mappings(result, network), MACHINE)
+    options = options_of(network, mappings(result, network), MACHINE).every
     results = {layer.result: layer.name for layer in network.layers}
     requantised = {layer.name for layer in network.layers if layer.requantised is not None}
-    stays = staying(options, results, requantised, (), MACHINE)
-    assert stays, "the more there is to choose, the longer it takes to know that nothing is better"
+    stays = Staying(options, results, requantised, (), MACHINE)
+    assert stays.found(), "the more there is to choose, the longer it takes to know that nothing is better"
 
     def found(work: int) -> Choice:
-        return chosen(options, results, MACHINE, work=work, gap=0.0, stays=stays)
+        return chosen(options, results, MACHINE, work=work, gap=0.0, stays=stays.found)
 
     whole, early = found(1 << 20), found(1)
     assert early.bound < whole.cycles * (1 - 1e-6)  # it was not searched to the end

@@ -51,7 +51,7 @@ def test_what_is_chosen_by_prices_of_windows_is_right() -> None:
 @pytest.mark.parametrize("rows", [4, 16, 64, 256])
 def test_windows_have_room_or_take_infinitely_long(rows: int) -> None:
     network, fronts = _mapped()
-    priced, _ = options_of(network, fronts, MACHINE)
+    priced = options_of(network, fronts, MACHINE).every
     seen = set()
     for own in priced.values():
         option = own[0]

@@ -12,7 +12,7 @@ from glenside.analysis.places import leaves_of
 from glenside.npu.lowering.choice import FIRST, SPARED, Choice, Known, chosen
 from glenside.npu.lowering.mapped import Mapped, results_of
 from glenside.npu.lowering.options import Options, options_of
-from glenside.npu.lowering.staying import looked_at, staying
+from glenside.npu.lowering.staying import Staying
 from glenside.npu.lowering.tensors import Tensors
 from glenside.npu.machine import Machine
 from glenside.quantization.layers import IntegerNetwork
@@ -41,32 +41,30 @@ def best(
     Raises BadInput: a layer of which the machine runs no mapping, by name, with the reason of the first; or no
     choice was found.
     """
-    options, kept = priced or options_of(network, variants, machine, show)
+    priced = priced or options_of(network, variants, machine, show)
     results = {layer.result: layer.name for layer in network.layers}
     requantised = {layer.name for layer in network.layers if layer.requantised is not None}
     outside = {leaf for root in results_of(network) for leaf in leaves_of(root, results)}
-    stays = staying(options, results, requantised, outside, machine) if stay else {}
+    stays = Staying(priced.every, results, requantised, outside, machine) if stay else None
     known = {} if known is None else known
-    come = stays if windows else None
-    again = partial(chosen, options, results, machine, show, known=known, enough=enough, spared=spared, windows=come)
+    come = stays.every if windows and stays is not None else None
+    again = partial(
+        chosen, priced.every, results, machine, show, known=known, enough=enough, spared=spared, windows=come
+    )
     first = FIRST
     for _ in range(_ROUNDS):
-        found = again(stays=stays, first=first)
+        found = again(stays=None if stays is None else stays.found, first=first)
         first = 0.0  # most prices are known
-        taken = {name: own[found.mappings[name]] for name, own in kept.items()}
+        taken = priced.taken(found.mappings)
         where = Tensors(network, taken, machine, found.axes, found.held).where if found.held or windows else None
         there = where[0] if where is not None else {}
         missing = found.held - there.keys()
-        if not missing or (found.stopped and (not windows or stays.keys() <= there.keys())):
+        if stays is None or not missing or (found.stopped and (not windows or stays.found().keys() <= there.keys())):
             break  # of a large network the others pass DRAM
         if found.stopped:  # and all else is chosen for that
-            stays = {tensor: own for tensor, own in stays.items() if tensor in there}
-            continue
-        stays = {
-            tensor: looked_at(own, tensor, options, machine) if tensor in missing else own
-            for tensor, own in stays.items()
-            if tensor not in missing or own.apart is None  # once it was, there is no room
-        }
+            stays.keep(there)
+        else:
+            stays.look(missing)
     if windows and where is not None:
         where = where[0], {term: own.ordered(found.axes.get(term)) for term, own in where[1].items()}, where[2]
     return taken, replace(found, held=frozenset(there), where=where)

@@ -19,18 +19,18 @@ from functools import partial
 import highspy
 import numpy as np
 
-from glenside.analysis.places import Places
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.lowering.distinct import ordered
 from glenside.npu.lowering.estimates import Estimate, close_all
 from glenside.npu.lowering.operands import Tiles
-from glenside.npu.lowering.options import Option, axes_of, best_filled, bytes_of_tiles, copied, copied_at_least
+from glenside.npu.lowering.options import Option, axes_of, best_filled, bytes_of_tiles, copied, copied_at_least, cut
+from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.staying import Stay
 from glenside.npu.lowering.storing import rows_needed
 from glenside.npu.lowering.tensors import Where
-from glenside.npu.lowering.whole_numbers import WORK, Solution, WholeNumbers
+from glenside.npu.lowering.whole_numbers import WORK, How, Solution, WholeNumbers
 from glenside.npu.machine import Machine
 
 _HALF, _EPSILON = 0.5, 1e-6
@@ -43,6 +43,8 @@ SPARED = 0.02
 _PADDED = 1.15
 """How many beats windows take for one that is full, where nobody looked."""
 Known = dict[tuple[int, str, object], Estimate]
+Stays = Callable[[], Mapping[Term, Stay]]
+"""Tensors that may stay, as far as the mappings tell that are cut into tiles."""
 _LATENCY = 2
 """Latencies of a layer that nothing hides."""
 
@@ -73,41 +75,52 @@ def chosen(
     show: Callable[[str, int, int], None] = lambda *_: None,
     work: int = WORK,
     gap: float = 1e-3,
-    stays: Mapping[Term, Stay] | None = None,
+    stays: Stays | None = None,
     known: Known | None = None,
     enough: float = highspy.kHighsInf,
     spared: float = SPARED,
     first: float = FIRST,
-    windows: Mapping[Term, Stay] | None = None,
+    windows: Stays | None = None,
 ) -> Choice:
     """The best choice, within a gap of it, or the best that was found until the solver looked `work` times whether to
     go on; `results` are the tensors that layers make, of which each is one's, by name; `stays` those that may stay in
     the lanes; `known` prices, also of `windows`. Where none takes less than `enough` it is any. `spared` is what beats
     are worth that the array hides. The same each time, however long it takes. Raises BadInput: none was found.
 
-    Prices are looked at where a choice makes use of them, and then it is chosen again, until nothing is left to look
-    at: the others take no less than what they were taken for. Of what comes again and again, of another mapping each
-    time, the prices of all mappings are looked at. Until then it is the best within a gap of `first`. Before all that,
-    parts of mappings are chosen: a program without whole numbers takes a tenth of the solver's time or less, and makes
-    use of most prices that the choice does.
+    Mappings are cut into tiles, and prices looked at, where a choice makes use of them, and then it is chosen again,
+    until nothing is left to look at: the others take no less than what they were taken for. Of what comes again and
+    again, of another mapping each time, all mappings are cut, and the prices of all are looked at. Until then it is the
+    best within a gap of `first`. Before all that, parts of mappings are chosen: a program without whole numbers takes a
+    tenth of the solver's time or less, and makes use of most prices that the choice does.
     """
     known = {} if known is None else known
     within, often, before = max(gap, first), Counter[object](), None
-    relaxed, best = True, None
+    how, best = How.PARTS, None
     while True:
-        model = _Model(options, results, machine, stays or {}, windows or {}, known, spared)
-        found, used, before = model.solved(show, work, within, before, relaxed)
+        may_stay, may_pass = ({} if own is None else own() for own in (stays, windows))
+        model = _Model(options, results, machine, may_stay, may_pass, known, spared)
+        solved = model.solved(show, work, within, before, how)
+        if solved is None:  # what was chosen is not possible, as turned out
+            how = How.WHOLE
+            continue
+        found, used, now = solved
+        often["cut"] += how is How.WHOLE and bool(model.uncut)
+        cut(model.uncut if often["cut"] < _OFTEN else (option for own in options.values() for option in own))
         if best is not None and best.cycles <= (1 + gap) * found.bound:
             return replace(best, bound=found.bound)
-        if found.bound > enough or not (used or relaxed or within > gap):
+        is_open = bool(used or model.uncut)
+        if found.bound > enough or not (is_open or how is not How.WHOLE or within > gap):
             return found
-        if relaxed:
-            relaxed, before = bool(used), None
+        if how is How.PARTS:
+            how = How.PARTS if is_open else How.WHOLE
             close_all(estimate for estimates in used.values() for estimate in estimates)
             continue
-        if not used:
-            best = found
-        within = within if used else gap
+        if not is_open:
+            best = found if best is None else min(best, found, key=lambda own: own.cycles)
+        if how is How.WHOLE:
+            before = now
+            within = within if is_open else gap
+        how = How.AGAIN if is_open else How.WHOLE
         often.update(used.keys())
         close_all(
             estimate
@@ -130,6 +143,8 @@ class _Model(WholeNumbers):
         super().__init__()
         self.dma: dict[str, list[tuple[int, float]]] = {name: [] for name in self.options}
         self.used: list[tuple[object, tuple[int, ...], Estimate]] = []
+        self.uncut: list[Option] = []
+        """What the choice takes and nobody has cut into tiles."""
         self.copies = defaultdict[int, float](float)
         self.held: dict[Term, int] = {}
         self.rooms: dict[Term, int] = {}
@@ -145,14 +160,19 @@ class _Model(WholeNumbers):
         return (own for other, _, own in self.used if other == what)
 
     def solved(
-        self, show: Callable[[str, int, int], None], work: int, gap: float, before: Solution | None, relaxed: bool
-    ) -> tuple[Choice, Mapping[object, Sequence[Estimate]], Solution]:
+        self, show: Callable[[str, int, int], None], work: int, gap: float, before: Solution | None, how: How
+    ) -> tuple[Choice, Mapping[object, Sequence[Estimate]], Solution] | None:
         """The choice, and the prices that it makes use of and nobody has looked at, by what they are of; `before` is
-        that of prices of which some were lower. `relaxed`: parts of mappings are chosen.
+        that of prices of which some were lower. None: the same as before is not possible any more. Raises BadInput:
+        there is no choice.
         """
         take = {name: [self.column(whole=True) for _ in own] for name, own in self.options.items()}
-        for columns in take.values():
-            self.row(1, 1, [(column, 1.0) for column in columns])
+        for name, columns in take.items():
+            possible = zip(columns, self.options[name], strict=True)
+            self.row(1, 1, [(column, 1.0) for column, option in possible if option.price.refused is None])
+            for column, option in zip(columns, self.options[name], strict=True):
+                if option.price.refused is not None:
+                    self.row(0, 0, [(column, 1.0)])
         tensors = {
             tensor: None
             for own in self.options.values()
@@ -168,12 +188,20 @@ class _Model(WholeNumbers):
             self._add_tensor(tensor, columns, take)
         for name, own in self.options.items():
             self._add_time(name, own, take[name])
-        found = self.solution(gap, work, before, relaxed)
+        found = self.solution(gap, work, before, how)
+        if found is None and how is How.AGAIN:
+            return None
         if found is None:
             raise BadInput("no mappings of the layers were found that go together with any orders of tensors")
         values = found.values
         mappings = {name: int(np.argmax(values[columns])) for name, columns in take.items()}
         axes = {tensor: axes_of(tensor)[int(np.argmax(values[columns]))] for tensor, columns in inner.items()}
+        self.uncut = [
+            option
+            for name, columns in take.items()
+            for column, option in zip(columns, self.options[name], strict=True)
+            if values[column] > _EPSILON and not option.price.is_cut
+        ]
         there = frozenset(tensor for tensor, column in self.held.items() if values[column] > _HALF)
         used = defaultdict[object, list[Estimate]](list)
         for what, by, estimate in self.used:
@@ -192,7 +220,7 @@ class _Model(WholeNumbers):
                 for by, may in zip(take[name], allows, strict=True):
                     if not may:
                         self.row(-infinite, 1, [(by, 1.0), (column, 1.0)])
-            for (first, i), (second, j) in own.apart or ():
+            for (first, i), (second, j) in own.apart:
                 self.row(-infinite, 2, [(take[first][i], 1.0), (take[second][j], 1.0), (column, 1.0)])
             self._add_others(tensor, take)
             room = self.rooms[tensor] = self.column(most=infinite)
@@ -238,30 +266,32 @@ class _Model(WholeNumbers):
 
     def _constant(self, name: str, option: Option, column: int) -> float:
         """DMA that no other layer has a part in: weights, and constants that stream, as they stream best."""
-        price, key = option.price, id(option.price)
-        weights = self._known((key, "weights", None), self._beats(price.layer.product.weights), lambda: price.weights)
+        price, once = option.price, sum(leaf.access.size for leaf in option.stays) / self.machine.bandwidth
+        weights = self._known(price, "weights", None, once, lambda: price.weights)
         found = self._now(weights, ("weights", name), column)
         for leaf in (leaf for leaf, tensor in option.streams.items() if tensor is None):
             find = partial(best_filled, price, leaf)
-            found += self._now(self._known((key, "constant", leaf), 0.0, find), ("constant", name), column)
+            found += self._now(self._known(price, "constant", leaf, 0.0, find), ("constant", name), column)
         return found
 
-    def _beats(self, own: Places) -> float:
-        """Of each element once."""
-        return sum(leaf.access.size for leaf in own.first) / self.machine.bandwidth
-
-    def _known(self, key: tuple[int, str, object], least: float, find: Callable[[], float]) -> Estimate:
+    def _known(self, price: Priced, what: str, of: object, least: float, find: Callable[[], float]) -> Estimate:
+        """What is known of a mapping: of one that is not cut into tiles, nothing more."""
+        if not price.is_cut:
+            return Estimate(least)
+        key = id(price), what, of
         if key not in self.known:
-            self.known[key] = Estimate(least, find, key[0])
+            self.known[key] = Estimate(least, find, id(price))
         return self.known[key]
 
     def _filled(self, option: Option, leaf: Term, axis: int, least: float) -> Estimate:
         """Beats that bring an operand."""
-        return self._known((id(option.price), "fill", (leaf, axis)), least, partial(option.price.filled, leaf, axis))
+        return self._known(option.price, "fill", (leaf, axis), least, partial(option.price.filled, leaf, axis))
 
     def _read(self, tensor: Term, name: str) -> float:
         """Beats of what a layer reads of a tensor that streams, each element once, whatever its mapping is."""
-        options = [option for option in self.options[name] if tensor in option.streams.values()]
+        options = [o for o in self.options[name] if tensor in o.streams.values() and o.price.is_cut]
+        if not options:
+            return 0.0
         key = id(options[0].price), "read", tensor
         if key not in self.known:
             option = min(options, key=lambda own: own.price.layer.product.rows.numbers.size)
@@ -327,13 +357,14 @@ class _Model(WholeNumbers):
 
     def _windowed(self, tensor: Term, name: str, option: Option, axis: int, least: float) -> Estimate:
         """Cycles of DMA that bring a tensor by windows, where its only reader may read these."""
-        own, key = (self.may_pass or self.may_stay).get(tensor), (id(option.price), "windows", (tensor, axis))
+        own, price = (self.may_pass or self.may_stay).get(tensor), option.price
         which = next(number for number, other in enumerate(self.options[name]) if other is option)
         if own is None or len(option.streams) > 1 or not own.is_for(name, which, self.results.get(tensor)):
             return Estimate(highspy.kHighsInf)
         if not self.may_pass:
             return Estimate(_PADDED * tensor.access.size / self.machine.bandwidth)
-        return self._known(key, least, partial(option.price.windowed, tuple(tensor.access.dims), axis))
+        find = partial(price.windowed, tuple(tensor.access.dims), axis)
+        return self._known(price, "windows", (tensor, axis), least, find)
 
     def _add_tiles(self, tensor: Term, name: str, option: Option, own: int, take: Mapping[str, Sequence[int]]) -> None:
         """A tensor that stays is written as tiles."""
@@ -344,7 +375,7 @@ class _Model(WholeNumbers):
             def find() -> float:
                 return copied(option, tensor, self._tiled(option, tensor), len(readers) == 1, self.machine)
 
-            copy = self._known((id(option.price), "copy", tensor), copied_at_least(option, tensor, self.machine), find)
+            copy = self._known(option.price, "copy", tensor, copied_at_least(option, tensor, self.machine), find)
             self.copies[own] += self._now(copy, ("copy", tensor), own)
             self.set_cost(own, self.copies[own])
             return
@@ -353,7 +384,10 @@ class _Model(WholeNumbers):
         for other, column, by in zip(self.options[maker], written, take[maker], strict=True):
             self.row(-1, 0, [(column, 1.0), (by, -1.0)])
             find = partial(self._emptied_to_tiles, other, option, tensor)
-            emptied = self._emptied(other, ("tiles", id(option.price)), find, bytes_of_tiles(option, tensor))
+            if option.price.is_cut:
+                emptied = self._emptied(other, ("tiles", id(option.price)), find, bytes_of_tiles(option, tensor))
+            else:
+                emptied = Estimate(tensor.access.size / self.machine.bandwidth)
             self.dma[maker].append((column, self._now(emptied, ("tiles", tensor, id(option.price)), column, by)))
 
     def _tiled(self, option: Option, tensor: Term, some: Array | None = None) -> Array:
@@ -368,4 +402,4 @@ class _Model(WholeNumbers):
 
     def _emptied(self, option: Option, what: object, find: Callable[[], float], size: int) -> Estimate:
         """Beats that take results away, as so many bytes."""
-        return self._known((id(option.price), "empty", what), size / self.machine.bandwidth, find)
+        return self._known(option.price, "empty", what, size / self.machine.bandwidth, find)

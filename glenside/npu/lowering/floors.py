@@ -19,7 +19,7 @@ from glenside.analysis.places import leaves_of
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.lowering.mapped import Mapped, name_of, results_of
-from glenside.npu.lowering.options import Option, Options
+from glenside.npu.lowering.options import Option, Options, cut
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.lowering.trials import Rest, after_rows, before_rows
 from glenside.npu.machine import Machine
@@ -85,7 +85,8 @@ class Floors:
     _streams: dict[tuple[str, int], tuple[Mapping[Term, _Streamed], int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        network, (self.options, kept) = self.network, self.priced
+        network, self.options, kept = self.network, self.priced.every, self.priced.kept
+        cut(option for own in self.options.values() for option in own)
         self.width = min(self.machine.bandwidth, self.machine.rows)
         self.layers = {layer.name: layer for layer in network.layers}
         self.results = {layer.result: layer.name for layer in network.layers}
@@ -106,6 +107,8 @@ class Floors:
 
     def own(self, name: str, number: int) -> _Own:
         """What a mapping takes."""
+        if not self.options[name][number].price.is_cut:  # the machine does not run it
+            return _Own(0, 0, 0, 0)
         if (name, number) not in self._own:
             layer, tiles = self.options[name][number].price.layer, self.tiles[name][number]
             rows = self.sizes[name][number]
@@ -122,7 +125,8 @@ class Floors:
     def streams(self, name: str, number: int) -> tuple[Mapping[Term, _Streamed], int]:
         """Of each tensor what it takes from DRAM, and cycles that fill zeros into rows that are copied."""
         if (name, number) not in self._streams:
-            self._streams[name, number] = self._found(self.options[name][number])
+            option = self.options[name][number]
+            self._streams[name, number] = self._found(option) if option.price.is_cut else ({}, 0)
         return self._streams[name, number]
 
     def _found(self, option: Option) -> tuple[dict[Term, _Streamed], int]:
@@ -183,7 +187,7 @@ class Floors:
         """Of any choice."""
         rows = loads = dma = 0
         for name, every in self.options.items():
-            own = [self.own(name, number) for number in range(len(every))]
+            own = [self.own(name, number) for number, option in enumerate(every) if option.price.is_cut]
             rows += min(each.rows for each in own)
             loads += min(each.windows for each in own)
             dma += min(each.weights for each in own)
@@ -213,7 +217,11 @@ def _needed(layer: Layer) -> Array:
 
 
 def _tiles(option: Option, mapped: Mapped, network: IntegerNetwork, machine: Machine) -> dict[object, _Tile]:
-    """Tiles that are certainly not one in weight memory, wherever their lanes and columns are."""
+    """Tiles that are certainly not one in weight memory, wherever their lanes and columns are; none where the machine
+    does not run the mapping.
+    """
+    if not option.price.is_cut:
+        return {}
     own = option.price.layer
     rows = np.zeros(len(own.product.rows.numbers), int)
     for group, needed in zip(own.groups, _needed(own).tolist(), strict=True):

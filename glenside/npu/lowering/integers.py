@@ -221,7 +221,7 @@ def _searched(
     worth looking for one; with what is known of all choices, of which it may be known what any takes at least. Tensors
     in DRAM are there as the first who reads them wants.
     """
-    options, kept = priced
+    options, kept = priced.every, priced.kept
     streams = (tensor for own in options.values() for option in own for tensor in option.streams.values())
     tensors = [tensor for tensor in dict.fromkeys(streams) if tensor is not None]
     made, again = dict[object, float](), defaultdict[int, Again](Again)
@@ -236,8 +236,8 @@ def _searched(
 
     def told(way: Way, most: int) -> Told:
         numbers, stay = parts(way)
-        taken = {name: kept[name][number] for name, number in numbers.items()}
         with suppress(BadInput):
+            taken = priced.taken(numbers)
             where = Tensors(network, taken, machine, {}, stay).where
             key = way[: len(kept)], _placed(where)
             if key in made:
@@ -260,8 +260,7 @@ def _searched(
     search.look(start)
     if search.found is not None:
         numbers, stay = parts(search.found)
-        taken = {name: kept[name][number] for name, number in numbers.items()}
-        quick = as_mapped(network, taken, machine, seed, stay=stay)
+        quick = as_mapped(network, priced.taken(numbers), machine, seed, stay=stay)
     return replace(quick, choices=search.choices(lambda: floors_of().of_any() if of_any is None else of_any))
 
 

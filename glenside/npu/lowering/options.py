@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
+from glenside.analysis.places import leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
@@ -18,7 +19,7 @@ from glenside.npu.lowering.elementwise import every_mapping
 from glenside.npu.lowering.mapped import Mapped, tiled
 from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.storing import rows_needed
-from glenside.npu.lowering.tiles import Layer
+from glenside.npu.lowering.tiles import instruction_of
 from glenside.npu.machine import Machine
 from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of
 
@@ -30,24 +31,47 @@ _SLOW = 8
 class Option:
     """A mapping that a layer may take.
 
-    price     what it takes
-    operands  its leaves -> the tensor that each is; None of constants
+    price    what it takes
+    streams  its leaves that stream -> the tensor that each is; None of constants
+    stays    the same of what stays in the array
     """
 
     price: Priced
-    operands: Mapping[Term, Term | None]
+    streams: Mapping[Term, Term | None]
+    stays: Mapping[Term, Term | None]
 
     @property
-    def streams(self) -> dict[Term, Term | None]:
-        return {leaf: self.operands[leaf] for leaf in self.price.layer.product.rows.first}
-
-    @property
-    def stays(self) -> dict[Term, Term | None]:
-        return {leaf: self.operands[leaf] for leaf in self.price.layer.product.weights.first}
+    def operands(self) -> dict[Term, Term | None]:
+        return {**self.streams, **self.stays}
 
 
-Options = tuple[dict[str, list[Option]], dict[str, list[Mapped]]]
-"""What each layer may take, by name, and the mapping of each."""
+@dataclass(frozen=True)
+class Options:
+    """What each layer may take, by name, and the mapping of each.
+
+    Mappings are cut into tiles where a choice makes use of them: two of three are never chosen, whatever they would
+    take beside what is known of them. One of each layer is cut at once.
+    """
+
+    every: Mapping[str, Sequence[Option]]
+    kept: Mapping[str, Sequence[Mapped]]
+
+    def taken(self, numbers: Mapping[str, int]) -> dict[str, Mapped]:
+        """Of each layer one, with its tiles. Raises BadInput: it cannot be cut."""
+        return {
+            name: replace(self.kept[name][number], layer=self.every[name][number].price.layer)
+            for name, number in numbers.items()
+        }
+
+
+def cut(options: Iterable[Option]) -> None:
+    """Cut those into tiles, by all processors at a time."""
+
+    def work(price: Priced, _: None) -> None:
+        price.cut()
+
+    whole = {id(own.price): own.price for own in options if not own.price.is_cut and own.price.refused is None}
+    in_parallel(work, whole.values(), lambda _: None)
 
 
 def options_of(
@@ -58,12 +82,10 @@ def options_of(
 ) -> Options:
     """What each layer may take, with prices; and the mappings of these. Raises BadInput: nothing, by its name."""
     every = {layer.name: every_mapping(layer, variants.get(layer.name, ()), machine) for layer in network.layers}
-    known, tiles = dict[tuple[Term, bool], Priced](), _tiled(network, every, machine)
-    options: dict[str, list[Option]] = {}
-    kept: dict[str, list[Mapped]] = {}
-    for number, layer in enumerate(network.layers):
-        show(f"mappings of {layer.name}", number, 2 * len(network.layers))
-        options[layer.name], kept[layer.name], refused = [], [], list[BadInput]()
+    known, options, kept = dict[tuple[Term, bool], Priced](), dict[str, list[Option]](), dict[str, list[Mapped]]()
+    refused = dict[str, BadInput]()
+    for layer in network.layers:
+        options[layer.name], kept[layer.name] = [], []
         for mapped, cycles in every[layer.name]:
             key = mapped.term, layer.requantised is None
             if cycles > _SLOW * min((option.price.cycles for option in options[layer.name]), default=cycles):
@@ -71,43 +93,41 @@ def options_of(
             try:
                 if key not in known:
                     reserved = 0 if layer.requantised is None else rows_needed(machine)
-                    found = tiles.get(key) or tiled(layer, mapped, machine)
-                    known[key] = Priced(found, machine, cycles, reserved)
-                options[layer.name].append(Option(known[key], _operands(network, known[key].layer, mapped)))
-                kept[layer.name].append(replace(mapped, layer=known[key].layer))
+                    known[key] = Priced(partial(tiled, layer, mapped, machine), machine, cycles, reserved)
+                options[layer.name].append(_option(network, layer, known[key], mapped))
+                kept[layer.name].append(mapped)
             except BadInput as error:
-                refused.append(error)
-        if not options[layer.name]:
-            raise BadInput(f"the layer {layer.name}: {refused[0] if refused else 'it has no mapping'}")
-    return options, kept
+                refused.setdefault(layer.name, error)
+    waiting = {name: sorted(own, key=lambda option: option.price.cycles) for name, own in options.items()}
+    while waiting:
+        show(f"mappings of {next(iter(waiting))}", len(options) - len(waiting), 2 * len(options))
+        cut(own[0] for own in waiting.values() if own)
+        for name, own in waiting.items():
+            if not own:
+                why = next((o.price.refused for o in options[name] if o.price.refused), refused.get(name))
+                raise BadInput(f"the layer {name}: {why or 'it has no mapping'}")
+        waiting = {name: own[1:] for name, own in waiting.items() if not own[0].price.is_cut}
+    return Options(options, kept)
 
 
-def _tiled(
-    network: IntegerNetwork, every: Mapping[str, Sequence[tuple[Mapped, int]]], machine: Machine
-) -> dict[tuple[Term, bool], Layer]:
-    """Mappings as tiles, by all processors at a time: of those that the machine runs, and that are not too slow."""
-    jobs, found = dict[tuple[Term, bool], tuple[IntegerLayer, Mapped]](), dict[tuple[Term, bool], Layer]()
-    for layer in network.layers:
-        least = min((cycles for _, cycles in every[layer.name]), default=0)
-        for mapped, cycles in every[layer.name]:
-            if cycles <= _SLOW * least:
-                jobs.setdefault((mapped.term, layer.requantised is None), (layer, mapped))
+def _option(network: IntegerNetwork, layer: IntegerLayer, price: Priced, mapped: Mapped) -> Option:
+    """Raises BadInput: a mapping that the machine does not run, as far as that is known before it is cut."""
+    if mapped.layer is None and layer.normalised is None:
+        a, b = instruction_of(mapped.term, price.machine).children
+        streams, stays = leaves_of(a), leaves_of(b)
+    else:
+        streams, stays = [*price.layer.product.rows.first], [*price.layer.product.weights.first]
 
-    def work(key: tuple[Term, bool], _: None) -> None:
-        with suppress(BadInput):  # which is met again, and said
-            found[key] = tiled(*jobs[key], machine)
+    def tensors(leaves: Sequence[Term]) -> dict[Term, Term | None]:
+        return {leaf: _operand(network, mapped.operands.get(leaf, leaf)) for leaf in leaves}
 
-    in_parallel(work, jobs, lambda _: None)
-    return found
+    return Option(price, tensors(streams), tensors(stays))
 
 
-def _operands(network: IntegerNetwork, layer: Layer, mapped: Mapped) -> dict[Term, Term | None]:
-    found: dict[Term, Term | None] = {}
-    for leaf in (*layer.product.rows.first, *layer.product.weights.first):
-        tensor, _ = leaf_of(mapped.operands.get(leaf, leaf))
-        own = tensor.attributes[0] if tensor.operator.name == "access-tensor" else None
-        found[leaf] = None if isinstance(own, Tensor) and own.name in network.constants else tensor
-    return found
+def _operand(network: IntegerNetwork, leaf: Term) -> Term | None:
+    tensor, _ = leaf_of(leaf)
+    own = tensor.attributes[0] if tensor.operator.name == "access-tensor" else None
+    return None if isinstance(own, Tensor) and own.name in network.constants else tensor
 
 
 def axes_of(tensor: Term) -> list[int]:
@@ -134,7 +154,7 @@ def copied_at_least(option: Option, tensor: Term, machine: Machine) -> float:
     """The same of a tensor that stays as tiles, soon known: nothing where no element is in several, else beats in and
     out.
     """
-    placed = bytes_of_tiles(option, tensor)
+    placed = bytes_of_tiles(option, tensor) if option.price.is_cut else 0
     return 0.0 if placed <= tensor.access.size else (tensor.access.size + placed) / machine.bandwidth
 
 

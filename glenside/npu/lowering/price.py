@@ -6,11 +6,13 @@ times that as it has rows. So a price is near and not exact: exact are the cycle
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
 import numpy as np
 
+from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.threads import found_once
@@ -37,13 +39,31 @@ _SOME = 1 << 15
 class Priced:
     """A mapping, and the cycles that its tiles take the array.
 
+    tiles     cuts it into those, once it matters which they are
     reserved  rows of each half of the lanes that results pass through
+    refused   why it cannot be cut, where that was met
     """
 
-    layer: Layer
+    tiles: Callable[[], Layer]
     machine: Machine
     cycles: int
     reserved: int
+    refused: BadInput | None = None
+
+    @found_once
+    def layer(self) -> Layer:
+        return self.tiles()
+
+    @property
+    def is_cut(self) -> bool:
+        return "layer" in self.__dict__
+
+    def cut(self) -> None:
+        """Cut it, or say why that cannot be."""
+        try:
+            _ = self.layer
+        except BadInput as error:
+            self.refused = error
 
     @found_once
     def order(self) -> Order:

@@ -278,7 +278,7 @@ class Tensors(MappedNetwork):
         for leaf in (leaf for leaf in own.layer.product.rows.first if own.operands[leaf] == term):
             key = "filled", leaf, axis, self.reserved, self.machine
             if key not in own.layer.known:
-                own.layer.known[key] = Priced(own.layer, self.machine, 0, self.reserved).filled(leaf, axis)
+                own.layer.known[key] = Priced(lambda: own.layer, self.machine, 0, self.reserved).filled(leaf, axis)
             found += own.layer.known[key]
         return found
 
@@ -310,7 +310,7 @@ class Tensors(MappedNetwork):
         if term not in self.inners:
             name, dims = self.makers[term], tuple(term.access.dims)
             maker = self.own(self.network.layers[self.numbers[name]])
-            priced, skews = Priced(maker.layer, self.machine, 0, self.reserved), self.passing[term].skews
+            priced, skews = Priced(lambda: maker.layer, self.machine, 0, self.reserved), self.passing[term].skews
             known = maker.layer.known
 
             def taken(axis: int) -> float:

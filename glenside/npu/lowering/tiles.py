@@ -35,12 +35,7 @@ class Product:
 
     @staticmethod
     def of(term: Term, machine: Machine, ends: Container[Term]) -> Product:
-        """Of operands that `ends` are among. Raises BadInput: an array of another size."""
-        size = tuple(term.attributes)
-        if size != (machine.rows, machine.columns):
-            raise BadInput(
-                f"the layer is mapped onto {size[0]} x {size[1]}, the machine is {machine.rows} x {machine.columns}"
-            )
+        """Of operands that `ends` are among."""
         a, b = term.children
         tiles = b.access.shape.product()
         rows, weights = places(a, ends), places(b, ends)
@@ -132,15 +127,27 @@ class Layer:
     @staticmethod
     def of(term: Term, machine: Machine, others: Container[Term] = ()) -> Layer:
         """Of a term that may read other layers. Raises BadInput: what the machine cannot do, by name."""
-        found = summands(term)
-        if [each.operator.name for each in found] != [_UNIT]:
-            names = ", ".join(dict.fromkeys(each.operator.name for each in found))
-            raise BadInput(f"a layer is sums of one {_UNIT}, moved about, here are {len(found)} operands: {names}")
-        product = Product.of(found[0], machine, others)
-        added = sums(term, found)
+        own = instruction_of(term, machine)
+        product, added = Product.of(own, machine, others), sums(term, [own])
         tiles, m, _ = product.rows.numbers.shape
         groups, elements = _groups(added.numbers, tiles, m * machine.columns)
         return Layer(term, product, tuple(map(Group, groups)), elements)
+
+
+def instruction_of(term: Term, machine: Machine) -> Term:
+    """The instruction of the array whose sums a term is made of. Raises BadInput: there is none, or of an array of
+    another size.
+    """
+    found = summands(term)
+    if [each.operator.name for each in found] != [_UNIT]:
+        names = ", ".join(dict.fromkeys(each.operator.name for each in found))
+        raise BadInput(f"a layer is sums of one {_UNIT}, moved about, here are {len(found)} operands: {names}")
+    size = tuple(found[0].attributes)
+    if size != (machine.rows, machine.columns):
+        raise BadInput(
+            f"the layer is mapped onto {size[0]} x {size[1]}, the machine is {machine.rows} x {machine.columns}"
+        )
+    return found[0]
 
 
 def _groups(added: Array, tiles: int, size: int) -> tuple[list[tuple[int, ...]], Array]:

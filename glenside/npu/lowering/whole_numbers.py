@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 import highspy
@@ -32,6 +33,12 @@ class Solution:
     cost: float
     bound: float
     stopped: bool
+
+
+class How(Enum):
+    """What is asked for: any numbers, which is soon known; whole ones; or those of before, by what they cost now."""
+
+    PARTS, WHOLE, AGAIN = range(3)
 
 
 class WholeNumbers:
@@ -79,23 +86,27 @@ class WholeNumbers:
         status = solver.addRows(len(sizes), least, most, sum(sizes), starts, *own)
         assert status == highspy.HighsStatus.kOk, "no row names a column twice"
 
-    def solution(self, gap: float, work: int, before: Solution | None = None, relaxed: bool = False) -> Solution | None:
+    def solution(self, gap: float, work: int, before: Solution | None = None, how: How = How.WHOLE) -> Solution | None:
         """The columns within a gap of the best, or of the best that was found until the solver looked so often whether
         to go on; None where there was none. It begins with those of `before`, the solution of a program like this one
         whose costs and rows were no greater: where these are within that gap still, or cost about as much as when the
-        solver was stopped, they are the solution. `relaxed`: any numbers do, and it is the best.
+        solver was stopped, they are the solution.
         """
-        self._give(relaxed)
-        if relaxed:
+        self._give(how is How.PARTS)
+        if how is How.PARTS:
             self.solver.run()
             found = self._found()
             return None if found is None else replace(found, bound=found.cost)
         self.solver.setOptionValue("mip_rel_gap", gap)
         if before is not None and len(before.values) == len(self.columns):
             again = self._fixed(before.values)
+            if how is How.AGAIN:
+                return None if again is None else replace(again, bound=before.bound, stopped=before.stopped)
             enough = (1 + _AGAIN) * before.cost if before.stopped else (1 + gap) * before.bound
             if again is not None and again.cost <= enough:
                 return replace(again, bound=before.bound, stopped=before.stopped)
+        if how is How.AGAIN:
+            return None
         self._limit(work)
         self.solver.run()
         found = self._found()
