@@ -136,6 +136,7 @@ class Stages:
             worker=self.search.worker(),
             on_progress=partial(_tell, self.listener, "saturate"),
             on_snapshot=None if self.listener is silent else self._glances(problem),
+            meanwhile=self.target.load_back_end,
         )
 
     def _glances(self, problem: Problem) -> Callable[[SearchResult], None]:

@@ -155,9 +155,11 @@ def search(
     worker: Worker | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     on_snapshot: Callable[[SearchResult], None] | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> SearchResult:
     """Saturate the program `nodes` (children first) under limits; `reported` relations become facts of the snapshot.
-    Ctrl-C ends the search and keeps what it had found. `on_snapshot` is given what there is while the search goes on.
+    Ctrl-C ends the search and keeps what it had found. `on_snapshot` is given what there is while the search goes on;
+    `meanwhile` is done before it is waited for.
     """
     limits = limits or Limits()
     started = time.perf_counter()
@@ -169,6 +171,7 @@ def search(
     worker = worker or _worker(request)
     try:
         worker.send(request)
+        meanwhile()
         until = None if limits.seconds is None else started + limits.seconds + _GRACE
         for kind, *content in worker.messages(until):
             if kind == "failed":

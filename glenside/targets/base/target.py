@@ -190,6 +190,10 @@ class Target(ABC):
         """The budget of memory, where that is what the budget is of."""
         return self.budget.most if self.budget is not None and self.budget.unit == "bytes" else None
 
+    def load_back_end(self) -> None:
+        """Load what makes instructions of answers, which takes a while: that of their search, which is waited for."""
+        return
+
     @property
     def leaves_variants_to_runtimes(self) -> bool:
         """Whether in a file of standard operators each layer is one, and how it is computed the runtime's to choose: it

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from glenside.analysis.layers import product_sizes
 from glenside.egraph.search import SearchResult
 from glenside.ir.errors import BadInput
+from glenside.ir.packages import load
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.npu.description import NAME, read_machine, read_options
-from glenside.npu.lowering.integers import integer_program
-from glenside.npu.lowering.program import lowered
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
 from glenside.npu.timing import delays
@@ -149,9 +148,14 @@ class NPU(SystolicArray):
         taken = {name: known[name] for name in ("cycles", "tiles")}
         return {**taken, "bytes": holding.bytes, "off chip": holding.off_chip, "buffers": holding.buffers}
 
+    def load_back_end(self) -> None:
+        load(("glenside.npu.lowering.integers",))
+
     def machine_code(
         self, mapped: Program, written: Program, seed: int = 0, show: Callable[[str, float], None] = lambda *_: None
     ) -> NpuProgram:
+        from glenside.npu.lowering.program import lowered
+
         return lowered(mapped, written, self.npu, seed, lambda name, done, of: show(name, done / of))
 
     def network_code(
@@ -162,6 +166,8 @@ class NPU(SystolicArray):
         show: Callable[[str, float], None] = lambda *_: None,
         keep: Callable[[NpuProgram], None] = lambda _: None,
     ) -> NpuProgram:
+        from glenside.npu.lowering.integers import integer_program
+
         return integer_program(result, network, self.npu, seed, lambda name, done, of: show(name, done / of), keep)
 
     def best(self, variants: Sequence[Variant]) -> Variant:
