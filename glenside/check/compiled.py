@@ -11,6 +11,7 @@ import ctypes
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -122,13 +123,18 @@ class Function(Compiled):
         if drawn.source != self.source:
             return "other constants make other loops, which is a mistake of the compiler"
         try:
-            found = _over(arithmetic, drawn, values)
+            found = _over(arithmetic, drawn, values, self._modular)
         except BadInput as error:
             return f"not compared: {error}"
         want = arrays(evaluate([term], values, arithmetic)[0])
         said = (difference(a, b) for a, b in zip(want, found, strict=True))
         wrong = next((f"result {i + 1} {text} modulo {p}" for i, text in enumerate(said) if text), "")
         return wrong or EXACT
+
+    @cached_property
+    def _modular(self) -> Any:
+        """The loops over residues of either prime, compiled. Raises BadInput."""
+        return loaded(residues(self.loops, [LoopField(p) for p in PRIMES]), None, runs_once=True).library
 
     # The machine's own numbers.
 
@@ -152,8 +158,8 @@ def _whole(tensor: Tensor, limit: int | None, seed: int, p: int) -> Array:
     return (drawn if most > p // 2 else np.fmod(drawn, most)).astype(tensor.dtype)
 
 
-def _over(arithmetic: LoopField, lowered: Lowered, values: Mapping[str, Array]) -> list[Array]:
-    """The results of loops over residues. Raises BadInput."""
+def _over(arithmetic: LoopField, lowered: Lowered, values: Mapping[str, Array], library: Any) -> list[Array]:
+    """The results of loops over residues, by what they were compiled to. Raises BadInput."""
     loops = lowered.loops
     known = lowered.constants | {b: values[b.name] for b in lowered.inputs}
     given = [
@@ -162,7 +168,6 @@ def _over(arithmetic: LoopField, lowered: Lowered, values: Mapping[str, Array]) 
     made = {b: np.empty(tuple(b.dims), np.float32 if b.dtype in REALS else b.dtype) for b in lowered.results}
     memory = Memory([lowered.arena.size * GROWTH]).array(lowered.arena.size * GROWTH, np.uint8)
     results = pointers([made[b] for b in loops.buffers if b.role is Role.RESULT])
-    library = loaded(residues(loops, [LoopField(p) for p in PRIMES]), None, runs_once=True).library
     with _MODULO:
         library.modulo(PRIMES.index(arithmetic.p))
         status = library.run(pointers(given), results, ctypes.c_void_p(memory.ctypes.data), None, None)

@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 import warnings
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -61,6 +62,12 @@ def _options(version: Annotated[bool, typer.Option("--version", help="Print the 
         raise typer.Exit
 
 
+@cache
+def _reader() -> Any:
+    """What reads a command line, made once for all that this process runs."""
+    return typer.main.get_command(app)
+
+
 def run() -> int:
     """The exit status: bad input is one sentence and status 2, a closed pipe is no error. Raises KeyboardInterrupt."""
     gc.set_threshold(_GARBAGE)
@@ -80,7 +87,7 @@ def run() -> int:
 
 def _run() -> int:
     try:
-        status = app(standalone_mode=False) or OK
+        status = _reader()(standalone_mode=False) or OK
         sys.stdout.flush()
         return status
     except GlensideError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 _HIDDEN = '__attribute__((visibility("hidden"))) '
 _PRELUDE = r"""
@@ -94,6 +95,10 @@ class Source:
     end: str
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         return "\n".join([self._begin(), *self.helpers, *(f"static {text}" for text in self.nests), self.end])
 
     def units(self, count: int) -> list[str]:
@@ -119,7 +124,7 @@ def _used(prelude: str, text: str) -> list[str]:
     found: list[str] = []
     for function in reversed(re.split(r"\n(?=/[*]|static)", prelude.strip())):
         named = re.search(r"static inline \w+ (\w+)\(", function)
-        if named is None or re.search(rf"\b{named[1]}\b", text):
+        if named is None or (named[1] in text and re.search(rf"\b{named[1]}\b", text)):  # most are not: that is quick
             found.append(function)
             text += function
     return found[::-1] if any("static" in function for function in found) else []

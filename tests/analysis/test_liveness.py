@@ -35,7 +35,9 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n == "resnet-18" else ()) for n in NETWORKS]
+)
 def test_networks(name: str) -> None:
     agrees(tiled(gl.models.load(name, **NETWORKS[name]), 256))
 

@@ -97,7 +97,7 @@ def test_the_layer_that_is_wrong_is_named(place: int) -> None:
 
 
 @pytest.mark.parametrize("how", [{"scale": "1/9"}, {"least": 0}, {"offset": 1}])
-@pytest.mark.parametrize("place", range(2))
+@pytest.mark.parametrize("place", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_other_bytes_between_layers_are_seen(place: int, how: dict[str, int]) -> None:
     between = [(lambda sums: as_bytes(sums, **how)) if i == place else as_bytes for i in range(2)]
     assert not compared(network([in_parts] * 3, between)).ok

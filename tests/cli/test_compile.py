@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import run
+from command_line import completed, run
 
 import glenside as gl
 from glenside.codegen.library import library
@@ -45,14 +45,9 @@ def _network(folder: Path) -> Path:
     return folder / "net.onnx"
 
 
-def _glenside(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "glenside", *map(str, words)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
-
-
 def test_what_the_search_found(tmp_path: Path) -> None:
     path = _network(tmp_path)
-    done = _glenside("compile", path, "-o", "net.c", "--target", "cpu:unlimited,balance=2", folder=tmp_path)
+    done = completed("compile", path, "-o", "net.c", "--target", "cpu:unlimited,balance=2", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "bytes in one piece, which is the least" in done.stdout
 
@@ -64,7 +59,7 @@ def test_a_budget_is_of_what_is_compiled(tmp_path: Path, budget: str, status: in
     x = b.conv(b.input("x", (1, 3, 9, 9)), b.constant("v", (20, 3, 3, 3)), padding=1)
     path = tmp_path / "net.onnx"
     gl.save(b.finish(b.conv(x, b.constant("w", (20, 20, 3, 3)), padding=1)).seeded_constants(0), path)
-    done = _glenside("compile", path, "-o", "net.c", "--target", f"cpu:{budget}", folder=tmp_path)
+    done = completed("compile", path, "-o", "net.c", "--target", f"cpu:{budget}", folder=tmp_path)
     assert done.returncode == status, done.stderr
     assert f"{said} budget of" in done.stdout
     compiled = gl.compile(gl.load(path), gl.CPU(budget))
@@ -75,7 +70,7 @@ def test_a_budget_is_of_what_is_compiled(tmp_path: Path, budget: str, status: in
 @pytest.mark.parametrize("machine", ["native", "generic", "plain"])
 def test_the_c_of_a_file(tmp_path: Path, machine: str) -> None:
     path = _network(tmp_path)
-    done = _glenside("compile", path, "-o", "net.c", "--machine", machine, folder=tmp_path)
+    done = completed("compile", path, "-o", "net.c", "--machine", machine, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "bytes in one piece, which is the least" in done.stdout
     (tmp_path / "caller.c").write_text(CALLER)
@@ -106,7 +101,7 @@ def test_a_file_may_have_any_name(tmp_path: Path, name: str) -> None:
 def test_a_machine_is_chosen_when_it_runs(tmp_path: Path) -> None:
     path = _network(tmp_path)
     names = "generic,avx512,amx,avxvnni,avx512vnni,avx512bf16,avx2"
-    done = _glenside("compile", path, "-o", "net.c", "--machine", names, folder=tmp_path)
+    done = completed("compile", path, "-o", "net.c", "--machine", names, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert {"net.c", *(f"net_{name}.c" for name in names.split(","))} <= {p.name for p in tmp_path.iterdir()}
     (tmp_path / "caller.c").write_text(CALLER.replace("net_close(program)", "puts(net_machine(program))"))
@@ -137,7 +132,7 @@ def test_no_byte_outside_is_touched(tmp_path: Path, machine: str) -> None:
     }
     for name, sizes in networks.items():
         words = [word for size in sizes for word in ("--set", size)]
-        done = _glenside("compile", name, *words, "-o", "net.c", "--machine", machine, folder=tmp_path)
+        done = completed("compile", name, *words, "-o", "net.c", "--machine", machine, folder=tmp_path)
         assert done.returncode == 0, done.stderr
         build = [*compiler(), *flags(machine_of(machine)), "-O1", "-g1", "-fsanitize=address,undefined", "-DNET_MAIN"]
         subprocess.run([*build, "net.c", "-o", "net", "-lm", "-pthread"], cwd=tmp_path, check=True, timeout=300)
@@ -150,13 +145,13 @@ def test_no_byte_outside_is_touched(tmp_path: Path, machine: str) -> None:
 def test_more_than_memory_holds_is_a_sentence(tmp_path: Path, how: list[str]) -> None:
     b = gl.Builder("net")
     gl.save(b.finish(b.relu(b.input("x", (1 << 30, 1 << 18)))), tmp_path / "net.json")
-    done = _glenside("run", "net.json", "--input", "x=1", *how, folder=tmp_path)
+    done = completed("run", "net.json", "--input", "x=1", *how, folder=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "memory does not suffice" in done.stderr
 
 
 def test_loops_are_printed_for_any_machine(tmp_path: Path) -> None:
-    done = _glenside("compile", _network(tmp_path), "--emit", "loops", "--machine", "neon", folder=tmp_path)
+    done = completed("compile", _network(tmp_path), "--emit", "loops", "--machine", "neon", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "vector i" in done.stdout
 
@@ -164,7 +159,7 @@ def test_loops_are_printed_for_any_machine(tmp_path: Path) -> None:
 @needs_compiler
 def test_bench(tmp_path: Path) -> None:
     words = ["bench", _network(tmp_path), "--rounds", "2", "--threads", "1,2", "--peers", "onnxruntime"]
-    done = _glenside(*words, folder=tmp_path)
+    done = completed(*words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "1 thread  " in done.stdout
     assert "2 threads  " in done.stdout
@@ -188,13 +183,13 @@ def test_run_as_c(tmp_path: Path, ending: str, on: str) -> None:
         np.save(tmp_path / "x.npy", draw.standard_normal((2, 3, 8, 8)).astype(np.float32))
         for how in (["--on", on], []):
             words = ["run", path, "--input", "x=x.npy", "--input", "y=y.npy", *how, "-o", "out.npy"]
-            done = _glenside(*words, folder=tmp_path)
+            done = completed(*words, folder=tmp_path)
             assert done.returncode == 0, done.stderr
             results.append(np.load(tmp_path / "out.npy"))
         assert np.allclose(*results[-2:], 1e-4, 1e-5), seed
     assert not np.allclose(results[0], results[2])
     assert len(list(Path(os.environ["GLENSIDE_CACHE"], "native").iterdir())) == 1
-    done = _glenside("run", path, "--input", "x=x.npy", "--on", on, folder=tmp_path)
+    done = completed("run", path, "--input", "x=x.npy", "--on", on, folder=tmp_path)
     assert done.returncode == 2
     assert "the program takes y too" in done.stderr
 
@@ -202,7 +197,7 @@ def test_run_as_c(tmp_path: Path, ending: str, on: str) -> None:
 def test_nothing_is_written_where_one_file_cannot_be(tmp_path: Path) -> None:
     path = _network(tmp_path)
     (tmp_path / "net.h").mkdir()
-    done = _glenside("compile", path, "-o", "net.c", folder=tmp_path)
+    done = completed("compile", path, "-o", "net.c", folder=tmp_path)
     assert done.returncode == 2
     assert "cannot write net.h: it is a folder" in done.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == ["net.h", "net.onnx"]

@@ -79,8 +79,17 @@ def test_ctrl_c_at_any_moment(name: str, tmp_path: Path, fuzzing: Fuzzing) -> No
 TARGETS = ["systolic-array:16x16", "mpc:semi2k", "cpu:1MB", "convolution-unit:nhwc"]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("limit", ["--time-limit 0", "--iter-limit 0", "--node-limit 0", "--memory-limit 1MB"])
+LIMITS = ["--time-limit 0", "--iter-limit 0", "--node-limit 0", "--memory-limit 1MB"]
+
+
+@pytest.mark.parametrize(
+    ("target", "limit"),
+    [  # each limit with two targets, and each target with two limits
+        pytest.param(target, limit, marks=pytest.mark.slow if (i - j) % 4 > 1 else ())
+        for i, target in enumerate(TARGETS)
+        for j, limit in enumerate(LIMITS)
+    ],
+)
 def test_no_limit_is_too_small_for_an_answer(target: str, limit: str, tmp_path: Path) -> None:
     source, out = tmp_path / "p.glenside", tmp_path / "best.glenside"
     b = gl.Builder("p")

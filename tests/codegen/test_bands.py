@@ -57,7 +57,11 @@ def _agrees(program: Program, target: gl.CPU | None = None) -> Loops:
 
 
 @pytest.mark.usefixtures("every")
-@pytest.mark.parametrize("shape", [(24, 40, 9, 14, 3, 1), (16, 20, 13, 7, 5, 2), (33, 7, 6, 21, 3, 1)], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [pytest.param((24, 40, 9, 14, 3, 1), marks=pytest.mark.slow), (16, 20, 13, 7, 5, 2), (33, 7, 6, 21, 3, 1)],
+    ids=str,
+)
 def test_a_depthwise_convolution_and_the_products_after_it(shape: tuple[int, ...]) -> None:
     loops = _agrees(_separable(*shape))
     assert list(_taken_together(loops))
@@ -69,7 +73,9 @@ def test_a_depthwise_convolution_and_the_products_after_it(shape: tuple[int, ...
 
 
 @pytest.mark.usefixtures("every")
-@pytest.mark.parametrize("dims", [(13, 16), (18, 21), (24, 24)], ids=str)
+@pytest.mark.parametrize(
+    "dims", [(13, 16), *(pytest.param(d, marks=pytest.mark.slow) for d in [(18, 21), (24, 24)])], ids=str
+)
 def test_what_the_search_found(dims: tuple[int, int]) -> None:
     b = gl.Builder("windows")
     x = b.input("x", (1, 9, *dims))

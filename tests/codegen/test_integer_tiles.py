@@ -170,8 +170,14 @@ CONVOLUTIONS = [
 ]
 
 
+REPEATED = CONVOLUTIONS[0], CONVOLUTIONS[5]
+"""Windows and strides that others have too."""
+
+
 @pytest.mark.parametrize("dtype", ["int8", pytest.param("uint8", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
+@pytest.mark.parametrize(
+    "shape", [pytest.param(s, marks=pytest.mark.slow if s in REPEATED else ()) for s in CONVOLUTIONS], ids=str
+)
 def test_convolutions_of_bytes(shape: tuple[int, ...], dtype: str) -> None:
     channels, filters, size, window, stride, groups = shape
     b = gl.Builder("p")
@@ -183,7 +189,7 @@ def test_convolutions_of_bytes(shape: tuple[int, ...], dtype: str) -> None:
     assert (dot if groups < channels else "add_product_x") in text
 
 
-@pytest.mark.parametrize("zero", [0, 3, 255])
+@pytest.mark.parametrize("zero", [0, 3, pytest.param(255, marks=pytest.mark.slow)])
 def test_zero_points(zero: int) -> None:
     """Of unsigned bytes with signed weights, and zeros around them that stand for 0."""
     b = gl.Builder("p")
@@ -224,7 +230,7 @@ def test_zero_points_of_several_weights(words: int, directions: int) -> None:
     assert "dot4_x" in _is_exact(program, HERE[:1])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_random_products(seed: int) -> None:
     """Of matrices of odd sizes, with what follows of integers and floats."""
     draw = np.random.default_rng(seed)
@@ -337,7 +343,7 @@ def _of_bytes(activation: str) -> tuple[Program, dict[str, np.ndarray]]:
     return replace(program, constants={name: given[name] for name in program.constants_declared}), given
 
 
-@pytest.mark.parametrize("activation", ["uint8", "int8"])
+@pytest.mark.parametrize("activation", ["uint8", pytest.param("int8", marks=pytest.mark.slow)])
 def test_networks_of_bytes(activation: str) -> None:
     program, given = _of_bytes(activation)
     (want,) = gl.evaluate([program.term], given)

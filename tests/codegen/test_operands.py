@@ -107,7 +107,13 @@ def test_rows_that_many_panels_read_are_packed(
 
 @pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
 @pytest.mark.parametrize(
-    ("depth", "rows", "columns"), [(200, 64, 192), (161, 61, 203), (127, 75, 400), (53, 150, 333), (67, 59, 531)]
+    ("depth", "rows", "columns"),
+    [
+        (200, 64, 192),
+        (161, 61, 203),
+        *(pytest.param(*s, marks=pytest.mark.slow) for s in [(127, 75, 400), (53, 150, 333)]),
+        (67, 59, 531),
+    ],
 )
 def test_copies_are_what_they_are_of(depth: int, rows: int, columns: int) -> None:
     """Sums of whole numbers, which are exact."""

@@ -70,7 +70,10 @@ def test_a_sum_has_no_dims_of_an_operand_of_as_many_elements() -> None:
 
 
 @pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
-@pytest.mark.parametrize("sizes", [(2, 24, 32, 4, 3), (3, 33, 20, 7, 5), (2, 64, 64, 2, 3)])
+@pytest.mark.parametrize(
+    "sizes",
+    [(3, 33, 20, 7, 5), *(pytest.param(s, marks=pytest.mark.slow) for s in [(2, 24, 32, 4, 3), (2, 64, 64, 2, 3)])],
+)
 def test_steps_in_other_orders_give_the_same(sizes: tuple[int, ...]) -> None:
     program = _step(*sizes)
     random = np.random.default_rng(0)

@@ -190,7 +190,7 @@ def layers(count: int, seed: int, mark: bool) -> Problem:
     return problem(*classes, roots=(below,), boundaries=frozenset(marks if mark else ()))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=pytest.mark.slow if n > 5 else ()) for n in range(12)])
 def test_boundaries_keep_the_cost_of_a_chain_of_layers(seed: int) -> None:
     marked, plain = layers(30, seed, True), layers(30, seed, False)
     check(marked, extract_dag(marked))

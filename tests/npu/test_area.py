@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from command_line import completed
 from npu_programs import small_machine
 
 from glenside.ir.errors import BadInput
@@ -54,8 +53,7 @@ def test_without_yosys_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_only_an_npu_has_an_area(tmp_path: Path) -> None:
-    run = [sys.executable, "-m", "glenside", "area", "systolic-array:8x8"]
-    done = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path)
+    done = completed("area", "systolic-array:8x8", folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr == (
         "glenside: error: an npu has SystemVerilog to measure, such as npu:8x8, got systolic-array:8x8\n"
@@ -104,8 +102,9 @@ def test_what_is_told_is_near_what_is_measured(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.slow
 def test_the_command_prints_parts_and_json(tmp_path: Path) -> None:
     def run(*words: str) -> str:
-        command = [sys.executable, "-m", "glenside", "area", "npu:2x2,bandwidth=4", *words]
-        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True).stdout
+        done = completed("area", "npu:2x2,bandwidth=4", *words, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     found = json.loads(run("--json"))
     assert found["total"]["gates"] == sum(part["gates"] for part in found["parts"].values())

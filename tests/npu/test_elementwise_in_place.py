@@ -86,7 +86,9 @@ MACHINES = {
 }
 
 
-@pytest.mark.parametrize("which", MACHINES)
+@pytest.mark.parametrize(
+    "which", [pytest.param(name, marks=pytest.mark.slow if name.startswith("several") else ()) for name in MACHINES]
+)
 def test_additions_read_both_operands_where_they_are(which: str) -> None:
     channels, machine = MACHINES[which]
     network = _residual(channels, 8)

@@ -38,7 +38,7 @@ def _lowered(program: Program, machine: Machine, which: int = 0, seed: int = 0) 
     return lowered(mapped, result.prepared, machine, seed)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=pytest.mark.slow if n > 6 else ()) for n in range(12)])
 def test_layers_drawn_at_random(seed: int) -> None:
     pick = random.Random(seed)
     program = _lowered(layer(pick), MACHINES[seed % len(MACHINES)], pick.randrange(8), seed)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import completed
 from npu_programs import Drawn, small_machine
 
 from glenside.codegen.compilers import compiler
@@ -178,18 +178,13 @@ def test_a_device_that_cannot_be_mapped_is_said(program: NpuProgram, tmp_path: P
     assert (tmp_path / "dram").read_bytes() == program.dram.tobytes()
 
 
-def _assemble(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "glenside", "assemble", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
-
-
 def test_assemble_emits_it_for_a_bin_that_is_there_or_written(program: NpuProgram, tmp_path: Path) -> None:
     files.save(program, tmp_path / "own.bin")
-    assert _assemble(tmp_path, "own.bin", "--emit", "driver.c").returncode == 0
+    assert completed("assemble", "own.bin", "--emit", "driver.c", folder=tmp_path).returncode == 0
     text = (tmp_path / "driver.c").read_text()
     assert text == driver.driver(program, files.content(program))
-    assert _assemble(tmp_path, "own.bin", "-o", "own.asm").returncode == 0
-    assert _assemble(tmp_path, "own.asm", "-o", "other.bin", "--emit", "other.c").returncode == 0
+    assert completed("assemble", "own.bin", "-o", "own.asm", folder=tmp_path).returncode == 0
+    assert completed("assemble", "own.asm", "-o", "other.bin", "--emit", "other.c", folder=tmp_path).returncode == 0
     assert (tmp_path / "other.bin").read_bytes() == (tmp_path / "own.bin").read_bytes()
     assert (tmp_path / "other.c").read_text() == text
     for words, said in (
@@ -197,7 +192,7 @@ def test_assemble_emits_it_for_a_bin_that_is_there_or_written(program: NpuProgra
         (("own.bin", "--emit", "none.py"), "a driver of a program of an npu is written as .c, got none.py"),
         (("own.bin", "--emit", "no/none.c"), "cannot write no/none.c: there is no folder no"),
     ):
-        done = _assemble(tmp_path, *words)
+        done = completed("assemble", *words, folder=tmp_path)
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
     assert not list(tmp_path.glob("none*"))
 

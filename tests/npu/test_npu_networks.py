@@ -87,7 +87,9 @@ def _many(number: int, seeds: range, in_rtl: bool = False) -> None:
     assert max(spread) > 0.2  # bytes that are all alike show nothing
 
 
-@pytest.mark.parametrize("number", range(len(MACHINES)))
+@pytest.mark.parametrize(
+    "number", [pytest.param(n, marks=pytest.mark.slow if n % 2 else ()) for n in range(len(MACHINES))]
+)
 def test_networks_from_input_to_result(number: int) -> None:
     _many(number, range(2 * number, 2 * number + 2))
 

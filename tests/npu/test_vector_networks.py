@@ -89,7 +89,9 @@ def _hard_swish() -> Program:
     return b.finish(_bytes(b, b.sigmoid(_bytes(b, b.conv(y, _weights(b, "v", (5, 4, 1, 1))), 0.02, 0)), 1 / 256, -128))
 
 
-@pytest.mark.parametrize("machine", MACHINES[:3], ids=str)
+@pytest.mark.parametrize(
+    "machine", [*(pytest.param(m, marks=pytest.mark.slow) for m in MACHINES[:2]), MACHINES[2]], ids=str
+)
 def test_functions_of_bytes_are_exact(machine: Machine) -> None:
     program = _hard_swish()
     made = _made(program, machine)
@@ -133,7 +135,9 @@ def _block(tokens: int, width: int, heads: int, hidden: int, batch: int = 1) -> 
 
 
 @pytest.mark.parametrize(
-    ("machine", "dims"), [*zip(MACHINES[:2], [(5, 8, 2, 12), (7, 12, 3, 16)], strict=True)], ids=str
+    ("machine", "dims"),
+    [(MACHINES[0], (5, 8, 2, 12)), pytest.param(MACHINES[1], (7, 12, 3, 16), marks=pytest.mark.slow)],
+    ids=str,
 )
 def test_a_transformer_block(machine: Machine, dims: tuple[int, int, int, int]) -> None:
     program = _block(*dims)
@@ -238,7 +242,7 @@ def _tokens() -> Program:
     return b.finish(b.add(x, b.matmul(y, b.constant("v", (7, 8))))).seeded_constants(0)
 
 
-@pytest.mark.parametrize("machine", MACHINES[:2], ids=str)
+@pytest.mark.parametrize("machine", [MACHINES[0], pytest.param(MACHINES[1], marks=pytest.mark.slow)], ids=str)
 def test_tokens_with_roots_of_squares(machine: Machine) -> None:
     program = _tokens()
     made = _made(program, machine, "random")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from pathlib import Path
 
 from glenside.cli.application import run as run_command
 
@@ -16,3 +20,13 @@ def run(*arguments: object) -> int:
         return int(exit_.code or 0)
     finally:
         sys.argv = old
+
+
+def completed(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The exit status of `glenside arguments` in a folder, and what it wrote, as of a process of its own: to start one
+    takes longer than most commands.
+    """
+    out, errors = io.StringIO(), io.StringIO()
+    with chdir(folder), redirect_stdout(out), redirect_stderr(errors):
+        status = run(*arguments)
+    return subprocess.CompletedProcess(arguments, status, out.getvalue(), errors.getvalue())

@@ -71,7 +71,9 @@ def hold_to_brute_force(flow: str, network: tuple[gl.Program, tuple[int, int], i
                 assert row.measures["cycles"] <= sum(mapping.cycles for mapping in found), form
 
 
-@pytest.mark.parametrize("flow", FLOWS)
+@pytest.mark.parametrize(
+    "flow", [pytest.param(f, marks=pytest.mark.slow if f != "output-stationary" else ()) for f in FLOWS]
+)
 @FEW
 @given(networks(), st.integers(1, 20), st.integers(1, 20))
 def test_products_of_a_step_are_never_worse_than_brute_force(

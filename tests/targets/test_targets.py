@@ -206,7 +206,9 @@ def depthwise(channels: int = 12, size: int = 14) -> Program:
     return b.finish(b.conv(x, b.constant("w", (channels, 1, 3, 3)), padding=1, groups=channels, name="dw"))
 
 
-@pytest.mark.parametrize("flow", DATAFLOWS)
+@pytest.mark.parametrize(
+    "flow", [pytest.param(f, marks=pytest.mark.slow if f == "double-buffered" else ()) for f in DATAFLOWS]
+)
 def test_each_objective_is_the_least_in_its_own_unit(flow: str) -> None:
     found = {}
     for text in ("cycles", "bytes", "cycles,bytes"):
