@@ -71,7 +71,7 @@ class Cheapest:
 
 class EveryMapping(Cheapest):
     """Of each layer a variant for every mapping that rules made, as long as no other takes as little of every measure
-    of the target's front; the one that the target thinks best is first.
+    of the target's front; the one that the target thinks best is first. Those that it does not run are none.
     """
 
     def layer(self, root: int, term: Term) -> Extracted:
@@ -80,15 +80,21 @@ class EveryMapping(Cheapest):
         known = [(call, priced.cone_of(call)) for call in needed if call in priced.mappings]
         if priced.constant[root] or not known:
             return super().layer(root, term)
-        measured = {id(v := self.target.variant(term, cone, term, self.searched)): (v, call) for call, cone in known}
-        kept = undominated([variant for variant, _ in measured.values()], self.target.front or ())
+        left = {call: self.target.variant(term, cone, term, self.searched) for call, cone in known}
         plain = Derivable(snapshot, lambda n: not (priced.is_product(n) or priced.is_instruction(n)), needed)
-        made = [self._made(root, term, measured[id(variant)][1], plain) for variant in kept]
-        found = sorted((one for one in made if one is not None), key=lambda one: self.target.rank(one.variants[0]))
-        if not found:
+        made, kept = dict[int, Extracted | None](), list[int]()
+        while left:
+            kept = undominated(left, self.target.front or ())
+            made |= {call: self._made(root, term, call, plain) for call in kept if call not in made}
+            if all(made[call] is not None for call in kept):
+                break
+            left = {call: variant for call, variant in left.items() if made.get(call, True) is not None}
+        found = sorted((one for c in kept if (one := made[c])), key=lambda one: self.target.rank(one.variants[0]))
+        if not left:
             return super().layer(root, term)
         objective = self.target.prices.objectives[0]
-        least = min(int(getattr(priced.cost(n), objective)) for n in self._instructions(needed))
+        possible = [c for c in needed if made.get(c, True) is not None]
+        least = min(int(getattr(priced.cost(n), objective)) for n in self._instructions(possible))
         return replace(found[0], variants=[one.variants[0] for one in found], bound=least)
 
     def _instructions(self, needed: Collection[int]) -> Iterator[int]:
@@ -96,7 +102,7 @@ class EveryMapping(Cheapest):
         return (n for c in needed for n in self.searched.snapshot.classes[c] if self.priced.is_instruction(n))
 
     def _made(self, root: int, term: Term, call: int, plain: Derivable) -> Extracted | None:
-        """The cheapest term whose only instruction is that; None where there is no such term."""
+        """The cheapest term whose only instruction is that; None where there is no such term, or it does not run."""
         snapshot, priced = self.searched.snapshot, self.priced
         own = (n for n in snapshot.usable_of(call) if priced.is_product(n) or priced.is_instruction(n))
         members = plain.beside(own)
@@ -104,17 +110,20 @@ class EveryMapping(Cheapest):
             return None
         chosen = priced.choose([root], method="dag", members=members)
         (cone,) = priced.cones(chosen.nodes, [root])
-        variant = self.target.variant(term, cone, snapshot.terms(chosen.nodes, [root])[root], self.searched)
+        mapped = snapshot.terms(chosen.nodes, [root])[root]
+        if not self.target.runs(mapped):
+            return None
+        variant = self.target.variant(term, cone, mapped, self.searched)
         return Extracted([variant], chosen.nodes, None, cone, chosen.cost)
 
 
-def undominated(variants: Sequence[Variant], names: Sequence[str]) -> list[Variant]:
+def undominated(known: Mapping[int, Variant], names: Sequence[str]) -> list[int]:
     """Those of which no other takes as little of all these measures, in the order given: of equals the first."""
 
     def amounts(variant: Variant) -> list[float]:
         return [float("inf") if (n := variant.measures[name]) is None else n for name in names]
 
-    taken = [amounts(variant) for variant in variants]
+    taken = [amounts(variant) for variant in known.values()]
 
     def beaten(i: int) -> bool:
         return any(
@@ -123,7 +132,7 @@ def undominated(variants: Sequence[Variant], names: Sequence[str]) -> list[Varia
             if j != i
         )
 
-    return [variant for i, variant in enumerate(variants) if not beaten(i)]
+    return [key for i, key in enumerate(known) if not beaten(i)]
 
 
 class PricedByRecipe(Protocol):

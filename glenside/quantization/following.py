@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
@@ -74,7 +75,7 @@ class Follower:
         self._with_least: set[Term] = set()
         found = ((term, standardisation(term, self.constant)) for term in postorder(*self.roots))
         self._standard = {term: own for term, own in found if own is not None}
-        self._sources: dict[Term, tuple[Term, Affine]] = {}
+        self._sources = defaultdict[Term, list[tuple[Term, Affine]]](list)
 
     def follow(self) -> None:
         """Look at every term, operands first."""
@@ -101,7 +102,7 @@ class Follower:
         if value.dtype in BYTES and value.whole:
             for leaf in value.bytes:
                 if leaf.term.access.size == term.access.size:
-                    self._sources.setdefault(leaf.term, (term, value))
+                    self._sources[leaf.term].append((term, value))
         return value
 
     def _standardised(self, term: Term) -> Affine | Refused:
@@ -303,12 +304,12 @@ class Follower:
         def agrees(value: Affine, leaves: Mapping[Term, Bytes]) -> bool:
             draw = np.random.default_rng(0)
             drawn = {leaf.term: draw.integers(-128, 128, leaf.term.access.dims) for leaf in leaves.values()}
-            if any(x not in self._sources for x in drawn):
+            read, given = {*postorder(term)}, dict[Term, Array]()
+            for source, stored in (own for x in drawn for own in self._sources[x]):
+                if source in read:
+                    given[source] = value_of(stored, _integers(stored.moved.leaves, drawn)).astype(source.access.dtype)
+            if not all(self.constant[t] for t in postorder(term, without=given) if not t.children):
                 return False
-            given: dict[Term, Array] = {}
-            for x in drawn:
-                source, stored = self._sources[x]
-                given[source] = value_of(stored, _integers(stored.moved.leaves, drawn)).astype(source.access.dtype)
             (wanted,) = evaluate([term], self.constants, given=given)
             return bool((np.asarray(wanted) == value_of(value, _integers(leaves, drawn))).all())
 

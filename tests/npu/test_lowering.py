@@ -100,8 +100,64 @@ def test_what_the_machine_cannot_do_is_a_sentence() -> None:
     other = gl.optimize(program, gl.NPU(MACHINES[1]), verify=False)
     with pytest.raises(BadInput, match="the layer own: the layer is mapped onto 8 x 8, the machine is 4 x 4"):
         lowered(other.program, other.prepared, MACHINES[0])
-    with pytest.raises(BadInput, match="the layer own: a layer is sums of one systolic-array"):
+    with pytest.raises(
+        BadInput, match=r"the layer own: no mapping of its product onto npu:4x4\S* was found: it is left"
+    ):
         lowered(program, program, MACHINES[0])
+    onto_array = gl.optimize(_spread((3, 3), (2, 2)), gl.SystolicArray(8, 8), verify=False)
+    with pytest.raises(BadInput, match="the layer own: sums of different places of tiles are added up"):
+        lowered(onto_array.program, onto_array.prepared, MACHINES[1])
+
+
+def _spread(kernel: tuple[int, int], strides: tuple[int, int], channels: tuple[int, int] = (5, 4)) -> Program:
+    """A transposed convolution."""
+    b = gl.Builder("spread")
+    made, read = channels[1], b.input("x", (2, channels[0], 5, 4))
+    y = b.conv_transpose(read, b.constant("w", (channels[0], made, *kernel)), strides=strides, name="own")
+    return b.finish(y).seeded_constants(0)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "strides"), [((2, 2), (2, 2)), ((1, 2), (3, 3)), ((3, 3), (2, 2)), ((1, 3), (2, 2)), ((4, 1), (2, 1))]
+)
+def test_transposed_convolutions(kernel: tuple[int, int], strides: tuple[int, int]) -> None:
+    """Windows that do not meet are moved behind the array; where they do, rows have zeros between elements: sums of
+    several places of a tile are not added up.
+    """
+    moved = all(size <= step for size, step in zip(kernel, strides, strict=True))
+    mapped, result = _mapped(_spread(kernel, strides), MACHINES[1])
+    variants = result.answer.layers["own"].variants
+    assert any("overlap-add" in own.label for own in variants) == moved
+    for own in variants:
+        assert own.term is not None
+        program = lowered(replace(mapped, layers={"own": own.term}, term=own.term), result.prepared, MACHINES[1])
+        done = run(program)
+        assert wrong(program, done.dram) == []
+        assert done.cycles == program.predicted
+    whole = gl.npu_program(_spread(kernel, strides), gl.NPU(MACHINES[1]), quantize="random")
+    assert wrong(whole, run(whole).dram) == []
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        Machine(2, 8, parameters=1),
+        Machine(2, 8, scratchpad=96),
+        Machine(2, 7, scratchpad=120, parameters=1, tables=2, instructions=2),
+        Machine(1, 8, scratchpad=40, accumulators=4, parameters=2),
+    ],
+    ids=str,
+)
+def test_rows_of_sums_pass_through_fewer_rows_of_lanes_and_parameters(machine: Machine) -> None:
+    """A row of sums is 4 to 8 rows of lanes, each with parameters of its own: they pass one by one where they must."""
+    b = gl.Builder("net")
+    y = b.relu(b.add(b.matmul(b.input("x", (1, 6, 5, 3)), b.constant("w", (3, 9))), b.constant("b", (9,))))
+    made = gl.npu_program(
+        b.finish(b.matmul(y, b.constant("v", (9, 5)))).seeded_constants(0), gl.NPU(machine), quantize="random"
+    )
+    done = run(made)
+    assert wrong(made, done.dram) == []
+    assert done.cycles == made.predicted
 
 
 def test_loops_count_what_they_were_made_of() -> None:
@@ -133,3 +189,18 @@ def test_many_layers_in_rtl(number: int) -> None:
         assert wrong(program, hardware.dram) == [], seed
         assert np.array_equal(done.dram, hardware.dram), seed
         assert done.cycles == hardware.cycles == program.predicted, seed
+
+
+@pytest.mark.slow
+def test_transposed_convolutions_and_rows_of_sums_in_rtl() -> None:
+    """Windows that are moved behind an array whose rows of sums have more columns than rows of lanes and parameters."""
+    if rtl.verilator() is None:
+        pytest.skip("there is no Verilator")
+    machine = Machine(2, 7, scratchpad=160, parameters=1, tables=3, instructions=2)
+    for kernel, strides in (((2, 2), (2, 2)), ((3, 3), (2, 2)), ((1, 2), (3, 3))):
+        for channels in ((5, 4), (1, 9)):
+            made = gl.npu_program(_spread(kernel, strides, channels), gl.NPU(machine), quantize="random")
+            done, hardware = run(made), rtl.run(made)
+            assert wrong(made, done.dram) == []
+            assert np.array_equal(done.dram, hardware.dram)
+            assert done.cycles == hardware.cycles == made.predicted

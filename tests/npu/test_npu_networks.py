@@ -402,9 +402,15 @@ def test_ctrl_c_while_quicker_programs_are_looked_for_keeps_the_first(
     assert told["cycles"] == told["predicted"]
 
 
-@pytest.mark.parametrize("form", ["QDQ", "QOperator"])
-def test_files_of_onnxruntimes_quantizer(form: str, tmp_path: Path) -> None:
-    """Bytes are onnxruntime's, but for one in a hundred, which is the next one."""
+@pytest.mark.parametrize(
+    ("form", "more"),
+    [("QDQ", {}), ("QOperator", {}), ("QDQ", {"AddQDQPairToWeight": True})],
+    ids=["QDQ", "QOperator", "QDQ of weights too"],
+)
+def test_files_of_onnxruntimes_quantizer(form: str, more: dict[str, bool], tmp_path: Path) -> None:
+    """Bytes are onnxruntime's, but for one in a hundred, which is the next one; also where the file holds weights of
+    floats, and quantizes them itself.
+    """
     onnxruntime = pytest.importorskip("onnxruntime")
     quantization = pytest.importorskip("onnxruntime.quantization")
     draw = np.random.default_rng(0)
@@ -426,8 +432,10 @@ def test_files_of_onnxruntimes_quantizer(form: str, tmp_path: Path) -> None:
     int8 = quantization.QuantType.QInt8
     quantization.quantize_static(
         tmp_path / "floats.onnx", path, Samples(), getattr(quantization.QuantFormat, form),
-        per_channel=True, activation_type=int8, weight_type=int8,
+        per_channel=True, activation_type=int8, weight_type=int8, extra_options=more,
     )  # fmt: skip
+    weights = {name for name, own in gl.load(path).constants.items() if own.dtype == "float32" and own.ndim == 4}
+    assert len(weights) == (3 if more else 0)
     made = gl.npu_program(gl.load(path), gl.NPU(4))
     given, dram = made.inputs["x"], made.dram.copy()
     x = draw.standard_normal((1, 3, 9, 7)).astype(np.float32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx_integer_networks import Graph, by_layers, computed, drawn, results
+from onnx_integer_networks import MICROSOFT, Graph, by_layers, computed, drawn, results
 
 from glenside.ir.program import Program
 from glenside.quantization.asked import of_bytes
@@ -167,6 +167,21 @@ def test_weights_that_the_file_quantizes(dtype: str) -> None:
     y = g.node("MatMul", g.quantized("x", 0.03, 120), w)
     network = near(g.program({"x": ((20, 4, 12), "float32")}, g.quantized(y, 0.05, 110)))
     assert len(network.layers) == 1
+
+
+def test_an_input_that_is_quantized_twice() -> None:
+    """As onnxruntime's quantizer does before and behind a reshape: what the zero point of weights is found by reads one
+    of both.
+    """
+    g = Graph()
+    both, shape = (g.constant(0.02, "float32"), g.constant(120, "uint8")), g.constant([5, 6], "int64")
+    x, own = g.node("QuantizeLinear", "x", *both), g.node("QuantizeLinear", g.node("Reshape", "x", shape), *both)
+    scale, weights = (g.constant(0.01, "float32"), g.constant(90, "uint8")), g.bytes((6, 6), "uint8", 0, 180)
+    gemm = (own, *both, weights, *scale, g.constant(g.draw.integers(-900, 900, 6), "int32"), *both)
+    y = g.node("Reshape", g.node("QGemm", *gemm, domain=MICROSOFT), g.constant([1, 5, 6], "int64"))
+    y = g.node("QLinearAdd", x, *both, y, *both, *both, domain=MICROSOFT)
+    network = near(g.program({"x": ((1, 5, 6), "float32")}, g.node("DequantizeLinear", y, *both)))
+    assert len(network.layers) == 2
 
 
 def test_a_softmax_of_bytes_alone() -> None:

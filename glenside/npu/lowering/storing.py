@@ -85,7 +85,7 @@ class BytesOut:
         own = self.own = again.once(find, "items", layer, shape, entry.tobytes())
         find_rows, by = partial(_Rows.of, own, numbers, self.machine), b"" if own.differ else numbers.tobytes()
         rows = again.once(find_rows, "rows", own, by)
-        self.line, self.column, self.passes, self.items = own.line, own.column, own.passes, own.items
+        self.item, self.column, self.passes, self.items = own.item, own.column, own.passes, own.items
         self.alike, self.content = rows.alike, rows.content
         self.contents = rows.contents(entries[numbers] if own.differ else entries, entries["scale"][:1])
         if result.elements is None:
@@ -142,43 +142,36 @@ class BytesOut:
         self.writer.later = lambda: self._out(batch, turns, base)
 
     def _batches(self, done: Sequence[tuple[Run, int]]) -> Iterator[_Batch]:
-        """As many rows of sums at a time as there are rows of lanes, and rows of parameters."""
+        """As many items at a time as there are rows of lanes, and of parameters: whole rows of sums where one fits."""
         machine = self.machine
         room = self.depth if len(self.contents) <= machine.parameters else min(self.depth, machine.parameters)
-        if self.passes > room:
-            of = "lanes" if self.passes > self.depth else "parameters"
-            have = self.depth if self.passes > self.depth else machine.parameters
-            hint = "" if of == "lanes" else f": parameters={self.passes} do"
-            raise BadInput(
-                f"rows of {machine.columns} sums pass through {self.passes} rows of {of}, and {machine} has {have}"
-                f" for them{hint}"
-            )
+        room = room // self.passes * self.passes or room
         lines = np.concatenate([run.group * self.m + np.arange(run.begin, run.end) for run, _ in done])
         sums = np.concatenate([base + np.arange(run.end - run.begin) for run, base in done])
-        for begin in range(0, len(lines), room // self.passes):
-            part = slice(begin, begin + room // self.passes)
-            yield self._batch(lines[part], sums[part])
+        items = (lines[:, None] * self.passes + np.arange(self.passes)).reshape(-1)
+        sums = np.repeat(sums, self.passes)
+        for begin in range(0, len(items), room):
+            part = slice(begin, begin + room)
+            yield self._batch(items[part], sums[part])
 
-    def _batch(self, lines: Array, sums: Array) -> _Batch:
-        """Of these rows of sums, which are in those accumulators."""
-        own = self.again.once(partial(self._found_batch, lines), "batch", self.owner, lines.tobytes())
+    def _batch(self, items: Array, sums: Array) -> _Batch:
+        """Of these items, of rows of sums which are in those accumulators."""
+        own = self.again.once(partial(self._found_batch, items), "batch", self.owner, items.tobytes())
         return _Batch(own.items, sums[own.sums], own.item, own.lane, own.column, own.owner, self.address[own.address])
 
-    def _found_batch(self, lines: Array) -> _Batch:
+    def _found_batch(self, every: Array) -> _Batch:
         """The same where accumulators and addresses are told by number, as they are of alike layers."""
-        begin, end = np.searchsorted(self.line, lines), np.searchsorted(self.line, lines + 1)
+        begin, end = np.searchsorted(self.item, every), np.searchsorted(self.item, every + 1)
         first, last = np.searchsorted(self.owner, begin), np.searchsorted(self.owner, end)
         sizes, pairs = end - begin, _ranges(first, last)
-        which = np.repeat(np.arange(len(lines)), last - first)
+        which = np.repeat(np.arange(len(every)), last - first)
         column = self.column[_ranges(begin, end)]
-        part, lane = divided(column, self.machine.rows)
-        key = np.repeat(lines, sizes) * self.passes + part
-        items, first_of, item = placed(np.repeat(np.arange(len(lines)), sizes) * self.passes + part)
+        there, _, item = placed(np.repeat(np.arange(len(every)), sizes))
         return _Batch(
-            np.searchsorted(self.items, key[first_of]),
-            items // self.passes,
+            np.searchsorted(self.items, every[there]),
+            there,
             item,
-            lane,
+            divided(column, self.machine.rows)[1],
             column,
             self.owner[pairs] - begin[which] + (np.cumsum(sizes) - sizes)[which],
             pairs,
@@ -240,15 +233,15 @@ class BytesOut:
 class _Items:
     """What becomes of each column of each row of sums of a layer, by rows.
 
-    line, column  of each sum that is an element
+    item, column  of each sum that is an element: an item is the row of sums times passes, and which of these
     place         of each element which of these it is; -1 for zeros
     entry         of each sum the number of its parameters, as these are seen
     passes        how many items a row of sums has at most
-    items         which there are, as numbers of rows of sums times those
+    items         which there are
     begins        where each of them does
     """
 
-    line: Array
+    item: Array
     column: Array
     place: Array
     entry: Array
@@ -272,8 +265,9 @@ class _Items:
         place[order] = np.arange(len(order))
         line, column, entry = line[order], column[order], entry[order]
         passes = -(-machine.columns // machine.rows)
-        items, begins, _ = placed(line * passes + column // machine.rows)
-        return _Items(line, column, place, entry, passes, items, begins)
+        item = line * passes + column // machine.rows
+        items, begins, _ = placed(item)
+        return _Items(item, column, place, entry, passes, items, begins)
 
     @cached_property
     def differ(self) -> bool:
@@ -312,7 +306,7 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Batch:
-    """Rows of sums that are in lanes at once.
+    """Items that are in lanes at once.
 
     items, sums         which items of the layer, and the accumulator of each, (items)
     item, lane, column  of each byte which of these it is in, its lane before turns, and its column of sums, (bytes)

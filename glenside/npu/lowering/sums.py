@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
+from typing import Any
 
 import numpy as np
 
 from glenside.analysis.places import leaves_of, moves, places
+from glenside.ir.blockwise import positions
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, weave
+from glenside.ir.types import Dims
+
+WINDOWS = "access-overlap-add"
+"""What adds up windows: moves them, where each element is in one."""
 
 
 def summands(term: Term) -> list[Term]:
@@ -22,6 +29,10 @@ def summands(term: Term) -> list[Term]:
 
 
 def _adds(term: Term) -> bool:
+    return _reduces(term) or term.operator.name == WINDOWS
+
+
+def _reduces(term: Term) -> bool:
     return term.operator.name == "compute" and term.attributes[0] == "reduce-sum"
 
 
@@ -51,11 +62,35 @@ def _added(term: Term, first: Mapping[Term, int], dtype: np.dtype[np.signedinteg
         return np.arange(begin, begin + term.access.size, dtype=dtype).reshape((*dims, 1))
     if moves(term):
         return _moved(term, first, dtype)
-    if _adds(term):
+    if _reduces(term):
         below, shape = _added(term.children[0], first, dtype), tuple(term.children[0].access.shape)
         return below.reshape((*shape, -1))
+    if term.operator.name == WINDOWS:
+        of, below = sources_of_windows(term), _added(term.children[0], first, dtype)
+        lead = below.shape[: below.ndim - 1 - 2 * (of.ndim - 1)]
+        found = below.reshape(*lead, prod(below.shape[len(lead) : -1]), below.shape[-1])
+        taken = np.where((of >= 0)[..., None], found[..., of, :], dtype.type(0))
+        return taken.reshape(*taken.shape[:-2], -1)
     words = weave(term.operator, ["..."] * len(term.children), term.attributes)
     raise BadInput(f"the machine adds up sums, and moves them, and has nothing for {term.operator.name} {words}")
+
+
+def sources_of_windows(term: Term) -> Array:
+    """Of each element of a sum of windows the elements of windows that it is the sum of: numbers of these in row-major
+    order, -1 where there are fewer, (out)(most).
+    """
+    out, strides = (own for own in term.attributes if isinstance(own, Dims))
+    child, axes = term.children[0].access, len(out)
+    counts, window = tuple(child.dims)[-2 * axes : -axes or None], tuple(child.item)
+    numbers = np.arange(prod(counts) * prod(window)).reshape(*counts, *window)
+    found = np.full((prod(window), *out), -1)
+    for number, position in enumerate(positions(window)):
+        steps = (slice(i, i + (c - 1) * t + 1, t) for i, c, t in zip(position, counts, strides, strict=True))
+        reached: tuple[Any, ...] = (number, *steps)
+        found[reached] = numbers[(..., *position)]
+    found = -np.sort(-np.moveaxis(found, 0, -1))
+    most: Array = found[..., : max(1, int((found >= 0).sum(axis=-1).max(initial=0)))]
+    return most
 
 
 def _moved(term: Term, first: Mapping[Term, int], dtype: np.dtype[np.signedinteger]) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy as np
 from glenside.analysis.places import Places, places
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
+from glenside.ir.operators.compute import name_of
+from glenside.ir.program import is_product
 from glenside.ir.term import Term
 from glenside.ir.threads import found_once
 from glenside.npu.lowering.distinct import distinct
@@ -140,14 +142,24 @@ def instruction_of(term: Term, machine: Machine) -> Term:
     """
     found = summands(term)
     if [each.operator.name for each in found] != [_UNIT]:
-        names = ", ".join(dict.fromkeys(each.operator.name for each in found))
-        raise BadInput(f"a layer is sums of one {_UNIT}, moved about, here are {len(found)} operands: {names}")
+        raise BadInput(_no_sums(found, machine))
     size = tuple(found[0].attributes)
     if size != (machine.rows, machine.columns):
         raise BadInput(
             f"the layer is mapped onto {size[0]} x {size[1]}, the machine is {machine.rows} x {machine.columns}"
         )
     return found[0]
+
+
+def _no_sums(found: Sequence[Term], machine: Machine) -> str:
+    """What is wrong with a layer that is made of these."""
+    others = [each for each in found if each.operator.name != _UNIT]
+    if not others:
+        return f"its mapping adds up or moves {len(found)} products of the array; {machine} makes one of a layer"
+    words = ", ".join(dict.fromkeys(str(name_of(each)) for each in others))
+    if any(is_product(each) for each in others):
+        return f"no mapping of its product onto {machine} was found: it is left as it was written, {words}"
+    return f"its mapping computes {words} of what the array makes; {machine} adds up sums there, and moves them"
 
 
 def _groups(added: Array, tiles: int, size: int) -> tuple[list[tuple[int, ...]], Array]:

@@ -249,6 +249,10 @@ class Target(ABC):
         """The variant that a cone of an answer is, where prices of e-nodes add up: `term` computes the product."""
         raise NotImplementedError(f"{self.name} takes its variants otherwise")
 
+    def runs(self, term: Term) -> bool:
+        """Whether the machine runs a layer as that term maps it."""
+        return True
+
     def rank(self, variant: Variant) -> tuple[float, ...]:
         """The order of variants: what keeps to the budget, then the objectives, then the other measures."""
         taken = {name: float("inf") if n is None else n for name, n in variant.measures.items()}

@@ -12,8 +12,9 @@ from glenside.egraph.search import SearchResult
 from glenside.ir.errors import BadInput
 from glenside.ir.packages import load
 from glenside.ir.program import Program
-from glenside.ir.term import Term
+from glenside.ir.term import Term, postorder
 from glenside.npu.description import NAME, read_machine, read_options
+from glenside.npu.lowering.sums import WINDOWS, sources_of_windows
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
 from glenside.npu.timing import delays
@@ -135,6 +136,11 @@ class NPU(SystolicArray):
             holding = Holding.of(self.array, self._operands(product), product_sizes(product), plan)
         details = {**known.details, "machine": holding.as_dict()}
         return replace(known, measures=self._measures(known.measures, holding), details=details)
+
+    def runs(self, term: Term) -> bool:
+        """Accumulators add up sums of one place: windows may be moved behind the array, and not be added up."""
+        added = (each for each in postorder(term) if each.operator.name == WINDOWS)
+        return all(sources_of_windows(each).shape[-1] == 1 for each in added)
 
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
         (known,) = super().baselines(product, variants).values()
