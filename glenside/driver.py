@@ -121,28 +121,33 @@ def _holds(known: Result, cache: Cache, on_answer: Callable[[Result], None], ver
                     on_answer(known)
                 except GlensideError as error:
                     failed = error
-            why = _wrong(compare, verdict()) if verify else ""
+            why, stopped = _wrong(compare, verdict()) if verify else ("", "")
     except KeyboardInterrupt:
         answered()
-        known.interrupted = True
-        return True
+        why, stopped = "", INTERRUPTED
     if why:
         cache.distrust(why)
         return False
-    if failed is not None:
+    if stopped == INTERRUPTED:
+        known.interrupted = True
+        known.report.forget_checks()
+    elif failed is not None:
         raise failed
     if not meanwhile:
         on_answer(known)
     return True
 
 
-def _wrong(compare: Callable[[Callable[[int, int], None]], CheckReport], verdict: CheckReport | None) -> str:
-    """Why an answer of the cache is none, or "": what was found out by others, or is now."""
+def _wrong(
+    compare: Callable[[Callable[[int, int], None]], CheckReport], verdict: CheckReport | None
+) -> tuple[str, str]:
+    """Why an answer of the cache is none, or "": what was found out by others, or is now; and what ended the check."""
     try:
-        found = (verdict or compare(lambda *_: None)).result
+        found = verdict or compare(lambda *_: None)
     except answers.DAMAGED as error:
-        return f"it is no answer: {error!r}"
-    return "" if is_equal(found) or found.startswith("not checked") else found
+        return f"it is no answer: {error!r}", ""
+    right = is_equal(found.result) or found.result.startswith("not checked")
+    return "" if right else found.result, found.stopped
 
 
 def compile(

@@ -99,11 +99,6 @@ class Remembered:
     again: Callable[[], Result]
     kept_fronts: _Fronts | None = None
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing has to be searched again for code to be made of it."""
-        return self.kept_fronts is not None
-
     @cached_property
     def program(self) -> Program:
         found = parse(self.content)
@@ -183,7 +178,7 @@ def compared(result: Result, progress: Progress) -> CheckReport:
     """What a check says of a result that was recalled: layer by layer where what was searched is the original. Raises
     GlensideError: it is no answer to this.
     """
-    by_layers = isinstance(result.answer, Remembered) and result.answer.is_whole
+    by_layers = isinstance(result.answer, Remembered) and result.answer.kept_fronts is not None
     return check(result.original, result.answer.compared, layers=by_layers, seed=result.seed, progress=progress)
 
 

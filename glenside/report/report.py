@@ -6,7 +6,7 @@ Tables, JSON, pages, plots and the cache derive from this one record.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from glenside.check import is_equal
@@ -151,6 +151,11 @@ class Report(OldReportNames):
 
     def __post_init__(self) -> None:
         self.totals = with_old_totals(self)
+
+    def forget_checks(self) -> None:
+        """Say of nothing that it was checked: what is remembered was of another time."""
+        self.layers[:] = [replace(row, checked="not checked") for row in self.layers]
+        self.checked, self.how_checked = "not checked", ""
 
     @property
     def units(self) -> Mapping[str, str]:

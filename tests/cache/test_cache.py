@@ -331,3 +331,30 @@ def test_the_version_of_the_code_is_that_of_every_source(tmp_path: Path, monkeyp
     found.add(store.code_version.__wrapped__())
     assert len({real, *found}) == 4
     assert hashlib.sha256().hexdigest() not in {real, *found}
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_an_answer_whose_check_is_ended_says_that_it_is_not_checked(
+    meanwhile: bool, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever was found out when it was kept."""
+    import glenside as gl
+    from glenside.cache import answers
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    program, target, given = gl.parse(SMALL, shapes={"a": (3, 4), "b": (3, 4)}), gl.NPU(4, 4), list[gl.Result]()
+    with Cache(path) as cache:
+        assert gl.optimize(program, target, cache=cache).report.ok
+        if not meanwhile:
+            monkeypatch.setattr(answers, "compared", interrupted)
+        take = interrupted if meanwhile else given.append
+        found = gl.optimize(program, target, cache=cache, on_answer=take, meanwhile=meanwhile)
+        assert given == ([] if meanwhile else [found])
+        assert found.interrupted
+        assert found.report.cached
+        assert found.report.checked == "not checked"
+        assert {row.checked for row in found.report.layers} == {"not checked"}
+        monkeypatch.undo()
+        assert gl.optimize(program, target, cache=cache).report.ok  # what is kept is as it was

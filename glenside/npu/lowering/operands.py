@@ -162,9 +162,10 @@ class Tiles:
         """Of elements of leaves that are one tensor, all or some by number, the pairs (n)(2) that `computed` has in a
         DRAM of their own.
         """
-        if "put" not in layer.known:  # nearly the same of all that are asked for
-            layer.known["put"] = _put(Image(machine), layer, 0)
-        brought, tiles = layer.known["put"]
+        key = "put", machine
+        if key not in layer.known:
+            layer.known[key] = _put(Image(machine), layer, 0)
+        brought, tiles = layer.known[key]
         weights, found = layer.product.weights, list[Array]()
         numbers = weights.numbers[tiles]
         width, columns = machine.weight_beats * machine.bandwidth, numbers.shape[2]
