@@ -10,13 +10,13 @@ from functools import partial
 
 from glenside.analysis.layers import product_sizes
 from glenside.egraph.rule import Parameters, Rule
-from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress
+from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress, declared
 from glenside.egraph.search import SearchResult, ahead, program_snapshot, search, search_here
 from glenside.ir.interrupts import undisturbed
 from glenside.ir.program import Program
-from glenside.ir.term import Term
+from glenside.ir.term import Term, postorder
 from glenside.passes.answer import Answer, Problem, TimeIsUp, Unfinished, extract
-from glenside.passes.network import Search
+from glenside.passes.network import Pass, Search
 from glenside.report.progress import Event, Listener, silent
 from glenside.report.report import Report
 from glenside.report.result import Result
@@ -67,8 +67,9 @@ class Stages:
         """The best answer, or the baseline mapping where the search stopped before it had mapped as much. Raises
         KeyboardInterrupt: then there is still one at once.
         """
-        ahead(self.search.limits)
-        self.prepared = self._prepare()
+        passes = self.target.passes(self.way)
+        ahead(self.search.limits, partial(coming, self.program, self.target, self.way), behind=bool(passes))
+        self.prepared = self._prepare(passes)
         self.clock.lap("fold")
         if self.stopped == INTERRUPTED:
             return self.at_once()
@@ -116,10 +117,10 @@ class Stages:
             return self.stopped
         return self.searched.stopped if self.searched.stopped != SATURATED else searched.stopped
 
-    def _prepare(self) -> Program:
+    def _prepare(self, passes: Sequence[Pass]) -> Program:
         """The program after the target's passes."""
         program, run = self.program, replace(self.search, on_progress=partial(_tell, self.listener, "fold"))
-        for change in self.target.passes(self.way):
+        for change in passes:
             program, why = change(program, run)
             self.stopped = why if self.stopped == SATURATED else self.stopped
         return program
@@ -224,6 +225,12 @@ class Stages:
             self.listener(Event("extract", what, part))
 
         return step
+
+
+def coming(program: Program, target: Target, way: Way) -> str:
+    """What a search for this program declares, unless passes change what rules it needs."""
+    rules = of_families(target.families(way, [*postorder(program.term)]))
+    return declared(rules, target.rule_parameters(), way.explain or way.trace)[0]
 
 
 def _tell(listener: Listener, stage: str, progress: Progress) -> None:

@@ -111,9 +111,26 @@ def distinct_elements(term: Term) -> int:
     """
     found = places(term)
     seen = np.zeros(1 + sum(leaf.access.size for leaf in found.first), bool)
-    for part in _parts(found.numbers):
+    for part in _parts(_once(found.numbers)):
         seen[part] = True
-    return int(seen[1:].sum())
+    return int(np.count_nonzero(seen[1:]))
+
+
+def _once(moved: Array) -> Array:
+    """What an array reads of the memory that it is a view of, each place once: of windows that overlap much less than
+    they hold.
+    """
+    whole, holder = moved, moved.base
+    while holder is not None:  # of a strided view it is not an array, and has one
+        whole, holder = holder if isinstance(holder, np.ndarray) else whole, getattr(holder, "base", None)
+    if whole.size >= moved.size or whole.dtype != moved.dtype or not whole.flags.c_contiguous:
+        return moved
+    size = whole.itemsize
+    begin = (moved.__array_interface__["data"][0] - whole.__array_interface__["data"][0]) // size
+    read = np.zeros(whole.size, bool)
+    np.lib.stride_tricks.as_strided(read[begin:], moved.shape, [step // size for step in moved.strides])[...] = True
+    found: Array = whole.reshape(-1)[read]
+    return found
 
 
 def _parts(moved: Array) -> Iterator[Array]:

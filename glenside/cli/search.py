@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -87,17 +88,23 @@ def search(
     from glenside.cache import Cache
     from glenside.driver import optimize
     from glenside.egraph.search import ahead
+    from glenside.passes.network import folding_ahead
     from glenside.report.progress import Event, shown
+    from glenside.stages import coming
+    from glenside.targets.base import Way
 
     limits, load = bounds.limits(), source.loader()
     how: dict[str, Any] = {} if way is None else {**way.choices(), "trace": way.trace}
     with ExitStack() as open_:
         listener = open_.enter_context(shown("load", quiet=bounds.quiet))
         keeps = target.repeatable and not bounds.no_cache
-        if not keeps or (code is not None and code.quantize is not None):  # else there may be nothing to search for
-            ahead(limits)
+        quantized = code is not None and code.quantize is not None
+        if not keeps or quantized:  # else there may be nothing to search for
+            ahead(limits, *([folding_ahead] if quantized else []))
         started = time.perf_counter()
         program = load().seeded_constants(source.seed) if drawn else load()
+        if quantized:
+            ahead(limits, partial(coming, program, target, way or Way()), behind=True)
         program = program if code is None else code.prepared(program, lambda text: listener(Event("load", text)))
         how["load_seconds"] = time.perf_counter() - started
 

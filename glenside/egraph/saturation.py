@@ -24,7 +24,7 @@ from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.sexpr import parts
 from glenside.egraph.snapshot import ENode, Fact, Rows, Snapshot, closed
 from glenside.egraph.table_rows import TableRows
-from glenside.egraph.tables import TABLES, used
+from glenside.egraph.tables import TABLES, Table, used
 from glenside.ir.operator import OPERATORS
 from glenside.ir.packages import load
 from glenside.ir.term import Term
@@ -100,14 +100,11 @@ class Request:
         of the e-node, its children..).
         """
         rules = tuple(rules)
-        relations = dict.fromkeys(line for r in rules for line in r.declarations)
-        own = "\n".join([*relations, *(r.egglog(parameters, trace) for r in rules)])
-        tables = used(own)
-        traced = [trace_declarations()] if trace else []
-        text = "\n".join([declarations(), *(t.declarations() for t in tables), *traced, own])
+        text, tables = declared(rules, parameters, trace)
         steps = tuple((r.name, r.expansive) for r in rules if not r.analysis)
         analyses = tuple(r.name for r in rules if r.analysis)
-        declared = tuple(name for name in reported if any(line.startswith(f"(function {name} (") for line in relations))
+        lines = {line for rule in rules for line in rule.declarations}
+        known = tuple(name for name in reported if any(line.startswith(f"(function {name} (") for line in lines))
         return Request(
             text,
             program_text(nodes) + "\n" + wants,
@@ -115,12 +112,21 @@ class Request:
             analyses,
             len(nodes),
             limits,
-            declared,
+            known,
             tuple((t.module, t.name) for t in tables),
             tuple((o.name, sort_names(o)) for o in OPERATORS.values()),
             trace,
             frozenset(r.name for r in rules if r.subsumes),
         )
+
+
+def declared(rules: Sequence[Rule], parameters: Parameters, trace: bool = False) -> tuple[str, Sequence[Table]]:
+    """What an e-graph of any program declares for these rules, and the tables that they look things up in."""
+    relations = dict.fromkeys(line for r in rules for line in r.declarations)
+    own = "\n".join([*relations, *(r.egglog(parameters, trace) for r in rules)])
+    tables = used(own)
+    traced = [trace_declarations()] if trace else []
+    return "\n".join([declarations(), *(t.declarations() for t in tables), *traced, own]), tables
 
 
 @dataclass

@@ -76,7 +76,11 @@ def _tensors(nodes: Sequence[Term]) -> dict[str, Tensor]:
 
 
 class Worker:
-    """A search process. Starting it takes some tenths of a second, so start it before there is work for it."""
+    """A search process. Starting it takes some tenths of a second, so start it before there is work for it.
+
+    is_new  whether it has not searched yet
+    coming  declarations of searches that are to come, which it has not been told of
+    """
 
     def __init__(self) -> None:
         self._parent = os.getpid()
@@ -88,8 +92,10 @@ class Worker:
             stderr=subprocess.DEVNULL,
             env=environment,
             start_new_session=True,  # Ctrl-C is for the parent, which then ends this process
+            pipesize=_PIPE,
         )
         self._buffer = bytearray()
+        self.is_new, self.coming = True, list[str]()
 
     @property
     def serves(self) -> bool:
@@ -97,9 +103,20 @@ class Worker:
         return self._parent == os.getpid() and self._process.poll() is None
 
     def send(self, request: Request) -> None:
+        """Let it search."""
+        self.is_new = False
+        self._send(request)
+
+    def compile_ahead(self) -> None:
+        """Let it compile what searches declare that are to come."""
+        for declared in self.coming:
+            self._send(declared)
+        self.coming.clear()
+
+    def _send(self, what: Request | str) -> None:
         assert self._process.stdin is not None
         try:
-            pickle.dump(request, self._process.stdin, protocol=5)
+            pickle.dump(what, self._process.stdin, protocol=5)
             self._process.stdin.flush()
         except BrokenPipeError as error:
             raise SearchFailed(f"the search process ended with status {self._process.wait()}") from error
@@ -171,6 +188,7 @@ def search(
     worker = worker or _worker(request)
     try:
         worker.send(request)
+        worker.compile_ahead()
         meanwhile()
         until = None if limits.seconds is None else started + limits.seconds + _GRACE
         for kind, *content in worker.messages(until):
@@ -217,6 +235,7 @@ def search_here(
 
 
 _LARGE = 1 << 30  # bytes: a limit that what a process holds of past searches does not come near
+_PIPE = 1 << 20  # bytes of a pipe, where the system lets one say so: what is asked for while a process starts
 _IDLE: list[Worker] = []
 """Processes that have rules of past searches compiled: the next search need not wait for that."""
 
@@ -231,10 +250,20 @@ def _spares(limits: Limits) -> bool:
     return limits.memory is None or limits.memory >= _LARGE
 
 
-def ahead(limits: Limits) -> None:
-    """Start the process of the next search, unless one waits for it: while it starts there is other work."""
-    if not _IDLE and _spares(limits):
+def ahead(limits: Limits, *coming: Callable[[], str], behind: bool = False) -> None:
+    """Start the process of the next search, unless one waits for it: while it starts there is other work. What is told
+    to be `coming`, declarations of searches, it compiles in this order, at once or `behind` the next search; one that
+    searched before has them.
+    """
+    if not _spares(limits):
+        return
+    if not _IDLE:
         _IDLE.append(Worker())
+    if (worker := _IDLE[-1]).is_new:
+        worker.coming += [declared() for declared in coming]
+        if not behind:
+            with suppress(SearchFailed):  # as the search itself then says
+                worker.compile_ahead()
 
 
 def _worker(request: Request) -> Worker:

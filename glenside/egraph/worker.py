@@ -13,6 +13,7 @@ import struct
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 from glenside.egraph.saturation import MEMORY_LIMIT, Compiled, Request, Saturation
@@ -70,7 +71,9 @@ class _Watch(threading.Thread):
 
 
 def main() -> None:
-    """Serve the requests that standard input brings, as long as this process is small."""
+    """Serve the requests that standard input brings, as long as this process is small; of those that are to come, some
+    say what they declare, which is compiled.
+    """
     gc.set_threshold(_ALLOCATIONS)
     # With PYTHONUNBUFFERED what `sys.stdout` writes to has no buffer, and may write a part.
     channel = _Channel(open(sys.stdout.fileno(), "wb", closefd=False))
@@ -83,6 +86,10 @@ def main() -> None:
             request = pickle.load(sys.stdin.buffer)  # from our own parent, through a pipe
         except EOFError:
             return
+        if isinstance(request, str):
+            with suppress(BaseException):  # whoever searches with it meets it again, and says so
+                compiled.egraph(request)
+            continue
         watch.memory = request.limits.memory
         stays = _serve(request, compiled, channel)
 

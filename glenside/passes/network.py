@@ -12,7 +12,7 @@ from typing import Protocol
 
 from glenside.builder.layout import rearrange, split_at
 from glenside.egraph.rule import Parameters
-from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress
+from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress, declared
 from glenside.egraph.search import Worker, search
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.operator import Category, Keeps
@@ -254,6 +254,11 @@ def has_scales_of_products(program: Program) -> bool:
         if scales and scaled[term]:
             return True
     return False
+
+
+def folding_ahead() -> str:
+    """What the search of `fold_batch_norms` declares."""
+    return declared(of_families(folding.TOGETHER), {})[0]
 
 
 _PRICES = Prices(fallback=free)

@@ -271,7 +271,7 @@ class Follower:
         if not self.constant[first] and not self.constant[second]:
             return self._both(term, kind, self.value(first), self.value(second))
         x, by = (second, first) if self.constant[first] else (first, second)
-        numbers = narrow(self.known(by).astype(np.float64))
+        numbers = narrow(self.known(by)).astype(np.float64)
         value = self.value(x)
         if kind in ("elementwise-mul", "elementwise-div") and value.offset is not None:
             value = self._fake(value)

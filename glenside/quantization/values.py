@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 
@@ -147,13 +148,20 @@ def moved_numbers(by: Term, parts: Sequence[tuple[Array, Sequence[int]]], fill: 
     first = parts[0][0]
     if all(x.ndim == 0 and x == first for x, _ in parts) and (not fills or fill is None or first == fill):
         return first
-    whole = {c: np.broadcast_to(x, tuple(dims)) for c, (x, dims) in zip(by.children, parts, strict=True)}
-    (found,) = evaluate([by], {}, given=whole)
-    found = np.asarray(found)
-    if fills and fill is not None:
-        (real,) = evaluate([by], {}, given={c: np.ones(x.shape, np.int8) for c, x in whole.items()})
-        found = np.where(np.asarray(real) == 0, fill, found)
-    return narrow(found)
+    if fills and fill is None:
+        whole = {c: np.broadcast_to(x, tuple(dims)) for c, (x, dims) in zip(by.children, parts, strict=True)}
+        (found,) = evaluate([by], {}, given=whole)
+        return narrow(np.asarray(found))
+    # Small numbers are moved instead, that say which of the few different ones each is: 0 is what is filled in.
+    every = np.concatenate([[fill or 0], *(x.reshape(-1) for x, _ in parts)])
+    begins = accumulate((x.size for x, _ in parts), initial=1)
+    numbers = np.arange(len(every), dtype=np.min_scalar_type(len(every)))
+    which = {
+        c: np.broadcast_to(numbers[begin : begin + x.size].reshape(x.shape), tuple(dims))
+        for c, (x, dims), begin in zip(by.children, parts, begins, strict=False)
+    }
+    (found,) = evaluate([by], {}, given=which)
+    return narrow(every[narrow(np.asarray(found))])
 
 
 def pulled_back(moved: Moved, numbers: Sequence[Array], what: str) -> list[dict[Term, Array]]:
@@ -162,7 +170,13 @@ def pulled_back(moved: Moved, numbers: Sequence[Array], what: str) -> list[dict[
         return [dict.fromkeys(moved.leaves, x) for x in numbers]
     found = places(moved.term)
     made: list[dict[Term, Array]] = []
+    sizes = [leaf.access.size for leaf in found.first]
+    in_order = sizes == [found.numbers.size] and np.array_equal(found.numbers.reshape(-1), np.arange(1, sizes[0] + 1))
     for x in numbers:
+        if in_order:  # as most are: they stand where they stood, so what is broadcast need not be made
+            own = np.broadcast_to(x, moved.dims)
+            made.append({leaf: narrow(own.reshape(tuple(leaf.access.dims))) for leaf in found.first})
+            continue
         wanted = np.broadcast_to(x, moved.dims)
         own = np.full(1 + sum(leaf.access.size for leaf in found.first), np.nan)
         own[found.numbers] = wanted

@@ -14,7 +14,7 @@ from glenside.egraph.clause import ROOT, Clause, let, rewrite, union, when
 from glenside.egraph.encode import program_nodes
 from glenside.egraph.pattern import Variable, variables
 from glenside.egraph.rule import Example, Rule
-from glenside.egraph.saturation import Compiled, Limits, Request, Saturation
+from glenside.egraph.saturation import Compiled, Limits, Request, Saturation, declared
 from glenside.egraph.search import SearchFailed, as_written, program_snapshot, search
 from glenside.egraph.snapshot import ENode, closed
 from glenside.ir.operators.folds import elementwise_add
@@ -143,6 +143,27 @@ def test_a_search_process_serves_again_unless_memory_is_scarce_or_it_failed() ->
     limits = Limits(seconds=1.0, nodes=None, iterations=None)
     assert search(program_nodes(PADDED.term), [EXPLOSIVE], {}, limits).stopped == "time-limit"
     assert SEARCHES._IDLE == []
+
+
+def test_a_new_search_process_compiles_what_is_to_come_and_finds_the_same() -> None:
+    nodes, rules = program_nodes(MATMUL.term), list(of_families(["analyses", "products"]))
+    known = search(nodes, rules, PARAMETERS).snapshot
+    SEARCHES.end_idle()
+    asked: list[str] = []
+
+    def coming() -> str:
+        asked.append("coming")
+        return declared(rules, PARAMETERS)[0]
+
+    SEARCHES.ahead(Limits(), coming, lambda: "(this is not egglog")
+    SEARCHES.ahead(Limits(), coming, behind=True)
+    (idle,) = SEARCHES._IDLE
+    assert (asked, idle.is_new, len(idle.coming)) == (["coming"] * 2, True, 1)
+    assert search(nodes, rules, PARAMETERS).snapshot == known, "what does not compile is no matter yet"
+    assert (SEARCHES._IDLE, idle.is_new, idle.coming) == ([idle], False, [])
+    SEARCHES.ahead(Limits(), coming)
+    assert asked == ["coming"] * 2, "one that searched has its rules"
+    SEARCHES.end_idle()
 
 
 def test_a_time_limit_ends_an_explosive_rule() -> None:
