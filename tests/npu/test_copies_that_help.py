@@ -11,7 +11,7 @@ import pytest
 from command_line import run as command
 
 import glenside as gl
-from glenside.cli.commands import npu
+from glenside.cli import npu_runs
 from glenside.ir import copies
 from glenside.ir.program import Program
 from glenside.npu import files, two_simulators
@@ -146,7 +146,7 @@ def test_a_program_is_run_by_two_processes_as_by_one(
 
     one = ran()
     assert one[0] == 0
-    monkeypatch.setattr(npu, "_MANY", 1)
+    monkeypatch.setattr(npu_runs, "_MANY", 1)
     monkeypatch.setattr(copies, "may_be_copied", lambda: True)
     assert ran() == one
     assert told == [True]

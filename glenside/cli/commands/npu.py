@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import typer
 
 from glenside.cli.instructions import write_code
+from glenside.cli.npu_runs import Ran, ran
 from glenside.cli.output import OK, WRONG, print_or_write, status_line, writable
 from glenside.cli.table import print_schedule
 from glenside.ir.errors import BadInput
@@ -22,14 +22,10 @@ from glenside.ir.names import one_line, spelled_name, suggestion
 if TYPE_CHECKING:
     from glenside.cli.options import Valued
     from glenside.ir.operand import Array
-    from glenside.npu.accounting import Ledger
     from glenside.npu.program import NpuProgram, Place
-    from glenside.npu.simulator import Run
 
 _SHOWN = 64
 """Results that are printed whole."""
-_MANY = 1000
-"""Instructions of programs for which a second process is worth its while."""
 
 
 def run_on_npu(
@@ -47,62 +43,24 @@ def run_on_npu(
     """
     _refuse(others, output, plot, html)
     program = with_values(loaded(source.source, target), source.inputs or ())
-    from glenside.npu.meaning import wrong
-
     with status_line("npu: simulated") as show:
-        simulated, ledger, meant = _simulated(program)
-        said = {"program": source.source, "machine": str(program.machine), "on": on, **_told(program, simulated)}
-        dram = simulated.dram
-        if on == "rtl":
-            show("npu: built and run in RTL")
-            more, dram = _in_rtl(program, simulated)
-            said |= more
-        show("npu: compared with the interpreter")
-        said["wrong"] = wrong(program, dram, meant)
-        said["equal"] = said["equal"] and not said["wrong"]
-        said["schedule"] = ledger.as_dict()
+        found = ran(program, source.source, on, show)
+        said = {**found.said, "schedule": found.ledger.as_dict()}
     if output is not None:
         from glenside.ir.files import write_arrays
 
-        write_arrays(output, _results(program, dram))
+        write_arrays(output, _results(program, found.dram))
     if plot is not None:
         from glenside.report.timeline import write_timeline
 
-        write_timeline(Path(source.source).name, program, simulated.times, plot)
+        write_timeline(Path(source.source).name, program, found.simulated.times, plot)
     if html is not None:
-        _write_page(said, program, simulated, html)
+        _write_page(found, program, html)
     if json_path != "-":
-        _print(said, ledger, {} if output is not None else _results(program, dram))
+        _print(found, {} if output is not None else _results(program, found.dram))
     if json_path is not None:
         print_or_write(json.dumps(said, indent=2) + "\n", json_path)
-    return OK if said["equal"] and said["cycles"] == said["predicted"] else WRONG
-
-
-def _simulated(program: NpuProgram) -> tuple[Run, Ledger, Mapping[str, str] | None]:
-    """What a program does, where its cycles go, and what its results mean where that is known then. Of a large one a
-    second process finds out whether it is right, and what it means; of what is not right the whole simulator says what
-    is wrong. Raises BadInput.
-    """
-    from glenside.ir.copies import beside, may_be_copied
-    from glenside.npu import simulator, two_simulators
-    from glenside.npu.accounting import accounts
-    from glenside.npu.bounds import require_fit
-    from glenside.npu.meaning import results_meant
-    from glenside.npu.timing import times
-
-    require_fit(program)
-    found = times(program)
-
-    def right(_: object) -> Mapping[str, str]:
-        two_simulators.require_order(program, found)
-        return results_meant(program)
-
-    if program.size >= _MANY and may_be_copied():
-        with beside(right) as told, suppress(Exception):  # of what is not right anything may come: it is met again
-            simulated, ledger = two_simulators.values(program, found), accounts(program, found)
-            if (meant := told()) is not None:
-                return simulated, ledger, meant
-    return simulator.run(program), accounts(program, found), None
+    return OK if found.ok else WRONG
 
 
 def _refuse(others: Mapping[str, object], output: str | None, plot: str | None, html: str | None) -> None:
@@ -186,78 +144,30 @@ def _results(program: NpuProgram, dram: Array) -> dict[str, Array]:
     }
 
 
-def _told(program: NpuProgram, run: Run) -> dict[str, Any]:
-    """What the simulator says."""
-    layers = [(own.name, run.times.between(own.begin, own.end)) for own in program.stretches]
-    return {
-        "equal": True,
-        "cycles": run.cycles,
-        "predicted": run.cycles if program.predicted is None else program.predicted,
-        "read": run.read,
-        "written": run.written,
-        "busy": dict(run.times.busy),
-        "layers": [{"name": name, "start": start, "completed": end, "predicted": end} for name, (start, end) in layers],
-    }
-
-
-def _in_rtl(program: NpuProgram, simulated: Run) -> tuple[dict[str, Any], Array]:
-    """What the RTL says: equal is DRAM, bit by bit, and predicted what the simulator says of the cycles."""
-    from glenside.npu import rtl
-    from glenside.npu.fields import UNITS
-
-    found = rtl.run(program)
-    equal = bool(np.array_equal(found.dram, simulated.dram))
-    layers = []
-    for own in program.stretches:
-        start, end = simulated.times.between(own.begin, own.end)
-        ends = (int(found.completed[u][own.begin.get(u, 0) : own.end.get(u, 0)].max(initial=0)) for u in UNITS)
-        layers.append({"name": own.name, "start": start, "completed": max(ends), "predicted": end})
-    return {
-        "equal": equal,
-        "cycles": found.cycles,
-        "predicted": simulated.cycles if program.predicted is None else program.predicted,
-        "starved": found.starved,
-        "layers": layers,
-    }, found.dram
-
-
-def _write_page(said: Mapping[str, Any], program: NpuProgram, simulated: Run, path: str) -> None:
+def _write_page(found: Ran, program: NpuProgram, path: str) -> None:
     """Write what it took as a page. Raises BadInput."""
     from glenside.ir.files import write_text
     from glenside.report.document import Document, Section, Words, asked
     from glenside.report.machine_page import machine_sections
 
-    lead, *others = _sentences(said)
+    said, (lead, *others) = found.said, found.sentences()
     facts = [("program", one_line(said["program"])), ("machine", said["machine"])]
-    sections = [Section("", [Words(others)]), *machine_sections(program, simulated.times), asked(facts)]
+    sections = [Section("", [Words(others)]), *machine_sections(program, found.simulated.times), asked(facts)]
     title = f"{one_line(Path(said['program']).name)} on {said['machine']}"
     write_text(path, Document(title, lead, sections).html())
 
 
-def _sentences(said: Mapping[str, Any]) -> list[str]:
-    """What it took, and whether it is as it should be."""
-    where = "its RTL" if said["on"] == "rtl" else "the simulator"
-    lines = [
-        f"{one_line(said['program'])}: {said['cycles']:,} cycles in {where}, {said['predicted']:,} predicted",
-        f"{said['machine']}: {said['read']:,} bytes read, {said['written']:,} written",
-    ]
-    if said["on"] == "rtl":
-        lines.append(f"DRAM is {'equal' if said['equal'] else 'NOT equal'} to the simulator's, bit by bit")
-        if said["starved"]:
-            lines.append(f"in {said['starved']:,} cycles a queue was empty: the host is not fast enough")
-    return [*lines, *(f"{one_line(name)} is NOT what the interpreter says of it" for name in said["wrong"])]
-
-
-def _print(said: Mapping[str, Any], ledger: Ledger, results: Mapping[str, Array]) -> None:
-    print("\n".join(_sentences(said)))
+def _print(found: Ran, results: Mapping[str, Array]) -> None:
+    said = found.said
+    print("\n".join(found.sentences()))
     if said["layers"]:
         print("layers, each from its first instruction's start to its last one's end, while neighbours work too:")
     for layer in said["layers"]:
         cycles, predicted = layer["completed"], layer["predicted"]
         other = "" if cycles == predicted else f", predicted {predicted:,}"
         print(f"  {one_line(layer['name'])}: from {layer['start']:,} to {cycles:,}{other}")
-    if ledger.cycles:
-        print_schedule(said["program"], ledger)
+    if found.ledger.cycles:
+        print_schedule(said["program"], found.ledger)
     for name, own in results.items():
         print(f"{one_line(name)}: {np.array2string(own, threshold=_SHOWN, edgeitems=2)}")
 

@@ -43,6 +43,15 @@ def tensorize(
             "input; -o NAME.bin is then one program, input to result.",
         ),
     ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            metavar="simulator|rtl",
+            help="For an npu: run what -o NAME.bin then holds, and say whether it does what the network does, in the "
+            "cycles that were predicted.",
+        ),
+    ] = None,
     emit: Annotated[
         str, typer.Option("--emit", help="table, or egraph: the e-graph instead, -o is where it goes.")
     ] = "table",
@@ -52,6 +61,8 @@ def tensorize(
     if emit not in ("table", "egraph"):
         raise BadInput(f"--emit must be table or egraph, got {emit!r}")
     _of_egraph(emit, layer)
+    if emit == "egraph" and on is not None:
+        raise BadInput("--on runs instructions, and --emit egraph makes none: give one of them")
     if source.train and quantize is not None:
         raise BadInput("--train makes a step in floats, and --quantize a network of integers: give one of them")
     bounds.ahead()
@@ -59,7 +70,7 @@ def tensorize(
     way = ways.way(target, explain=explain)
     if emit == "egraph":
         _emit_egraph(source, target, bounds, way, out.output, layer)
-    report(source, target, bounds, out, way=way, plot=plot, pareto=pareto, quantize=quantize)
+    report(source, target, bounds, out, way=way, plot=plot, pareto=pareto, quantize=quantize, on=on)
 
 
 @command

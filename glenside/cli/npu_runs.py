@@ -1,0 +1,151 @@
+"""Runs of programs of an npu, in the simulator or in RTL: what they took, and whether they did what they were to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glenside.ir.errors import BadInput
+from glenside.ir.names import one_line
+
+if TYPE_CHECKING:
+    from glenside.ir.operand import Array
+    from glenside.npu.accounting import Ledger
+    from glenside.npu.program import NpuProgram
+    from glenside.npu.simulator import Run
+
+MACHINES = ("simulator", "rtl")
+"""What runs programs of an npu."""
+_MANY = 1000
+"""Instructions of programs for which a second process is worth its while."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a program did.
+
+    said       what is told of it, as JSON has it
+    ledger     where its cycles and bytes went
+    simulated  what the simulator says of it
+    dram       what it left there
+    is_same    whether the simulator says the same of that, bit by bit
+    """
+
+    said: Mapping[str, Any]
+    ledger: Ledger
+    simulated: Run
+    dram: Array
+    is_same: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether all who know say the same of it: in the RTL and the simulator, the interpreter and the prediction."""
+        return bool(self.said["equal"] and self.said["cycles"] == self.said["predicted"])
+
+    def sentences(self) -> list[str]:
+        """What it took, and whether it is as it should be."""
+        said = self.said
+        where = "its RTL" if said["on"] == "rtl" else "the simulator"
+        lines = [
+            f"{one_line(said['program'])}: {said['cycles']:,} cycles in {where}, {said['predicted']:,} predicted",
+            f"{said['machine']}: {said['read']:,} bytes read, {said['written']:,} written",
+        ]
+        if said["on"] == "rtl":
+            lines.append(f"DRAM is {'equal' if self.is_same else 'NOT equal'} to the simulator's, bit by bit")
+            if said["starved"]:
+                lines.append(f"in {said['starved']:,} cycles a queue was empty: the host is not fast enough")
+        return [*lines, *(f"{one_line(name)} is NOT what the interpreter says of it" for name in said["wrong"])]
+
+
+def require_machine(on: str) -> None:
+    """Raise BadInput: nothing runs programs of an npu that is called so, or it cannot be built here."""
+    if on not in MACHINES:
+        raise BadInput(f"instructions run on {' or '.join(MACHINES)}, got {on!r}")
+    if on == "rtl":
+        from glenside.npu.rtl import require_verilator
+
+        require_verilator()
+
+
+def ran(program: NpuProgram, name: str, on: str, show: Callable[[str], None] = lambda _: None) -> Ran:
+    """Run a program of that name. Raises BadInput: it is not right, or nothing builds its RTL."""
+    from glenside.npu.meaning import wrong
+
+    simulated, ledger, meant = _simulated(program)
+    said = {"program": name, "machine": str(program.machine), "on": on, **_told(program, simulated)}
+    dram = simulated.dram
+    if on == "rtl":
+        show("npu: built and run in RTL")
+        more, dram = _in_rtl(program, simulated)
+        said |= more
+    show("npu: compared with the interpreter")
+    is_same = said["equal"]
+    said["wrong"] = wrong(program, dram, meant)
+    said["equal"] = is_same and not said["wrong"]
+    return Ran(said, ledger, simulated, dram, is_same)
+
+
+def _simulated(program: NpuProgram) -> tuple[Run, Ledger, Mapping[str, str] | None]:
+    """What a program does, where its cycles go, and what its results mean where that is known then. Of a large one a
+    second process finds out whether it is right, and what it means; of what is not right the whole simulator says what
+    is wrong. Raises BadInput.
+    """
+    from glenside.ir.copies import beside, may_be_copied
+    from glenside.npu import simulator, two_simulators
+    from glenside.npu.accounting import accounts
+    from glenside.npu.bounds import require_fit
+    from glenside.npu.meaning import results_meant
+    from glenside.npu.timing import times
+
+    require_fit(program)
+    found = times(program)
+
+    def right(_: object) -> Mapping[str, str]:
+        two_simulators.require_order(program, found)
+        return results_meant(program)
+
+    if program.size >= _MANY and may_be_copied():
+        with beside(right) as told, suppress(Exception):  # of what is not right anything may come: it is met again
+            simulated, ledger = two_simulators.values(program, found), accounts(program, found)
+            if (meant := told()) is not None:
+                return simulated, ledger, meant
+    return simulator.run(program), accounts(program, found), None
+
+
+def _told(program: NpuProgram, run: Run) -> dict[str, Any]:
+    """What the simulator says."""
+    layers = [(own.name, run.times.between(own.begin, own.end)) for own in program.stretches]
+    return {
+        "equal": True,
+        "cycles": run.cycles,
+        "predicted": run.cycles if program.predicted is None else program.predicted,
+        "read": run.read,
+        "written": run.written,
+        "busy": dict(run.times.busy),
+        "layers": [{"name": name, "start": start, "completed": end, "predicted": end} for name, (start, end) in layers],
+    }
+
+
+def _in_rtl(program: NpuProgram, simulated: Run) -> tuple[dict[str, Any], Array]:
+    """What the RTL says: equal is DRAM, bit by bit, and predicted what the simulator says of the cycles."""
+    from glenside.npu import rtl
+    from glenside.npu.fields import UNITS
+
+    found = rtl.run(program)
+    equal = bool(np.array_equal(found.dram, simulated.dram))
+    layers = []
+    for own in program.stretches:
+        start, end = simulated.times.between(own.begin, own.end)
+        ends = (int(found.completed[u][own.begin.get(u, 0) : own.end.get(u, 0)].max(initial=0)) for u in UNITS)
+        layers.append({"name": own.name, "start": start, "completed": max(ends), "predicted": end})
+    return {
+        "equal": equal,
+        "cycles": found.cycles,
+        "predicted": simulated.cycles if program.predicted is None else program.predicted,
+        "starved": found.starved,
+        "layers": layers,
+    }, found.dram
