@@ -31,14 +31,15 @@ CHECKS = ("exact", "onnxruntime")
 
 def refuse(target: Target, *, pareto: bool, plot: str | None, compare: bool) -> None:
     """Raise BadInput for a list or a plot that the target has no measures for, or a plot that cannot be written."""
-    from glenside.report.network_picture import require_svg
-    from glenside.report.plots import plot_ending
-
     writable(plot)
     if plot is not None and target.counts_copies and not compare:
+        from glenside.report.network_picture import require_svg
+
         require_svg(plot)
         return
     if plot is not None:
+        from glenside.report.plots import plot_ending
+
         plot_ending(plot)
     drawn = target.front is not None or (compare and target.peak is not None)
     for flag, wanted in (("--pareto", pareto and target.front is None), ("--plot", plot is not None and not drawn)):

@@ -18,7 +18,6 @@ from glenside.npu.lowering.sums import WINDOWS, sources_of_windows
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
 from glenside.npu.timing import delays
-from glenside.npu.told_area import gates as told_gates
 from glenside.passes.extraction import Cone
 from glenside.passes.network import Pass, fold_batch_norms
 from glenside.passes.variants import EveryMapping
@@ -101,7 +100,9 @@ class NPU(SystolicArray):
     @property
     def gates(self) -> float:
         """As told from smaller machines, without Yosys: `glenside.npu.told_area`."""
-        return told_gates(self.npu)
+        from glenside.npu.told_area import gates
+
+        return gates(self.npu)
 
     def scope(self, way: Way) -> Scope:
         """What is between layers is the lowering's: it takes integers as they are written."""
