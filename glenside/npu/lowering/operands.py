@@ -97,42 +97,58 @@ class Brought:
         return f"{self.address} {self.rows} ".encode() + zeros
 
 
-def _pairs(tiles: Sequence[int], numbers: Array, brought: Sequence[Brought], width: int) -> Array:
-    """Elements by number and their addresses, (n)(2): of tiles that are there row by row, as many of each, a row taking
-    so many bytes; or of one that is spread.
+def _part(tiles: Sequence[int], numbers: Array, brought: Sequence[Brought], width: int) -> tuple[Array, Array]:
+    """Elements by number, 0 for none, and their addresses, (n) each: of tiles that are there row by row, as many of
+    each, a row taking so many bytes; or of one that is spread.
     """
     first = brought[tiles[0]]
-    own, addresses = numbers[tiles, : first.rows], np.array([brought[tile].address for tile in tiles])
+    own = numbers[tiles[0] : tiles[-1] + 1] if len(tiles) == tiles[-1] + 1 - tiles[0] else numbers[tiles]
+    own = own[:, : first.rows]
     if first.spread is not None:
         place, byte = first.spread.places.T
-        return np.stack([own.reshape(-1)[place], first.address + byte], axis=1)
+        return own.reshape(-1)[place], first.address + byte
     _, rows, columns = own.shape
-    every = (addresses[:, None, None] + np.arange(rows)[:, None] * width + np.arange(columns)).reshape(-1)
-    elements = own.reshape(-1)
-    there = elements > 0
-    if not there.all():
-        elements, every = elements[there], every[there]
-    found = np.empty((len(every), 2), np.int64)
-    found[:, 0], found[:, 1] = elements, every
-    return found
+    addresses = np.array([brought[tile].address for tile in tiles])
+    every = addresses[:, None, None] + (np.arange(rows)[:, None] * width + np.arange(columns))
+    return own.reshape(-1), every.reshape(-1)
 
 
 @dataclass(frozen=True)
 class Tiles:
     """The weights of a layer's tiles in DRAM.
 
-    brought   how each tile's are brought, (tiles)
-    elements  of each leaf the pairs (n)(2) of its elements, by number, and where a byte of each is
+    brought  how each tile's are brought, (tiles)
+    first    the number of the first element of each leaf
+    parts    elements by number, 0 for none, and where a byte of each is, (n) each
     """
 
     brought: list[Brought]
-    elements: Mapping[Term, Array]
+    first: Mapping[Term, int]
+    parts: Sequence[tuple[Array, Array]]
+
+    @found_once
+    def elements(self) -> Mapping[Term, Array]:
+        """Of each leaf the pairs (n)(2) of its elements, by number, and where a byte of each is."""
+        found = {}
+        for leaf, first in self.first.items():
+            own = [(elements >= first) & (elements < first + leaf.access.size) for elements, _ in self.parts]
+            pairs = zip(self.parts, own, strict=True)
+            found[leaf] = np.concatenate([np.stack([e[there] - first, at[there]], axis=1) for (e, at), there in pairs])
+        return found
+
+    @found_once
+    def _addresses(self) -> Array:
+        """Of each element by number one of those, -1 of those that no tile has."""
+        found = np.full(1 + sum(leaf.access.size for leaf in self.first), -1)
+        for elements, at in self.parts:
+            found[elements] = at
+        found[0] = -1
+        return found
 
     def of(self, leaf: Term) -> Array:
         """Of a leaf's elements one address each, -1 of those that no tile has: (dims)."""
-        found = np.full(leaf.access.size, -1)
-        pairs = self.elements[leaf]
-        found[pairs[:, 0]] = pairs[:, 1]
+        first = self.first[leaf]
+        found: Array = self._addresses[first : first + leaf.access.size]
         return found.reshape(tuple(leaf.access.dims))
 
     @staticmethod
@@ -187,20 +203,9 @@ class Tiles:
     def _placed(image: Image, layer: Layer, brought: list[Brought], tiles: Sequence[int]) -> Tiles:
         """With the elements of those tiles: of equal ones, the first."""
         weights, width = layer.product.weights, image.machine.weight_beats * image.machine.bandwidth
-        pairs = list[Array]()
         alike = groupby(tiles, key=lambda tile: tile if brought[tile].spread is not None else -brought[tile].rows)
-        for _, group in alike:
-            pairs.append(_pairs([*group], weights.numbers, brought, width))
-        every = np.concatenate(pairs)
-        if len(weights.first) == 1:
-            ((leaf, first),) = weights.first.items()
-            every[:, 0] -= first
-            return Tiles(brought, {leaf: every})
-        found = {}
-        for leaf, first in weights.first.items():
-            own_pairs = every[(every[:, 0] >= first) & (every[:, 0] < first + leaf.access.size)]
-            found[leaf] = own_pairs - (first, 0)
-        return Tiles(brought, found)
+        parts = [_part([*group], weights.numbers, brought, width) for _, group in alike]
+        return Tiles(brought, weights.first, parts)
 
 
 def _put(image: Image, layer: Layer, zero: int) -> tuple[list[Brought], list[int]]:
