@@ -334,11 +334,15 @@ def _by_channel(operand: Term, values: Array, known: dict[str, Array], taken: se
     split = operand.access.split
     if not np.isfinite(values).all():
         raise BadInput(f"weights are finite numbers, which {spelled_name(largest_tensor(operand))} are not")
-    largest = np.abs(values).max(tuple(range(split, values.ndim)), keepdims=True, initial=0)
+    item = tuple(range(split, values.ndim))
+    least, most = values.min(item, keepdims=True, initial=0), values.max(item, keepdims=True, initial=0)
+    largest = np.maximum(-least, most)
     scale = (np.where(largest > 0, largest / _LARGEST, 1) * coarser).astype(np.float32)
     scale = np.maximum(scale, np.finfo(np.float32).tiny)
     name = _fresh(largest_tensor(operand), taken)
-    whole = _constant(name, np.clip(np.rint(values / scale), -_LARGEST, _LARGEST).astype(np.int8), known)
+    steps = values / scale
+    np.clip(np.rint(steps, out=steps), -_LARGEST, _LARGEST, out=steps)
+    whole = _constant(name, steps.astype(np.int8), known)
     by = _constant(_fresh(f"{name}.scale", taken), scale, known)
     return split_at(cast(dequantize(whole, by, None), operand.access.dtype), split)
 

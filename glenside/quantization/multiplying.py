@@ -106,13 +106,15 @@ def _scaled(value: Affine, term: Term) -> Operand:
     leaves: dict[Term, Leaf] = {}
     for stand_in, leaf in value.moved.leaves.items():
         assert isinstance(leaf, Known), "weights are made of constants"
-        leaves[stand_in] = replace(leaf, values=leaf.values + shifts[stand_in].astype(np.int64))
+        shift = shifts[stand_in].astype(np.int64)
+        leaves[stand_in] = replace(leaf, values=leaf.values + shift) if shift.any() else leaf
     moved = replace(value.moved, term=split_at(value.moved.term, term.access.split), leaves=leaves)
     return _of_known(moved, _of_items(value.scale, term.access.split))
 
 
 def _of_known(moved: Moved, scale: Array) -> Operand:
-    largest = max((int(np.abs(x).max(initial=0)) for x in known_values(moved).values()), default=0)
+    ends = [(int(x.min(initial=0)), int(x.max(initial=0))) for x in known_values(moved).values()]
+    largest = max((max(-least, most) for least, most in ends), default=0)
     return Operand(moved, 0.0, scale, largest)
 
 
