@@ -165,11 +165,15 @@ def _side_by_side(items: _Items, machine: Machine) -> tuple[int, Sequence[int]]:
 
 def _read(found: Places) -> Places:
     """The same without leaves of which nothing is read: slices of what is joined have all of them."""
+    seen = np.zeros(1 + sum(leaf.access.size for leaf in found.first), bool)
+    seen[found.numbers] = True
+    read = [leaf for leaf, own in found.first.items() if seen[own : own + leaf.access.size].any()]
+    if len(read) == len(found.first):
+        return found
     first, numbers, begin = dict[Term, int](), np.zeros_like(found.numbers), 1
-    for leaf, own in found.first.items():
+    for leaf in read:
+        own = found.first[leaf]
         there = (found.numbers >= own) & (found.numbers < own + leaf.access.size)
-        if there.any():
-            first[leaf] = begin
-            numbers[there] = found.numbers[there] - own + begin
-            begin += leaf.access.size
+        numbers[there] = found.numbers[there] - own + begin
+        first[leaf], begin = begin, begin + leaf.access.size
     return Places(numbers, first)
