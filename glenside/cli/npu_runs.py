@@ -75,30 +75,35 @@ def ran(program: NpuProgram, name: str, on: str, show: Callable[[str], None] = l
     """Run a program of that name. Raises BadInput: it is not right, or nothing builds its RTL."""
     from glenside.npu.meaning import wrong
 
-    simulated, ledger, meant = _simulated(program)
+    simulated, ledger, meant, left = _simulated(program)
     said = {"program": name, "machine": str(program.machine), "on": on, **_told(program, simulated)}
     dram = simulated.dram
     if on == "rtl":
         show("npu: built and run in RTL")
         more, dram = _in_rtl(program, simulated)
         said |= more
+        left = None
     show("npu: compared with the interpreter")
     is_same = said["equal"]
-    said["wrong"] = wrong(program, dram, meant)
+    said["wrong"] = wrong(program, dram, meant, left)
     said["equal"] = is_same and not said["wrong"]
     return Ran(said, ledger, simulated, dram, is_same)
 
 
-def _simulated(program: NpuProgram) -> tuple[Run, Ledger, Mapping[str, str] | None]:
-    """What a program does, where its cycles go, and what its results mean where that is known then. Of a large one a
-    second process finds out whether it is right, and what it means; of what is not right the whole simulator says what
-    is wrong. Raises BadInput.
+_Results = Mapping[str, str] | None
+"""What tells the results of layers from others, by name, where that is known."""
+
+
+def _simulated(program: NpuProgram) -> tuple[Run, Ledger, _Results, _Results]:
+    """What a program does, where its cycles go, and what its results mean, and are, where that is known then. Of a
+    large one a second process finds out whether it is right, and what it means; of what is not right the whole
+    simulator says what is wrong. Raises BadInput.
     """
     from glenside.ir.copies import beside, may_be_copied
     from glenside.npu import simulator, two_simulators
     from glenside.npu.accounting import accounts
     from glenside.npu.bounds import require_fit
-    from glenside.npu.meaning import results_meant
+    from glenside.npu.meaning import results_left, results_meant
     from glenside.npu.timing import times
 
     require_fit(program)
@@ -111,9 +116,10 @@ def _simulated(program: NpuProgram) -> tuple[Run, Ledger, Mapping[str, str] | No
     if program.size >= _MANY and may_be_copied():
         with beside(right) as told, suppress(Exception):  # of what is not right anything may come: it is met again
             simulated, ledger = two_simulators.values(program, found), accounts(program, found)
+            left = results_left(program, simulated.dram)
             if (meant := told()) is not None:
-                return simulated, ledger, meant
-    return simulator.run(program), accounts(program, found), None
+                return simulated, ledger, meant, left
+    return simulator.run(program), accounts(program, found), None, None
 
 
 def _told(program: NpuProgram, run: Run) -> dict[str, Any]:

@@ -15,25 +15,43 @@ from glenside.npu.program import NpuProgram, Place, Stretch
 from glenside.semantics.interpreter import evaluate
 
 
-def wrong(program: NpuProgram, dram: Array, meant: Mapping[str, str] | None = None) -> list[str]:
+def wrong(
+    program: NpuProgram, dram: Array, meant: Mapping[str, str] | None = None, left: Mapping[str, str] | None = None
+) -> list[str]:
     """The layers whose results in that DRAM are not what the interpreter says of what they read in it, or that read
     anything but what the layers before them made, and what the program's own DRAM holds. `meant` is what
-    `results_meant` found of the program, of which the interpreter need not be asked again.
+    `results_meant` found of the program, of which the interpreter need not be asked again, and `left` what
+    `results_left` found in that DRAM.
 
     Raises BadInput: the text of a layer's meaning is none.
     """
+    left = results_left(program, dram) if left is None else left
     results, found = {own.name: own.result for own in program.stretches}, list[str]()
     as_meant = set[str]()
     for own in program.stretches:
         if own.result is None or not own.meaning:
             continue
-        operands = _operands(own, results, program.dram, dram)
-        if operands is None:
+        if own.name not in left:
             found.append(own.name)
-        elif meant and {*own.made.values()} <= as_meant and meant.get(own.name) == _digest(_left(own.result, dram)):
+            continue
+        if meant and {*own.made.values()} <= as_meant and meant.get(own.name, "") == left[own.name] != "":
             as_meant.add(own.name)
-        elif not _is_left(own.result, _evaluated(own, operands), dram):
+            continue
+        operands = _operands(own, results, program.dram, dram)
+        if operands is None or not _is_left(own.result, _evaluated(own, operands), dram):
             found.append(own.name)
+    return found
+
+
+def results_left(program: NpuProgram, dram: Array) -> dict[str, str]:
+    """Of layers by name what tells their results in that DRAM from others, empty where some are no numbers; but for
+    those that read anything but what the layers before them made, and what the program's own DRAM holds.
+    """
+    results, found = {own.name: own.result for own in program.stretches}, dict[str, str]()
+    for own in program.stretches:
+        if own.result is None or not own.meaning or _operands(own, results, program.dram, dram) is None:
+            continue
+        found[own.name] = _digest(_left(own.result, dram)) or ""
     return found
 
 
