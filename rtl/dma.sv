@@ -5,7 +5,7 @@
 //
 //   cycle        t       t+1           t+2          t+3      t+4       t+4+L   t+5+L             t+6+L
 //   lanes, fill  issue                                       request   data    table, offsets    written
-//   spread       issue                                       request   data    table, offsets    written
+//   spread       issue: i0 may select the table              request   data    table, offsets    written
 //   out          issue   table, turn,  lanes read   bytes    request
 //   sums         issue   offsets       sums read    bytes    request
 module dma #(
@@ -164,7 +164,7 @@ module dma #(
     issued.row = head.operation == npu_pkg::SUMS ? 20'(sums_now) : row_now;
     issued.beat = beat_now;
     issued.lanes = lanes_now;
-    issued.lane_table = head.lane_table;
+    issued.lane_table = head.lane_table + (head.increment ? row_now[9:0] : 10'd0);  // row_now is i0 there
     issued.turn = turn_now;
     issued.carry = head.carry;
   end

@@ -11,7 +11,7 @@ package npu_pkg;
   localparam logic [9:0] AT_FREE = 10'h0c0;
   localparam logic [9:0] AT_INSTRUCTION = 10'h200;
 
-  localparam int DMA_BITS = 507;
+  localparam int DMA_BITS = 508;
   localparam int DMA_WORDS = 8;
   localparam logic [3:0] WEIGHTS = 4'd0;
   localparam logic [3:0] LANES = 4'd1;
@@ -23,6 +23,7 @@ package npu_pkg;
   localparam logic [3:0] SPREAD = 4'd7;
   localparam logic [3:0] FUNCTIONS = 4'd8;
   typedef struct packed {  // the last field begins at bit 0
+    logic [0:0] increment;
     logic signed [15:0] accumulators_stride2;
     logic signed [15:0] accumulators_stride1;
     logic signed [15:0] accumulators_stride0;

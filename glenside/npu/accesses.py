@@ -80,7 +80,8 @@ def accesses(program: NpuProgram, unit: str, start: Mapping[str, Sequence[int]])
     for number, own in enumerate(program.queue(unit)):
         used = {Out: machine.bandwidth, Spread: machine.columns}.get(type(own), machine.rows)
         slot = getattr(own, "table", None) if not isinstance(own, Tables) else None
-        entries = 0 if slot is None else tables.entries(slot, start[unit][number], used)
+        slots = () if slot is None else range(slot, slot + (own.tables if isinstance(own, Spread) else 1))
+        entries = sum(tables.entries(each, start[unit][number], used) for each in slots)
         count = _COUNTED.get(type(own))
         counted = {} if count is None else count(own, entries, machine.columns)
         beats = own.cycles(machine) if "dram" in own.kinds() else 0
@@ -125,7 +126,7 @@ _COUNTED: Mapping[type[Instruction], Callable[[Any, int, int], Counts]] = {
     **dict.fromkeys((Scale, Apply), lambda own, _, columns: {"accumulator_word": 2 * prod(own.counts) * columns}),
     Load: lambda own, _, columns: {"weight_byte": own.rows * columns},
     Weights: lambda own, _, columns: {"weight_byte": own.rows * columns},
-    Spread: lambda own, entries, _: {"weight_byte": prod(own.counts) * entries},
+    Spread: lambda own, entries, _: {"weight_byte": prod(own.counts) // own.tables * entries},
     Tables: lambda *_: {},
     Parameters: lambda *_: {},
     Functions: lambda *_: {},

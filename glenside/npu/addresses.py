@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -50,19 +51,31 @@ def encoded(select: npt.ArrayLike, enable: npt.ArrayLike, offset: npt.ArrayLike)
 
 @dataclass(frozen=True)
 class Table:
-    """A lane table: which lanes (or bytes of a beat) take part, what each takes, and how far from the address."""
+    """A lane table: which lanes (or bytes of a beat) take part, what each takes, and how far from the address; or
+    several, one behind the other.
+    """
 
     lanes: Integers
     """The enabled ones, in order."""
     select: Integers
     offset: Integers
+    which: Integers
+    """Of which of the tables each entry is."""
 
     @staticmethod
     def of(entries: npt.NDArray[np.void], used: int) -> Table:
         """The table of the first `used` entries."""
         own = entries[:used]
         lanes = np.flatnonzero(own["enable"] & 1)
-        return Table(lanes, own["select"][lanes].astype(np.intp), own["offset"][lanes].astype(np.intp))
+        select, offset = own["select"][lanes].astype(np.intp), own["offset"][lanes].astype(np.intp)
+        return Table(lanes, select, offset, np.zeros(len(lanes), np.intp))
+
+    @staticmethod
+    def joined(tables: Sequence[Table]) -> Table:
+        """Several as one."""
+        lanes = np.concatenate([own.lanes for own in tables])
+        select, offset = (np.concatenate([getattr(own, name) for own in tables]) for name in ("select", "offset"))
+        return Table(lanes, select, offset, np.repeat(np.arange(len(tables)), [len(own.lanes) for own in tables]))
 
     @cached_property
     def offsets(self) -> tuple[int, int]:
@@ -78,8 +91,9 @@ class Table:
         """Raises BadInput: an enabled entry selects what is not there."""
         if self.most_select >= most:
             worst = int(self.select.argmax())
+            own = f"table {self.which[worst]} behind its first" if self.which[worst] else "its table"
             raise BadInput(
-                f"entry {self.lanes[worst]} of its table selects {what} {self.select[worst]}, of {most} there are"
+                f"entry {self.lanes[worst]} of {own} selects {what} {self.select[worst]}, of {most} there are"
             )
 
 

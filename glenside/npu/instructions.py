@@ -355,6 +355,7 @@ class Sums(Instruction):
 class Spread(Instruction):
     """A beat from DRAM per cycle: for each enabled entry c of the table, column c takes byte select[c] of it in the row
     of weights at address + offset[c]: tiles of many zeros, and of few values in regular places, need no whole rows.
+    With `increment`, an iteration's table is table + i0: the beats of a tile come one after the other, each by its own.
     """
 
     unit = "dma"
@@ -364,7 +365,15 @@ class Spread(Instruction):
     dram: Annotated[Address, _dram("the beats, aligned")]
     weights: Annotated[Address, _weights("the row in weight memory")]
     table: Annotated[int, _table("the lane table, by columns: which are written, the byte each takes, and offsets")]
+    increment: Annotated[bool, _flag("each iteration of the innermost loop takes the table behind the one before")] = (
+        False
+    )
     wait: _Waits = _NOW
+
+    @property
+    def tables(self) -> int:
+        """How many tables it looks at, from the first one on."""
+        return self.counts[0] if self.increment else 1
 
 
 ThroughLanes = Stream | Store | Lanes | Fill | Out

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu import requantise
-from glenside.npu.addresses import ENTRY, Integers, Table, decoded, generated, reach
+from glenside.npu.addresses import Integers, Table, generated, reach
 from glenside.npu.bounds import require_fit, require_int32, require_one_address, require_within
 from glenside.npu.fields import UNITS, Address
 from glenside.npu.instructions import (
@@ -34,6 +34,7 @@ from glenside.npu.instructions import (
     ThroughLanes,
     Weights,
 )
+from glenside.npu.lane_tables import LaneTables
 from glenside.npu.order import Known, Now, Places, known
 from glenside.npu.ports import Ports, present
 from glenside.npu.program import NpuProgram
@@ -90,9 +91,7 @@ class State:
         self.brought = np.zeros(self.weights.shape, np.bool_)
         """The bytes of weight memory that something wrote."""
         self.sums = np.zeros((machine.accumulators, machine.columns), np.int64)
-        self.tables: list[npt.NDArray[np.void]] = [np.zeros(machine.entries, ENTRY)] * machine.tables
-        self.decoded: dict[tuple[int, int], Table] = {}
-        """Of tables in slots their first so many entries."""
+        self.tables = LaneTables(machine)
         self.parameters: list[npt.NDArray[np.void]] = [np.zeros(0, requantise.PARAMETER)] * machine.parameters
         self.tiles: list[npt.NDArray[np.float32]] = []
         self.active = self.last_stream = -1
@@ -136,13 +135,13 @@ class State:
 
     # Reading and writing with checks. Flat places are rows of a memory times its columns.
 
-    def _table(self, now: Now, number: int, used: int) -> Table:
-        if not 0 <= number < self.machine.tables:
-            require_within("table", np.array([number]), self.machine.tables)
-        self.of_tables.read_one(number, now)
-        if (number, used) not in self.decoded:
-            self.decoded[number, used] = Table.of(self.tables[number], used)
-        return self.decoded[number, used]
+    def _table(self, now: Now, first: int, used: int, number: int = 1) -> Table:
+        if number == 1 and 0 <= first < self.machine.tables:
+            self.of_tables.read_one(first, now)
+        else:
+            require_within("table", every := first + np.arange(number), self.machine.tables)
+            self.of_tables.read(every, now, own=False)
+        return self.tables.of(first, number, used)
 
     def _lane_places(self, own: ThroughLanes, table: Table, lanes: Integers) -> Integers:
         """The bytes of lanes that those of a table become in each iteration, (n)(enabled).
@@ -337,15 +336,18 @@ class State:
 
     def _spread(self, now: Now, own: Spread) -> None:
         """Bytes of beats to columns. A load reads rows whole, so their order is that of rows, whatever is written."""
-        table = self._table(now, own.table, self.machine.columns)
-        table.require_selects(self.machine.bandwidth, "byte")
-        rows, (least, most) = generated(own.weights, own.counts)[:, None] + table.offset, reach(own.weights, own.counts)
+        number, width = own.tables, self.machine.bandwidth
+        table = self._table(now, own.table, self.machine.columns, number)
+        table.require_selects(width, "byte")
+        rows = generated(own.weights, own.counts).reshape(-1, number).take(table.which, axis=1) + table.offset
+        least, most = reach(own.weights, own.counts)
         if least + table.offsets[0] < 0 or most + table.offsets[1] >= self.machine.weight_rows:
             require_within("row of weights", rows, self.machine.weight_rows)
         content = self.fetched(now, generated(own.dram, own.counts))
         self.of_weights.write(rows, now)
         if self.computes:
-            self.weights[rows, table.lanes] = content[:, table.select].view(np.int8)
+            taken = content.reshape(len(rows), -1).take(table.which * width + table.select, axis=1)
+            self.weights[rows, table.lanes] = taken.view(np.int8)  # in the order of iterations: the last one stays
         self.brought[rows, table.lanes] = True
 
     def _fill(self, now: Now, own: Lanes | Fill) -> None:
@@ -363,10 +365,7 @@ class State:
         require_within("table", numbers, self.machine.tables)
         content = self.fetched(now, np.array([own.dram]), own.number * self.machine.table_beats)
         self.of_tables.write(numbers, now)
-        for number, each in zip(numbers.tolist(), content.reshape(own.number, -1), strict=True):
-            self.tables[number] = decoded(each, self.machine.entries)
-            for used in (self.machine.rows, self.machine.columns, self.machine.bandwidth):
-                self.decoded.pop((number, used), None)
+        self.tables.write(own.table, content.reshape(own.number, -1))
 
     def _parameters(self, now: Now, own: Parameters) -> None:
         rows = own.parameters + np.arange(own.rows)

@@ -26,7 +26,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu import files, rtl, simulator
 from glenside.npu.fields import UNITS, Form
-from glenside.npu.instructions import Instruction, Parameters, Tables
+from glenside.npu.instructions import Instruction, Parameters, Spread, Tables
 from glenside.npu.lowering.integers import as_mapped, layer_by_layer, mappings
 from glenside.npu.meaning import wrong
 from glenside.npu.numbers import StandsFor
@@ -485,6 +485,7 @@ def test_a_narrow_mobilenet_in_the_simulator(size: int) -> None:
 @pytest.mark.parametrize("size", [8, 16])
 def test_a_narrow_mobilenet_in_rtl(size: int) -> None:
     program = _narrow_mobilenet(size)
+    assert any(isinstance(own, Spread) and own.tables > 1 for own in program.queue("dma"))
     done, hardware = simulator.run(program), rtl.run(program)
     assert np.array_equal(done.dram, hardware.dram)
     assert hardware.cycles == program.predicted

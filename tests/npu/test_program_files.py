@@ -179,7 +179,7 @@ def test_words_that_are_no_instruction_are_refused(tmp_path: Path) -> None:
         ("load weights=-1 rows=1", "weights of load is written as a number, got -1"),
         ("load weights=1048576 rows=1", "weights of load is from 0 to 1,048,575, got 1,048,576"),
         (
-            "spread counts=1,1,1 dram=0+0,0,0 weights=0+0,8388608,0 table=0",
+            "spread counts=1,1,1 dram=0+0,0,0 weights=0+0,8388608,0 table=0 increment=0",
             "weights_stride1 of spread is from -8,388,608 to 8,388,607",
         ),
         ("load weights=1 rows=1 rows=1", "each once"),
@@ -217,8 +217,8 @@ def test_text_needs_a_machine_and_a_first_line() -> None:
 def test_a_line_of_text_is_an_instruction() -> None:
     own = Fill((2, 3, 1), Address(7, (1, -2, 0)), 4, Address(3, (0, 1, 0)), True, Wait(stream=9))
     assert assembly.line(own) == "fill counts=2,3,1 lanes=7+1,-2,0 table=4 turn=3+0,1,0 carry=1 wait=stream:9"
-    more = Spread((2, 3, 1), Address(64, (8, 0, 0)), Address(7, (1, -2, 0)), 4, Wait(load=2))
-    assert assembly.line(more) == "spread counts=2,3,1 dram=64+8,0,0 weights=7+1,-2,0 table=4 wait=load:2"
+    more = Spread((2, 3, 1), Address(64, (8, 0, 0)), Address(7, (1, -2, 0)), 4, True, Wait(load=2))
+    assert assembly.line(more) == "spread counts=2,3,1 dram=64+8,0,0 weights=7+1,-2,0 table=4 increment=1 wait=load:2"
 
 
 def test_the_command_runs_files(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from npu_programs import ONCE, Memory
 
 from glenside.ir.errors import BadInput
 from glenside.npu import simulator
+from glenside.npu.accounting import accounts
 from glenside.npu.fields import Address, Wait
 from glenside.npu.instructions import Instruction, Lanes, Load, Spread, Stream, Sums, Tables, Weights
 from glenside.npu.machine import Machine
@@ -83,8 +84,11 @@ class Tiles:
         ]
 
 
+@pytest.mark.parametrize("increment", [False, True])
 @pytest.mark.parametrize(("rows", "columns", "bandwidth"), SHAPES)
-def test_a_byte_of_a_beat_goes_to_each_column_at_a_row_of_its_own(rows: int, columns: int, bandwidth: int) -> None:
+def test_a_byte_of_a_beat_goes_to_each_column_at_a_row_of_its_own(
+    rows: int, columns: int, bandwidth: int, increment: bool
+) -> None:
     """Against loops over iterations and columns, where later ones write over earlier ones."""
     rng = np.random.default_rng(rows)
     for _ in range(6):
@@ -94,13 +98,16 @@ def test_a_byte_of_a_beat_goes_to_each_column_at_a_row_of_its_own(rows: int, col
         counts, steps = (3, 2, 2), (1, 1, -1)
         beats = rng.integers(-128, 128, (4, bandwidth))
         dram = own.memory.put(beats.astype(np.int8).tobytes())
-        select, enable = rng.integers(0, bandwidth, columns), rng.integers(0, 3, columns) > 0
-        base, offset = 1 + rows, rng.integers(-rows, rows - 1, columns)
-        where = Address(dram + bandwidth, (0, bandwidth, -bandwidth))
-        table = own.table(select, enable, offset)
-        own.written.append(Spread(counts, where, Address(base, steps), table))
+        base, where = 1 + rows, Address(dram + bandwidth, (0, bandwidth, -bandwidth))
+        number = counts[0] if increment else 1
+        ranges = (0, bandwidth), (0, 3), (-rows, rows - 1)
+        drawn = (rng.integers(least, most, (number, columns)) for least, most in ranges)
+        tables = [(select, enable > 0, offset) for select, enable, offset in zip(*drawn, strict=True)]
+        first, *_ = (own.table(*table) for table in tables)
+        own.written.append(Spread(counts, where, Address(base, steps), first, increment))
         for i2, i1, i0 in np.ndindex(*counts[::-1]):
             at = base + i0 * steps[0] + i1 * steps[1] + i2 * steps[2]
+            select, enable, offset = tables[i0 if increment else 0]
             for column in np.flatnonzero(enable):
                 expected[at + offset[column], column] = beats[1 + i1 - i2, select[column]]
         for first in (0, rows, 2 * rows):
@@ -204,9 +211,38 @@ def test_a_load_waits_for_what_is_spread_and_a_spread_for_what_is_loaded() -> No
         without("dma", Wait(dma=number))
 
 
+def test_all_the_tables_that_it_walks_over_are_there() -> None:
+    """It waits for the last of them, and looks at as many as its innermost loop counts."""
+    own = Tiles(5, 3, 8)
+    own.clear(0, 5)
+    every = np.arange(3)
+    first, last = (own.table(0 * every, every == number, 0 * every) for number in (0, 1))
+    own.written.append(Spread((2, 3, 1), Address(own.zeros), Address(0, (0, 1, 0)), first, True))
+    program = own.program()
+    *before, spread = program.queue("dma")
+    assert spread.wait.dma == len(before)
+    assert accounts(program).total.accesses["weight_byte"] == 3 * 5 + 2 * 3
+
+    def other(**changed: object) -> None:
+        simulator.run(replace(program, queues={"dma": (*before, replace(spread, **changed))}))  # type: ignore[type-var]
+
+    other()
+    other(wait=Wait(dma=len(before) - 1), increment=False)
+    with pytest.raises(BadInput, match=f"reads table {last} without waiting for dma instruction {len(before) - 1}, "):
+        other(wait=Wait(dma=len(before) - 1))
+    with pytest.raises(BadInput, match=f"reads table {last + 1}, which nothing has written by then"):
+        other(table=last)
+    with pytest.raises(BadInput, match=f"reads table {last + 1}, which nothing has written by then"):
+        other(counts=(3, 1, 1))
+    with pytest.raises(BadInput, match="table 32 is outside of the 32 there are"):
+        other(table=31)
+
+
 def _refused(match: str, given: Spread, *, select: int = 0, offset: int = 0) -> None:
     """With a table of its own, unless it has one."""
     own = Tiles(5, 3, 8)
+    if given.increment:
+        given = replace(given, table=own.table([0, 7, 0], [1, 1, 0], [0, 0, 0]))
     table = own.table([0, select, 0], [1, 1, 0], [0, offset, 99])
     own.written.append(replace(given, table=given.table or table))
     with pytest.raises(BadInput, match=rf"dma instruction \d+:? {match} \(spread\)"):
@@ -216,6 +252,9 @@ def _refused(match: str, given: Spread, *, select: int = 0, offset: int = 0) -> 
 def test_what_is_no_place_or_no_byte_is_refused() -> None:
     good = Spread((2, 1, 1), Address(0), Address(3, (1, 0, 0)), 0)
     _refused("entry 1 of its table selects byte 8, of 8 there are", good, select=8)
+    walk = replace(good, increment=True)
+    _refused("entry 1 of table 1 behind its first selects byte 8, of 8 there are", walk, select=8)
+    _refused("row of weights 16 is outside of the 15 there are", walk, offset=12)
     _refused("row of weights 15 is outside of the 15 there are", replace(good, weights=Address(14, (1, 0, 0))))
     _refused("row of weights -1 is outside of the 15 there are", good, offset=-4)
     _refused("reads table 9, which nothing has written by then", replace(good, table=9))
@@ -227,7 +266,9 @@ def test_what_is_no_place_or_no_byte_is_refused() -> None:
 def test_it_takes_a_cycle_for_each_beat_and_is_completed_as_others_of_dma_are() -> None:
     own = Tiles(5, 3, 8)
     own.clear(0, 5)
-    own.written.append(Spread((3, 2, 4), Address(own.zeros), Address(0), own.tables - 1, Wait(dma=len(own.written))))
+    own.written.append(
+        Spread((3, 2, 4), Address(own.zeros), Address(0), own.tables - 1, wait=Wait(dma=len(own.written)))
+    )
     times = simulator.run(own.program()).times
     assert times.end["dma"][-1] - times.start["dma"][-1] == 24
     assert times.completed["dma"][-1] - times.end["dma"][-1] == own.machine.latency + 6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from glenside.ir.errors import BadInput
 from glenside.npu import simulator
 from glenside.npu.addresses import generated
 from glenside.npu.fields import Address
-from glenside.npu.instructions import Store, Stream
+from glenside.npu.instructions import Spread, Store, Stream
 from glenside.npu.lowering import layers
 from glenside.npu.lowering.integers import as_mapped, mappings
 from glenside.npu.lowering.unrolling import unrolled
@@ -51,6 +52,15 @@ def test_addresses_are_the_same() -> None:
 def test_weights_are_taken_once() -> None:
     own = Stream((2, 1, 1), Address(0, (1, 0, 0)), 0, Address(40000, (-40000, 0, 0)), False, True)
     assert [each.fresh for each in unrolled(own, LANES)] == [True, False]
+
+
+def test_tables_go_on_with_the_innermost_loop() -> None:
+    own = Spread((3, 2, 1), Address(0, (32, 1 << 31, 0)), Address(40, (1 << 23, 5, 0)), 7, True)
+    found = [*unrolled(own, LANES)]
+    assert [(each.table, each.weights.base) for each in found] == [
+        (7 + i0, 40 + (i0 << 23) + 5 * i1) for i1 in range(2) for i0 in range(3)
+    ]
+    assert [each.tables for each in unrolled(replace(own, weights=Address(40)), LANES)] == [3, 3]
 
 
 def test_a_machine_of_a_thousand_columns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from glenside.npu.fields import Address
-from glenside.npu.instructions import Fill, Instruction, Parameters, Store, Tables, Weights
+from glenside.npu.instructions import Fill, Instruction, Parameters, Spread, Store, Tables, Weights
 from glenside.npu.lowering.written import Written
 
 LATER = [Weights(64 * number, 4 * number, 4) for number in range(3)]
@@ -45,6 +47,14 @@ def test_it_does_not_come_before_the_last_that_uses_its_slot() -> None:
     assert _written([old], [use, new, use]) == [old, *LATER, use, new, use]
     wide = Tables(64, 0, 2)
     assert _written([old], [use, wide, use]) == [old, *LATER, use, wide, use]
+    walk = Spread((2, 1, 1), Address(0), Address(0), 0, True)
+    assert _written([Tables(0, 0, 2)], [walk, new, use]) == [Tables(0, 0, 2), *LATER, walk, new, use]
+    assert _written([wide], [replace(walk, increment=False), new]) == [
+        wide,
+        new,
+        *LATER,
+        replace(walk, increment=False),
+    ]
 
 
 def test_parameters_come_behind_all_that_is_stored_before() -> None:
@@ -68,6 +78,8 @@ def test_what_each_finds_in_its_slots_is_what_was_written_down(seed: int) -> Non
                 found.append((own, (tables.get(own.table), rows.get(own.parameters.base))))
             elif isinstance(own, Fill):
                 found.append((own, tables.get(own.table)))
+            elif isinstance(own, Spread):
+                found.append((own, [tables.get(own.table + each) for each in range(own.tables)]))
         return found
 
     own, plain = Written(), list[Instruction]()
@@ -79,10 +91,11 @@ def test_what_each_finds_in_its_slots_is_what_was_written_down(seed: int) -> Non
             Store((1, 1, number + 1), Address(0), Address(0), slot, Address(int(draw.integers(3)))),
             Fill((1, 1, number + 1), Address(0), slot),
             Weights(64 * number, 0, 1),
+            Spread((2, 1, number + 1), Address(0), Address(0), slot, bool(slot)),
         ]
         if not draw.integers(6):
             own.ahead = len(own)
-        plain.append(kinds[int(draw.integers(5))])
+        plain.append(kinds[int(draw.integers(len(kinds)))])
         own.add(plain[-1])
     assert seen([*own]) == seen(plain)
     assert sorted(map(repr, own)) == sorted(map(repr, plain))

@@ -100,7 +100,7 @@ class Drawn:
         self.row_offset = machine.weight_rows // 4
         self.spreads: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self.numbers = count()
-        for role in (*self.roles, "stream", "lanes")[: machine.tables - 1]:
+        for role in (*self.roles, "spread", "stream", "lanes")[: machine.tables - 1]:
             self.new_table(role, next(self.numbers))
         self.dense = next(self.numbers)
         self._table_to(self.dense, np.zeros(machine.rows), np.ones(machine.rows), np.zeros(machine.rows))
@@ -214,13 +214,18 @@ class Drawn:
     def spread(self) -> None:
         """Some columns of some rows, and a load of one of them, if they have all their columns by now."""
         if self.roles["spread"]:
-            counts, table = self.counts(), self.pick("spread")
+            counts, table, increment = self.counts(), self.pick("spread"), bool(self.rng.integers(2))
+            behind = [own for own in self.roles["spread"] if own >= table]  # side by side
+            counts = (min(counts[0], len(behind)), *counts[1:]) if increment else counts
             weights = self.address(counts, self.machine.weight_rows, self.row_offset)
-            self.written.append(Spread(counts, self.beats(counts, self.input), weights, table))
-            columns, offset = self.spreads[table]
-            rows = generated(weights, counts)[:, None] + offset[columns]
-            self.brought[rows, columns] = True
-            self.load(set(rows.reshape(-1).tolist()))
+            self.written.append(Spread(counts, self.beats(counts, self.input), weights, table, increment))
+            every, rows = generated(weights, counts).reshape(-1, counts[0]), set[int]()
+            for step in range(counts[0]):
+                columns, offset = self.spreads[table + step * increment]
+                own = every[:, step, None] + offset[columns]
+                self.brought[own, columns] = True
+                rows |= set(own.reshape(-1).tolist())
+            self.load(rows)
 
     def load(self, among: set[int] | None = None) -> None:
         """Rows that are there, with one among those."""

@@ -30,6 +30,7 @@ from glenside.npu.lowering.spreading import Remains
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.lowering.trials import Rest, TooLong, enough
 from glenside.npu.lowering.unrolling import unrolled
+from glenside.npu.lowering.walks import Step, fetched, spread, walks
 from glenside.npu.lowering.written import Written
 from glenside.npu.machine import Machine
 from glenside.npu.nests import Nest, nests
@@ -201,33 +202,43 @@ class Writer:
         self.clocks.there(slot)
 
     def _bring(self, tile: Brought, slot: int) -> None:
-        row, spread = slot * self.machine.rows, tile.spread
-        if spread is None:
+        row, own = slot * self.machine.rows, tile.spread
+        if own is None:
             self.zeros.pop(slot, None)
             self.add(Weights(tile.address, row, tile.rows))
             return
         if not self.suits(tile, slot):
             self._erase(tile, slot)
-        self.zeros[slot].spread(spread)
-        tables = [self.table(table) for _, table in spread.steps]  # all of them, as DRAM takes a while
-        for (beat, _), table in zip(spread.steps, tables, strict=True):
-            self.add(Spread((1, 1, 1), Address(tile.address + beat * self.machine.bandwidth), Address(row), table))
+        self.zeros[slot].spread(own)
+        self._spread([(tile.address + beat * self.machine.bandwidth, table) for beat, table in own.steps], row)
 
     def _erase(self, tile: Brought, slot: int) -> None:
         """Zeros to a slot: to all of its rows that a tile has, or where those before wrote anything else."""
         row, there = slot * self.machine.rows, self.zeros.get(slot)
-        nothing = Address(self.image.packed(np.zeros(self.machine.bandwidth, np.uint8)))
+        nothing = self.image.packed(np.zeros(self.machine.bandwidth, np.uint8))
         again = [] if there is None else [*there.tables]
         beats = sum(1 if own.key in self.tables.held else 1 + self.machine.table_beats for own in again)
         few = beats < tile.rows and len(again) <= self.machine.tables // 2
         if there is not None and tile.rows <= there.rows and few:
-            for table in [self.table(own) for own in again]:
-                self.add(Spread((1, 1, 1), nothing, Address(row), table))
+            self._spread([(nothing, own) for own in again], row)
             self.zeros[slot] = Remains(there.rows, np.zeros_like(there.patterns))
             return
         every = Table(tuple((column, 0, 0) for column in range(self.machine.columns)))
-        self.add(Spread((tile.rows, 1, 1), nothing, Address(row, (1, 0, 0)), self.table(every)))
+        self.add(Spread((tile.rows, 1, 1), Address(nothing), Address(row, (1, 0, 0)), self.table(every)))
         self.zeros[slot] = Remains(tile.rows, np.zeros(self.machine.columns, np.int64))
+
+    def _spread(self, steps: Sequence[tuple[int, Table]], row: int) -> None:
+        """Beats, each by its table, in any order, to weights from a row on."""
+        slots = self.tables.side_by_side([table.key for _, table in steps])
+        every = [
+            Step(slot, beat, self.image.table(table) if is_new else None)
+            for (beat, table), (slot, is_new) in zip(steps, slots, strict=True)
+        ]
+        found = walks(every, self.machine)
+        for own in (tables for walk in found for tables in fetched(walk, self.machine)):
+            self.add(own)  # all of them, as DRAM takes a while
+        for walk in found:
+            self.add(spread(walk, row))
 
     def table(self, table: Table) -> int:
         """The slot of a lane table, filled before."""

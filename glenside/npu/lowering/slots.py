@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -50,3 +50,44 @@ class Slots:
         found = self.take(key, 0, 1)
         assert found is not None, "nothing is needed later"
         return found
+
+    def side_by_side(self, keys: Sequence[bytes]) -> list[tuple[int, bool]]:
+        """The same of several at once, all different, which are kept: what is missing comes, as far as may be, to slots
+        one behind the other, and next to those of its neighbours.
+        """
+        found = {key: self.any(key) for key in keys if key in self.held}
+        begin = 0
+        while begin < len(keys):
+            end = next((n for n in range(begin, len(keys)) if keys[n] in found), len(keys))
+            if begin < end:
+                before = [found[keys[begin - 1]][0] + 1] if begin else []
+                behind = [found[keys[end]][0] - (end - begin)] if end < len(keys) else []
+                first, size = self._window(end - begin, {*before, *behind}, len(keys))
+                end = begin + size
+                for slot, key in enumerate(keys[begin:end], first):
+                    self._put(key, slot)
+                    found[key] = slot, True
+            begin = max(end, begin + 1)
+        return [found[key] for key in keys]
+
+    def _window(self, size: int, near: set[int], kept: int) -> tuple[int, int]:
+        """The first of so many slots side by side, or of as many as there are, and how many these are: of the quarter
+        that was needed longest ago, near such ones if possible. So many were needed last, and are kept.
+        """
+        age, free = [0] * self.count, self.count - len(self.held)
+        for order, slot in enumerate(self.held.values(), free):
+            age[slot] = order
+        old = min(self.count // 4, self.count - kept)
+        for number in range(size, 1, -1):
+            last = {first: max(age[first : first + number]) for first in range(self.count - number + 1)}
+            may = [first for first, latest in last.items() if latest < old and first <= len(self.held)]
+            if may:
+                return min(may, key=lambda first: (first not in near, last[first], first)), number
+        return len(self.held) if free else next(iter(self.held.values())), 1
+
+    def _put(self, key: bytes, slot: int) -> None:
+        """It takes a slot."""
+        old = next((own for own, taken in self.held.items() if taken == slot), None)
+        if old is not None:
+            del self.held[old]
+        self.held[key], self.until[slot] = slot, 0

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from glenside.npu.fields import LOOPS, Address, Counts
-from glenside.npu.instructions import Instruction, Stream
+from glenside.npu.instructions import Instruction, Spread, Stream
 
 _ONCE: Counts = (1, 1, 1)
 
@@ -44,6 +44,8 @@ def _one(instruction: Instruction, loop: int, at: int, lanes: int) -> Instructio
         turn, row = instruction.turn, changed["lanes"]  # type: ignore[attr-defined]
         assert isinstance(row, Address), "whatever turns is in lanes"
         changed["lanes"] = replace(row, base=row.base + (turn.base + at * turn.strides[loop]) // lanes)
+    if isinstance(instruction, Spread) and instruction.increment and not loop:
+        changed["table"] = instruction.table + at
     if isinstance(instruction, Stream) and at:
         changed["fresh"] = False
     return replace(instruction, **changed)  # type: ignore[type-var]

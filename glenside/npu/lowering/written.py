@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from glenside.npu.columns import Functions
-from glenside.npu.instructions import Instruction, Parameters, Tables
+from glenside.npu.instructions import Instruction, Parameters, Spread, Tables
 
 _SOONER = (Tables, Parameters, Functions)
 
@@ -55,10 +55,9 @@ def _places(own: Instruction) -> Iterator[tuple[str, int]]:
     """The slots of tables that an instruction fills or looks at; rows of parameters, and functions, as if they were
     one.
     """
-    if isinstance(own, Tables):
-        yield from (("table", own.table + each) for each in range(own.number))
-    elif isinstance(own, Parameters | Functions) or own.unit == "store":
+    if isinstance(own, Parameters | Functions) or own.unit == "store":
         yield "parameters", 0
+    number = own.number if isinstance(own, Tables) else own.tables if isinstance(own, Spread) else 1
     table = getattr(own, "table", None)
     if isinstance(table, int):
-        yield "table", table
+        yield from (("table", table + each) for each in range(number))
