@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,18 @@ assert ENTRY.itemsize == TABLE_ENTRY
 
 def generated(address: Address, counts: Counts) -> Integers:
     """The address of every iteration (n), in order."""
-    if counts == (1, 1, 1):
-        return np.array([address.base])
-    found = np.array(address.base)
-    for n, stride in zip(counts[::-1], address.strides[::-1], strict=True):
+    return np.array([address.base]) if counts == (1, 1, 1) else address.base + _steps(address.strides, counts)
+
+
+@lru_cache(maxsize=1 << 10)
+def _steps(strides: Counts, counts: Counts) -> Integers:
+    """The same from 0 on: most instructions go as others do, from somewhere else."""
+    found: Integers = np.zeros(1, np.intp)
+    for n, stride in zip(counts[::-1], strides[::-1], strict=True):
         if n > 1:
-            found = found[..., None] + np.arange(n) * stride
-    return found.reshape(-1)
+            found = (found[:, None] + np.arange(n) * stride).reshape(-1)
+    found.flags.writeable = False
+    return found
 
 
 def reach(address: Address, counts: Counts) -> tuple[int, int]:
