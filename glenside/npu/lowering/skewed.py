@@ -18,7 +18,7 @@ import numpy as np
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.threads import found_once
-from glenside.npu.lowering.clashes import are_apart, most_in_one
+from glenside.npu.lowering.clashes import are_apart, distances, most_in_one
 from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.dividing import divided
 from glenside.npu.lowering.tiles import Layer
@@ -298,24 +298,41 @@ def skews(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, ma
     axes = [axis for axis in range(len(dims)) if extents[axis] > 1]
     if len(axes) > _AXES:
         return
-    patterns = [own for each in reads for own in each.patterns]
+    apart = distances([own for each in reads for own in each.patterns], len(dims))
     zeros = np.concatenate([np.zeros((0, len(dims)), np.int64), *(own.zeros for own in reads)])
+    fewest = np.max([np.zeros(len(dims), int), *(_fewest(own.zeros, low, high, extents) for own in reads)], axis=0)
     for order in permutations(axes):
-        found = _padded(np.array(dims), extents, order, patterns, zeros, writes, machine.rows)
+        few = -(-int(fewest[order[-1]]) // machine.rows) if order else 0
+        found = _padded(np.array(dims), extents, order, apart, (zeros, few), writes, machine.rows)
         if found is not None:
             yield found
+
+
+def _fewest(zeros: Array, low: Array, high: Array, extents: Array) -> Array:
+    """Of each axis, where it is the outermost, how many of distinct zeros are in different cells at least, whatever the
+    strides, (axes): those within the extents of a tensor along the other axes, from the lowest coordinates on or up to
+    the highest.
+    """
+    sides = []
+    for outside in (zeros >= low + extents, zeros <= high - extents):
+        along = np.count_nonzero(outside, axis=1)
+        sides.append(np.count_nonzero(along[:, None] == outside, axis=0))
+    found: Array = np.maximum(*sides)
+    return found
 
 
 def _padded(
     dims: Array,
     extents: Array,
     order: Sequence[int],
-    patterns: Sequence[Array],
-    zeros: Array,
+    apart: Array,
+    zeros: tuple[Array, int],
     writes: Writes | None,
     lanes: int,
 ) -> Skew | None:
-    """The best with these axes from the innermost on, the second and the third axis padded by less than a row."""
+    """The best with these axes from the innermost on, the second and the third axis padded by less than a row. `zeros`
+    are those that are filled, and how many one lane has at least.
+    """
     every = np.arange(lanes)
     strides = np.zeros((lanes, lanes, len(dims)), np.int64)
     stride = np.ones((lanes, lanes), np.int64)
@@ -331,36 +348,35 @@ def _padded(
         strides, sizes = strides[:, :1], sizes[:, :1]
     if len(order) < 2:
         strides, sizes = strides[:1], sizes[:1]
-    found = _near(strides.reshape(-1, len(dims)), sizes.reshape(-1), patterns, writes, lanes)
+    found = _near(strides.reshape(-1, len(dims)), sizes.reshape(-1), apart, writes, lanes)
     if found is None:
         return None
     tried, cells, extra = found
     few = np.lexsort((cells, extra))[:_NEAR]
     best, least = few[0], float("inf")
+    filled, fewest = zeros
     for own in few.tolist():
-        if extra[own] > extra[few[0]] or cells[own] / lanes >= least:  # those behind it have no fewer cells
+        # Those behind it have no fewer cells.
+        if extra[own] > extra[few[0]] or cells[own] / lanes + fewest >= least:
             break
-        taken = cells[own] / lanes + _filled(zeros @ tried[own], lanes)
+        taken = cells[own] / lanes + _filled(filled @ tried[own], lanes)
         if taken < least:
             best, least = own, taken
     return Skew(tried[best], int(cells[best]), float(extra[best]))
 
 
 def _near(
-    strides: Array, sizes: Array, patterns: Sequence[Array], writes: Writes | None, lanes: int
+    strides: Array, sizes: Array, apart: Array, writes: Writes | None, lanes: int
 ) -> tuple[Array, Array, Array] | None:
-    """Strides with which all patterns are in distinct lanes, in the order of their sizes, those sizes, and cycles of
-    stores beyond one for each row of sums: until there are _NEAR that take no such cycles, behind which none is better.
-    None: there are none.
+    """Strides with which elements that are so far apart are in distinct lanes, in the order of their sizes, those
+    sizes, and cycles of stores beyond one for each row of sums: until there are _NEAR that take no such cycles, behind
+    which none is better. None: there are none.
     """
-    order, found = np.argsort(sizes, kind="stable"), list[tuple[Array, Array, Array]]()
+    some, found = are_apart(apart, strides, lanes), list[tuple[Array, Array, Array]]()
+    some = some[np.argsort(sizes[some], kind="stable")]
     none = 0
-    for begin in range(0, len(order), _AT_ONCE):
-        part = order[begin : begin + _AT_ONCE]
-        for own in patterns:
-            part = part[are_apart(own, strides[part], lanes)]
-        if not len(part):
-            continue
+    for begin in range(0, len(some), _AT_ONCE):
+        part = some[begin : begin + _AT_ONCE]
         tried, extra = strides[part], np.zeros(len(part))
         for own in writes.patterns if writes is not None else ():
             passes = -(-len(own) // lanes)
