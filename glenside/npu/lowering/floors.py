@@ -207,12 +207,7 @@ def _rests(array: Sequence[int], dma: Sequence[tuple[int, int]], load: int) -> I
 
 def _needed(layer: Layer) -> Array:
     """How many rows of sums of each group are elements', (groups)."""
-    tiles, m, _ = layer.product.rows.numbers.shape
-    sums = layer.elements.reshape(-1)  # by the first tile of each group
-    there = np.zeros(1 + tiles * m, bool)
-    there[-(-np.maximum(sums, 0) // layer.product.weights.numbers.shape[2])] = True
-    of_tile = there[1:].reshape(tiles, m).sum(axis=1)
-    found: Array = of_tile[[group.tiles[0] for group in layer.groups]]
+    found: Array = np.count_nonzero(layer.wanted().any(axis=2), axis=1)
     return found
 
 

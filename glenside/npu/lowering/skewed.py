@@ -92,12 +92,14 @@ class Reads:
     @found_once
     def zeros(self) -> Array:
         """The coordinates at which lanes read zeros that count, each once, (n)(axes)."""
-        wide, found = _wide(self.dims), [np.zeros(0, np.int64)]
-        some = (self.layer.product.rows.numbers == 0) & self.used[:, None, :] & ~self.nothing[:, :, None]
-        counting = _Counting(self.layer)
-        for tile in np.flatnonzero(some.any(axis=(1, 2))).tolist():
-            row, lane = np.nonzero(some[tile] & counting.of(tile))
-            found.append(distinct(self.rows[tile, row] @ wide + self.lanes[tile, lane] @ wide))
+        wide, found, numbers = _wide(self.dims), [np.zeros(0, np.int64)], self.layer.product.rows.numbers
+        some = np.flatnonzero((self.used & (numbers.min(axis=1, initial=1) == 0)).any(axis=1))
+        if len(some):
+            counting, rows, lanes = _Counting(self.layer), self.rows[some] @ wide, self.lanes[some] @ wide
+        for place, tile in enumerate(some.tolist()):
+            counts = (numbers[tile] == 0) & self.used[tile] & ~self.nothing[tile, :, None] & counting.of(tile)
+            row, lane = np.nonzero(counts)
+            found.append(distinct(rows[place, row] + lanes[place, lane]))
         return _coordinates(distinct(np.concatenate(found)), self.dims)
 
     @property
@@ -108,7 +110,7 @@ class Reads:
     @found_once
     def nothing(self) -> Array:
         """Rows that have no element: they have no coordinates, and read what is behind the tensor, (tiles)(m)."""
-        return np.asarray((self.layer.product.rows.numbers == 0).all(axis=2))
+        return np.asarray(self.layer.product.rows.numbers.max(axis=2, initial=0) == 0)
 
     @property
     def patterns(self) -> Iterator[Array]:
@@ -193,17 +195,13 @@ class _Counting:
 
     def __init__(self, layer: Layer) -> None:
         self.layer = layer
-        _, m, _ = layer.product.rows.numbers.shape
-        columns = layer.product.weights.numbers.shape[2]
-        self.wanted = np.zeros((len(layer.groups), m, columns), np.float32)
-        line, column = layer.sums_of()
-        self.wanted.reshape(-1, columns)[line, column] = 1
+        self.wanted = layer.wanted()
         self.alike = (self.wanted == self.wanted[:, :1]).all(axis=(1, 2))  # all rows of a group, as they mostly are
         weights = layer.product.weights.numbers
         group = np.zeros(len(weights), int)
         for number, each in enumerate(layer.groups):
             group[list(each.tiles)] = number
-        self.any = ((weights > 0) & (self.wanted[group, 0] > 0)[:, None, :]).any(axis=2)  # of rows that are alike
+        self.any = ((weights > 0) & self.wanted[group, 0][:, None, :]).any(axis=2)  # of rows that are alike
         self.kinds: dict[int, tuple[Array, Array]] = {}
         self.group = {tile: number for number, each in enumerate(layer.groups) for tile in each.tiles}
 
@@ -220,9 +218,9 @@ class _Counting:
     def _kinds(self, group: int) -> tuple[Array, Array]:
         """Which columns rows of a group are wanted of, those that are alike once, and which of them each row is."""
         if group not in self.kinds:
-            every = np.packbits(self.wanted[group].astype(bool), axis=1)
+            every = np.packbits(self.wanted[group], axis=1)
             _, first, which = np.unique(every, axis=0, return_index=True, return_inverse=True)
-            self.kinds[group] = self.wanted[group][first], which.reshape(-1)
+            self.kinds[group] = self.wanted[group][first].astype(np.float32), which.reshape(-1)
         return self.kinds[group]
 
 

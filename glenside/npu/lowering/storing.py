@@ -254,20 +254,23 @@ class _Items:
         """Of a layer with parameters of these numbers, which broadcast to its elements. Raises BadInput: a sum is
         needed twice.
         """
-        entry = np.broadcast_to(entry, layer.elements.shape).reshape(-1)
-        line, column = (own.reshape(-1) for own in layer.lines())
-        there = np.flatnonzero(layer.elements.reshape(-1) > 0)
-        key = line * machine.columns + column
-        order = there[ordered(key[there])]
-        if (np.diff(key[order]) == 0).any():
+        elements = layer.elements.reshape(-1)
+        tiles, m, _ = layer.product.rows.numbers.shape
+        element = np.zeros(1 + tiles * m * machine.columns, np.int32)  # of each sum of each tile, one more than which
+        element[elements] = np.arange(1, len(elements) + 1, dtype=np.int32)
+        sums = layer.of_first(element[1:].reshape(tiles, -1)).reshape(-1)
+        key = np.flatnonzero(sums)
+        order = (sums[key] - 1).astype(np.intp)
+        if len(order) < np.count_nonzero(elements > 0):
             raise BadInput("a sum is two elements of its layer: one is the other moved")
-        place = np.full(len(line), -1)
+        place = np.full(len(elements), -1)
         place[order] = np.arange(len(order))
-        line, column, entry = line[order], column[order], entry[order]
+        line, column = divided(key, machine.columns)
         passes = -(-machine.columns // machine.rows)
-        item = line * passes + column // machine.rows
-        items, begins, _ = placed(item)
-        return _Items(item, column, place, entry, passes, items, begins)
+        item = line if passes == 1 else line * passes + column // machine.rows
+        begins = np.flatnonzero(np.append(True, item[1:] != item[:-1])[: len(item)])
+        entry = np.broadcast_to(entry, layer.elements.shape).reshape(-1)[order]
+        return _Items(item, column, place, entry, passes, item[begins], begins)
 
     @cached_property
     def differ(self) -> bool:

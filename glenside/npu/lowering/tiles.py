@@ -97,14 +97,24 @@ class Layer:
     @found_once
     def used(self) -> Array:
         """The columns of each tile whose sums are elements, (tiles)(C)."""
-        line, column = self.sums_of()
-        m, columns = self.product.rows.numbers.shape[1], self.product.weights.numbers.shape[2]
-        of_group = np.zeros((len(self.groups), columns), bool)
-        of_group[line // m, column] = True
-        found = np.zeros((len(self.product.rows.numbers), columns), bool)
+        of_group: Array = self.wanted().any(axis=1)
+        found = np.zeros((len(self.product.rows.numbers), of_group.shape[1]), bool)
         for group, used in zip(self.groups, of_group, strict=True):
             found[list(group.tiles)] = used
         return found
+
+    def wanted(self) -> Array:
+        """Which sums of each group are elements, (groups)(m)(C)."""
+        tiles, m, _ = self.product.rows.numbers.shape
+        columns = self.product.weights.numbers.shape[2]
+        found = np.zeros(1 + tiles * m * columns, bool)
+        found[self.elements.reshape(-1)] = True
+        return self.of_first(found[1:].reshape(tiles, m, columns))
+
+    def of_first(self, of_tiles: Array) -> Array:
+        """Of what is known of each tile, (tiles)(..), that of the first tile of each group, (groups)(..)."""
+        first = [group.tiles[0] for group in self.groups]
+        return of_tiles[: len(first)] if first == [*range(len(first))] else of_tiles[first]
 
     def lines(self) -> tuple[Array, Array]:
         """Of each element the row of sums, among those of all groups, and its column: (dims) each."""
@@ -112,13 +122,12 @@ class Layer:
 
     @found_once
     def _lines(self) -> tuple[Array, Array]:
-        m, columns = self.product.rows.numbers.shape[1], self.product.weights.numbers.shape[2]
-        tile, place = divided(self.elements - 1, m * columns)
-        row, column = divided(place, columns)
-        group = np.zeros(len(self.product.rows.numbers), np.int64)
+        tiles, m, _ = self.product.rows.numbers.shape
+        row, column = divided(self.elements - 1, self.product.weights.numbers.shape[2])
+        line = np.tile(np.arange(m), tiles)  # of each row of all tiles
         for number, each in enumerate(self.groups):
-            group[each.tiles[0]] = number
-        return group[tile] * m + row, column
+            line[each.tiles[0] * m : (each.tiles[0] + 1) * m] += number * m
+        return line.take(row), column
 
     def sums_of(self) -> tuple[Array, Array]:
         """Of each element that is a sum the row of sums and the column, (n) each."""
