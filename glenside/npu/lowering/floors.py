@@ -28,6 +28,8 @@ from glenside.quantization.layers import IntegerNetwork, leaf_of
 
 _WORTH = 2
 """Tiles are spread over columns where rows take so many times as long, at least."""
+_AT_ONCE = 16
+"""Tiles whose values are looked at at once."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,8 @@ class Floors:
         layer, found = option.price.layer, dict[Term, _Streamed]()
         every, copied = layer.product.rows, option.price.order.rows.numbers
         seen = np.zeros(1 + sum(leaf.access.size for leaf in every.first), bool)
-        seen[every.numbers] = True
+        for own in every.numbers:
+            seen[own.astype(np.intp)] = True
         empty = int((copied[:, layer.enabled.any(axis=0)] == 0).any(axis=1).sum())
         for leaf, tensor in option.streams.items():
             if tensor is not None:
@@ -260,15 +263,19 @@ def _tokens(option: Option, mapped: Mapped, network: IntegerNetwork, machine: Ma
     if (values.any(axis=2) & ~layer.enabled).any():
         return [0] * len(values)  # lanes that are not read have weights, or not
     flat = values.reshape(len(values), values[0].size)
-    wide = flat.astype(np.int32)  # sums wrap around, in whatever order
-    squares = wide * wide
-    own = [wide.sum(axis=1, dtype=np.int32), squares.sum(axis=1, dtype=np.int32)]
-    tokens = np.stack([*own, np.einsum("ij,ij->i", squares, wide)], axis=1)
+    tokens = np.empty((len(flat), 3), np.int32)
+    for begin in range(0, len(flat), _AT_ONCE):
+        wide = flat[begin : begin + _AT_ONCE].astype(np.int32)  # sums wrap around, in whatever order
+        squares = wide * wide
+        own = tokens[begin : begin + _AT_ONCE]
+        wide.sum(axis=1, dtype=np.int32, out=own[:, 0])
+        squares.sum(axis=1, dtype=np.int32, out=own[:, 1])
+        np.einsum("ij,ij->i", squares, wide, out=own[:, 2])
     few = np.flatnonzero(_may_spread(_steps(values), machine))
     seen = np.zeros((len(few), 256), bool)
     seen[np.arange(len(few))[:, None], flat[few].view(np.uint8)] = True
     seen[:, 0] = False  # zeros are wherever nothing is
     found: list[object] = [each.tobytes() for each in tokens]
-    for tile, own in zip(few.tolist(), np.packbits(seen, axis=1), strict=True):
-        found[tile] = own.tobytes()
+    for tile, bits in zip(few.tolist(), np.packbits(seen, axis=1), strict=True):
+        found[tile] = bits.tobytes()
     return found

@@ -176,11 +176,14 @@ def _differences(at: Array, there: Array) -> tuple[Array, Array, Array]:
     lanes[known] = at[every, first][known]
     seen[every, first] = True
     while True:
-        by = there & known[:, None, :]
-        fresh = by.any(axis=2) & ~seen
+        all_known = not (used & ~known).any()  # as they mostly are by the first row
+        by = there if all_known else there & known[:, None, :]
         lane = by.argmax(axis=2)
+        fresh = np.take_along_axis(by, lane[:, :, None], 2)[:, :, 0] & ~seen
         found = np.take_along_axis(at, lane[:, :, None], 2)[:, :, 0] - np.take_along_axis(lanes, lane, 1)
         rows[fresh], seen = found[fresh], seen | fresh
+        if all_known:
+            return rows, lanes, used
         of = there & seen[:, :, None]
         more = of.any(axis=1) & ~known
         if not more.any():
@@ -242,13 +245,15 @@ class Writes:
 
     @staticmethod
     def _of(layer: Layer, dims: Sequence[int]) -> Writes:
-        line, column = layer.sums_of()
-        lines = np.flatnonzero(np.bincount(line))
-        some = lines[distinct(np.linspace(0, len(lines) - 1, _SOME).astype(int))]
-        own = np.flatnonzero(np.isin(line, some))
+        line, column = (own.reshape(-1) for own in layer.lines())
+        there, count = layer.elements.reshape(-1) > 0, len(layer.groups) * layer.product.rows.numbers.shape[1]
+        chosen, seen = np.zeros((2, count), bool)
+        seen[line if there.all() else line[there]] = True
+        lines = np.flatnonzero(seen)
+        chosen[lines[distinct(np.linspace(0, len(lines) - 1, _SOME).astype(int))]] = True
+        own = np.flatnonzero(chosen.take(line) & there)
         own = own[np.lexsort((column[own], line[own]))]
-        element = np.flatnonzero(layer.elements.reshape(-1) > 0)[own]
-        coordinates = np.stack(np.unravel_index(element, tuple(dims)), axis=-1)
+        coordinates = np.stack(np.unravel_index(own, tuple(dims)), axis=-1)
         patterns = dict[bytes, Array]()
         for each in np.split(coordinates, np.flatnonzero(np.diff(line[own])) + 1):
             each = each - each[0]

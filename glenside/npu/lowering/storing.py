@@ -254,7 +254,7 @@ class _Items:
         """Of a layer with parameters of these numbers, which broadcast to its elements. Raises BadInput: a sum is
         needed twice.
         """
-        elements = layer.elements.reshape(-1)
+        elements = layer.elements.reshape(-1).astype(np.intp)
         tiles, m, _ = layer.product.rows.numbers.shape
         element = np.zeros(1 + tiles * m * machine.columns, np.int32)  # of each sum of each tile, one more than which
         element[elements] = np.arange(1, len(elements) + 1, dtype=np.int32)
@@ -332,22 +332,39 @@ def turned(item: Array, lane: Array, beat: Array, items: int, lanes: int) -> Arr
     order = ordered(item)
     item, lane, beat = item[order], lane[order], beat[order]
     begins = np.searchsorted(item, np.arange(items + 1))
-    used = np.zeros((int(beat.max(initial=0)) + 1, lanes), np.int32)
+    used, first = np.zeros((2, (int(beat.max(initial=0)) + 1) * lanes), np.int32)  # of places: lanes of beats
     found, every = np.zeros(items, np.int64), np.arange(lanes)[:, None]
-    step = 0
-    for number in range(items):
-        begin, end = begins[number], begins[number + 1]
-        beats, own = beat[begin:end], lane[begin:end]
-        likely = (found[number - 1] + step) % lanes if number else 0
-        at = (own + likely) % lanes
-        if used[beats, at].any():
-            clashes = used[beats, (own + every) % lanes].sum(axis=1)
+    number = last = step = 0
+    ahead = 1
+    while number < items:
+        # As many at once as have no place that others have.
+        turns = (last + step * np.arange(1, min(ahead, items - number) + 1)) % lanes
+        part = slice(begins[number], begins[number + len(turns)])
+        own = item[part] - number
+        place = beat[part] * lanes + (lane[part] + turns[own]) % lanes
+        at = np.arange(len(place))
+        first[place[::-1]] = at[::-1]  # of those of one place the first
+        before = first[place]
+        clashing = own[(used[place] > 0) | (own[before] < own)]
+        free = int(clashing[0]) if len(clashing) else len(turns)
+        size = begins[number + free] - begins[number]
+        if np.array_equal(before[:size], at[:size]):  # each has its own place
+            used[place[:size]] = 1
+        else:
+            np.add.at(used, place[:size], 1)
+        found[number : number + free] = turns[:free]
+        number, ahead = number + free, 2 * free + 1
+        if len(clashing):
+            part = slice(begins[number], begins[number + 1])
+            row, likely = beat[part] * lanes, int(turns[free])
+            clashes = used[row + (lane[part] + every) % lanes].sum(axis=1)
             best = int(clashes.argmin())
             if clashes[best] < clashes[likely]:
-                step = (best - found[number - 1]) % lanes if number else 0
-                likely, at = best, (own + best) % lanes
-        np.add.at(used, (beats, at), 1)
-        found[number] = likely
+                step, likely = (best - int(found[number - 1])) % lanes, best
+            np.add.at(used, row + (lane[part] + likely) % lanes, 1)
+            found[number] = likely
+            number += 1
+        last = int(found[number - 1])
     return found
 
 

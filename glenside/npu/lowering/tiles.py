@@ -97,7 +97,7 @@ class Layer:
     @found_once
     def used(self) -> Array:
         """The columns of each tile whose sums are elements, (tiles)(C)."""
-        of_group: Array = self.wanted().any(axis=1)
+        of_group = np.asarray(self.wanted().any(axis=1))
         found = np.zeros((len(self.product.rows.numbers), of_group.shape[1]), bool)
         for group, used in zip(self.groups, of_group, strict=True):
             found[list(group.tiles)] = used
@@ -108,7 +108,7 @@ class Layer:
         tiles, m, _ = self.product.rows.numbers.shape
         columns = self.product.weights.numbers.shape[2]
         found = np.zeros(1 + tiles * m * columns, bool)
-        found[self.elements.reshape(-1)] = True
+        found[self.elements.reshape(-1).astype(np.intp)] = True  # which numpy goes through in half the time
         return self.of_first(found[1:].reshape(tiles, m, columns))
 
     def of_first(self, of_tiles: Array) -> Array:
@@ -128,12 +128,6 @@ class Layer:
         for number, each in enumerate(self.groups):
             line[each.tiles[0] * m : (each.tiles[0] + 1) * m] += number * m
         return line.take(row), column
-
-    def sums_of(self) -> tuple[Array, Array]:
-        """Of each element that is a sum the row of sums and the column, (n) each."""
-        line, column = self.lines()
-        there = self.elements.reshape(-1) > 0
-        return line.reshape(-1)[there], column.reshape(-1)[there]
 
     @staticmethod
     def of(term: Term, machine: Machine, others: Container[Term] = ()) -> Layer:
