@@ -28,8 +28,6 @@ from glenside.quantization.layers import IntegerNetwork, leaf_of
 
 _WORTH = 2
 """Tiles are spread over columns where rows take so many times as long, at least."""
-_AT_ONCE = 16
-"""Tiles whose values are looked at at once."""
 
 
 @dataclass(frozen=True)
@@ -263,19 +261,16 @@ def _tokens(option: Option, mapped: Mapped, network: IntegerNetwork, machine: Ma
     if (values.any(axis=2) & ~layer.enabled).any():
         return [0] * len(values)  # lanes that are not read have weights, or not
     flat = values.reshape(len(values), values[0].size)
-    tokens = np.empty((len(flat), 3), np.int32)
-    for begin in range(0, len(flat), _AT_ONCE):
-        wide = flat[begin : begin + _AT_ONCE].astype(np.int32)  # sums wrap around, in whatever order
-        squares = wide * wide
-        own = tokens[begin : begin + _AT_ONCE]
-        wide.sum(axis=1, dtype=np.int32, out=own[:, 0])
-        squares.sum(axis=1, dtype=np.int32, out=own[:, 1])
-        np.einsum("ij,ij->i", squares, wide, out=own[:, 2])
+    wide = flat.astype(np.int32)  # sums wrap around, in whatever order
+    squares = wide * wide
+    sums = [wide.sum(axis=1, dtype=np.int32), squares.sum(axis=1, dtype=np.int32)]
+    tokens = np.stack([*sums, np.einsum("ij,ij->i", squares, wide)], axis=1)
     few = np.flatnonzero(_may_spread(_steps(values), machine))
     seen = np.zeros((len(few), 256), bool)
-    seen[np.arange(len(few))[:, None], flat[few].view(np.uint8)] = True
+    for own, tile in zip(seen, few.tolist(), strict=True):
+        own[flat[tile].view(np.uint8).astype(np.intp)] = True  # in a third of the time that all of them take at once
     seen[:, 0] = False  # zeros are wherever nothing is
     found: list[object] = [each.tobytes() for each in tokens]
-    for tile, bits in zip(few.tolist(), np.packbits(seen, axis=1), strict=True):
-        found[tile] = bits.tobytes()
+    for number, bits in zip(few.tolist(), np.packbits(seen, axis=1), strict=True):
+        found[number] = bits.tobytes()
     return found

@@ -222,7 +222,8 @@ class _Counting:
         """Which columns rows of a group are wanted of, those that are alike once, and which of them each row is."""
         if group not in self.kinds:
             every = np.packbits(self.wanted[group], axis=1)
-            _, first, which = np.unique(every, axis=0, return_index=True, return_inverse=True)
+            every = every.view(f"S{every.shape[1]}").reshape(-1)  # by which numpy finds them in a tenth of the time
+            _, first, which = np.unique(every, return_index=True, return_inverse=True)
             self.kinds[group] = self.wanted[group][first].astype(np.float32), which.reshape(-1)
         return self.kinds[group]
 
