@@ -34,7 +34,9 @@ class Image:
     def weights(self, rows: Array) -> int:
         """Rows of C int8, each of whole beats."""
         width = self.machine.weight_beats * self.machine.bandwidth
-        return self._once("weights", np.pad(rows, ((0, 0), (0, width - rows.shape[1]))).view(np.uint8))
+        padded = np.zeros((len(rows), width), rows.dtype)
+        padded[:, : rows.shape[1]] = rows
+        return self._once("weights", padded.view(np.uint8))
 
     def packed(self, content: Array) -> int:
         """Bytes of whole beats."""
