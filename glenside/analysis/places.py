@@ -32,7 +32,7 @@ class Places:
     def values(self, given: Mapping[Term, Array], dtype: str) -> Array:
         """The elements themselves, from those of each leaf."""
         every = [np.zeros(1, dtype), *(np.asarray(given[leaf], dtype).ravel() for leaf in self.first)]
-        found: Array = np.concatenate(every)[self.numbers]
+        found: Array = np.concatenate(every).take(self.numbers)
         return found
 
 
@@ -112,7 +112,7 @@ def distinct_elements(term: Term) -> int:
     found = places(term)
     seen = np.zeros(1 + sum(leaf.access.size for leaf in found.first), bool)
     for part in _parts(_once(found.numbers)):
-        seen[part] = True
+        seen[part.astype(np.intp)] = True  # which takes half the time that int32 takes
     return int(np.count_nonzero(seen[1:]))
 
 

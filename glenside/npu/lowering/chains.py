@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.threads import cores, in_parallel
 from glenside.npu.lowering.cuts import Cut
@@ -42,7 +39,7 @@ class Chain:
         if key not in known:
             parts = strips(layers, dims, axis, count)
             cuts = [
-                tuple(Cut(strip[place].elements, _streaming(strip[place + 1])) for strip in parts)
+                tuple(Cut(strip[place].elements, strip[place + 1].streaming()) for strip in parts)
                 for place in range(len(layers) - 1)
             ]
             known[key] = parts, cuts, tuple(layers)  # whose ids are theirs as long as they are there
@@ -179,11 +176,3 @@ class Candidates:
             until = max(own.end, chain.end - 1) if own.begin < chain.end and own.end >= chain.begin else own.end
             found[term] = replace(own, begin=since, end=until)
         return found
-
-
-def _streaming(part: Part) -> Array:
-    """Which rows of each tile stream, (tiles)(m)."""
-    found = np.zeros(part.layer.product.rows.numbers.shape[:2], bool)
-    for group, rows in zip(part.layer.groups, part.rows, strict=True):
-        found[list(group.tiles)] = rows
-    return found

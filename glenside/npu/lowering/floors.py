@@ -133,7 +133,8 @@ class Floors:
         layer, found = option.price.layer, dict[Term, _Streamed]()
         every, copied = layer.product.rows, option.price.order.rows.numbers
         seen = np.zeros(1 + sum(leaf.access.size for leaf in every.first), bool)
-        seen[every.numbers] = True
+        for own in every.numbers:
+            seen[own.astype(np.intp)] = True
         empty = int((copied[:, layer.enabled.any(axis=0)] == 0).any(axis=1).sum())
         for leaf, tensor in option.streams.items():
             if tensor is not None:
@@ -207,12 +208,7 @@ def _rests(array: Sequence[int], dma: Sequence[tuple[int, int]], load: int) -> I
 
 def _needed(layer: Layer) -> Array:
     """How many rows of sums of each group are elements', (groups)."""
-    tiles, m, _ = layer.product.rows.numbers.shape
-    sums = layer.elements.reshape(-1)  # by the first tile of each group
-    there = np.zeros(1 + tiles * m, bool)
-    there[-(-np.maximum(sums, 0) // layer.product.weights.numbers.shape[2])] = True
-    of_tile = there[1:].reshape(tiles, m).sum(axis=1)
-    found: Array = of_tile[[group.tiles[0] for group in layer.groups]]
+    found: Array = np.count_nonzero(layer.wanted().any(axis=2), axis=1)
     return found
 
 
@@ -267,13 +263,14 @@ def _tokens(option: Option, mapped: Mapped, network: IntegerNetwork, machine: Ma
     flat = values.reshape(len(values), values[0].size)
     wide = flat.astype(np.int32)  # sums wrap around, in whatever order
     squares = wide * wide
-    own = [wide.sum(axis=1, dtype=np.int32), squares.sum(axis=1, dtype=np.int32)]
-    tokens = np.stack([*own, np.einsum("ij,ij->i", squares, wide)], axis=1)
+    sums = [wide.sum(axis=1, dtype=np.int32), squares.sum(axis=1, dtype=np.int32)]
+    tokens = np.stack([*sums, np.einsum("ij,ij->i", squares, wide)], axis=1)
     few = np.flatnonzero(_may_spread(_steps(values), machine))
     seen = np.zeros((len(few), 256), bool)
-    seen[np.arange(len(few))[:, None], flat[few].view(np.uint8)] = True
+    for own, tile in zip(seen, few.tolist(), strict=True):
+        own[flat[tile].view(np.uint8).astype(np.intp)] = True  # in a third of the time that all of them take at once
     seen[:, 0] = False  # zeros are wherever nothing is
     found: list[object] = [each.tobytes() for each in tokens]
-    for tile, own in zip(few.tolist(), np.packbits(seen, axis=1), strict=True):
-        found[tile] = own.tobytes()
+    for number, bits in zip(few.tolist(), np.packbits(seen, axis=1), strict=True):
+        found[number] = bits.tobytes()
     return found

@@ -190,7 +190,7 @@ class Tiles:
             wanted = np.zeros(1 + sum(each.access.size for each in weights.first), bool)
             own = wanted[weights.first[leaf] :][: leaf.access.size]
             own[slice(None) if some is None else some] = True
-            at = np.flatnonzero(wanted[numbers.reshape(-1)])
+            at = np.flatnonzero(wanted.take(numbers.reshape(-1)))
             line, column = divided(at, columns)
             tile, row = divided(line, numbers.shape[1])
             there = row < rows[tile]

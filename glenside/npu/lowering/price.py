@@ -129,7 +129,7 @@ class Priced:
         place = np.full(len(self.layer.groups) * m, -1)
         place[own] = np.arange(len(own))
         line, column = self._lines
-        elements = np.flatnonzero(place[line] >= 0)
+        elements = np.flatnonzero(place.take(line) >= 0)
         item, lane = place[line[elements]], column[elements]
         passes = -(-self.machine.columns // self.machine.rows)
         part, lane = divided(lane, self.machine.rows)

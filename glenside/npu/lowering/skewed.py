@@ -18,7 +18,7 @@ import numpy as np
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.threads import found_once
-from glenside.npu.lowering.clashes import are_apart, most_in_one
+from glenside.npu.lowering.clashes import are_apart, distances, most_in_one
 from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.dividing import divided
 from glenside.npu.lowering.tiles import Layer
@@ -92,12 +92,14 @@ class Reads:
     @found_once
     def zeros(self) -> Array:
         """The coordinates at which lanes read zeros that count, each once, (n)(axes)."""
-        wide, found = _wide(self.dims), [np.zeros(0, np.int64)]
-        some = (self.layer.product.rows.numbers == 0) & self.used[:, None, :] & ~self.nothing[:, :, None]
-        counting = _Counting(self.layer)
-        for tile in np.flatnonzero(some.any(axis=(1, 2))).tolist():
-            row, lane = np.nonzero(some[tile] & counting.of(tile))
-            found.append(distinct(self.rows[tile, row] @ wide + self.lanes[tile, lane] @ wide))
+        wide, found, numbers = _wide(self.dims), [np.zeros(0, np.int64)], self.layer.product.rows.numbers
+        some = np.flatnonzero((self.used & (numbers.min(axis=1, initial=1) == 0)).any(axis=1))
+        if len(some):
+            counting, rows, lanes = _Counting(self.layer), self.rows[some] @ wide, self.lanes[some] @ wide
+        for place, tile in enumerate(some.tolist()):
+            counts = (numbers[tile] == 0) & self.used[tile] & ~self.nothing[tile, :, None] & counting.of(tile)
+            row, lane = np.nonzero(counts)
+            found.append(distinct(rows[place, row] + lanes[place, lane]))
         return _coordinates(distinct(np.concatenate(found)), self.dims)
 
     @property
@@ -108,7 +110,7 @@ class Reads:
     @found_once
     def nothing(self) -> Array:
         """Rows that have no element: they have no coordinates, and read what is behind the tensor, (tiles)(m)."""
-        return np.asarray((self.layer.product.rows.numbers == 0).all(axis=2))
+        return np.asarray(self.layer.product.rows.numbers.max(axis=2, initial=0) == 0)
 
     @property
     def patterns(self) -> Iterator[Array]:
@@ -174,11 +176,14 @@ def _differences(at: Array, there: Array) -> tuple[Array, Array, Array]:
     lanes[known] = at[every, first][known]
     seen[every, first] = True
     while True:
-        by = there & known[:, None, :]
-        fresh = by.any(axis=2) & ~seen
+        all_known = not (used & ~known).any()  # as they mostly are by the first row
+        by = there if all_known else there & known[:, None, :]
         lane = by.argmax(axis=2)
+        fresh = np.take_along_axis(by, lane[:, :, None], 2)[:, :, 0] & ~seen
         found = np.take_along_axis(at, lane[:, :, None], 2)[:, :, 0] - np.take_along_axis(lanes, lane, 1)
         rows[fresh], seen = found[fresh], seen | fresh
+        if all_known:
+            return rows, lanes, used
         of = there & seen[:, :, None]
         more = of.any(axis=1) & ~known
         if not more.any():
@@ -193,17 +198,13 @@ class _Counting:
 
     def __init__(self, layer: Layer) -> None:
         self.layer = layer
-        _, m, _ = layer.product.rows.numbers.shape
-        columns = layer.product.weights.numbers.shape[2]
-        self.wanted = np.zeros((len(layer.groups), m, columns), np.float32)
-        line, column = layer.sums_of()
-        self.wanted.reshape(-1, columns)[line, column] = 1
+        self.wanted = layer.wanted()
         self.alike = (self.wanted == self.wanted[:, :1]).all(axis=(1, 2))  # all rows of a group, as they mostly are
         weights = layer.product.weights.numbers
         group = np.zeros(len(weights), int)
         for number, each in enumerate(layer.groups):
             group[list(each.tiles)] = number
-        self.any = ((weights > 0) & (self.wanted[group, 0] > 0)[:, None, :]).any(axis=2)  # of rows that are alike
+        self.any = ((weights > 0) & self.wanted[group, 0][:, None, :]).any(axis=2)  # of rows that are alike
         self.kinds: dict[int, tuple[Array, Array]] = {}
         self.group = {tile: number for number, each in enumerate(layer.groups) for tile in each.tiles}
 
@@ -220,9 +221,10 @@ class _Counting:
     def _kinds(self, group: int) -> tuple[Array, Array]:
         """Which columns rows of a group are wanted of, those that are alike once, and which of them each row is."""
         if group not in self.kinds:
-            every = np.packbits(self.wanted[group].astype(bool), axis=1)
-            _, first, which = np.unique(every, axis=0, return_index=True, return_inverse=True)
-            self.kinds[group] = self.wanted[group][first], which.reshape(-1)
+            every = np.packbits(self.wanted[group], axis=1)
+            every = every.view(f"S{every.shape[1]}").reshape(-1)  # by which numpy finds them in a tenth of the time
+            _, first, which = np.unique(every, return_index=True, return_inverse=True)
+            self.kinds[group] = self.wanted[group][first].astype(np.float32), which.reshape(-1)
         return self.kinds[group]
 
 
@@ -244,13 +246,15 @@ class Writes:
 
     @staticmethod
     def _of(layer: Layer, dims: Sequence[int]) -> Writes:
-        line, column = layer.sums_of()
-        lines = np.flatnonzero(np.bincount(line))
-        some = lines[distinct(np.linspace(0, len(lines) - 1, _SOME).astype(int))]
-        own = np.flatnonzero(np.isin(line, some))
+        line, column = (own.reshape(-1) for own in layer.lines())
+        there, count = layer.elements.reshape(-1) > 0, len(layer.groups) * layer.product.rows.numbers.shape[1]
+        chosen, seen = np.zeros((2, count), bool)
+        seen[line if there.all() else line[there]] = True
+        lines = np.flatnonzero(seen)
+        chosen[lines[distinct(np.linspace(0, len(lines) - 1, _SOME).astype(int))]] = True
+        own = np.flatnonzero(chosen.take(line) & there)
         own = own[np.lexsort((column[own], line[own]))]
-        element = np.flatnonzero(layer.elements.reshape(-1) > 0)[own]
-        coordinates = np.stack(np.unravel_index(element, tuple(dims)), axis=-1)
+        coordinates = np.stack(np.unravel_index(own, tuple(dims)), axis=-1)
         patterns = dict[bytes, Array]()
         for each in np.split(coordinates, np.flatnonzero(np.diff(line[own])) + 1):
             each = each - each[0]
@@ -298,24 +302,41 @@ def skews(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, ma
     axes = [axis for axis in range(len(dims)) if extents[axis] > 1]
     if len(axes) > _AXES:
         return
-    patterns = [own for each in reads for own in each.patterns]
+    apart = distances([own for each in reads for own in each.patterns], len(dims))
     zeros = np.concatenate([np.zeros((0, len(dims)), np.int64), *(own.zeros for own in reads)])
+    fewest = np.max([np.zeros(len(dims), int), *(_fewest(own.zeros, low, high, extents) for own in reads)], axis=0)
     for order in permutations(axes):
-        found = _padded(np.array(dims), extents, order, patterns, zeros, writes, machine.rows)
+        few = -(-int(fewest[order[-1]]) // machine.rows) if order else 0
+        found = _padded(np.array(dims), extents, order, apart, (zeros, few), writes, machine.rows)
         if found is not None:
             yield found
+
+
+def _fewest(zeros: Array, low: Array, high: Array, extents: Array) -> Array:
+    """Of each axis, where it is the outermost, how many of distinct zeros are in different cells at least, whatever the
+    strides, (axes): those within the extents of a tensor along the other axes, from the lowest coordinates on or up to
+    the highest.
+    """
+    sides = []
+    for outside in (zeros >= low + extents, zeros <= high - extents):
+        along = np.count_nonzero(outside, axis=1)
+        sides.append(np.count_nonzero(along[:, None] == outside, axis=0))
+    found: Array = np.maximum(*sides)
+    return found
 
 
 def _padded(
     dims: Array,
     extents: Array,
     order: Sequence[int],
-    patterns: Sequence[Array],
-    zeros: Array,
+    apart: Array,
+    zeros: tuple[Array, int],
     writes: Writes | None,
     lanes: int,
 ) -> Skew | None:
-    """The best with these axes from the innermost on, the second and the third axis padded by less than a row."""
+    """The best with these axes from the innermost on, the second and the third axis padded by less than a row. `zeros`
+    are those that are filled, and how many one lane has at least.
+    """
     every = np.arange(lanes)
     strides = np.zeros((lanes, lanes, len(dims)), np.int64)
     stride = np.ones((lanes, lanes), np.int64)
@@ -331,36 +352,35 @@ def _padded(
         strides, sizes = strides[:, :1], sizes[:, :1]
     if len(order) < 2:
         strides, sizes = strides[:1], sizes[:1]
-    found = _near(strides.reshape(-1, len(dims)), sizes.reshape(-1), patterns, writes, lanes)
+    found = _near(strides.reshape(-1, len(dims)), sizes.reshape(-1), apart, writes, lanes)
     if found is None:
         return None
     tried, cells, extra = found
     few = np.lexsort((cells, extra))[:_NEAR]
     best, least = few[0], float("inf")
+    filled, fewest = zeros
     for own in few.tolist():
-        if extra[own] > extra[few[0]] or cells[own] / lanes >= least:  # those behind it have no fewer cells
+        # Those behind it have no fewer cells.
+        if extra[own] > extra[few[0]] or cells[own] / lanes + fewest >= least:
             break
-        taken = cells[own] / lanes + _filled(zeros @ tried[own], lanes)
+        taken = cells[own] / lanes + _filled(filled @ tried[own], lanes)
         if taken < least:
             best, least = own, taken
     return Skew(tried[best], int(cells[best]), float(extra[best]))
 
 
 def _near(
-    strides: Array, sizes: Array, patterns: Sequence[Array], writes: Writes | None, lanes: int
+    strides: Array, sizes: Array, apart: Array, writes: Writes | None, lanes: int
 ) -> tuple[Array, Array, Array] | None:
-    """Strides with which all patterns are in distinct lanes, in the order of their sizes, those sizes, and cycles of
-    stores beyond one for each row of sums: until there are _NEAR that take no such cycles, behind which none is better.
-    None: there are none.
+    """Strides with which elements that are so far apart are in distinct lanes, in the order of their sizes, those
+    sizes, and cycles of stores beyond one for each row of sums: until there are _NEAR that take no such cycles, behind
+    which none is better. None: there are none.
     """
-    order, found = np.argsort(sizes, kind="stable"), list[tuple[Array, Array, Array]]()
+    some, found = are_apart(apart, strides, lanes), list[tuple[Array, Array, Array]]()
+    some = some[np.argsort(sizes[some], kind="stable")]
     none = 0
-    for begin in range(0, len(order), _AT_ONCE):
-        part = order[begin : begin + _AT_ONCE]
-        for own in patterns:
-            part = part[are_apart(own, strides[part], lanes)]
-        if not len(part):
-            continue
+    for begin in range(0, len(some), _AT_ONCE):
+        part = some[begin : begin + _AT_ONCE]
         tried, extra = strides[part], np.zeros(len(part))
         for own in writes.patterns if writes is not None else ():
             passes = -(-len(own) // lanes)

@@ -14,7 +14,7 @@ from glenside.npu.lowering.estimates import Estimate
 from glenside.npu.lowering.holding import fit_together
 from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.skewed import Reads, Writes, skewed
-from glenside.npu.lowering.strips import strips
+from glenside.npu.lowering.strips import Pair
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import HALVES, Machine
 
@@ -203,13 +203,9 @@ class Staying:
 
 def _slower(made: Layer, read: Layer, machine: Machine) -> float:
     """Cycles that two layers take longer strip by strip, along the best axis."""
-    dims, layers = tuple(read.elements.shape), (made, read)
-    whole = sum(len(layer.product.rows.numbers) * layer.product.rows.numbers.shape[1] for layer in layers)
-    found = [
-        sum(part.cycles(machine) for strip in strips(layers, dims, axis, _CUTS) for part in strip)
-        for axis, size in enumerate(dims)
-        if size >= _CUTS
-    ]
+    whole = sum(len(layer.product.rows.numbers) * layer.product.rows.numbers.shape[1] for layer in (made, read))
+    pair = Pair(made, read, machine)
+    found = [pair.cycles(axis, _CUTS) for axis, size in enumerate(read.elements.shape) if size >= _CUTS]
     return float(max(0, min(found, default=_CUTS * whole) - whole))
 
 

@@ -254,20 +254,23 @@ class _Items:
         """Of a layer with parameters of these numbers, which broadcast to its elements. Raises BadInput: a sum is
         needed twice.
         """
-        entry = np.broadcast_to(entry, layer.elements.shape).reshape(-1)
-        line, column = (own.reshape(-1) for own in layer.lines())
-        there = np.flatnonzero(layer.elements.reshape(-1) > 0)
-        key = line * machine.columns + column
-        order = there[ordered(key[there])]
-        if (np.diff(key[order]) == 0).any():
+        elements = layer.elements.reshape(-1).astype(np.intp)
+        tiles, m, _ = layer.product.rows.numbers.shape
+        element = np.zeros(1 + tiles * m * machine.columns, np.int32)  # of each sum of each tile, one more than which
+        element[elements] = np.arange(1, len(elements) + 1, dtype=np.int32)
+        sums = layer.of_first(element[1:].reshape(tiles, -1)).reshape(-1)
+        key = np.flatnonzero(sums)
+        order = (sums[key] - 1).astype(np.intp)
+        if len(order) < np.count_nonzero(elements > 0):
             raise BadInput("a sum is two elements of its layer: one is the other moved")
-        place = np.full(len(line), -1)
+        place = np.full(len(elements), -1)
         place[order] = np.arange(len(order))
-        line, column, entry = line[order], column[order], entry[order]
+        line, column = divided(key, machine.columns)
         passes = -(-machine.columns // machine.rows)
-        item = line * passes + column // machine.rows
-        items, begins, _ = placed(item)
-        return _Items(item, column, place, entry, passes, items, begins)
+        item = line if passes == 1 else line * passes + column // machine.rows
+        begins = np.flatnonzero(np.append(True, item[1:] != item[:-1])[: len(item)])
+        entry = np.broadcast_to(entry, layer.elements.shape).reshape(-1)[order]
+        return _Items(item, column, place, entry, passes, item[begins], begins)
 
     @cached_property
     def differ(self) -> bool:
@@ -329,22 +332,39 @@ def turned(item: Array, lane: Array, beat: Array, items: int, lanes: int) -> Arr
     order = ordered(item)
     item, lane, beat = item[order], lane[order], beat[order]
     begins = np.searchsorted(item, np.arange(items + 1))
-    used = np.zeros((int(beat.max(initial=0)) + 1, lanes), np.int32)
+    used, first = np.zeros((2, (int(beat.max(initial=0)) + 1) * lanes), np.int32)  # of places: lanes of beats
     found, every = np.zeros(items, np.int64), np.arange(lanes)[:, None]
-    step = 0
-    for number in range(items):
-        begin, end = begins[number], begins[number + 1]
-        beats, own = beat[begin:end], lane[begin:end]
-        likely = (found[number - 1] + step) % lanes if number else 0
-        at = (own + likely) % lanes
-        if used[beats, at].any():
-            clashes = used[beats, (own + every) % lanes].sum(axis=1)
+    number = last = step = 0
+    ahead = 1
+    while number < items:
+        # As many at once as have no place that others have.
+        turns = (last + step * np.arange(1, min(ahead, items - number) + 1)) % lanes
+        part = slice(begins[number], begins[number + len(turns)])
+        own = item[part] - number
+        place = beat[part] * lanes + (lane[part] + turns[own]) % lanes
+        at = np.arange(len(place))
+        first[place[::-1]] = at[::-1]  # of those of one place the first
+        before = first[place]
+        clashing = own[(used[place] > 0) | (own[before] < own)]
+        free = int(clashing[0]) if len(clashing) else len(turns)
+        size = begins[number + free] - begins[number]
+        if np.array_equal(before[:size], at[:size]):  # each has its own place
+            used[place[:size]] = 1
+        else:
+            np.add.at(used, place[:size], 1)
+        found[number : number + free] = turns[:free]
+        number, ahead = number + free, 2 * free + 1
+        if len(clashing):
+            part = slice(begins[number], begins[number + 1])
+            row, likely = beat[part] * lanes, int(turns[free])
+            clashes = used[row + (lane[part] + every) % lanes].sum(axis=1)
             best = int(clashes.argmin())
             if clashes[best] < clashes[likely]:
-                step = (best - found[number - 1]) % lanes if number else 0
-                likely, at = best, (own + best) % lanes
-        np.add.at(used, (beats, at), 1)
-        found[number] = likely
+                step, likely = (best - int(found[number - 1])) % lanes, best
+            np.add.at(used, row + (lane[part] + likely) % lanes, 1)
+            found[number] = likely
+            number += 1
+        last = int(found[number - 1])
     return found
 
 

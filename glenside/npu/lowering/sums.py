@@ -38,13 +38,15 @@ def _reduces(term: Term) -> bool:
 
 @dataclass(frozen=True)
 class Sums:
-    """Each element of a term as a sum of elements of products: their numbers, (dims)(terms); 0 where there are fewer.
+    """The elements of a term as sums of elements of products.
 
-    first  product -> the number of its first element
+    of    of each element which sum it is, from 1 on; 0 is a zero, (dims)
+    rows  the sums: numbers of elements of products, from 1 on, (n)(terms), 0 where there are fewer. None: each element
+          of the only product, in order
     """
 
-    numbers: Array
-    first: Mapping[Term, int]
+    of: Array
+    rows: Array | None
 
 
 def sums(term: Term, products: Sequence[Term]) -> Sums:
@@ -53,15 +55,22 @@ def sums(term: Term, products: Sequence[Term]) -> Sums:
     for product in products:
         first[product] = count
         count += product.access.size
-    return Sums(_added(term, first, np.dtype(np.int32 if count < 1 << 31 else np.int64)), first)
+    dtype: np.dtype[np.signedinteger] = np.dtype(np.int32 if count < 1 << 31 else np.int64)
+    if term not in first and moves(term):
+        return _moved(term, first, dtype)
+    added = _added(term, first, dtype)
+    rows = added.reshape(-1, added.shape[-1])
+    return Sums(np.arange(1, len(rows) + 1, dtype=dtype).reshape(added.shape[:-1]), rows)
 
 
 def _added(term: Term, first: Mapping[Term, int], dtype: np.dtype[np.signedinteger]) -> Array:
+    """The sums that its elements are, (dims)(terms); 0 where there are fewer."""
     if term in first:
         begin, dims = first[term], tuple(term.access.dims)
         return np.arange(begin, begin + term.access.size, dtype=dtype).reshape((*dims, 1))
     if moves(term):
-        return _moved(term, first, dtype)
+        moved = _moved(term, first, dtype)
+        return moved.of[..., None] if moved.rows is None else expanded(moved.rows, moved.of)
     if _reduces(term):
         below, shape = _added(term.children[0], first, dtype), tuple(term.children[0].access.shape)
         return below.reshape((*shape, -1))
@@ -93,15 +102,17 @@ def sources_of_windows(term: Term) -> Array:
     return most
 
 
-def _moved(term: Term, first: Mapping[Term, int], dtype: np.dtype[np.signedinteger]) -> Array:
+def expanded(rows: Array, of: Array) -> Array:
+    """Of each element its sum itself, (dims)(terms)."""
+    return np.concatenate([np.zeros_like(rows[:1]), rows]).take(of, axis=0)
+
+
+def _moved(term: Term, first: Mapping[Term, int], dtype: np.dtype[np.signedinteger]) -> Sums:
     found = places(term)
-    if len(found.first) == 1 and first.get(next(iter(found.first))) == 1:  # it has those numbers already
-        return found.numbers.astype(dtype, copy=False)[..., None]
+    if len(found.first) == 1 and first.get(next(iter(found.first))) == 1:
+        return Sums(np.ascontiguousarray(found.numbers, dtype), None)
     below = [_added(leaf, first, dtype) for leaf in found.first]
-    most = max(each.shape[-1] for each in below)
-    rows = np.zeros((1 + sum(leaf.access.size for leaf in found.first), most), dtype)
-    for each, begin in zip(below, found.first.values(), strict=True):
-        row = each.reshape(-1, each.shape[-1])
-        rows[begin : begin + len(row), : row.shape[1]] = row
-    added: Array = rows.take(found.numbers, axis=0)
-    return added
+    rows = [each.reshape(-1, each.shape[-1]) for each in below]
+    most = max(each.shape[1] for each in rows)
+    rows = [np.pad(each, ((0, 0), (0, most - each.shape[1]))) if each.shape[1] < most else each for each in rows]
+    return Sums(found.numbers, rows[0] if len(rows) == 1 else np.concatenate(rows))

@@ -17,7 +17,7 @@ from glenside.ir.term import Term
 from glenside.ir.threads import found_once
 from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.dividing import divided
-from glenside.npu.lowering.sums import summands, sums
+from glenside.npu.lowering.sums import Sums, expanded, summands, sums
 from glenside.npu.machine import Machine
 
 _UNIT = "systolic-array"
@@ -79,7 +79,7 @@ class Layer:
     @found_once
     def enabled(self) -> Array:
         """The lanes that rows of each tile have elements in, (tiles)(R)."""
-        found: Array = np.any(self.product.rows.numbers > 0, axis=1)
+        found: Array = self.product.rows.numbers.max(axis=1, initial=0) > 0
         return found
 
     @found_once
@@ -97,14 +97,24 @@ class Layer:
     @found_once
     def used(self) -> Array:
         """The columns of each tile whose sums are elements, (tiles)(C)."""
-        line, column = self.sums_of()
-        m, columns = self.product.rows.numbers.shape[1], self.product.weights.numbers.shape[2]
-        of_group = np.zeros((len(self.groups), columns), bool)
-        of_group[line // m, column] = True
-        found = np.zeros((len(self.product.rows.numbers), columns), bool)
+        of_group = np.asarray(self.wanted().any(axis=1))
+        found = np.zeros((len(self.product.rows.numbers), of_group.shape[1]), bool)
         for group, used in zip(self.groups, of_group, strict=True):
             found[list(group.tiles)] = used
         return found
+
+    def wanted(self) -> Array:
+        """Which sums of each group are elements, (groups)(m)(C)."""
+        tiles, m, _ = self.product.rows.numbers.shape
+        columns = self.product.weights.numbers.shape[2]
+        found = np.zeros(1 + tiles * m * columns, bool)
+        found[self.elements.reshape(-1).astype(np.intp)] = True  # which numpy goes through in half the time
+        return self.of_first(found[1:].reshape(tiles, m, columns))
+
+    def of_first(self, of_tiles: Array) -> Array:
+        """Of what is known of each tile, (tiles)(..), that of the first tile of each group, (groups)(..)."""
+        first = [group.tiles[0] for group in self.groups]
+        return of_tiles[: len(first)] if first == [*range(len(first))] else of_tiles[first]
 
     def lines(self) -> tuple[Array, Array]:
         """Of each element the row of sums, among those of all groups, and its column: (dims) each."""
@@ -112,19 +122,12 @@ class Layer:
 
     @found_once
     def _lines(self) -> tuple[Array, Array]:
-        m, columns = self.product.rows.numbers.shape[1], self.product.weights.numbers.shape[2]
-        tile, place = divided(self.elements - 1, m * columns)
-        row, column = divided(place, columns)
-        group = np.zeros(len(self.product.rows.numbers), np.int64)
+        tiles, m, _ = self.product.rows.numbers.shape
+        row, column = divided(self.elements - 1, self.product.weights.numbers.shape[2])
+        line = np.tile(np.arange(m), tiles)  # of each row of all tiles
         for number, each in enumerate(self.groups):
-            group[each.tiles[0]] = number
-        return group[tile] * m + row, column
-
-    def sums_of(self) -> tuple[Array, Array]:
-        """Of each element that is a sum the row of sums and the column, (n) each."""
-        line, column = self.lines()
-        there = self.elements.reshape(-1) > 0
-        return line.reshape(-1)[there], column.reshape(-1)[there]
+            line[each.tiles[0] * m : (each.tiles[0] + 1) * m] += number * m
+        return line.take(row), column
 
     @staticmethod
     def of(term: Term, machine: Machine, others: Container[Term] = ()) -> Layer:
@@ -132,7 +135,7 @@ class Layer:
         own = instruction_of(term, machine)
         product, added = Product.of(own, machine, others), sums(term, [own])
         tiles, m, _ = product.rows.numbers.shape
-        groups, elements = _groups(added.numbers, tiles, m * machine.columns)
+        groups, elements = _groups(added, tiles, m * machine.columns)
         return Layer(term, product, tuple(map(Group, groups)), elements)
 
 
@@ -162,35 +165,75 @@ def _no_sums(found: Sequence[Term], machine: Machine) -> str:
     return f"its mapping computes {words} of what the array makes; {machine} adds up sums there, and moves them"
 
 
-def _groups(added: Array, tiles: int, size: int) -> tuple[list[tuple[int, ...]], Array]:
+def _groups(added: Sums, tiles: int, size: int) -> tuple[list[tuple[int, ...]], Array]:
     """Tiles that are added up, and the elements as sums of the first of each. Raises BadInput where sums of different
     places of tiles are added up.
     """
-    flat = added.reshape(-1, added.shape[-1])
-    if flat.shape[1] == 1:  # nothing is added up
-        first = distinct(np.maximum(flat[:, 0] - 1, -1) // flat.dtype.type(size))
-        return [(tile,) for tile in first[first >= 0].tolist()], np.maximum(flat[:, 0], 0).reshape(added.shape[:-1])
+    rows, of = added.rows, added.of
+    if rows is None:
+        return [(tile,) for tile in _tiles_of(of, size)], of
+    together = _together(rows, tiles, size)
+    if together is None:  # few layers are so: there are zeros, or what no element is made of is added up otherwise
+        return _groups_of_rows(expanded(rows, of), tiles, size)
+    elements = np.append(rows.dtype.type(0), rows[:, 0]).take(of)
+    first = _tiles_of(elements, size)
+    groups = sorted(map(tuple, (np.array(first)[:, None] + together[first]).tolist())) if first else []
+    return _each_once(groups), elements
+
+
+def _tiles_of(numbers: Array, size: int) -> list[int]:
+    """The tiles that have sums of these numbers, each once, in order; 0 is none of any."""
+    behind = numbers.reshape(-1) + numbers.dtype.type(size - 1)
+    behind //= numbers.dtype.type(size)  # one more than the tile
+    if not len(behind):
+        return []
+    begins = np.flatnonzero(behind[1:] != behind[:-1])  # most are of the tile of the one before
+    found = distinct(np.append(behind[begins], behind[-1]))
+    return (found[found > 0] - 1).tolist()  # type: ignore[no-any-return]
+
+
+def _together(rows: Array, tiles: int, size: int) -> Array | None:
+    """By how many tiles those of each row of sums, (n)(terms), are behind the first of them, (tiles)(terms): where rows
+    of one first tile are alike in this, and all have their sums in order and at one place. None where they are not.
+    """
+    if not len(rows) or rows.min() <= 0:
+        return None
+    first = np.ascontiguousarray(rows[:, 0])
+    tile = (first - 1) // first.dtype.type(size)
+    some = np.append(np.flatnonzero(tile[1:] != tile[:-1]), len(tile) - 1)  # of each first tile a row
+    apart = np.zeros((tiles, rows.shape[1]), rows.dtype)
+    apart[tile[some]] = rows[some] - first[some, None]
+    found, rest = divided(apart, size)
+    if rest.any() or (apart[:, 1:] < apart[:, :-1]).any():
+        return None
+    alike = all(np.array_equal(rows[:, term] - first, apart[:, term].take(tile)) for term in range(1, rows.shape[1]))
+    return found if alike else None
+
+
+def _groups_of_rows(rows: Array, tiles: int, size: int) -> tuple[list[tuple[int, ...]], Array]:
+    """The same of any sums, (dims)(terms), of which each element is one."""
+    flat = rows.reshape(-1, rows.shape[-1])
     none = np.iinfo(flat.dtype).max
-    are_all = bool(flat.min(initial=1) > 0)
-    if not are_all:
-        flat = np.where(flat > 0, flat, none)
-    if (flat[:, 1:] < flat[:, :-1]).any():
-        flat = np.sort(flat, axis=1)
+    flat = np.sort(np.where(flat > 0, flat, none), axis=1)
     some = flat[:, 0] < none
-    used = flat if some.all() else flat[some]
-    tile, place = divided(used - 1 if are_all else np.where(used < none, used - 1, -1), size)
-    apart = place != place[:, :1]
-    if (apart if are_all else apart & (used < none)).any():
+    used = flat[some]
+    tile, place = divided(np.where(used < none, used - 1, -1), size)
+    if ((place != place[:, :1]) & (used < none)).any():
         raise BadInput("sums of different places of tiles are added up: accumulators add up those of one place")
     example = np.zeros(tiles, np.int64)  # of each first tile, an element
     example[tile[:, 0]] = np.arange(len(tile))
     if (tile != tile[example[tile[:, 0]]]).any():
         raise BadInput(_SEVERAL)
     groups = [tuple(int(t) for t in row if t >= 0) for row in np.unique(tile[distinct(example[tile[:, 0]])], axis=0)]
-    every = [t for group in groups for t in group]
+    return _each_once(groups), np.where(some, flat[:, 0], 0).reshape(rows.shape[:-1])
+
+
+def _each_once(groups: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Raises BadInput where a tile is in several."""
+    every = [tile for group in groups for tile in group]
     if len(every) != len({*every}):
         raise BadInput(_SEVERAL)
-    return groups, np.where(some, flat[:, 0], 0).reshape(added.shape[:-1])
+    return groups
 
 
 _SEVERAL = "a tile is added to several sums: accumulators keep one"
