@@ -7,9 +7,13 @@ import gc
 import os
 import sys
 from contextlib import suppress
+from importlib import import_module
 
 _ALLOCATIONS = 100_000
 """After so many Python looks for cycles: of terms, of which there are as many, none are in any."""
+
+_BLAS = "OPENBLAS_NUM_THREADS"
+"""What the BLAS of numpy's wheels reads when it is loaded."""
 
 
 def main() -> None:
@@ -20,6 +24,7 @@ def main() -> None:
 
     try:
         interrupts.raise_until_answered()
+        _load_numpy()
         from glenside.cli.application import run
 
         status = run()
@@ -41,6 +46,17 @@ def main() -> None:
         with suppress(OSError):
             stream.flush()
     os._exit(128 + interrupts.first())
+
+
+def _load_numpy() -> None:
+    """With its BLAS on one thread, unless the user says otherwise: as many products run at a time as there are
+    processors, each on one thread, and others would only spin while they wait. Other processes have their own.
+    """
+    given = os.environ.get(_BLAS)
+    os.environ[_BLAS] = given or "1"
+    import_module("numpy")
+    if given is None:
+        del os.environ[_BLAS]
 
 
 def _open_streams() -> None:
