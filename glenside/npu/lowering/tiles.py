@@ -183,13 +183,13 @@ def _groups(added: Sums, tiles: int, size: int) -> tuple[list[tuple[int, ...]], 
 
 def _tiles_of(numbers: Array, size: int) -> list[int]:
     """The tiles that have sums of these numbers, each once, in order; 0 is none of any."""
-    behind = numbers.reshape(-1) + numbers.dtype.type(size - 1)
-    behind //= numbers.dtype.type(size)  # one more than the tile
-    if not len(behind):
+    tile = numbers.reshape(-1) - numbers.dtype.type(1)
+    tile //= numbers.dtype.type(size)
+    if not len(tile):
         return []
-    begins = np.flatnonzero(behind[1:] != behind[:-1])  # most are of the tile of the one before
-    found = distinct(np.append(behind[begins], behind[-1]))
-    return (found[found > 0] - 1).tolist()  # type: ignore[no-any-return]
+    ends = np.flatnonzero(tile[1:] != tile[:-1])  # most are of the tile of the one before
+    found = distinct(np.append(tile[ends], tile[-1]))
+    return found[found >= 0].tolist()  # type: ignore[no-any-return]
 
 
 def _together(rows: Array, tiles: int, size: int) -> Array | None:
