@@ -172,7 +172,7 @@ def search(
     worker: Worker | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     on_snapshot: Callable[[SearchResult], None] | None = None,
-    meanwhile: Callable[[], None] = lambda: None,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> SearchResult:
     """Saturate the program `nodes` (children first) under limits; `reported` relations become facts of the snapshot.
     Ctrl-C ends the search and keeps what it had found. `on_snapshot` is given what there is while the search goes on;

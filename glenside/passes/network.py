@@ -29,11 +29,14 @@ from rewrites.layout import folding
 
 @dataclass(frozen=True)
 class Search:
-    """What every search of one optimization shares: its limits, its worker processes, who listens."""
+    """What every search of one optimization shares: its limits, its worker processes, who listens, and what is done
+    before it is waited for.
+    """
 
     limits: Limits = field(default_factory=Limits)
     worker: Callable[[], Worker | None] = lambda: None
     on_progress: Callable[[Progress], None] = lambda progress: None
+    meanwhile: Callable[[], object] = lambda: None
 
 
 class Pass(Protocol):
@@ -74,7 +77,13 @@ def rewritten(
     run = run or Search()
     nodes = list(postorder(program.term))
     answer = search(
-        nodes, of_families(families), parameters, run.limits, worker=run.worker(), on_progress=run.on_progress
+        nodes,
+        of_families(families),
+        parameters,
+        run.limits,
+        worker=run.worker(),
+        on_progress=run.on_progress,
+        meanwhile=run.meanwhile,
     )
     snapshot = answer.snapshot
     choice, cost = cheapest_network(PricedGraph(snapshot, prices), snapshot.program[len(nodes) - 1], method)

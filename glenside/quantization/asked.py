@@ -42,20 +42,22 @@ def integers(program: Program, quantize: str | Mapping[str, Array] | None, seed:
     """
     if isinstance(quantize, str) and quantize != RANDOM:
         raise BadInput(f"a network is quantized on samples by input, or {RANDOM}, got {quantize!r}")
-    whole = program.seeded_constants(seed)
-    drawn = len(whole.constants) > len(program.constants)
+    drawn = len(program.constants_declared) > len(program.constants)
     weights = " Weights without a value are random too." if drawn else ""
     if of_bytes(program):
         if quantize is not None:
             raise BadInput("the network is quantized already: its products are of bytes")
-        return Integers(integer_network(whole), f"The network is quantized: its integers stand as they are.{weights}")
+        return Integers(
+            integer_network(program.seeded_constants(seed)),
+            f"The network is quantized: its integers stand as they are.{weights}",
+        )
     if quantize is None:
         return None
     if quantize == RANDOM:
         said = f"on one batch of normal random numbers (seed {seed}): enough to try a machine, no measure of accuracy"
-        return Integers(quantized(whole, None, None, seed), f"Quantized ({_HOW}) {said}.{weights}")
+        return Integers(quantized(program, None, None, seed, draw=True), f"Quantized ({_HOW}) {said}.{weights}")
     assert not isinstance(quantize, str), "it is samples"
-    network = quantized(whole, None, quantize, seed)
+    network = quantized(program, None, quantize, seed, draw=True)
     others = [spelled_name(name) for name in program.inputs if name not in quantize]
     samples = " and ".join(f"{len(array):,} samples of {spelled_name(name)}" for name, array in quantize.items())
     more = f", and on normal random numbers for {', '.join(others)}" if others else ""

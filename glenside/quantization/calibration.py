@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, constants_under, make, postorder, rebuild_all, weave
 from glenside.ir.types import Dims, Tensor
 from glenside.passes.element_functions import is_one_number, operands_of, pair_of
-from glenside.passes.network import fold_batch_norms
+from glenside.passes.network import Search, fold_batch_norms
 from glenside.quantization.additions import in_ratio
 from glenside.quantization.building import BeyondSums
 from glenside.quantization.curves import regions, unviewed
@@ -50,26 +51,34 @@ def quantized(
     constants: Mapping[str, Array] | None = None,
     data: Mapping[str, Array] | None = None,
     seed: int = 0,
+    draw: bool = False,
 ) -> IntegerNetwork:
     """A network of floats as integer layers: batch norms are folded, and what products and average pools read is bytes.
 
     data  input -> samples, (samples ..) where the input is (batch ..), whole batches. Those that are not given are one
           batch of normal random numbers of that seed, or of integers 0: enough to try a machine, too little to trust it
+    draw  whether constants without a value are drawn by that seed
 
     Raises BadInput: data that does not fit, constants without a value, and what `integer_network` refuses.
     """
-    known = {**program.constants, **(constants or {})}
-    if any(name not in known for name in program.constants_declared):
-        missing = next(name for name in program.constants_declared if name not in known)
-        raise BadInput(f"quantizing requires the value of the constant {spelled_name(missing)}")
-    folded, _ = fold_batch_norms(program.as_written())
-    made = _Quantizing(with_inverses(folded), known)
+    load = cache(partial(_values, program, constants or {}, seed if draw else None))
+    folded, _ = fold_batch_norms(program.as_written(), Search(meanwhile=load))
+    made = _Quantizing(with_inverses(folded), load())
     made.calibrate(_batches(folded, data or {}, seed))
     try:
         return integer_network(*made.program())
     except BeyondSums as beyond:
         made.coarsen(beyond)  # once: what is added is in steps that are fixed then
         return integer_network(*made.program())
+
+
+def _values(program: Program, given: Mapping[str, Array], seed: int | None) -> dict[str, Array]:
+    """Of all constants; those without one are drawn where there is a seed for them. Raises BadInput."""
+    known = {**(program if seed is None else program.seeded_constants(seed)).constants, **given}
+    missing = [name for name in program.constants_declared if name not in known]
+    if missing:
+        raise BadInput(f"quantizing requires the value of the constant {spelled_name(missing[0])}")
+    return known
 
 
 def _batches(program: Program, data: Mapping[str, Array], seed: int) -> Iterator[dict[str, Array]]:
