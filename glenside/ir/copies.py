@@ -27,6 +27,8 @@ from glenside.ir.interrupts import STOPS
 from glenside.ir.threads import cores
 
 _POLL = 0.05  # seconds
+_NICE = 5
+"""How much later the turns of a copy come whose answer is asked for at the end, where others want a processor."""
 _TURN = struct.Struct("<q")
 
 Work = Callable[[int, Callable[[], None]], Any]
@@ -150,7 +152,12 @@ def beside(find: Callable[[Callable[[], None]], Any], worth: bool = True) -> Ite
     it, once: None where this process has to find it by itself, or where it is not `worth` a copy. `find` takes what is
     to be called now and then.
     """
-    other, started = Ahead(lambda _, look: find(look)), False
+
+    def found(_: int, look: Callable[[], None]) -> Any:
+        os.nice(_NICE)
+        return find(look)
+
+    other, started = Ahead(found), False
     try:
         if worth and may_be_copied():
             with suppress(OSError):
