@@ -69,8 +69,8 @@ class Instructions:
     quantize  --quantize
     output    where they go; None where none are wanted
     on        --on: what is to run them
+    ran       what they did then; None where nothing ran them, or Ctrl-C ended that
     is_best   whether nothing ended the search for quicker ones
-    is_run    whether nothing ended the run
     """
 
     quantize: str | None = None
@@ -81,7 +81,6 @@ class Instructions:
     made: NpuProgram | None = None
     ran: Ran | None = None
     is_best: bool = True
-    is_run: bool = True
     _samples: str | Mapping[str, Array] | None = field(default=None, repr=False)
 
     @staticmethod
@@ -139,10 +138,8 @@ class Instructions:
         """Run them where that is asked for. Raises BadInput, and KeyboardInterrupt: then the file is there."""
         if self.on is None or self.made is None or self.output is None:
             return
-        self.is_run = False
         with status_line("npu: simulated") as show:
             self.ran = ran(self.made, self.output, self.on, show)
-        self.is_run = True
 
     def schedule(self) -> Ledger | None:
         """Where the cycles and bytes of them go; None where there are none."""
@@ -173,8 +170,9 @@ class Instructions:
                     lines.append(f"  {word} {one_line(name)}: {place.dtype} ({dims}), {place.stands_for}")
             if self.rest:
                 lines.append(f"Left to the host: {self.rest}; `glenside run` does the scale.")
-        lines += [] if self.ran is None else self.ran.sentences()
-        if not self.is_run:
+        if self.ran is not None:
+            lines += self.ran.sentences()
+        elif made is not None and self.on is not None:
             lines.append("It was interrupted before its run ended.")
         return "\n".join(lines)
 

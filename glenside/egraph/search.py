@@ -252,14 +252,13 @@ def _spares(limits: Limits) -> bool:
 
 def ahead(limits: Limits, *coming: Callable[[], str], behind: bool = False) -> None:
     """Start the process of the next search, unless one waits for it: while it starts there is other work. What is told
-    to be `coming`, declarations of searches, it compiles in this order, at once or `behind` the next search; one that
-    searched before has them.
+    to be `coming`, declarations of searches, a new one compiles in this order, at once or `behind` the next search.
     """
     if not _spares(limits):
         return
     if not _IDLE:
         _IDLE.append(Worker())
-    if (worker := _IDLE[-1]).is_new:
+    if (worker := _IDLE[-1]).is_new and worker.serves:
         worker.coming += [declared() for declared in coming]
         if not behind:
             with suppress(SearchFailed):  # as the search itself then says

@@ -166,6 +166,19 @@ def test_a_new_search_process_compiles_what_is_to_come_and_finds_the_same() -> N
     SEARCHES.end_idle()
 
 
+def test_a_process_of_another_is_not_told_what_is_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the process that started it would write into its parent's pipe."""
+    SEARCHES.end_idle()
+    SEARCHES.ahead(Limits())
+    (idle,) = SEARCHES._IDLE
+    with monkeypatch.context() as other:
+        other.setattr(SEARCHES.os, "getpid", lambda: -1)
+        SEARCHES.ahead(Limits(), lambda: pytest.fail("nobody compiles it"))
+        assert (idle.serves, idle.coming) == (False, [])
+    assert search(program_nodes(MATMUL.term), list(of_families(["analyses", "products"])), PARAMETERS).stopped
+    SEARCHES.end_idle()
+
+
 def test_a_time_limit_ends_an_explosive_rule() -> None:
     started = time.perf_counter()
     found = search(program_nodes(PADDED.term), [EXPLOSIVE], {}, Limits(seconds=1.0, nodes=None, iterations=None))

@@ -11,6 +11,7 @@ import numpy as np
 import typer
 
 from glenside.cli.instructions import CODE
+from glenside.cli.npu_runs import MACHINES
 from glenside.cli.options import Html, Valued, command
 from glenside.cli.output import OK, WRONG, status_line, writable
 from glenside.ir.errors import BadInput
@@ -66,7 +67,7 @@ def run(
     from glenside.semantics.interpreter import evaluate
 
     writable(output, json_path, plot, html)
-    if on in ("simulator", "rtl"):
+    if on in MACHINES:
         from glenside.cli.commands.npu import run_on_npu
 
         raise typer.Exit(run_on_npu(source, on, target, {"link": link, "runs": runs}, output, json_path, plot, html))
