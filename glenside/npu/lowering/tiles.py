@@ -189,7 +189,8 @@ def _tiles_of(numbers: Array, size: int) -> list[int]:
         return []
     ends = np.flatnonzero(tile[1:] != tile[:-1])  # most are of the tile of the one before
     found = distinct(np.append(tile[ends], tile[-1]))
-    return found[found >= 0].tolist()  # type: ignore[no-any-return]
+    tiles: list[int] = found[found >= 0].tolist()
+    return tiles
 
 
 def _together(rows: Array, tiles: int, size: int) -> Array | None:
