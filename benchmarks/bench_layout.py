@@ -26,7 +26,7 @@ from typing import Any
 import glenside as gl
 from benchmarks.onnx_architectures import quantized
 from benchmarks.processes import answer, peak_megabytes
-from glenside.egraph.search import end_idle
+from glenside.egraph.process import end_idle
 from glenside.ir.program import Program
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "oracles"))

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.processes import answer, peak_megabytes
-from glenside.egraph.search import end_idle
+from glenside.egraph.process import end_idle
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "oracles"))
 

@@ -6,14 +6,20 @@ import atexit
 import gc
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+
+from glenside.egraph.process import begin
 
 _ALLOCATIONS = 100_000
 """After so many Python looks for cycles: of terms, of which there are as many, none are in any."""
 
 _BLAS = "OPENBLAS_NUM_THREADS"
 """What the BLAS of numpy's wheels reads when it is loaded."""
+
+_SEARCHES = ("--no-cache", "--quantize")
+"""Options of commands that then search."""
 
 
 def main() -> None:
@@ -24,6 +30,8 @@ def main() -> None:
 
     try:
         interrupts.raise_until_answered()
+        if _will_search(sys.argv[1:]):
+            begin()  # it takes as long to start as all that is loaded here
         _load_numpy()
         from glenside.cli.application import run
 
@@ -44,6 +52,12 @@ def main() -> None:
         with suppress(OSError):
             stream.flush()
     os._exit(128 + interrupts.first() if status == interrupts.INTERRUPTED else status)
+
+
+def _will_search(words: Sequence[str]) -> bool:
+    """Whether a command is to search, whatever answers are kept, if it is right; those of a sweep start their own."""
+    named = {word.split("=")[0] for word in words}
+    return not named.isdisjoint(_SEARCHES) and named.isdisjoint(("--help", "sweep"))
 
 
 def _load_numpy() -> None:

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import atexit
-import os
-import pickle
-import selectors
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from glenside.egraph.encode import WRITTEN
+from glenside.egraph.process import IDLE, SearchFailed, Worker, begin, end_idle
 from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.saturation import INTERRUPTED, TIME_LIMIT, Limits, Progress, Request, Saturation
 from glenside.egraph.snapshot import ENode, Fact, Snapshot, closed
-from glenside.egraph.worker import HEADER
 from glenside.ir.interrupts import answered
 from glenside.ir.term import Term, tensors
 from glenside.ir.types import AccessType, Tensor
 
 _GRACE = 0.5  # seconds that a search may take to notice its own time limit
-_POLL = 0.1
-_SHOWN = 1.0  # seconds without news after which the caller is told the time
 
 
 @dataclass(frozen=True)
@@ -38,10 +29,6 @@ class SearchResult:
     @property
     def stopped(self) -> str:
         return self.progress.stopped or INTERRUPTED
-
-
-class SearchFailed(RuntimeError):
-    """A rule contradicts a type, or egglog failed: a mistake of the rules, not of the input."""
 
 
 def program_snapshot(nodes: Sequence[Term]) -> Snapshot:
@@ -73,92 +60,6 @@ def with_program(snapshot: Snapshot, nodes: Sequence[Term], trace: bool) -> Snap
 
 def _tensors(nodes: Sequence[Term]) -> dict[str, Tensor]:
     return {t.attributes[0].name: t.attributes[0] for t in tensors(*nodes) if isinstance(t.attributes[0], Tensor)}
-
-
-class Worker:
-    """A search process. Starting it takes some tenths of a second, so start it before there is work for it.
-
-    is_new  whether it has not searched yet
-    coming  declarations of searches that are to come, which it has not been told of
-    """
-
-    def __init__(self) -> None:
-        self._parent = os.getpid()
-        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "glenside.egraph.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,  # Ctrl-C is for the parent, which then ends this process
-            pipesize=_PIPE,
-        )
-        self._buffer = bytearray()
-        self.is_new, self.coming = True, list[str]()
-
-    @property
-    def serves(self) -> bool:
-        """Whether it lives, and is ours: a forked process must not talk to its parent's."""
-        return self._parent == os.getpid() and self._process.poll() is None
-
-    def send(self, request: Request) -> None:
-        """Let it search."""
-        self.is_new = False
-        self._send(request)
-
-    def compile_ahead(self) -> None:
-        """Let it compile what searches declare that are to come."""
-        for declared in self.coming:
-            self._send(declared)
-        self.coming.clear()
-
-    def _send(self, what: Request | str) -> None:
-        assert self._process.stdin is not None
-        try:
-            pickle.dump(what, self._process.stdin, protocol=5)
-            self._process.stdin.flush()
-        except BrokenPipeError as error:
-            raise SearchFailed(f"the search process ended with status {self._process.wait()}") from error
-
-    def messages(self, until: float | None) -> Iterator[tuple[Any, ...]]:
-        """Messages as they come, until the process closes its end or `time.perf_counter()` reaches `until`.
-
-        ("waiting",) for each second without one: an iteration may take long.
-        """
-        assert self._process.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            last = time.perf_counter()
-            while until is None or time.perf_counter() < until:
-                if not selector.select(_POLL):
-                    if time.perf_counter() - last >= _SHOWN:
-                        last = time.perf_counter()
-                        yield ("waiting",)
-                    continue
-                last = time.perf_counter()
-                data = os.read(self._process.stdout.fileno(), 1 << 20)
-                if not data:
-                    return
-                self._buffer += data
-                yield from self._complete()
-
-    def _complete(self) -> Iterator[tuple[Any, ...]]:
-        while len(self._buffer) >= HEADER.size:
-            (size,) = HEADER.unpack_from(self._buffer)
-            if len(self._buffer) < HEADER.size + size:
-                return
-            data = bytes(self._buffer[HEADER.size : HEADER.size + size])
-            del self._buffer[: HEADER.size + size]
-            yield pickle.loads(data)  # from our own child, through a pipe
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with suppress(BrokenPipeError):
-                    stream.close()
 
 
 def search(
@@ -235,9 +136,6 @@ def search_here(
 
 
 _LARGE = 1 << 30  # bytes: a limit that what a process holds of past searches does not come near
-_PIPE = 1 << 20  # bytes of a pipe, where the system lets one say so: what is asked for while a process starts
-_IDLE: list[Worker] = []
-"""Processes that have rules of past searches compiled: the next search need not wait for that."""
 
 
 def _again(request: Request) -> bool:
@@ -255,10 +153,10 @@ def ahead(limits: Limits, *coming: Callable[[], str], behind: bool = False) -> N
     to be `coming`, declarations of searches, a new one compiles in this order, at once or `behind` the next search.
     """
     if not _spares(limits):
+        end_idle()
         return
-    if not _IDLE:
-        _IDLE.append(Worker())
-    if (worker := _IDLE[-1]).is_new and worker.serves:
+    begin()
+    if (worker := IDLE[-1]).is_new and worker.serves:
         worker.coming += [declared() for declared in coming]
         if not behind:
             with suppress(SearchFailed):  # as the search itself then says
@@ -268,21 +166,13 @@ def ahead(limits: Limits, *coming: Callable[[], str], behind: bool = False) -> N
 def _worker(request: Request) -> Worker:
     with suppress(IndexError):  # there is none, or another thread was faster
         while _again(request):
-            if (worker := _IDLE.pop()).serves:
+            if (worker := IDLE.pop()).serves:
                 return worker
     return Worker()
 
 
 def _leave(worker: Worker, request: Request) -> None:
-    if _IDLE or not _again(request):
+    if IDLE or not _again(request):
         worker.end()
     else:
-        _IDLE.append(worker)
-
-
-@atexit.register
-def end_idle() -> None:
-    """End the processes that wait for another search; then what they took counts for this one."""
-    while _IDLE:
-        if (worker := _IDLE.pop()).serves:
-            worker.end()
+        IDLE.append(worker)

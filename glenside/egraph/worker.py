@@ -9,16 +9,15 @@ from __future__ import annotations
 import gc
 import os
 import pickle
-import struct
 import sys
 import threading
 import time
 from contextlib import suppress
 from typing import Any, BinaryIO
 
+from glenside.egraph.process import HEADER
 from glenside.egraph.saturation import MEMORY_LIMIT, Compiled, Request, Saturation
 
-HEADER = struct.Struct("<Q")
 _WATCH_SECONDS = 0.05
 _ALLOCATIONS = 100_000  # after which Python looks for cycles: rows of an e-graph have none
 _SMALL = 256 << 20  # bytes of a process that serves again

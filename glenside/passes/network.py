@@ -11,9 +11,10 @@ from functools import partial
 from typing import Protocol
 
 from glenside.builder.layout import rearrange, split_at
+from glenside.egraph.process import Worker
 from glenside.egraph.rule import Parameters
 from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress, declared
-from glenside.egraph.search import Worker, search
+from glenside.egraph.search import search
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.operator import Category, Keeps
 from glenside.ir.operators import parse_compute

@@ -9,13 +9,15 @@ import time
 import pytest
 from rule_checks import saturated
 
+import glenside.egraph.process as PROCESS
 import glenside.egraph.search as SEARCHES
 from glenside.egraph.clause import ROOT, Clause, let, rewrite, union, when
 from glenside.egraph.encode import program_nodes
 from glenside.egraph.pattern import Variable, variables
+from glenside.egraph.process import SearchFailed
 from glenside.egraph.rule import Example, Rule
 from glenside.egraph.saturation import Compiled, Limits, Request, Saturation, declared
-from glenside.egraph.search import SearchFailed, as_written, program_snapshot, search
+from glenside.egraph.search import as_written, program_snapshot, search
 from glenside.egraph.snapshot import ENode, closed
 from glenside.ir.operators.folds import elementwise_add
 from glenside.ir.operators.leaves import access_tensor
@@ -131,24 +133,24 @@ def test_an_e_graph_is_as_new_for_the_next_search() -> None:
 def test_a_search_process_serves_again_unless_memory_is_scarce_or_it_failed() -> None:
     nodes, rules = program_nodes(MATMUL.term), list(of_families(["analyses", "products"]))
     search(nodes, rules, PARAMETERS)
-    (idle,) = SEARCHES._IDLE
+    (idle,) = PROCESS.IDLE
     assert search(nodes, rules, PARAMETERS).stopped == "saturated"
-    assert SEARCHES._IDLE == [idle]
+    assert PROCESS.IDLE == [idle]
     search(nodes, rules, PARAMETERS, Limits(memory=250 << 20))
-    assert SEARCHES._IDLE == [idle]
+    assert PROCESS.IDLE == [idle]
     idle.end()
     assert search(nodes, rules, PARAMETERS).stopped == "saturated", "one that died meanwhile is another one"
     with pytest.raises(SearchFailed):
         search(nodes, [WRONG], {})
     limits = Limits(seconds=1.0, nodes=None, iterations=None)
     assert search(program_nodes(PADDED.term), [EXPLOSIVE], {}, limits).stopped == "time-limit"
-    assert SEARCHES._IDLE == []
+    assert PROCESS.IDLE == []
 
 
 def test_a_new_search_process_compiles_what_is_to_come_and_finds_the_same() -> None:
     nodes, rules = program_nodes(MATMUL.term), list(of_families(["analyses", "products"]))
     known = search(nodes, rules, PARAMETERS).snapshot
-    SEARCHES.end_idle()
+    PROCESS.end_idle()
     asked: list[str] = []
 
     def coming() -> str:
@@ -157,26 +159,26 @@ def test_a_new_search_process_compiles_what_is_to_come_and_finds_the_same() -> N
 
     SEARCHES.ahead(Limits(), coming, lambda: "(this is not egglog")
     SEARCHES.ahead(Limits(), coming, behind=True)
-    (idle,) = SEARCHES._IDLE
+    (idle,) = PROCESS.IDLE
     assert (asked, idle.is_new, len(idle.coming)) == (["coming"] * 2, True, 1)
     assert search(nodes, rules, PARAMETERS).snapshot == known, "what does not compile is no matter yet"
-    assert (SEARCHES._IDLE, idle.is_new, idle.coming) == ([idle], False, [])
+    assert (PROCESS.IDLE, idle.is_new, idle.coming) == ([idle], False, [])
     SEARCHES.ahead(Limits(), coming)
     assert asked == ["coming"] * 2, "one that searched has its rules"
-    SEARCHES.end_idle()
+    PROCESS.end_idle()
 
 
 def test_a_process_of_another_is_not_told_what_is_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy of the process that started it would write into its parent's pipe."""
-    SEARCHES.end_idle()
+    PROCESS.end_idle()
     SEARCHES.ahead(Limits())
-    (idle,) = SEARCHES._IDLE
+    (idle,) = PROCESS.IDLE
     with monkeypatch.context() as other:
-        other.setattr(SEARCHES.os, "getpid", lambda: -1)
+        other.setattr(PROCESS.os, "getpid", lambda: -1)
         SEARCHES.ahead(Limits(), lambda: pytest.fail("nobody compiles it"))
         assert (idle.serves, idle.coming) == (False, [])
     assert search(program_nodes(MATMUL.term), list(of_families(["analyses", "products"])), PARAMETERS).stopped
-    SEARCHES.end_idle()
+    PROCESS.end_idle()
 
 
 def test_a_time_limit_ends_an_explosive_rule() -> None:
@@ -266,8 +268,8 @@ def test_a_trace_names_the_class_that_a_rule_matched_at() -> None:
 
 
 def test_the_caller_is_told_the_time_while_an_iteration_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SEARCHES, "_SHOWN", 0.1)
-    worker = SEARCHES.Worker()
+    monkeypatch.setattr(PROCESS, "_SHOWN", 0.1)
+    worker = PROCESS.Worker()
     try:
         seen = [kind for kind, *_ in worker.messages(time.perf_counter() + 1.5)]
     finally:

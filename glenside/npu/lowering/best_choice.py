@@ -51,9 +51,9 @@ def best(
     again = partial(
         chosen, priced.every, results, machine, show, known=known, enough=enough, spared=spared, windows=come
     )
-    first = FIRST
+    first, found = FIRST, None
     for _ in range(_ROUNDS):
-        found = again(stays=None if stays is None else stays.found, first=first)
+        found = again(stays=None if stays is None else stays.found, first=first, before=found)
         first = 0.0  # most prices are known
         taken = priced.taken(found.mappings)
         where = Tensors(network, taken, machine, found.axes, found.held).where if found.held or windows else None

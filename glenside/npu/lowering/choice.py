@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import highspy
@@ -57,6 +57,7 @@ class Choice:
     cycles  what that takes by these prices; bound  what none takes less than
     stopped whether there may be much better ones: it took too long to find out
     where   where those are, if any are, and which others may come by parts
+    solution  the columns that say so, for a choice of which less is possible
     """
 
     mappings: Mapping[str, int]
@@ -66,6 +67,7 @@ class Choice:
     stopped: bool = False
     held: frozenset[Term] = frozenset()
     where: Where | None = None
+    solution: Solution | None = field(default=None, repr=False)
 
 
 def chosen(
@@ -81,11 +83,13 @@ def chosen(
     spared: float = SPARED,
     first: float = FIRST,
     windows: Stays | None = None,
+    before: Choice | None = None,
 ) -> Choice:
     """The best choice, within a gap of it, or the best that was found until the solver looked `work` times whether to
     go on; `results` are the tensors that layers make, of which each is one's, by name; `stays` those that may stay in
     the lanes; `known` prices, also of `windows`. Where none takes less than `enough` it is any. `spared` is what beats
-    are worth that the array hides. The same each time, however long it takes. Raises BadInput: none was found.
+    are worth that the array hides. `before` is the best by the same prices, of more that may stay: where it is possible
+    still, it is the best of these. The same each time, however long it takes. Raises BadInput: none was found.
 
     Mappings are cut into tiles, and prices looked at, where a choice makes use of them, and then it is chosen again,
     until nothing is left to look at: the others take no less than what they were taken for. Of what comes again and
@@ -94,12 +98,13 @@ def chosen(
     tenth of the solver's time or less, and makes use of most prices that the choice does.
     """
     known = {} if known is None else known
-    within, often, before = max(gap, first), Counter[object](), None
+    within, often = max(gap, first), Counter[object]()
+    known_best = None if before is None else before.solution
     how, best = How.PARTS, None
     while True:
         may_stay, may_pass = ({} if own is None else own() for own in (stays, windows))
         model = _Model(options, results, machine, may_stay, may_pass, known, spared)
-        solved = model.solved(show, work, within, before, how)
+        solved = model.solved(show, work, within, known_best, how)
         if solved is None:  # what was chosen is not possible, as turned out
             how = How.WHOLE
             continue
@@ -107,7 +112,8 @@ def chosen(
         often["cut"] += how is How.WHOLE and bool(model.uncut)
         cut(model.uncut if often["cut"] < _OFTEN else (option for own in options.values() for option in own))
         if best is not None and best.cycles <= (1 + gap) * found.bound:
-            return replace(best, bound=found.bound)
+            known_best = None if best.solution is None else replace(best.solution, bound=found.bound)
+            return replace(best, bound=found.bound, solution=known_best)
         is_open = bool(used or model.uncut)
         if found.bound > enough or not (is_open or how is not How.WHOLE or within > gap):
             return found
@@ -118,7 +124,7 @@ def chosen(
         if not is_open:
             best = found if best is None else min(best, found, key=lambda own: own.cycles)
         if how is How.WHOLE:
-            before = now
+            known_best = now
             within = within if is_open else gap
         how = How.AGAIN if is_open else How.WHOLE
         often.update(used.keys())
@@ -207,7 +213,7 @@ class _Model(WholeNumbers):
         for what, by, estimate in self.used:
             if (values[[*by]] > _EPSILON).all():
                 used[what].append(estimate)
-        return Choice(mappings, axes, found.cost, found.bound, found.stopped, there), used, found
+        return Choice(mappings, axes, found.cost, found.bound, found.stopped, there, solution=found), used, found
 
     def _add_stays(self, take: Mapping[str, Sequence[int]]) -> None:
         """Tensors that stay in the lanes, of which there is room for so many at a time."""

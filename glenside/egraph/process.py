@@ -1,0 +1,133 @@
+"""The search process, from its parent's side. Loads nothing but Python's own, so that it can begin before all else."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from glenside.egraph.saturation import Request
+
+HEADER = Struct("<Q")
+"""Before each message of the process: its size in bytes."""
+_POLL = 0.1
+_SHOWN = 1.0  # seconds without news after which the caller is told the time
+_PIPE = 1 << 20  # bytes of a pipe, where the system lets one say so: what is asked for while a process starts
+
+
+class SearchFailed(RuntimeError):
+    """A rule contradicts a type, or egglog failed: a mistake of the rules, not of the input."""
+
+
+class Worker:
+    """A search process. Starting it takes some tenths of a second, so start it before there is work for it.
+
+    is_new  whether it has not searched yet
+    coming  declarations of searches that are to come, which it has not been told of
+    """
+
+    def __init__(self) -> None:
+        self._parent = os.getpid()
+        # No products are computed there, and threads of BLAS spin while they wait for some.
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "glenside.egraph.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,  # Ctrl-C is for the parent, which then ends this process
+            pipesize=_PIPE,
+        )
+        self._buffer = bytearray()
+        self.is_new, self.coming = True, list[str]()
+
+    @property
+    def serves(self) -> bool:
+        """Whether it lives, and is ours: a forked process must not talk to its parent's."""
+        return self._parent == os.getpid() and self._process.poll() is None
+
+    def send(self, request: Request) -> None:
+        """Let it search."""
+        self.is_new = False
+        self._send(request)
+
+    def compile_ahead(self) -> None:
+        """Let it compile what searches declare that are to come."""
+        for declared in self.coming:
+            self._send(declared)
+        self.coming.clear()
+
+    def _send(self, what: Request | str) -> None:
+        assert self._process.stdin is not None
+        try:
+            pickle.dump(what, self._process.stdin, protocol=5)
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise SearchFailed(f"the search process ended with status {self._process.wait()}") from error
+
+    def messages(self, until: float | None) -> Iterator[tuple[Any, ...]]:
+        """Messages as they come, until the process closes its end or `time.perf_counter()` reaches `until`.
+
+        ("waiting",) for each second without one: an iteration may take long.
+        """
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            last = time.perf_counter()
+            while until is None or time.perf_counter() < until:
+                if not selector.select(_POLL):
+                    if time.perf_counter() - last >= _SHOWN:
+                        last = time.perf_counter()
+                        yield ("waiting",)
+                    continue
+                last = time.perf_counter()
+                data = os.read(self._process.stdout.fileno(), 1 << 20)
+                if not data:
+                    return
+                self._buffer += data
+                yield from self._complete()
+
+    def _complete(self) -> Iterator[tuple[Any, ...]]:
+        while len(self._buffer) >= HEADER.size:
+            (size,) = HEADER.unpack_from(self._buffer)
+            if len(self._buffer) < HEADER.size + size:
+                return
+            data = bytes(self._buffer[HEADER.size : HEADER.size + size])
+            del self._buffer[: HEADER.size + size]
+            yield pickle.loads(data)  # from our own child, through a pipe
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with suppress(BrokenPipeError):
+                    stream.close()
+
+
+IDLE: list[Worker] = []
+"""Processes that have rules of past searches compiled: the next search need not wait for that."""
+
+
+def begin() -> None:
+    """Start the process of the next search, unless one waits for it."""
+    if not IDLE:
+        IDLE.append(Worker())
+
+
+@atexit.register
+def end_idle() -> None:
+    """End the processes that wait for another search; then what they took counts for this one."""
+    while IDLE:
+        if (worker := IDLE.pop()).serves:
+            worker.end()
