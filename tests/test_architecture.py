@@ -48,7 +48,7 @@ STOREYS = (
     ("glenside.cli",),
     ("glenside.__main__",),
 )
-OUR_OWN = ("glenside.egraph.search", "glenside.egraph.worker", "glenside.npu.lowering.waits_beside")
+OUR_OWN = ("glenside.egraph.process", "glenside.egraph.worker", "glenside.npu.lowering.waits_beside")
 HEIGHT = {name: height for height, names in enumerate(STOREYS) for name in names}
 
 

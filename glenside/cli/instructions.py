@@ -5,7 +5,9 @@ apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glenside.cli.npu_runs import Ran, ran, require_machine
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 
 CODE = (".bin", ".asm")
 """Of files of instructions: as the machine's host loads them, and as text."""
+
+
+_MANY = 12
+"""Layers of networks for which a second process is worth its while."""
 
 
 def is_code(path: str | None) -> bool:
@@ -64,7 +70,8 @@ def require_code(target: Target, output: str | None, quantize: str | None = None
 
 @dataclass
 class Instructions:
-    """Instructions of a program, as they come to be.
+    """Instructions of a program, as they come to be, within a block. While they do, a second process interprets the
+    network that is to run.
 
     quantize  --quantize
     output    where they go; None where none are wanted
@@ -82,6 +89,15 @@ class Instructions:
     ran: Ran | None = None
     is_best: bool = True
     _samples: str | Mapping[str, Array] | None = field(default=None, repr=False)
+    _wanted: Callable[[], Mapping[str, str] | None] = field(default=lambda: None, repr=False)
+    _open: ExitStack = field(default_factory=ExitStack, repr=False)
+
+    def __enter__(self) -> Instructions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """What finds out beside all else what is to come of them is needed no more."""
+        self._open.close()
 
     @staticmethod
     def of(quantize: str | None, output: str | None, seed: int, on: str | None = None) -> Instructions:
@@ -101,13 +117,21 @@ class Instructions:
         """What is searched: the program of integers where instructions are of that. Raises BadInput."""
         if self.output is None and self.quantize is None:
             return program
+        from glenside.ir.copies import beside
+        from glenside.npu.meaning import results_wanted
         from glenside.quantization.asked import integers
 
         show("integers")
         self.integers = integers(program, self._samples, self.seed)
         if self.integers is None and self.output is not None and not program.as_written().layers:
             raise BadInput(f"the network has no product: there is nothing to make {self.output} of")
-        return program if self.integers is None else self.integers.network.program
+        if self.integers is None:
+            return program
+        network = self.integers.network
+        if self.on is not None:
+            find = partial(results_wanted, network, self.seed)
+            self._wanted = self._open.enter_context(beside(find, worth=len(network.layers) >= _MANY))
+        return network.program
 
     def save(self, result: Result, mapped: Program, path: str) -> None:
         """Make them, and write them whole or not at all; at Ctrl-C the best there are. Raises BadInput."""
@@ -139,7 +163,7 @@ class Instructions:
         if self.on is None or self.made is None or self.output is None:
             return
         with status_line("npu: simulated") as show:
-            self.ran = ran(self.made, self.output, self.on, show)
+            self.ran = ran(self.made, self.output, self.on, show, self._wanted)
 
     def schedule(self) -> Ledger | None:
         """Where the cycles and bytes of them go; None where there are none."""

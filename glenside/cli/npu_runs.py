@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,10 @@ MACHINES = ("simulator", "rtl")
 """What runs programs of an npu."""
 _MANY = 1000
 """Instructions of programs for which a second process is worth its while."""
+
+
+_Results: TypeAlias = "Mapping[str, str] | None"
+"""What tells the results of layers from others, by name, where that is known."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +75,19 @@ def require_machine(on: str) -> None:
         require_verilator()
 
 
-def ran(program: NpuProgram, name: str, on: str, show: Callable[[str], None] = lambda _: None) -> Ran:
-    """Run a program of that name. Raises BadInput: it is not right, or nothing builds its RTL."""
+def ran(
+    program: NpuProgram,
+    name: str,
+    on: str,
+    show: Callable[[str], None] = lambda _: None,
+    wanted: Callable[[], _Results] = lambda: None,
+) -> Ran:
+    """Run a program of that name; `wanted` tells results of its layers from others, where its network is known. Raises
+    BadInput: it is not right, or nothing builds its RTL.
+    """
     from glenside.npu.meaning import wrong
 
-    simulated, ledger, meant, left = _simulated(program)
+    simulated, ledger, meant, left = _simulated(program, wanted)
     said = {"program": name, "machine": str(program.machine), "on": on, **_told(program, simulated)}
     dram = simulated.dram
     if on == "rtl":
@@ -90,11 +102,7 @@ def ran(program: NpuProgram, name: str, on: str, show: Callable[[str], None] = l
     return Ran(said, ledger, simulated, dram, is_same)
 
 
-_Results = Mapping[str, str] | None
-"""What tells the results of layers from others, by name, where that is known."""
-
-
-def _simulated(program: NpuProgram) -> tuple[Run, Ledger, _Results, _Results]:
+def _simulated(program: NpuProgram, wanted: Callable[[], _Results]) -> tuple[Run, Ledger, _Results, _Results]:
     """What a program does, where its cycles go, and what its results mean, and are, where that is known then. Of a
     large one a second process finds out whether it is right, and what it means; of what is not right the whole
     simulator says what is wrong. Raises BadInput.
@@ -109,9 +117,11 @@ def _simulated(program: NpuProgram) -> tuple[Run, Ledger, _Results, _Results]:
     require_fit(program)
     found = times(program)
 
+    known = wanted()
+
     def right(_: object) -> Mapping[str, str]:
         two_simulators.require_order(program, found)
-        return results_meant(program)
+        return results_meant(program) if known is None else known
 
     if program.size >= _MANY and may_be_copied():
         with beside(right) as told, suppress(Exception):  # of what is not right anything may come: it is met again

@@ -246,10 +246,11 @@ def report(
     if out.html is not None:
         way = replace(way or Way(), trace=True)
     on_answer = saver(source, out.output, code)
-    result = search(source, target, bounds, verify=not out.no_check, way=way, on_answer=on_answer, code=code)
-    outcome = Outcome(source, result, result.program, code=code)
-    words = outcome.run_in_onnxruntime(out.output) if twice else ""
-    outcome.run()
+    with code:
+        result = search(source, target, bounds, verify=not out.no_check, way=way, on_answer=on_answer, code=code)
+        outcome = Outcome(source, result, result.program, code=code)
+        words = outcome.run_in_onnxruntime(out.output) if twice else ""
+        outcome.run()
     with undisturbed():
         if out.json_path != "-":
             from glenside.cli.table import print_front, print_report, print_schedule

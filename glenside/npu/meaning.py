@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.names import one_line
 from glenside.ir.operand import Array
+from glenside.ir.term import Term
 from glenside.ir.text import parse
 from glenside.npu.program import NpuProgram, Place, Stretch
+from glenside.quantization.layers import IntegerNetwork
 from glenside.semantics.interpreter import evaluate
 
 
@@ -20,8 +23,8 @@ def wrong(
 ) -> list[str]:
     """The layers whose results in that DRAM are not what the interpreter says of what they read in it, or that read
     anything but what the layers before them made, and what the program's own DRAM holds. `meant` is what
-    `results_meant` found of the program, of which the interpreter need not be asked again, and `left` what
-    `results_left` found in that DRAM.
+    `results_meant` found of the program, or `results_wanted` of its network: of what is left so the interpreter need
+    not be asked again. `left` is what `results_left` found in that DRAM.
 
     Raises BadInput: the text of a layer's meaning is none.
     """
@@ -40,6 +43,24 @@ def wrong(
         operands = _operands(own, results, program.dram, dram)
         if operands is None or not _is_left(own.result, _evaluated(own, operands), dram):
             found.append(own.name)
+        elif {*own.made.values()} <= as_meant:
+            as_meant.add(own.name)
+    return found
+
+
+def results_wanted(network: IntegerNetwork, seed: int, look: Callable[[], None] = lambda: None) -> dict[str, str]:
+    """Of layers by name what tells their results from others, as the interpreter says of the network and of inputs that
+    are drawn by the seed, whatever instructions are made of it. `look` is called now and then.
+    """
+    found, names = dict[str, str](), network.wanted()
+
+    def note(term: Term, value: Any) -> None:
+        look()
+        digest = None if isinstance(value, tuple) else _digest(np.asarray(value))
+        if digest is not None:
+            found[names[term]] = digest
+
+    evaluate([*names], {**network.constants, **network.drawn_inputs(seed)}, watch=note)
     return found
 
 

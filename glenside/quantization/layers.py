@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
-from glenside.ir.term import Term
+from glenside.ir.term import Term, postorder
+from glenside.ir.types import Tensor
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,31 @@ class IntegerNetwork:
     inputs: Mapping[str, tuple[float, int]]
     outputs: tuple[tuple[float | Array, int], ...]
     rest: str = ""
+
+    def input_terms(self) -> list[Term]:
+        """The tensors that the host brings."""
+        tensors = (term for term in postorder(self.program.term) if term.operator.name == "access-tensor")
+        return [term for term in tensors if name_of(term) not in self.constants]
+
+    def drawn_inputs(self, seed: int, given: Mapping[str, Array] | None = None) -> dict[str, Array]:
+        """Bytes of all inputs, by name: what is given, and for the others what a seed says."""
+        draw, found = np.random.default_rng(seed), dict[str, Array]()
+        for term in self.input_terms():
+            values = (given or {}).get(name_of(term))
+            drawn = draw.integers(-128, 128, tuple(term.access.dims)).astype(np.int8) if values is None else values
+            found[name_of(term)] = drawn
+        return found
+
+    def wanted(self) -> dict[Term, str]:
+        """What each layer computes, whose name that is: bytes, or the sums of one that is not requantised."""
+        return {own.sums if own.requantised is None else own.result: own.name for own in self.layers}
+
+
+def name_of(tensor: Term) -> str:
+    """Of an access-tensor."""
+    own = tensor.attributes[0]
+    assert isinstance(own, Tensor), "it is a tensor"
+    return own.name
 
 
 def leaf_of(term: Term) -> tuple[Term, int]:

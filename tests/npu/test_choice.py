@@ -23,6 +23,7 @@ from glenside.npu.lowering.integers import mappings
 from glenside.npu.lowering.operands import Tiles, laid_out
 from glenside.npu.lowering.options import Option, axes_of, copied, options_of
 from glenside.npu.lowering.price import Priced
+from glenside.npu.lowering.staying import Staying
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.lowering.trials import TooLong
 from glenside.npu.machine import Machine
@@ -95,6 +96,25 @@ def test_no_choice_takes_less(seeds: range) -> None:
         assert _cycles(own, found.axes, results, machine) == pytest.approx(least, rel=1e-6)
         compared += 1
     assert compared >= 2
+
+
+def test_a_choice_of_before_is_the_best_as_long_as_it_is_possible() -> None:
+    kept = 0
+    for seed in range(4):
+        machine = MACHINES[seed % len(MACHINES)]
+        found = integer_network(network(random.Random(seed)))
+        options, results = _options(found, machine)
+        stays = Staying(options, results, {layer.name for layer in found.layers}, (), machine)
+        before = chosen(options, results, machine, gap=0.0, stays=stays.found)
+        again = chosen(options, results, machine, gap=0.0, stays=stays.found, before=before)
+        assert again.is_like(before)
+        stays.keep(set())
+        without = chosen(options, results, machine, gap=0.0, stays=stays.found)
+        assert without.cycles == pytest.approx(
+            chosen(options, results, machine, gap=0.0, stays=stays.found, before=before).cycles, rel=1e-6
+        )
+        kept += bool(before.held)
+    assert kept
 
 
 def _refused() -> Layer:

@@ -21,10 +21,11 @@ from glenside.npu.lowering.again import Again
 from glenside.npu.lowering.integers import least, mappings
 from glenside.npu.lowering.waits_beside import WaitsBeside
 from glenside.npu.machine import Machine
-from glenside.npu.meaning import results_meant, wrong
+from glenside.npu.meaning import results_meant, results_wanted, wrong
 from glenside.npu.program import NpuProgram
 from glenside.npu.simulator import run
 from glenside.quantization.calibration import quantized
+from glenside.quantization.layers import IntegerNetwork
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no second process elsewhere")
 
@@ -36,29 +37,36 @@ def _made() -> bytes:
     return files.content(_program())
 
 
-def _program() -> NpuProgram:
+def _block() -> IntegerNetwork:
     b = gl.Builder("block")
     x = b.relu(b.conv(b.input("x", (1, 3, 12, 12)), b.constant("a", (8, 3, 3, 3)), strides=2, padding=1))
     y = b.relu(b.conv(x, b.constant("b", (8, 1, 3, 3)), groups=8, padding=1))
     x = b.relu(b.add(b.conv(y, b.constant("c", (8, 8, 1, 1))), x))
-    return _of(b.finish(b.conv(x, b.constant("d", (10, 8, 3, 3)), padding=1)))
+    return _quantized(b.finish(b.conv(x, b.constant("d", (10, 8, 3, 3)), padding=1)))
 
 
-def _of(program: Program) -> NpuProgram:
+def _quantized(program: Program) -> IntegerNetwork:
     program = program.seeded_constants(0)
-    found = quantized(program, program.constants)
+    return quantized(program, program.constants)
+
+
+def _of(found: IntegerNetwork) -> NpuProgram:
     result = gl.optimize(found.program, gl.NPU(MACHINE), verify=False)
     return least(found, mappings(result, found), MACHINE)
 
 
-def _alike() -> NpuProgram:
-    """Of pairs of layers that are alike, each with weights and parameters of its own."""
+def _program() -> NpuProgram:
+    return _of(_block())
+
+
+def _alike() -> IntegerNetwork:
+    """Pairs of layers that are alike, each with weights and parameters of its own."""
     b = gl.Builder("pairs")
     x = b.input("x", (1, 8, 6, 6))
     for n in range(3):
         x = b.relu(b.conv(x, b.constant(f"d{n}", (8, 1, 3, 3)), groups=8, padding=1))
         x = b.relu(b.conv(x, b.constant(f"p{n}", (8, 8, 1, 1))))
-    return _of(b.finish(x))
+    return _quantized(b.finish(x))
 
 
 @pytest.fixture
@@ -102,7 +110,7 @@ def test_what_copies_tell_is_what_one_process_finds(monkeypatch: pytest.MonkeyPa
 
 
 def test_layers_that_are_alike_are_written_as_if_they_were_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, kept = _alike(), list[int]()
+    found, kept = _of(_alike()), list[int]()
     once = Again.once
 
     def counted(self: Again, find: Any, what: str, *of: Any) -> Any:
@@ -113,14 +121,14 @@ def test_layers_that_are_alike_are_written_as_if_they_were_alone(monkeypatch: py
         return own
 
     monkeypatch.setattr(Again, "once", counted)
-    assert files.content(_alike()) == files.content(found)
+    assert files.content(_of(_alike())) == files.content(found)
     assert 0 in kept, "nothing is found once for several layers"
     monkeypatch.setattr(Again, "once", lambda self, find, *_: find())
-    assert files.content(_alike()) == files.content(found)
+    assert files.content(_of(_alike())) == files.content(found)
 
 
 def test_what_a_copy_says_of_results_finds_what_the_interpreter_finds() -> None:
-    for program in (_program(), _alike()):
+    for program in (_of(_block()), _of(_alike())):
         dram, meant = run(program).dram, results_meant(program)
         ends = [own.result for own in program.stretches if own.result is not None and own.meaning]
         assert meant.keys() == {own.name for own in program.stretches if own.result is not None and own.meaning}
@@ -131,6 +139,20 @@ def test_what_a_copy_says_of_results_finds_what_the_interpreter_finds() -> None:
                 bad = dram.copy()
                 bad[at] ^= 1
                 assert wrong(program, bad, meant) == wrong(program, bad) != []
+
+
+def test_what_the_network_says_of_results_finds_what_the_interpreter_finds() -> None:
+    for found in (_block(), _alike()):
+        program = _of(found)
+        dram, wanted, meant = run(program).dram, results_wanted(found, 0), results_meant(program)
+        whole = {own.name for own in program.stretches if own.result is not None and (own.result.addresses >= 0).all()}
+        assert {name: wanted[name] for name in meant if name in whole} == {n: meant[n] for n in meant if n in whole}
+        assert whole
+        assert wrong(program, dram, wanted) == wrong(program, dram, results_wanted(found, 1)) == []
+        for own in (own.result for own in program.stretches if own.result is not None):
+            bad = dram.copy()
+            bad[int(own.addresses[own.addresses >= 0][-1])] ^= 1
+            assert wrong(program, bad, wanted) == wrong(program, bad) != []
 
 
 def test_a_program_is_run_by_two_processes_as_by_one(

@@ -12,7 +12,8 @@ from command_line import run
 
 import glenside as gl
 from glenside.cli import instructions
-from glenside.npu import rtl
+from glenside.ir import copies
+from glenside.npu import meaning, rtl
 from glenside.npu.instructions import Stream
 from glenside.npu.program import NpuProgram
 from glenside.targets.npu.target import NPU
@@ -54,6 +55,34 @@ def test_it_says_what_run_says_of_the_file(network: list[Any], on: str, capsys: 
     assert made["instructions"]["run"] == ran
     assert (ran["on"], ran["equal"], ran["wrong"]) == (on, True, [])
     assert ran["cycles"] == ran["predicted"] == made["instructions"]["predicted"]
+
+
+def test_a_second_process_interprets_the_network_that_is_to_run(
+    network: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = list[Any]()
+    made = instructions.ran
+
+    def noted(*given: Any) -> Any:
+        *others, wanted = given
+        told.append(wanted())
+        return made(*others, lambda: told[-1])
+
+    def fails(*_: object) -> None:
+        raise ValueError
+
+    monkeypatch.setattr(instructions, "ran", noted)
+    monkeypatch.setattr(instructions, "_MANY", 1)
+    said = list[Any]()
+    for may, finds in ((False, None), (True, None), (True, fails)):
+        monkeypatch.setattr(copies, "may_be_copied", lambda may=may: may)
+        if finds is not None:
+            monkeypatch.setattr(meaning, "results_wanted", finds)
+        assert run(*network, "--on", "simulator", "--json", "made.json") == 0
+        said.append(json.loads(Path("made.json").read_text())["instructions"]["run"])
+    assert said[0] == said[1] == said[2]
+    assert [told[0], told[2]] == [None, None]
+    assert {*told[1]} == {"conv1", "conv2"}
 
 
 def test_what_is_wrong_is_status_1_and_the_file_is_there(

@@ -51,12 +51,15 @@ def best(
     again = partial(
         chosen, priced.every, results, machine, show, known=known, enough=enough, spared=spared, windows=come
     )
-    first, found = FIRST, None
+    before: Choice | None = None
+    taken, where = dict[str, Mapped](), None
     for _ in range(_ROUNDS):
-        found = again(stays=None if stays is None else stays.found, first=first, before=found)
-        first = 0.0  # most prices are known
-        taken = priced.taken(found.mappings)
-        where = Tensors(network, taken, machine, found.axes, found.held).where if found.held or windows else None
+        first = FIRST if before is None else 0.0  # most prices are known then
+        found = again(stays=None if stays is None else stays.found, first=first, before=before)
+        if before is None or not found.is_like(before):
+            taken = priced.taken(found.mappings)
+            where = Tensors(network, taken, machine, found.axes, found.held).where if found.held or windows else None
+        before = found
         there = where[0] if where is not None else {}
         missing = found.held - there.keys()
         if stays is None or not missing or (found.stopped and (not windows or stays.found().keys() <= there.keys())):

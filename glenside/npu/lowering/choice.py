@@ -67,7 +67,11 @@ class Choice:
     stopped: bool = False
     held: frozenset[Term] = frozenset()
     where: Where | None = None
-    solution: Solution | None = field(default=None, repr=False)
+    solution: Solution | None = field(default=None, repr=False, compare=False)
+
+    def is_like(self, other: Choice) -> bool:
+        """Whether both choose the same, whatever that costs."""
+        return (self.mappings, self.axes, self.held) == (other.mappings, other.axes, other.held)
 
 
 def chosen(
@@ -154,6 +158,10 @@ class _Model(WholeNumbers):
         self.copies = defaultdict[int, float](float)
         self.held: dict[Term, int] = {}
         self.rooms: dict[Term, int] = {}
+        self.readers: dict[Term, dict[str, None]] = {}
+        for name, own in self.options.items():
+            for tensor in (tensor for option in own for tensor in option.operands.values() if tensor is not None):
+                self.readers.setdefault(tensor, {})[name] = None
 
     def _now(self, estimate: Estimate, what: object, *columns: int) -> float:
         """What it is taken for; what these columns make use of is looked at then, which is the same of all mappings."""
@@ -179,15 +187,8 @@ class _Model(WholeNumbers):
             for column, option in zip(columns, self.options[name], strict=True):
                 if option.price.refused is not None:
                     self.row(0, 0, [(column, 1.0)])
-        tensors = {
-            tensor: None
-            for own in self.options.values()
-            for option in own
-            for tensor in option.operands.values()
-            if tensor is not None
-        }
         self._add_stays(take)
-        inner = {tensor: [self.column(whole=True) for _ in axes_of(tensor)] for tensor in tensors}
+        inner = {tensor: [self.column(whole=True) for _ in axes_of(tensor)] for tensor in self.readers}
         for number, (tensor, columns) in enumerate(inner.items()):
             show(f"tensor {number + 1}", len(inner) + number, 2 * len(inner))
             self.row(1, 1, [(column, 1.0) for column in columns])
@@ -295,11 +296,11 @@ class _Model(WholeNumbers):
 
     def _read(self, tensor: Term, name: str) -> float:
         """Beats of what a layer reads of a tensor that streams, each element once, whatever its mapping is."""
-        options = [o for o in self.options[name] if tensor in o.streams.values() and o.price.is_cut]
-        if not options:
-            return 0.0
-        key = id(options[0].price), "read", tensor
+        key = id(self.options[name][0].price), "read", tensor
         if key not in self.known:
+            options = [o for o in self.options[name] if tensor in o.streams.values() and o.price.is_cut]
+            if not options:
+                return 0.0
             option = min(options, key=lambda own: own.price.layer.product.rows.numbers.size)
             rows = option.price.layer.product.rows
             seen = np.zeros(1 + sum(leaf.access.size for leaf in rows.first), bool)
@@ -311,11 +312,7 @@ class _Model(WholeNumbers):
     def _add_tensor(self, tensor: Term, inner: Sequence[int], take: Mapping[str, Sequence[int]]) -> None:
         """What it takes to write a tensor as its readers want it, and to read it."""
         maker = self.results.get(tensor)
-        asked = list[list[int]]()
-        for name, own in self.options.items():
-            if any(tensor in option.operands.values() for option in own):
-                streamed = self._add_reader(tensor, name, inner, take)
-                asked.append(streamed)
+        asked = [self._add_reader(tensor, name, inner, take) for name in self.readers[tensor]]
         if maker is None:
             return
         dims = tuple(tensor.access.dims)
@@ -376,10 +373,10 @@ class _Model(WholeNumbers):
         """A tensor that stays is written as tiles."""
         maker = self.results.get(tensor)
         if maker is None:
-            readers = [n for n, o in self.options.items() if any(tensor in each.operands.values() for each in o)]
 
             def find() -> float:
-                return copied(option, tensor, self._tiled(option, tensor), len(readers) == 1, self.machine)
+                alone = len(self.readers[tensor]) == 1
+                return copied(option, tensor, self._tiled(option, tensor), alone, self.machine)
 
             copy = self._known(option.price, "copy", tensor, copied_at_least(option, tensor, self.machine), find)
             self.copies[own] += self._now(copy, ("copy", tensor), own)

@@ -18,13 +18,13 @@ import numpy as np
 from glenside.analysis.places import leaves_of
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.npu.lowering.mapped import Mapped, name_of, results_of
+from glenside.npu.lowering.mapped import Mapped, results_of
 from glenside.npu.lowering.options import Option, Options, cut
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.lowering.trials import Rest, after_rows, before_rows
 from glenside.npu.machine import Machine
 from glenside.npu.timing import dma_writes_lanes, stream_adds
-from glenside.quantization.layers import IntegerNetwork, leaf_of
+from glenside.quantization.layers import IntegerNetwork, leaf_of, name_of
 
 _WORTH = 2
 """Tiles are spread over columns where rows take so many times as long, at least."""

@@ -11,13 +11,12 @@ import numpy as np
 from glenside.analysis.places import leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.term import Term, postorder
-from glenside.ir.types import Tensor
+from glenside.ir.term import Term
 from glenside.npu.lowering.again import Again
 from glenside.npu.lowering.columnwise import columnwise
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
-from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of
+from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of, name_of
 
 
 @dataclass(frozen=True)
@@ -84,13 +83,6 @@ def results_of(network: IntegerNetwork) -> Sequence[Term]:
     return whole.children if whole.operator.name == "construct-tuple" else (whole,)
 
 
-def name_of(tensor: Term) -> str:
-    """Of an access-tensor."""
-    own = tensor.attributes[0]
-    assert isinstance(own, Tensor), "it is a tensor"
-    return own.name
-
-
 class MappedNetwork:
     """A network, its layers as they are mapped, by name.
 
@@ -116,9 +108,7 @@ class MappedNetwork:
 
     def inputs(self) -> list[Term]:
         """The tensors that the host brings."""
-        network = self.network
-        tensors = [term for term in postorder(network.program.term) if term.operator.name == "access-tensor"]
-        return [term for term in tensors if name_of(term) not in network.constants]
+        return self.network.input_terms()
 
     def own(self, layer: IntegerLayer) -> Own:
         if layer.name not in self.known:

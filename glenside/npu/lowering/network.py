@@ -19,7 +19,7 @@ from glenside.npu.lowering.again import Again
 from glenside.npu.lowering.copying import write_copy
 from glenside.npu.lowering.inplace import InPlace, Kept, Windows, bring
 from glenside.npu.lowering.layers import Feed, Sink
-from glenside.npu.lowering.mapped import Mapped, Own, Unlowered, known_together, name_of
+from glenside.npu.lowering.mapped import Mapped, Own, Unlowered, known_together
 from glenside.npu.lowering.operands import Brought, Tiles, arranged
 from glenside.npu.lowering.parameters import as_seen, distinct_parameters
 from glenside.npu.lowering.pieces import Piece, pieces
@@ -35,7 +35,7 @@ from glenside.npu.lowering.waits_beside import MANY, WaitsBeside, waits_beside
 from glenside.npu.machine import Machine
 from glenside.npu.numbers import StandsFor, narrow
 from glenside.npu.program import NpuProgram, Place, Stretch
-from glenside.quantization.layers import IntegerLayer, IntegerNetwork
+from glenside.quantization.layers import IntegerLayer, IntegerNetwork, name_of
 
 
 def chained(
@@ -135,15 +135,12 @@ class _Chain(Tensors):
 
     def _inputs(self, given: Mapping[str, Array], seed: int) -> dict[str, Place]:
         """Where these are, with what brings them to where they stay."""
-        draw, inputs = np.random.default_rng(seed), dict[str, Place]()
+        values, inputs = self.network.drawn_inputs(seed, given), dict[str, Place]()
         self._expect(0)
         for term in self.inputs():
             name = name_of(term)
             inputs[name] = self.place(term)
-            values = given.get(name)
-            if values is None:
-                values = draw.integers(-128, 128, tuple(term.access.dims)).astype(np.int8)
-            self.filled.append((inputs[name], values))
+            self.filled.append((inputs[name], values[name]))
             self._copy(term)
         for term in self.inputs():  # copies are over by now: they pass through any lanes
             if term in self.held:

@@ -90,6 +90,8 @@ class Staying:
         self._reads, self._numbers = _Reading(machine), {name: number for number, name in enumerate(options)}
         self._looked, self._dropped = set[Term](), set[Term]()
         self._known: dict[object, Any] = {}
+        self._every: tuple[int, Mapping[Term, Stay]] | None = None
+        """What was found of all, and of how many mappings that were cut into tiles."""
 
     def found(self) -> dict[Term, Stay]:
         """Those that are not given up, with what was looked at."""
@@ -110,8 +112,14 @@ class Staying:
         for tensor in tensors:
             (self._dropped if tensor in self._looked else self._looked).add(tensor)
 
-    def every(self) -> dict[Term, Stay]:
+    def every(self) -> Mapping[Term, Stay]:
         """Whatever was looked at or given up."""
+        cut = sum(option.price.is_cut for own in self.options.values() for option in own)
+        if self._every is None or self._every[0] != cut:  # all else that it is found from stays as it is
+            self._every = cut, self._found_of_all()
+        return self._every[1]
+
+    def _found_of_all(self) -> dict[Term, Stay]:
         self._reads.look(self.options)
         found, options, numbers = {}, self.options, self._numbers
         read = dict.fromkeys(t for own in options.values() for o in own for t in o.streams.values() if t is not None)
