@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import warnings
@@ -22,9 +21,6 @@ from glenside.cli.commands.train import train
 from glenside.cli.commands.winograd import winograd
 from glenside.cli.output import BAD_INPUT, OK
 from glenside.ir.errors import GlensideError, Renamed
-
-_GARBAGE = 100_000
-"""New objects between two looks for cycles: terms are many and stay, and looking through them took a tenth of a run."""
 
 app = typer.Typer(
     add_completion=False,
@@ -70,7 +66,6 @@ def _reader() -> Any:
 
 def run() -> int:
     """The exit status: bad input is one sentence and status 2, a closed pipe is no error. Raises KeyboardInterrupt."""
-    gc.set_threshold(_GARBAGE)
     with warnings.catch_warnings():
         warnings.simplefilter("always", Renamed)
         otherwise = warnings.showwarning
