@@ -21,7 +21,9 @@ _BLAS = "OPENBLAS_NUM_THREADS"
 """What the BLAS of numpy's wheels reads when it is loaded."""
 
 _SEARCHES = ("--no-cache", "--quantize")
-"""Options of commands that then search."""
+"""Options of commands that then search, whatever answers are kept."""
+_FOLDING = "glenside.passes.network:folding_ahead"
+"""What says what rules a command that quantizes searches with first."""
 
 
 def main() -> None:
@@ -32,8 +34,7 @@ def main() -> None:
 
     try:
         interrupts.raise_until_answered()
-        if _will_search(sys.argv[1:]):
-            begin()  # it takes as long to start as all that is loaded here
+        _begin_search(sys.argv[1:])
         _load_numpy()
         from glenside.cli.application import run
 
@@ -56,10 +57,13 @@ def main() -> None:
     os._exit(128 + interrupts.first() if status == interrupts.INTERRUPTED else status)
 
 
-def _will_search(words: Sequence[str]) -> bool:
-    """Whether a command is to search, whatever answers are kept, if it is right; those of a sweep start their own."""
+def _begin_search(words: Sequence[str]) -> None:
+    """Start the search process of a command that will need one if it is right: that takes as long as all that is loaded
+    here. The searches of a sweep start their own.
+    """
     named = {word.split("=")[0] for word in words}
-    return not named.isdisjoint(_SEARCHES) and named.isdisjoint(("--help", "sweep"))
+    if not named.isdisjoint(_SEARCHES) and named.isdisjoint(("--help", "sweep")):
+        begin(_FOLDING if "--quantize" in named else None)
 
 
 def _load_numpy() -> None:

@@ -31,16 +31,17 @@ class SearchFailed(RuntimeError):
 class Worker:
     """A search process. Starting it takes some tenths of a second, so start it before there is work for it.
 
+    first   module:function, which says what the first search declares: it compiles that as soon as it has started
     is_new  whether it has not searched yet
     coming  declarations of searches that are to come, which it has not been told of
     """
 
-    def __init__(self) -> None:
-        self._parent = os.getpid()
+    def __init__(self, first: str | None = None) -> None:
+        self.first, self._parent = first, os.getpid()
         # No products are computed there, and threads of BLAS spin while they wait for some.
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "glenside.egraph.worker"],
+            [sys.executable, "-m", "glenside.egraph.worker", *([] if first is None else [first])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -119,10 +120,12 @@ IDLE: list[Worker] = []
 """Processes that have rules of past searches compiled: the next search need not wait for that."""
 
 
-def begin() -> None:
-    """Start the process of the next search, unless one waits for it."""
+def begin(first: str | None = None) -> None:
+    """Start the process of the next search, unless one waits for it: `first` of our own, module:function, says what
+    that declares.
+    """
     if not IDLE:
-        IDLE.append(Worker())
+        IDLE.append(Worker(first))
 
 
 @atexit.register

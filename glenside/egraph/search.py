@@ -157,10 +157,15 @@ def ahead(limits: Limits, *coming: Callable[[], str], behind: bool = False) -> N
         return
     begin()
     if (worker := IDLE[-1]).is_new and worker.serves:
-        worker.coming += [declared() for declared in coming]
+        worker.coming += [declared() for declared in coming if _name(declared) != worker.first]
         if not behind:
             with suppress(SearchFailed):  # as the search itself then says
                 worker.compile_ahead()
+
+
+def _name(function: Callable[[], str]) -> str:
+    """As `begin` takes it."""
+    return f"{function.__module__}:{getattr(function, '__qualname__', '')}"
 
 
 def _worker(request: Request) -> Worker:

@@ -1,7 +1,8 @@
 """The search process: reads requests, saturates, and hands over a snapshot after each block of work.
 
 One egglog call cannot be interrupted and its memory cannot be bounded from inside, so it runs in a process of its
-own, which its parent can end at any moment while keeping the last snapshot. Run as `python -m glenside.egraph.worker`.
+own, which its parent can end at any moment while keeping the last snapshot. Run as `python -m glenside.egraph.worker
+[MODULE:FUNCTION]`, of which the function says what the first search declares.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from importlib import import_module
 from typing import Any, BinaryIO
 
 from glenside.egraph.process import HEADER
@@ -78,6 +80,10 @@ def main() -> None:
     channel = _Channel(open(sys.stdout.fileno(), "wb", closefd=False))
     watch, compiled = _Watch(channel), Compiled()
     watch.start()
+    for first in sys.argv[1:]:  # of our own parent
+        module, function = first.split(":")
+        with suppress(BaseException):  # whoever searches with it meets it again, and says so
+            compiled.egraph(getattr(import_module(module), function)())
     stays = True
     while stays:
         channel.send("ready")

@@ -9,28 +9,52 @@ import sys
 import pytest
 from command_line import run
 
-from glenside.cli import _SEARCHES, _will_search
+import glenside as gl
+from glenside import cli
+from glenside.egraph import process
+from glenside.egraph.saturation import Limits
+from glenside.egraph.search import ahead
+from glenside.passes.network import fold_batch_norms, folding_ahead
 
 
 @pytest.mark.parametrize(
-    ("words", "searches"),
+    ("words", "begun"),
     [
-        (("tensorize", "mobilenet-v1", "--no-cache"), True),
-        (("tensorize", "mobilenet-v1", "--quantize=random", "-o", "a.bin"), True),
-        (("tensorize", "mobilenet-v1"), False),
-        (("tensorize", "--no-cache", "--help"), False),
-        (("sweep", "mobilenet-v1", "--no-cache"), False),
-        ((), False),
+        (("tensorize", "mobilenet-v1", "--no-cache"), [None]),
+        (("tensorize", "mobilenet-v1", "--no-cache", "--quantize=random", "-o", "a.bin"), [cli._FOLDING]),
+        (("tensorize", "mobilenet-v1"), []),
+        (("tensorize", "--no-cache", "--help"), []),
+        (("sweep", "mobilenet-v1", "--quantize", "random"), []),
+        ((), []),
     ],
 )
-def test_a_search_process_begins_where_there_will_be_a_search(words: tuple[str, ...], searches: bool) -> None:
-    assert _will_search(words) == searches
+def test_a_search_process_begins_where_there_will_be_a_search(
+    words: tuple[str, ...], begun: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str | None] = []
+    monkeypatch.setattr(cli, "begin", found.append)
+    cli._begin_search(words)
+    assert found == begun
+
+
+def test_it_compiles_what_the_first_search_declares_before_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    process.end_idle()
+    process.begin(cli._FOLDING)
+    (worker,) = process.IDLE
+    sent = list[object]()
+    send = worker._send
+    monkeypatch.setattr(worker, "_send", lambda what: (sent.append(what), send(what)))
+    ahead(Limits(), folding_ahead, lambda: "(sort Other)")
+    assert sent == ["(sort Other)"], "it knows of the first one"
+    assert fold_batch_norms(gl.models.mobilenet_v1().as_written())[1] == "saturated"
+    assert (process.IDLE, worker.is_new) == ([worker], False)
+    process.end_idle()
 
 
 def test_what_says_so_are_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("tensorize", "--help") == 0
     said = capsys.readouterr().out
-    assert all(re.search(rf"{option}\b", said) for option in _SEARCHES)
+    assert all(re.search(rf"{option}\b", said) for option in cli._SEARCHES)
 
 
 def test_a_command_that_is_refused_then_says_nothing_else() -> None:
