@@ -21,6 +21,9 @@ from glenside.npu.lowering.slots import Slots
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
 
+_AT_ONCE = 64
+"""Tiles that are looked at together."""
+
 
 @dataclass(frozen=True)
 class Spreading:
@@ -82,10 +85,20 @@ class Spreadings:
 
     def of(self, numbers: Array) -> Spreading | None:
         """Of a tile's elements by number, (rows)(C), 0 being zeros; None where it is brought sooner row by row."""
-        there = numbers > 0
-        least = np.where(there, numbers, np.iinfo(numbers.dtype).max).min(initial=np.iinfo(numbers.dtype).max)
-        alike = np.where(there, numbers - (least - 1), 0)
-        key = len(numbers).to_bytes(4, "little") + alike.tobytes()
+        return self._of_alike(numbers[None])[0]
+
+    def _of_alike(self, tiles: Array) -> list[Spreading | None]:
+        """The same of tiles of as many rows, (tiles)(rows)(C)."""
+        unsigned = np.dtype(f"u{tiles.dtype.itemsize}")
+        least = (tiles - 1).view(unsigned).min(axis=(1, 2), initial=np.iinfo(tiles.dtype).max)  # zeros are large there
+        alike = np.maximum(tiles - (least.astype(tiles.dtype))[:, None, None], 0)
+        short = np.all(alike <= np.iinfo(np.uint16).max, axis=(1, 2)).tolist()  # of which there is less to look up by
+        return [
+            self._once(own, own.astype(np.uint16 if few else np.int64)) for own, few in zip(alike, short, strict=True)
+        ]
+
+    def _once(self, alike: Array, content: Array) -> Spreading | None:
+        key = len(alike).to_bytes(4, "little") + content.tobytes()
         if key not in self.known:
             self.known[key] = self._found(alike)
         return self.known[key]
@@ -96,8 +109,7 @@ class Spreadings:
         """
         key = Spreadings, self.machine
         if key not in layer.known:
-            every = zip(layer.weights, self._may_be(layer), strict=True)
-            layer.known[key] = [self.of(numbers) if may else None for numbers, may in every]
+            layer.known[key] = self._every(layer)
         found: list[Spreading | None] = layer.known[key]
         steps = [() if own is None else own.steps for own in found]
         tables = {table for own in steps for _, table in own}
@@ -108,15 +120,19 @@ class Spreadings:
         rows = sum(len(own) * self.machine.weight_beats for own, by in zip(layer.weights, steps, strict=True) if by)
         return found if self.beats(found, order) * _WORTH <= rows else [None] * len(found)
 
-    def _may_be(self, layer: Layer) -> list[bool]:
-        """Whether each tile may be spread, soon known: no column takes more values than are worth their cycles."""
+    def _every(self, layer: Layer) -> list[Spreading | None]:
+        """Of each tile; none where a column takes more values than are worth their cycles, as is soon known."""
         numbers, rows = layer.product.weights.numbers, np.array(layer.loaded)
-        most = np.zeros(len(numbers), np.int64)
+        found: list[Spreading | None] = [None] * len(numbers)
         for count in distinct(rows).tolist():
             tiles = np.flatnonzero(rows == count)
             own = numbers[:, :count] if len(tiles) == len(numbers) else numbers[tiles, :count]
-            most[tiles] = np.count_nonzero(own, axis=1).max(axis=1)
-        found: list[bool] = (most * _WORTH <= rows * self.machine.weight_beats).tolist()
+            most = np.count_nonzero(own, axis=1).max(axis=1)
+            may = np.flatnonzero(most * _WORTH <= count * self.machine.weight_beats)
+            for begin in range(0, len(may), _AT_ONCE):
+                some = may[begin : begin + _AT_ONCE]
+                for tile, spread in zip(tiles[some].tolist(), self._of_alike(own[some]), strict=True):
+                    found[tile] = spread
         return found
 
     def beats(self, spreads: Sequence[Spreading | None], order: Iterable[int]) -> int:
