@@ -31,13 +31,16 @@ class Slots:
         if len(self.held) < self.count:
             slot = len(self.held)
         else:
-            old = [k for k, s in self.held.items() if self.until[s] < now]
-            if not old:
+            oldest = free = None
+            for own, there in self.held.items():
+                if self.until[there] < now:
+                    oldest = own if oldest is None else oldest
+                    if suits(there):
+                        free = own
+                        break
+            if oldest is None or (free is None and run > now and self._are(enough, suits)):
                 return None
-            free = next((k for k in old if suits(self.held[k])), None)
-            if free is None and run > now and self._are(enough, suits):
-                return None
-            slot = self.held.pop(free or old[0])
+            slot = self.held.pop(oldest if free is None else free)
         self.held[key], self.until[slot] = slot, run
         return slot, True
 
