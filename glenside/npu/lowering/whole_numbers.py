@@ -48,7 +48,6 @@ class WholeNumbers:
         self.solver = highspy.Highs()  # type: ignore[no-untyped-call]
         settings = {"output_flag": False, "threads": 1, "random_seed": 0, "mip_allow_restart": False}
         settings["mip_heuristic_run_rens"] = False  # half of the time, and what RINS finds is as good
-        settings["mip_heuristic_run_feasibility_jump"] = False  # a tenth, and what it begins with is not better
         for name, value in settings.items():
             self.solver.setOptionValue(name, value)
         self.columns: list[tuple[float, float, bool]] = []
