@@ -29,10 +29,6 @@ CODE = (".bin", ".asm")
 """Of files of instructions: as the machine's host loads them, and as text."""
 
 
-_MANY = 12
-"""Layers of networks for which a second process is worth its while."""
-
-
 def is_code(path: str | None) -> bool:
     """Whether a file is one of instructions."""
     from glenside.formats import ending
@@ -119,6 +115,7 @@ class Instructions:
             return program
         from glenside.ir.copies import beside
         from glenside.npu.meaning import results_wanted
+        from glenside.quantization import layers
         from glenside.quantization.asked import integers
 
         show("integers")
@@ -130,7 +127,7 @@ class Instructions:
         network = self.integers.network
         if self.on is not None:
             find = partial(results_wanted, network, self.seed)
-            self._wanted = self._open.enter_context(beside(find, worth=len(network.layers) >= _MANY))
+            self._wanted = self._open.enter_context(beside(find, worth=len(network.layers) >= layers.MANY))
         return network.program
 
     def save(self, result: Result, mapped: Program, path: str) -> None:

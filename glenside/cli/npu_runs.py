@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ _MANY = 1000
 """Instructions of programs for which a second process is worth its while."""
 
 
-_Results: TypeAlias = "Mapping[str, str] | None"
+_Results = Mapping[str, str] | None
 """What tells the results of layers from others, by name, where that is known."""
 
 

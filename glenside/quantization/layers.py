@@ -13,6 +13,9 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
 from glenside.ir.types import Tensor
 
+MANY = 12
+"""Layers of networks for which a copy of the process is worth its while."""
+
 
 @dataclass(frozen=True)
 class Requantised:

@@ -16,6 +16,7 @@ from glenside.ir import copies
 from glenside.npu import meaning, rtl
 from glenside.npu.instructions import Stream
 from glenside.npu.program import NpuProgram
+from glenside.quantization import layers
 from glenside.targets.npu.target import NPU
 
 
@@ -72,7 +73,7 @@ def test_a_second_process_interprets_the_network_that_is_to_run(
         raise ValueError
 
     monkeypatch.setattr(instructions, "ran", noted)
-    monkeypatch.setattr(instructions, "_MANY", 1)
+    monkeypatch.setattr(layers, "MANY", 1)
     said = list[Any]()
     for may, finds in ((False, None), (True, None), (True, fails)):
         monkeypatch.setattr(copies, "may_be_copied", lambda may=may: may)

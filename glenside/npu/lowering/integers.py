@@ -29,12 +29,11 @@ from glenside.npu.lowering.network import chained
 from glenside.npu.lowering.options import Options, options_of
 from glenside.npu.lowering.tensors import Tensors, Where
 from glenside.npu.lowering.trials import TooLong, Trial
-from glenside.npu.lowering.waits_beside import MANY
 from glenside.npu.machine import HALVES, Machine
 from glenside.npu.numbers import StandsFor, narrow
 from glenside.npu.program import NpuProgram, Place
 from glenside.passes.distinct_layers import distinct_layers
-from glenside.quantization.layers import IntegerNetwork
+from glenside.quantization.layers import MANY, IntegerNetwork
 
 if TYPE_CHECKING:
     from glenside.report.result import Result

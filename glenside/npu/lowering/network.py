@@ -31,11 +31,11 @@ from glenside.npu.lowering.sums_out import SumsOut
 from glenside.npu.lowering.tensors import Somewhere, Tensors, Where
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.lowering.trials import Trial
-from glenside.npu.lowering.waits_beside import MANY, WaitsBeside, waits_beside
+from glenside.npu.lowering.waits_beside import WaitsBeside, waits_beside
 from glenside.npu.machine import Machine
 from glenside.npu.numbers import StandsFor, narrow
 from glenside.npu.program import NpuProgram, Place, Stretch
-from glenside.quantization.layers import IntegerLayer, IntegerNetwork, name_of
+from glenside.quantization.layers import MANY, IntegerLayer, IntegerNetwork, name_of
 
 
 def chained(

@@ -91,7 +91,7 @@ class Spreadings:
         """The same of tiles of as many rows, (tiles)(rows)(C)."""
         unsigned = np.dtype(f"u{tiles.dtype.itemsize}")
         least = (tiles - 1).view(unsigned).min(axis=(1, 2), initial=np.iinfo(tiles.dtype).max)  # zeros are large there
-        alike = np.maximum(tiles - (least.astype(tiles.dtype))[:, None, None], 0)
+        alike = np.maximum(tiles - least.astype(tiles.dtype)[:, None, None], 0)
         short = np.all(alike <= np.iinfo(np.uint16).max, axis=(1, 2)).tolist()  # of which there is less to look up by
         return [
             self._once(own, own.astype(np.uint16 if few else np.int64)) for own, few in zip(alike, short, strict=True)

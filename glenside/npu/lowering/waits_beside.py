@@ -27,9 +27,6 @@ from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
 from glenside.npu.waits import Inferred, replaced
 
-MANY = 12
-"""Layers of networks for which a copy of this process is made."""
-
 
 class WaitsBeside:
     """The copy, to which what is written is sent part by part."""
