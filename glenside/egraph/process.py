@@ -1,4 +1,4 @@
-"""The search process, from its parent's side. Loads nothing but Python's own, so that it can begin before all else."""
+"""The search process, from its parent's side. Loads little but Python's own, so that it can begin before all else."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING, Any
+
+from glenside.ir.child_processes import end
 
 if TYPE_CHECKING:
     from glenside.egraph.saturation import Request
@@ -108,12 +109,7 @@ class Worker:
             yield pickle.loads(data)  # from our own child, through a pipe
 
     def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with suppress(BrokenPipeError):
-                    stream.close()
+        end(self._process)
 
 
 IDLE: list[Worker] = []

@@ -19,6 +19,7 @@ from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
+from glenside.ir.child_processes import end
 from glenside.ir.errors import BadInput
 from glenside.sweep.cells import Cell, Row, Runner, Stop, optimize_cell
 
@@ -68,12 +69,7 @@ class CellProcess:
 
     def end(self) -> None:
         """End it now."""
-        self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with suppress(BrokenPipeError):
-                    stream.close()
+        end(self._process)
 
 
 def _how(status: int) -> str:
