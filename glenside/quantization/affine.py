@@ -133,15 +133,18 @@ class Affine:
         if self.offset is None or self.moved.filled or max(self.shift.size, self.scale.size) > _MANY:
             return self
 
-        def off(by: int) -> float:
-            shift = self.shift - by / self.scale
-            return float(np.abs((shift - np.rint(shift)) * self.scale).max())
+        def off(by: Sequence[int]) -> list[float]:
+            """How far the rest is from integers, for each part."""
+            shift = self.shift - np.reshape(by, (-1, *[1] * max(self.shift.ndim, self.scale.ndim))) / self.scale
+            return [*map(float, np.abs((shift - np.rint(shift)) * self.scale).reshape(len(by), -1).max(1))]
 
         own = round(self.offset)
-        if off(0) < _NEAR or not least <= own <= most:
+        (as_it_is,) = off([0])
+        if as_it_is < _NEAR or not least <= own <= most:
             return self
-        by = min(range(least - own, most - own + 1), key=lambda by: (round(off(by), 4), abs(by)))
-        if off(by) > min(_NEAR, off(0) / 8):
+        parts = [*range(least - own, most - own + 1)]
+        rest, by = min(zip(off(parts), parts, strict=True), key=lambda each: (round(each[0], 4), abs(each[1])))
+        if rest > min(_NEAR, as_it_is / 8):
             return self
         shift = narrow(self.shift - by / self.scale)
         return replace(self, shift=shift, low=self.low - by, high=self.high - by, offset=self.offset + by)

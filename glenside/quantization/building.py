@@ -320,7 +320,7 @@ def _rescaled(value: Affine, name: str) -> Affine:
 def _with_finer_steps(product: Product, scale: Array, shift: Array) -> tuple[Product, Array, Array]:
     """Weights that are small times a whole number, where what is added is nearer to a whole number of such steps."""
     known = [leaf.values for leaf in product.b.leaves.values() if isinstance(leaf, Known)]
-    most = max((int(np.abs(own).max(initial=1)) for own in known), default=1)
+    most = max((max(-int(own.min(initial=-1)), int(own.max(initial=1))) for own in known), default=1)
     if product.greatest or len(known) < len(product.b.leaves):
         return product, scale, shift
     largest = _BYTES * most * max(1, product.count) + float(np.abs(shift).max(initial=0))

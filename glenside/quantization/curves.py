@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from glenside.builder.layout import broadcast
 from glenside.ir.dtypes import limits
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -95,27 +96,26 @@ def table_of(term: Term, base: Term, constants: Mapping[str, Array], constant: M
 
     Raises BadInput where it depends on the place.
     """
-    element = build("access-tensor", Tensor("element", Dims(()), base.access.dtype))
-    function = _of_one(term, base, element, constant, {})
+    elements = build("access-tensor", Tensor("elements", Dims((BYTE,)), base.access.dtype))
     least, most = limits(base.access.dtype)
     numbers = np.arange(least, most + 1).astype(base.access.dtype)
-    found = [evaluate([function], constants, given={element: each.reshape(())})[0] for each in numbers]
+    (found,) = evaluate([_of(elements, base, term, constant, {})], constants, given={elements: numbers})
     made: Array = np.asarray(found, np.int64).reshape(BYTE)
     return made
 
 
-def _of_one(term: Term, base: Term, element: Term, constant: Mapping[Term, bool], done: dict[Term, Term]) -> Term:
-    """What a term computes of each element of another one, of one element, ()()."""
+def _of(elements: Term, base: Term, term: Term, constant: Mapping[Term, bool], done: dict[Term, Term]) -> Term:
+    """What a term computes of each element of another one, of some elements, ()(n)."""
     term = unviewed(term)
     if term is unviewed(base):
-        return element
+        return elements
     if term not in done:
         if constant[term] and not is_one_number(term):
             raise BadInput("a function of bytes is one for all of them, and this one differs along an axis")
         if constant[term]:
-            done[term] = number_of(term)
+            done[term] = broadcast(number_of(term), elements.access.dims)
         else:
-            below = [_of_one(x, base, element, constant, done) for x in operands_of(term) or ()]
+            below = [_of(elements, base, x, constant, done) for x in operands_of(term) or ()]
             pair = pair_of(term)
             children = below if pair is None else [build("access-product", *below, 0)]
             done[term] = make(term.operator, weave(term.operator, children, term.attributes))

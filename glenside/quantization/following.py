@@ -386,7 +386,7 @@ class _Weights(Follower):
             return super()._step(term)
         values = self.known(term)
         return Affine(
-            standing_for(Known(values.astype(np.int64), name_in(next(iter(tensors(term))))), values.shape), "int32"
+            standing_for(Known(values.astype(np.int32), name_in(next(iter(tensors(term))))), values.shape), "int32"
         )
 
 

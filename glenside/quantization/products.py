@@ -59,7 +59,7 @@ def value_of(value: Affine, given: Mapping[str, Array]) -> Array:
 def known_values(moved: Moved) -> dict[str, Array]:
     """The values of stand-ins that are known, by name."""
     return {
-        name_in(stand_in): leaf.values.astype(np.int32)
+        name_in(stand_in): leaf.values.astype(np.int32, copy=False)
         for stand_in, leaf in moved.leaves.items()
         if isinstance(leaf, Known)
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from math import prod
 
 import numpy as np
 
@@ -134,11 +135,17 @@ def joined(by: Term, parts: Sequence[Moved]) -> Moved:
 
 def narrow(numbers: Array) -> Array:
     """The same numbers, with size 1 along each axis along which they do not change; ()() where they are one."""
-    for axis in range(numbers.ndim):
-        first, last = numbers.take([0], axis), numbers.take([-1], axis)  # most that change differ in these
+    every = numbers
+    for axis, size in enumerate(numbers.shape):
+        if size < 2:
+            continue
+        before = (slice(None),) * axis
+        first, last = numbers[*before, :1], numbers[*before, -1:]  # most that change differ in these
         if numbers.strides[axis] == 0 or bool((first == last).all() and (numbers == first).all()):
             numbers = first
-    return numbers.reshape(()) if numbers.size == 1 else numbers
+    if numbers.size == 1:
+        return numbers.reshape(()).copy()
+    return numbers if numbers is every else numbers.copy()  # a view would hold on to all of them
 
 
 def moved_numbers(by: Term, parts: Sequence[tuple[Array, Sequence[int]]], fill: float | None) -> Array:
@@ -148,7 +155,8 @@ def moved_numbers(by: Term, parts: Sequence[tuple[Array, Sequence[int]]], fill: 
     first = parts[0][0]
     if all(x.ndim == 0 and x == first for x, _ in parts) and (not fills or fill is None or first == fill):
         return first
-    if fills and fill is None:
+    none_repeat = not fills and all(x.size == prod(dims) for x, dims in parts)
+    if none_repeat or (fills and fill is None):
         whole = {c: np.broadcast_to(x, tuple(dims)) for c, (x, dims) in zip(by.children, parts, strict=True)}
         (found,) = evaluate([by], {}, given=whole)
         return narrow(np.asarray(found))
