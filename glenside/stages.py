@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from glenside.analysis.layers import product_sizes
+from glenside.egraph.part import MANY
 from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress, declared
 from glenside.egraph.search import SearchResult, ahead, program_snapshot, search, search_here
@@ -68,7 +69,9 @@ class Stages:
         KeyboardInterrupt: then there is still one at once.
         """
         passes = self.target.passes(self.way)
-        ahead(self.search.limits, partial(coming, self.program, self.target, self.way), behind=bool(passes))
+        parts = search_parts(self.program, self.target)
+        own = partial(coming, self.program, self.target, self.way)
+        ahead(self.search.limits, own, behind=bool(passes), parts=parts)
         self.prepared = self._prepare(passes)
         self.clock.lap("fold")
         if self.stopped == INTERRUPTED:
@@ -134,6 +137,7 @@ class Stages:
             self.search.limits,
             reported=REPORTED,
             trace=self.way.explain or self.way.trace,
+            parts=self.target.search_parts,
             worker=self.search.worker(),
             on_progress=partial(_tell, self.listener, "saturate"),
             on_snapshot=None if self.listener is silent else self._glances(problem),
@@ -225,6 +229,11 @@ class Stages:
             self.listener(Event("extract", what, part))
 
         return step
+
+
+def search_parts(program: Program, target: Target) -> int:
+    """For how many parts of a program a process is worth its while."""
+    return target.search_parts if len(program.layers) >= MANY else 1
 
 
 def coming(program: Program, target: Target, way: Way) -> str:

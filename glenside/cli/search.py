@@ -91,7 +91,7 @@ def search(
     from glenside.egraph.search import ahead
     from glenside.passes.network import folding_ahead
     from glenside.report.progress import Event, shown
-    from glenside.stages import coming
+    from glenside.stages import coming, search_parts
     from glenside.targets.base import Way
 
     limits, load = bounds.limits(), source.loader()
@@ -105,7 +105,8 @@ def search(
         started = time.perf_counter()
         program = load().seeded_constants(source.seed) if drawn else load()
         if quantized:
-            ahead(limits, partial(coming, program, target, way or Way()), behind=True)
+            parts = search_parts(program, target)
+            ahead(limits, partial(coming, program, target, way or Way()), behind=True, parts=parts)
         program = program if code is None else code.prepared(program, lambda text: listener(Event("load", text)))
         how["load_seconds"] = time.perf_counter() - started
 

@@ -1,16 +1,22 @@
-"""The part of an e-graph that some class may need, as an e-graph of its own: of one layer among many."""
+"""Parts of e-graphs as e-graphs of their own, of one layer among many; and e-graphs of parts of a program as one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle
 from typing import Any
 
 from glenside.egraph.encode import MADE, WRITTEN
-from glenside.egraph.snapshot import Fact, Snapshot
+from glenside.egraph.snapshot import ENode, Fact, Snapshot, closed
+from glenside.ir.term import Term
 
 _CLASSES: Mapping[str, tuple[tuple[int, ...], int]] = {MADE: ((0, 4), 6), WRITTEN: ((0,), 3)}
 """Columns of a relation that are classes, and from which on all are; of what rules report it is the first alone."""
+
+
+MANY = 12
+"""Of what shares no node, such as layers, for which another process is worth its while."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +61,78 @@ def part(snapshot: Snapshot, root: int) -> Part:
     return Part(made, classes, nodes)
 
 
+def unshared(nodes: Sequence[Term], count: int) -> list[list[int]]:
+    """The places of the nodes of a program, children first, in so many parts that share none and compute the like, in
+    order: where that is much, as many layers are, else all in one.
+    """
+    part_of: dict[Term, int] = {}
+    members: dict[int, list[int]] = {}
+    for place, term in enumerate(nodes):
+        below = sorted({part_of[c] for c in term.children}, key=lambda part: len(members[part])) or [place]
+        own = members.setdefault(below[-1], [])
+        for other in below[:-1]:
+            moved = members.pop(other)
+            part_of.update((nodes[i], below[-1]) for i in moved)
+            own += moved
+        part_of[term] = below[-1]
+        own.append(place)
+    if count < 2 or len(members) < MANY:
+        return [[*range(len(nodes))]]
+    found: list[list[int]] = [[] for _ in range(count)]
+    turns = [*range(count), *reversed(range(count))]  # the first of those that are alike is the largest
+    alike = sorted(members.values(), key=lambda own: [nodes[i].operator.name for i in sorted(own)])
+    for own, turn in zip(alike, cycle(turns), strict=False):
+        found[turn] += own
+    return [sorted(own) for own in found]
+
+
+def joined(parts: Sequence[tuple[Snapshot, Sequence[int]]]) -> Snapshot:
+    """The e-graph of a program that was searched in parts, each with the places of its nodes in the program. What rules
+    made in several of them, such as a number, is one node.
+    """
+    rows: list[tuple[ENode, int]] = []
+    types: list[Any] = []
+    program: dict[int, int] = {}
+    facts: dict[str, list[Fact]] = {}
+    leaves, apart = set[ENode](), True
+    for snapshot, places in parts:
+        first = len(types)
+        classes = {c: first + c for c in range(snapshot.e_classes)}
+        rows += zip(_moved(snapshot.nodes, first), map(classes.__getitem__, snapshot.owner), strict=True)
+        types += snapshot.types
+        program |= zip(places, map(classes.__getitem__, snapshot.program), strict=True)
+        for name, known in snapshot.facts.items():
+            facts.setdefault(name, []).extend(new for row in known if (new := _renumbered(name, row, classes)))
+        own = {node for node in snapshot.nodes if not node.children}
+        apart &= leaves.isdisjoint(own)  # e-nodes that are alike have leaves below them that are
+        leaves |= own
+    at = [program[place] for place in range(len(program))]
+    if apart:
+        nodes, owner = zip(*rows, strict=True) if rows else ((), ())
+        named = {name: tuple(own) for name, own in facts.items()}
+        return Snapshot(nodes, owner, tuple(types), tuple(at), {}, named)
+    lots = [(name, (_columns(name, row), [row])) for name, own in facts.items() for row in own]
+    typed = {eclass: type_ for eclass, type_ in enumerate(types) if type_ is not None}
+    return closed(rows, len(types), typed, at, {}, lots)
+
+
+def _moved(nodes: Sequence[ENode], by: int) -> Sequence[ENode]:
+    """The same e-nodes over classes that have other numbers."""
+    if not by:
+        return nodes
+    return [ENode(n.operator, n.attributes, tuple([c + by for c in n.children]), n.subsumed) for n in nodes]
+
+
+def _columns(relation: str, row: Fact) -> tuple[int, ...]:
+    """Those of a fact that are classes."""
+    columns, rest = _CLASSES.get(relation, ((0,), len(row)))
+    return (*columns, *range(rest, len(row)))
+
+
 def _renumbered(relation: str, row: Fact, classes: Mapping[int, int]) -> Fact | None:
     """A fact of classes that are in the part; None where one is not."""
-    columns, rest = _CLASSES.get(relation, ((0,), len(row)))
     new: list[Any] = [*row]
-    for i in (*columns, *range(rest, len(row))):
+    for i in _columns(relation, row):
         if row[i] not in classes:
             return None
         new[i] = classes[row[i]]

@@ -9,7 +9,7 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ class Worker:
     first   module:function, which says what the first search declares: it compiles that as soon as it has started
     is_new  whether it has not searched yet
     coming  declarations of searches that are to come, which it has not been told of
+    knows   declarations that it has been told of
     """
 
     def __init__(self, first: str | None = None) -> None:
@@ -51,7 +52,7 @@ class Worker:
             pipesize=_PIPE,
         )
         self._buffer = bytearray()
-        self.is_new, self.coming = True, list[str]()
+        self.is_new, self.coming, self.knows = True, list[str](), set[str]()
 
     @property
     def serves(self) -> bool:
@@ -61,11 +62,13 @@ class Worker:
     def send(self, request: Request) -> None:
         """Let it search."""
         self.is_new = False
+        self.knows.add(request.declarations)
         self._send(request)
 
     def compile_ahead(self) -> None:
         """Let it compile what searches declare that are to come."""
         for declared in self.coming:
+            self.knows.add(declared)
             self._send(declared)
         self.coming.clear()
 
@@ -77,29 +80,17 @@ class Worker:
         except BrokenPipeError as error:
             raise SearchFailed(f"the search process ended with status {self._process.wait()}") from error
 
-    def messages(self, until: float | None) -> Iterator[tuple[Any, ...]]:
-        """Messages as they come, until the process closes its end or `time.perf_counter()` reaches `until`.
-
-        ("waiting",) for each second without one: an iteration may take long.
-        """
+    def fileno(self) -> int:
+        """Where its messages come."""
         assert self._process.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            last = time.perf_counter()
-            while until is None or time.perf_counter() < until:
-                if not selector.select(_POLL):
-                    if time.perf_counter() - last >= _SHOWN:
-                        last = time.perf_counter()
-                        yield ("waiting",)
-                    continue
-                last = time.perf_counter()
-                data = os.read(self._process.stdout.fileno(), 1 << 20)
-                if not data:
-                    return
-                self._buffer += data
-                yield from self._complete()
+        return self._process.stdout.fileno()
 
-    def _complete(self) -> Iterator[tuple[Any, ...]]:
+    def messages(self) -> Iterator[tuple[Any, ...]]:
+        """Those that have come since it was asked last, ("ended",) where it has closed its end; waits for some."""
+        data = os.read(self.fileno(), 1 << 20)
+        if not data:
+            yield ("ended",)
+        self._buffer += data
         while len(self._buffer) >= HEADER.size:
             (size,) = HEADER.unpack_from(self._buffer)
             if len(self._buffer) < HEADER.size + size:
@@ -112,15 +103,37 @@ class Worker:
         end(self._process)
 
 
+def messages(workers: Sequence[Worker], until: float | None) -> Iterator[tuple[Worker | None, tuple[Any, ...]]]:
+    """Messages of some processes as they come, until all have closed their ends or `time.perf_counter()` reaches
+    `until`: ("ended",) of one that has closed it, and ("waiting",) of nobody for each second without any, as an
+    iteration may take long.
+    """
+    with selectors.DefaultSelector() as selector:
+        for worker in workers:
+            selector.register(worker, selectors.EVENT_READ, worker)
+        last = time.perf_counter()
+        while selector.get_map() and (until is None or time.perf_counter() < until):
+            ready = selector.select(_POLL)
+            if not ready and time.perf_counter() - last >= _SHOWN:
+                last = time.perf_counter()
+                yield None, ("waiting",)
+            for key, _ in ready:
+                last = time.perf_counter()
+                for message in (worker := key.data).messages():
+                    if message == ("ended",):
+                        selector.unregister(worker)
+                    yield worker, message
+
+
 IDLE: list[Worker] = []
 """Processes that have rules of past searches compiled: the next search need not wait for that."""
 
 
-def begin(first: str | None = None) -> None:
-    """Start the process of the next search, unless one waits for it: `first` of our own, module:function, says what
+def begin(first: str | None = None, count: int = 1) -> None:
+    """Start the processes of the next search, unless they wait for it: `first` of our own, module:function, says what
     that declares.
     """
-    if not IDLE:
+    while len(IDLE) < count:
         IDLE.append(Worker(first))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
@@ -119,6 +119,10 @@ class Request:
             frozenset(r.name for r in rules if r.subsumes),
         )
 
+    def of_part(self, nodes: Sequence[Term], limits: Limits) -> Request:
+        """The same for some of the nodes."""
+        return replace(self, program=program_text(nodes), program_size=len(nodes), limits=limits)
+
 
 def declared(rules: Sequence[Rule], parameters: Parameters, trace: bool = False) -> tuple[str, Sequence[Table]]:
     """What an e-graph of any program declares for these rules, and the tables that they look things up in."""
@@ -138,6 +142,17 @@ class Progress:
     stopped: str | None = None
     seconds: float = 0.0
     rules: dict[str, RuleRun] = field(default_factory=dict)
+
+    @staticmethod
+    def joint(parts: Sequence[Progress], at_once: bool) -> Progress:
+        """Of searches of parts of a program, at the same time or one after the other."""
+        rules: dict[str, RuleRun] = {}
+        for name, run in (own for part in parts for own in part.rules.items()):
+            known = rules.get(name, RuleRun())
+            rules[name] = RuleRun(known.matches + run.matches, known.seconds + run.seconds)
+        seconds = (max if at_once else sum)(part.seconds for part in parts)
+        iterations, rows = max(part.iterations for part in parts), sum(part.rows for part in parts)
+        return Progress(iterations, rows, None, seconds, rules)
 
 
 class Saturation:

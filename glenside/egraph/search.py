@@ -6,14 +6,17 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from glenside.egraph.encode import WRITTEN
-from glenside.egraph.process import IDLE, SearchFailed, Worker, begin, end_idle
+from glenside.egraph.part import joined, unshared
+from glenside.egraph.process import IDLE, SearchFailed, Worker, begin, end_idle, messages
 from glenside.egraph.rule import Parameters, Rule
-from glenside.egraph.saturation import INTERRUPTED, TIME_LIMIT, Limits, Progress, Request, Saturation
+from glenside.egraph.saturation import INTERRUPTED, SATURATED, TIME_LIMIT, Limits, Progress, Request, Saturation
 from glenside.egraph.snapshot import ENode, Fact, Snapshot, closed
 from glenside.ir.interrupts import answered
 from glenside.ir.term import Term, tensors
+from glenside.ir.threads import cores
 from glenside.ir.types import AccessType, Tensor
 
 _GRACE = 0.5  # seconds that a search may take to notice its own time limit
@@ -62,6 +65,56 @@ def _tensors(nodes: Sequence[Term]) -> dict[str, Tensor]:
     return {t.attributes[0].name: t.attributes[0] for t in tensors(*nodes) if isinstance(t.attributes[0], Tensor)}
 
 
+@dataclass
+class _Part:
+    """A part of a program, and how far its search is.
+
+    places   of its nodes in the program
+    latest   what was told last, of which there may be no snapshot
+    stopped  why it is over; None while it is not
+    stays    whether its process may serve again
+    """
+
+    places: Sequence[int]
+    request: Request
+    snapshot: Snapshot
+    progress: Progress
+    latest: Progress
+    stopped: str | None = None
+    stays: bool = False
+
+    @staticmethod
+    def of(nodes: Sequence[Term], places: Sequence[int], request: Request) -> _Part:
+        """With its share of the nodes that the request of the whole program may make."""
+        own, limits = [nodes[place] for place in places], request.limits
+        if limits.nodes is not None and len(own) < len(nodes):
+            limits = replace(limits, nodes=limits.nodes * len(own) // len(nodes))
+        return _Part(places, request.of_part(own, limits), program_snapshot(own), Progress(), Progress())
+
+    def told(self, kind: str, *content: Any) -> None:
+        """What its process says. Raises SearchFailed."""
+        if kind == "failed":
+            raise SearchFailed(content[0])
+        if kind in ("snapshot", "done"):
+            self.snapshot, self.progress = content[:2]
+            self.latest = self.progress
+        elif kind == "progress":
+            self.latest = content[0]
+        if kind == "done":
+            self.stays, self.stopped = content[2], self.progress.stopped
+        elif kind == "stopped":
+            self.stopped = content[0]
+        elif kind == "ended" and self.stopped is None:
+            raise SearchFailed("the search process ended without an answer")
+
+    def search(self, worker: Worker, seconds: float | None, share: int) -> None:
+        """Let a process search, for so long and with one of so many shares of the memory."""
+        limits = self.request.limits
+        memory = None if limits.memory is None else limits.memory // share
+        worker.send(replace(self.request, limits=replace(limits, seconds=seconds, memory=memory)))
+        worker.compile_ahead()
+
+
 def search(
     nodes: Sequence[Term],
     rules: Iterable[Rule],
@@ -70,6 +123,7 @@ def search(
     *,
     reported: Sequence[str] = (),
     trace: bool = False,
+    parts: int = 1,
     worker: Worker | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     on_snapshot: Callable[[SearchResult], None] | None = None,
@@ -78,46 +132,71 @@ def search(
     """Saturate the program `nodes` (children first) under limits; `reported` relations become facts of the snapshot.
     Ctrl-C ends the search and keeps what it had found. `on_snapshot` is given what there is while the search goes on;
     `meanwhile` is done before it is waited for.
+
+    A program of much that shares no node, as layers are, is searched in so many `parts`, each with its share of the
+    nodes, and the e-graph is that of all: by as many processes at a time where there are processors and memory for
+    them, and no `worker` is given, else one after the other. What is found is the same.
     """
     limits = limits or Limits()
+    whole = Request.of(nodes, rules, parameters, limits, reported=reported, trace=trace)
+    all_ = [_Part.of(nodes, places, whole) for places in unshared(nodes, parts)]
+    together = worker is None and may_share(limits, len(all_))
     started = time.perf_counter()
-    snapshot, progress = program_snapshot(nodes), Progress(rules={})
-    latest = progress
-    stopped: str | None = None
-    stays = False
-    request = Request.of(nodes, rules, parameters, limits, reported=reported, trace=trace)
-    worker = worker or _worker(request)
+
+    def found() -> SearchResult:
+        stopped = [part.stopped for part in all_]
+        why = next((why for why in stopped if why != SATURATED), SATURATED)
+        snapshot = joined([(part.snapshot, part.places) for part in all_])
+        progress = replace(Progress.joint([part.progress for part in all_], together), stopped=why)
+        return SearchResult(with_program(snapshot, nodes, trace), progress)
+
+    def tell(kind: str) -> None:
+        if kind == "snapshot" and on_snapshot is not None:
+            on_snapshot(found())
+        elif kind in ("progress", "waiting") and on_progress is not None:
+            latest = Progress.joint([part.latest for part in all_], together)
+            on_progress(replace(latest, seconds=time.perf_counter() - started))
+
     try:
-        worker.send(request)
-        worker.compile_ahead()
-        meanwhile()
-        until = None if limits.seconds is None else started + limits.seconds + _GRACE
-        for kind, *content in worker.messages(until):
-            if kind == "failed":
-                raise SearchFailed(content[0])
-            if kind in ("snapshot", "done"):
-                snapshot, progress = content[0], content[1]
-                stays = kind == "done" and content[2]
-                if kind == "snapshot" and on_snapshot is not None:
-                    on_snapshot(SearchResult(with_program(snapshot, nodes, trace), progress))
-            elif kind in ("progress", "waiting") and on_progress is not None:
-                latest = content[0] if kind == "progress" else latest
-                on_progress(replace(latest, seconds=time.perf_counter() - started))
-            elif kind == "stopped":
-                stopped = content[0]
-            if kind in ("done", "stopped"):
-                stopped = stopped or progress.stopped
-                break
-        else:
-            if until is None or time.perf_counter() < until:
-                raise SearchFailed("the search process ended without an answer")
-            stopped = TIME_LIMIT
+        turns = [all_] if together else [[part] for part in all_]
+        for number, some in enumerate(turns):
+            left = None if limits.seconds is None else started + limits.seconds - time.perf_counter()
+            _search_together(some, worker, None if left is None else left / (len(turns) - number), tell, meanwhile)
+            worker, meanwhile = None, lambda: None
     except KeyboardInterrupt:
         answered()
-        stopped = INTERRUPTED
+        for part in all_:
+            part.stopped = part.stopped or INTERRUPTED
+    return found()
+
+
+def _search_together(
+    parts: Sequence[_Part],
+    worker: Worker | None,
+    seconds: float | None,
+    tell: Callable[[str], None],
+    meanwhile: Callable[[], object],
+) -> None:
+    """Search some parts at the same time, each by a process, of one that may be given."""
+    until = None if seconds is None else time.perf_counter() + seconds + _GRACE
+    of = dict[Worker, _Part]()
+    try:
+        for part in parts:
+            own = worker or _worker(part.request)
+            of[own] = part
+            part.search(own, seconds, len(parts))
+        meanwhile()
+        for sender, (kind, *content) in messages([*of], until):
+            if sender is not None:
+                of[sender].told(kind, *content)
+            tell(kind)
+            if all(part.stopped is not None for part in parts):
+                return
+        for part in parts:
+            part.stopped = part.stopped or TIME_LIMIT
     finally:
-        _leave(worker, request) if stays else worker.end()
-    return SearchResult(with_program(snapshot, nodes, trace), replace(progress, stopped=stopped))
+        for own, part in of.items():
+            _leave(own, part.request) if part.stays else own.end()
 
 
 def search_here(
@@ -135,6 +214,7 @@ def search_here(
     return SearchResult(with_program(saturation.snapshot(), nodes, trace), progress)
 
 
+_LEFT = 2  # processes that wait for another search
 _LARGE = 1 << 30  # bytes: a limit that what a process holds of past searches does not come near
 
 
@@ -148,17 +228,25 @@ def _spares(limits: Limits) -> bool:
     return limits.memory is None or limits.memory >= _LARGE
 
 
-def ahead(limits: Limits, *coming: Callable[[], str], behind: bool = False) -> None:
-    """Start the process of the next search, unless one waits for it: while it starts there is other work. What is told
-    to be `coming`, declarations of searches, a new one compiles in this order, at once or `behind` the next search.
+def may_share(limits: Limits, parts: int) -> bool:
+    """Whether there are processors and memory for so many searches at a time."""
+    return cores() >= parts and (limits.memory is None or limits.memory >= parts * _LARGE)
+
+
+def ahead(limits: Limits, *coming: Callable[[], str], behind: bool = False, parts: int = 1) -> None:
+    """Start the processes of the next search, unless they wait for it: while they start there is other work. What is
+    told to be `coming`, declarations of searches, new ones compile in this order, at once or, the first of them,
+    `behind` the next search.
     """
     if not _spares(limits):
         end_idle()
         return
-    begin()
-    if (worker := IDLE[-1]).is_new and worker.serves:
+    begin(count=parts if may_share(limits, parts) else 1)
+    for number, worker in enumerate(IDLE):
+        if not (worker.is_new and worker.serves):
+            continue
         worker.coming += [declared() for declared in coming if _name(declared) != worker.first]
-        if not behind:
+        if number or not behind:
             with suppress(SearchFailed):  # as the search itself then says
                 worker.compile_ahead()
 
@@ -169,15 +257,17 @@ def _name(function: Callable[[], str]) -> str:
 
 
 def _worker(request: Request) -> Worker:
+    """A process that waits for a search, if possible one that knows what this one declares; or a new one."""
     with suppress(IndexError):  # there is none, or another thread was faster
         while _again(request):
-            if (worker := IDLE.pop()).serves:
+            knowing = (i for i, worker in enumerate(IDLE) if request.declarations in worker.knows)
+            if (worker := IDLE.pop(next(knowing, 0))).serves:
                 return worker
     return Worker()
 
 
 def _leave(worker: Worker, request: Request) -> None:
-    if IDLE or not _again(request):
-        worker.end()
-    else:
+    if len(IDLE) < _LEFT and _again(request):
         IDLE.append(worker)
+    else:
+        worker.end()

@@ -67,8 +67,8 @@ class PricedGraph:
 
     @cached_property
     def mappings(self) -> Mapping[int, tuple[Any, ...]]:
-        """class of an instruction -> the plan that led to it, and the sizes that it left, as rules tell."""
-        return {fact[0]: fact[1:] for fact in reversed(self.snapshot.facts.get("mapping", ()))}
+        """class of an instruction -> the plan that led to it, the least of several, and the sizes that it left."""
+        return {fact[0]: fact[1:] for fact in sorted(self.snapshot.facts.get("mapping", ()), reverse=True)}
 
     @cached_property
     def _recipes(self) -> Mapping[int, str]:

@@ -77,7 +77,9 @@ class EveryMapping(Cheapest):
     def layer(self, root: int, term: Term) -> Extracted:
         snapshot, priced = self.searched.snapshot, self.priced
         needed = sorted(reachable(snapshot, root))
-        known = [(call, priced.cone_of(call)) for call in needed if call in priced.mappings]
+        # By what they are: of equals the first is taken, in whatever order they were found.
+        calls = sorted((c for c in needed if c in priced.mappings), key=priced.mappings.__getitem__)
+        known = [(call, priced.cone_of(call)) for call in calls]
         if priced.constant[root] or not known:
             return super().layer(root, term)
         left = {call: self.target.variant(term, cone, term, self.searched) for call, cone in known}

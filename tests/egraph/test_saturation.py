@@ -271,7 +271,7 @@ def test_the_caller_is_told_the_time_while_an_iteration_takes_long(monkeypatch: 
     monkeypatch.setattr(PROCESS, "_SHOWN", 0.1)
     worker = PROCESS.Worker()
     try:
-        seen = [kind for kind, *_ in worker.messages(time.perf_counter() + 1.5)]
+        seen = [kind for _, (kind, *_) in PROCESS.messages([worker], time.perf_counter() + 1.5)]
     finally:
         worker.end()
     assert seen.count("waiting") >= 2

@@ -179,6 +179,10 @@ class Target(ABC):
     """Whether answers may be kept in a cache: whether `description` and `name` say all that they depend on."""
     has_code: ClassVar[bool] = False
     """Whether mapped programs become instructions: `machine_code`."""
+    search_parts: ClassVar[int] = 1
+    """In how many parts layers that share nothing are searched, by as many processes where there may be: a second one
+    takes half a second of a processor to start, which pays where other work comes before the search.
+    """
 
     @property
     def gates(self) -> float | None:
