@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -163,10 +163,24 @@ def bytes_of_tiles(option: Option, tensor: Term) -> int:
     leaves = tuple(leaf for leaf, own in option.stays.items() if own == tensor)
     key, known = ("placed", leaves), option.price.layer.known
     if key not in known:
-        ranges = [(option.price.layer.product.weights.first[leaf], leaf.access.size) for leaf in leaves]
-        every = {own.tobytes(): own for own in option.price.layer.weights}.values()  # equal tiles are there once
-        known[key] = sum(
-            int(np.count_nonzero((own >= first) & (own < first + size))) for own in every for first, size in ranges
-        )
+        weights = option.price.layer.product.weights
+        every = _distinct(option.price.layer.weights)
+        if [*weights.first] == [*leaves]:
+            known[key] = sum(map(np.count_nonzero, every))
+        else:
+            ranges = [(weights.first[leaf], leaf.access.size) for leaf in leaves]
+            known[key] = sum(
+                int(np.count_nonzero((own >= first) & (own < first + size))) for own in every for first, size in ranges
+            )
     placed: int = known[key]
     return placed
+
+
+def _distinct(tiles: Iterable[Array]) -> Iterator[Array]:
+    """Tiles that differ, each once: mostly in what their first row and column hold."""
+    known: dict[tuple[bytes, bytes], list[Array]] = {}
+    for own in tiles:
+        alike = known.setdefault((own[:1].tobytes(), own[:, :1].tobytes()), [])
+        if not any(own is other or np.array_equal(own, other) for other in alike):
+            alike.append(own)
+            yield own
