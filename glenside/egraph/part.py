@@ -65,6 +65,9 @@ def unshared(nodes: Sequence[Term], count: int) -> list[list[int]]:
     """The places of the nodes of a program, children first, in so many parts that share none and compute the like, in
     order: where that is much, as many layers are, else all in one.
     """
+    whole = [[*range(len(nodes))]]
+    if count < 2:
+        return whole
     part_of: dict[Term, int] = {}
     members: dict[int, list[int]] = {}
     for place, term in enumerate(nodes):
@@ -76,8 +79,8 @@ def unshared(nodes: Sequence[Term], count: int) -> list[list[int]]:
             own += moved
         part_of[term] = below[-1]
         own.append(place)
-    if count < 2 or len(members) < MANY:
-        return [[*range(len(nodes))]]
+    if len(members) < MANY:
+        return whole
     found: list[list[int]] = [[] for _ in range(count)]
     turns = [*range(count), *reversed(range(count))]  # the first of those that are alike is the largest
     alike = sorted(members.values(), key=lambda own: [nodes[i].operator.name for i in sorted(own)])
@@ -90,11 +93,13 @@ def joined(parts: Sequence[tuple[Snapshot, Sequence[int]]]) -> Snapshot:
     """The e-graph of a program that was searched in parts, each with the places of its nodes in the program. What rules
     made in several of them, such as a number, is one node.
     """
+    if len(parts) == 1:
+        return parts[0][0]
     rows: list[tuple[ENode, int]] = []
     types: list[Any] = []
     program: dict[int, int] = {}
     facts: dict[str, list[Fact]] = {}
-    leaves, apart = set[ENode](), True
+    leaves, apart = set[tuple[Any, ...]](), True
     for snapshot, places in parts:
         first = len(types)
         classes = {c: first + c for c in range(snapshot.e_classes)}
@@ -103,7 +108,7 @@ def joined(parts: Sequence[tuple[Snapshot, Sequence[int]]]) -> Snapshot:
         program |= zip(places, map(classes.__getitem__, snapshot.program), strict=True)
         for name, known in snapshot.facts.items():
             facts.setdefault(name, []).extend(new for row in known if (new := _renumbered(name, row, classes)))
-        own = {node for node in snapshot.nodes if not node.children}
+        own = {(node.operator, node.attributes) for node in snapshot.nodes if not node.children}
         apart &= leaves.isdisjoint(own)  # e-nodes that are alike have leaves below them that are
         leaves |= own
     at = [program[place] for place in range(len(program))]

@@ -139,33 +139,33 @@ def search(
     """
     limits = limits or Limits()
     whole = Request.of(nodes, rules, parameters, limits, reported=reported, trace=trace)
-    all_ = [_Part.of(nodes, places, whole) for places in unshared(nodes, parts)]
-    together = worker is None and may_share(limits, len(all_))
+    apart = [_Part.of(nodes, places, whole) for places in unshared(nodes, parts)]
+    together = worker is None and may_share(limits, len(apart))
     started = time.perf_counter()
 
     def found() -> SearchResult:
-        stopped = [part.stopped for part in all_]
+        stopped = [part.stopped for part in apart]
         why = next((why for why in stopped if why != SATURATED), SATURATED)
-        snapshot = joined([(part.snapshot, part.places) for part in all_])
-        progress = replace(Progress.joint([part.progress for part in all_], together), stopped=why)
+        snapshot = joined([(part.snapshot, part.places) for part in apart])
+        progress = replace(Progress.joint([part.progress for part in apart], together), stopped=why)
         return SearchResult(with_program(snapshot, nodes, trace), progress)
 
     def tell(kind: str) -> None:
         if kind == "snapshot" and on_snapshot is not None:
             on_snapshot(found())
         elif kind in ("progress", "waiting") and on_progress is not None:
-            latest = Progress.joint([part.latest for part in all_], together)
+            latest = Progress.joint([part.latest for part in apart], together)
             on_progress(replace(latest, seconds=time.perf_counter() - started))
 
     try:
-        turns = [all_] if together else [[part] for part in all_]
+        turns = [apart] if together else [[part] for part in apart]
         for number, some in enumerate(turns):
             left = None if limits.seconds is None else started + limits.seconds - time.perf_counter()
             _search_together(some, worker, None if left is None else left / (len(turns) - number), tell, meanwhile)
             worker, meanwhile = None, lambda: None
     except KeyboardInterrupt:
         answered()
-        for part in all_:
+        for part in apart:
             part.stopped = part.stopped or INTERRUPTED
     return found()
 

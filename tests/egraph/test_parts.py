@@ -15,7 +15,7 @@ import glenside as gl
 import glenside.egraph.process as PROCESS
 import glenside.egraph.search as SEARCHES
 from glenside.egraph.clause import ROOT, let, union, when
-from glenside.egraph.encode import MADE, WRITTEN, program_nodes
+from glenside.egraph.encode import MADE, WRITTEN
 from glenside.egraph.part import MANY, joined, part, unshared
 from glenside.egraph.pattern import Variable, variables
 from glenside.egraph.process import SearchFailed
@@ -265,6 +265,17 @@ def test_an_npu_searches_in_two_parts_and_finds_the_same(monkeypatch: pytest.Mon
     assert seen[0] == seen[1] == seen[2]
 
 
+def test_what_is_subsumed_in_one_part_alone_is_not() -> None:
+    """Of one class, in which something else stands in its place."""
+    number, other = ENode("full", ((3,), "0", "float32"), ()), ENode("full", ((3,), "1", "float32"), ())
+    subsumed = ENode(number.operator, number.attributes, (), True)
+    parts = [
+        (Snapshot(rows, (0,) * len(rows), (None,), (0,)), (i,)) for i, rows in enumerate([(number,), (subsumed, other)])
+    ]
+    found = joined(parts)
+    assert (found.e_classes, set(found.nodes), found.program) == (1, {number, other}, (0, 0))
+
+
 def test_a_program_of_nothing_has_an_e_graph() -> None:
-    assert joined([(program_snapshot(()), ())]) == program_snapshot(())
-    assert program_nodes(products(1)[0])
+    nothing = program_snapshot(())
+    assert joined([(nothing, ()), (nothing, ())]) == joined([(nothing, ())]) == nothing
