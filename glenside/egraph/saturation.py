@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING, Any
@@ -175,7 +175,8 @@ class Saturation:
         self._facts = self._egraph.parse_program(facts)
         self._late = self._egraph.parse_program(_LATE)
         load(module for module, _ in request.tables)
-        self._tables = TableRows(self._command, [TABLES[name] for _, name in request.tables])
+        # Not by a method of its own: an e-graph that only a cycle holds is left to whichever thread finds that.
+        self._tables = TableRows(partial(_run, self._egraph), [TABLES[name] for _, name in request.tables])
         self._banned: dict[str, int] = {}
         self.progress = Progress(rules={name: RuleRun() for name in (*self._runs, *request.analyses)})
         self._analyze()
@@ -330,17 +331,19 @@ class _Reader:
 
     def __init__(self, egraph: Any) -> None:
         self._functions = egraph.freeze().functions
-        self._classes: dict[Any, int] = {}
+        classes: dict[Any, int] = {}
+
+        def number(value: Any) -> int:
+            return classes.setdefault(value, len(classes))
+
+        self._classes, self._class = classes, number  # no method: see `Saturation`
         self._of_sort: dict[str, Callable[[Any], Any]] = {
-            "Access": self._class,
-            "Accesses": lambda value: tuple(map(self._class, egraph.value_to_vec(value))),
+            "Access": number,
+            "Accesses": lambda value: tuple(map(number, egraph.value_to_vec(value))),
             "Ints": cache(lambda value: Dims(map(egraph.value_to_i64, egraph.value_to_vec(value)))),
             "i64": egraph.value_to_i64,
             "String": cache(egraph.value_to_string),
         }
-
-    def _class(self, value: Any) -> int:
-        return self._classes.setdefault(value, len(self._classes))
 
     def read(self, request: Request, tensors: Mapping[str, Tensor]) -> Snapshot:
         program = [0] * request.program_size

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 import time
+import weakref
 
 import pytest
 from rule_checks import saturated
@@ -275,3 +277,22 @@ def test_the_caller_is_told_the_time_while_an_iteration_takes_long(monkeypatch: 
     finally:
         worker.end()
     assert seen.count("waiting") >= 2
+
+
+def test_an_e_graph_goes_with_who_held_it() -> None:
+    """Egglog lets go of one in its own thread alone, and what only cycles hold any thread may find."""
+    gc.collect()
+    gc.disable()
+    try:
+        run = Saturation(_request(MATMUL, list(of_families(["analyses", "products"])), Limits()))
+        run.run(), run.snapshot()
+        held = weakref.ref(run)
+        del run
+        assert held() is None
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        assert not [own for own in gc.garbage if type(own).__module__.startswith("glenside.egraph")]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()

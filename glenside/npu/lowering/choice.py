@@ -38,6 +38,8 @@ FIRST = 0.05
 """Within which gap it is chosen as long as prices are found: the last choices are within the one that is asked for."""
 _OFTEN = 2
 """How often something is used of which nobody knows the price, until it is found for all mappings."""
+_NEAR = 1.3
+"""Of these, those that take the array so many times as long as the one that is chosen, at most: others seldom come."""
 SPARED = 0.02
 """What beats are worth that a tensor spares which stays, where the array hides them by these prices."""
 _PADDED = 1.15
@@ -97,9 +99,9 @@ def chosen(
 
     Mappings are cut into tiles, and prices looked at, where a choice makes use of them, and then it is chosen again,
     until nothing is left to look at: the others take no less than what they were taken for. Of what comes again and
-    again, of another mapping each time, all mappings are cut, and the prices of all are looked at. Until then it is the
-    best within a gap of `first`. Before all that, parts of mappings are chosen: a program without whole numbers takes a
-    tenth of the solver's time or less, and makes use of most prices that the choice does.
+    again, of another mapping each time, all are cut that are about as quick, and the prices of all are looked at. Until
+    then it is the best within a gap of `first`. Before all that, parts of mappings are chosen: a program without whole
+    numbers takes a tenth of the solver's time or less, and makes use of most prices that the choice does.
     """
     known = {} if known is None else known
     within, often = max(gap, first), Counter[object]()
@@ -114,7 +116,7 @@ def chosen(
             continue
         found, used, now = solved
         often["cut"] += how is How.WHOLE and bool(model.uncut)
-        cut(model.uncut if often["cut"] < _OFTEN else (option for own in options.values() for option in own))
+        cut(model.uncut if often["cut"] < _OFTEN else [*model.uncut, *_near(options, found.mappings)])
         if best is not None and best.cycles <= (1 + gap) * found.bound:
             known_best = None if best.solution is None else replace(best.solution, bound=found.bound)
             return replace(best, bound=found.bound, solution=known_best)
@@ -137,6 +139,13 @@ def chosen(
             for what, estimates in used.items()
             for estimate in (estimates if often[what] < _OFTEN else model.alike(what))
         )
+
+
+def _near(options: Mapping[str, Sequence[Option]], taken: Mapping[str, int]) -> Iterator[Option]:
+    """Those that take the array about as long as those that are taken."""
+    for name, own in options.items():
+        most = _NEAR * own[taken[name]].price.cycles
+        yield from (option for option in own if option.price.cycles <= most)
 
 
 @dataclass
