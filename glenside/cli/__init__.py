@@ -45,7 +45,9 @@ def main() -> None:
         if not (isinstance(error, KeyboardInterrupt) or interrupts.unanswered()):
             raise  # else native code made another exception of it, as numpy does of one that comes while it compares
         interrupts.ignore()
-        print("glenside: interrupted: there was no time for an answer", file=sys.stderr)
+        path = interrupts.written()
+        said = f"{path} holds the answer" if path else "there was no time for an answer"
+        print(f"glenside: interrupted: {said}", file=sys.stderr)
         status = interrupts.INTERRUPTED
     interrupts.ignore()
     # Where an import of native code was interrupted, Python ends by SIGINT, whatever the status; and to free all that

@@ -17,7 +17,7 @@ from glenside.cli.instructions import Instructions, is_code, require_code
 from glenside.cli.output import OK, WRONG, save_program, writable, write_json
 from glenside.ir.errors import BadInput
 from glenside.ir.files import write_text
-from glenside.ir.interrupts import INTERRUPTED, answered, undisturbed
+from glenside.ir.interrupts import INTERRUPTED, answered, undisturbed, write_down
 
 if TYPE_CHECKING:
     from glenside.check.onnxruntime import RuntimeReport
@@ -215,6 +215,7 @@ def saver(source: Valued, output: str | None, code: Instructions | None = None) 
             outcome = Outcome(source, result, result.program, code=made)
             with nullcontext() if is_code(output) else undisturbed(then=True):  # instructions take long to make
                 outcome.save(output)
+                write_down(output)
 
     return save
 

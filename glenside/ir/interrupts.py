@@ -27,6 +27,8 @@ _received: list[int] = []
 _began = 0.0
 """When the first signal was received."""
 _unanswered = False
+_written = ""
+"""The file that holds the answer so far."""
 _disturbs = True
 """Whether signals do anything just now."""
 
@@ -87,6 +89,17 @@ def answered() -> None:
 def unanswered() -> bool:
     """Whether a signal came that nobody has answered."""
     return _unanswered
+
+
+def write_down(path: str) -> None:
+    """An answer is in a file: who sends a signal from now on has that."""
+    global _written
+    _written = path
+
+
+def written() -> str:
+    """The file that holds the answer so far; "" where there is none."""
+    return _written
 
 
 def stopped() -> bool:

@@ -165,3 +165,20 @@ def test_a_signal_of_which_another_exception_was_made_is_a_sentence() -> None:
     assert found.returncode == 128 + signal.SIGTERM
     assert SENTENCE in found.stderr
     assert "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize("written", ["", "best.glenside"])
+def test_who_interrupts_the_last_moment_is_told_of_the_answer(written: str) -> None:
+    script = (
+        "import os, signal, sys, glenside.cli as cli, glenside.cli.application as application\n"
+        "from glenside.ir import interrupts\n"
+        "def run():\n"
+        f"    interrupts.write_down({written!r})\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "application.run = run\n"
+        "cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 128 + signal.SIGTERM
+    said = f"{written} holds the answer" if written else f"there was {SENTENCE}"
+    assert done.stderr == f"glenside: interrupted: {said}\n"
