@@ -9,7 +9,7 @@ Names are loaded when they are first used (PEP 562), so that the command line an
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.5.0.dev0"
+__version__ = "0.6.0.dev0"
 
 _EXPORTS = {
     "Adam": "glenside.gradients",
