@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from extract import Extraction, Problem, extract
+from glenside.extract import Extraction, Problem, extract
 
 RESULTS = Path(__file__).parent / "results" / "bench_extract.csv"
 EXACT_SECONDS = 20.0

@@ -22,8 +22,8 @@ from glenside.egraph.encode import program_nodes
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.ir.program import Program
 from glenside.passes.distinct_layers import distinct_layers
+from glenside.rewrites import of_families
 from glenside.targets.base import Way
-from rewrites import of_families
 
 RESULTS = Path(__file__).parent / "results"
 RUNS = 3

@@ -6,11 +6,14 @@ is fast, `exact` proves the optimum, and `auto` (see `extract`) joins the last t
 
 from __future__ import annotations
 
-from extract.dag import extract_dag
-from extract.exact import extract_exact
-from extract.graph import NoExtraction
-from extract.greedy import extract_greedy, tree_cost
-from extract.problem import Cost, Extraction, ExtractionError, Limits, Problem, children_first, total_cost
+from glenside.extract.dag import extract_dag
+from glenside.extract.exact import extract_exact
+from glenside.extract.graph import NoExtraction
+from glenside.extract.greedy import extract_greedy, tree_cost
+from glenside.extract.problem import Cost, Extraction, ExtractionError, Limits, Problem, children_first, total_cost
+
+if __name__ == "extract":  # a second copy of every module, whose classes nothing would use
+    raise ImportError("the package is glenside.extract: import it by that name")
 
 __all__ = [
     "EXACT_SIZE",

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
-from extract.graph import Live, prepare, settle
-from extract.greedy import tree_picks
-from extract.improve import improve
-from extract.lower_bound import exclusive_costs, lower_bound, scopes
-from extract.problem import Extraction, Problem, follow
+from glenside.extract.graph import Live, prepare, settle
+from glenside.extract.greedy import tree_picks
+from glenside.extract.improve import improve
+from glenside.extract.lower_bound import exclusive_costs, lower_bound, scopes
+from glenside.extract.problem import Extraction, Problem, follow
 
 SET_LIMIT = 512
 _NOTHING: frozenset[int] = frozenset()

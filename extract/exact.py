@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from extract.dag import dag_of
-from extract.graph import Live, prepare
-from extract.improve import improve
-from extract.lower_bound import lower_bound
-from extract.problem import Extraction, Limits, Problem, follow
-from extract.reduction import Reduced, blocks, reduce
+from glenside.extract.dag import dag_of
+from glenside.extract.graph import Live, prepare
+from glenside.extract.improve import improve
+from glenside.extract.lower_bound import lower_bound
+from glenside.extract.problem import Extraction, Limits, Problem, follow
+from glenside.extract.reduction import Reduced, blocks, reduce
 
 _WORST_FIRST = ("interrupted", "time-limit", "node-limit", "numerics", "size-limit")
 
@@ -58,7 +58,7 @@ def _solve_blocks(reduced: Reduced, pick: Mapping[int, int], limits: Limits) -> 
             bound += least
             continue
         # HiGHS takes 50 ms to import, and most problems are decided without it.
-        from extract.integer_program import Block
+        from glenside.extract.integer_program import Block
 
         block = Block(reduced, group)
         warm = block.follow(pick)

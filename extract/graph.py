@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from extract.problem import ExtractionError, Problem
+from glenside.extract.problem import ExtractionError, Problem
 
 NAMED_IN_ERROR = 8
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from operator import add
 
-from extract.graph import Live, prepare, settle
-from extract.problem import Cost, Extraction, Problem, children_first, follow, total_cost
+from glenside.extract.graph import Live, prepare, settle
+from glenside.extract.problem import Cost, Extraction, Problem, children_first, follow, total_cost
 
 CEILING = 1 << 1024
 """A tree can cost 2^n for n classes. Above this a component no longer grows; equal costs fall to the first derived."""

@@ -20,8 +20,8 @@ from math import gcd, lcm
 from pathlib import Path
 from typing import Any, Never
 
-from extract import Cost, Extraction, ExtractionError, NoExtraction, Problem, extract, tree_cost
-from extract.greedy import CEILING
+from glenside.extract import Cost, Extraction, ExtractionError, NoExtraction, Problem, extract, tree_cost
+from glenside.extract.greedy import CEILING
 
 LARGEST, SMALLEST = 308, -400
 """Powers of ten of the first digit of a cost; a double reaches from 1e-323 to 1e308."""

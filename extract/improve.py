@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from extract.graph import Live
-from extract.problem import follow
+from glenside.extract.graph import Live
+from glenside.extract.problem import follow
 
 ROUNDS = 4
 STEPS_PER_NODE = 8

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import highspy
 import numpy as np
 
-from extract.problem import Limits, postorder
-from extract.reduction import Reduced
+from glenside.extract.problem import Limits, postorder
+from glenside.extract.reduction import Reduced
 
 TOLERANCE = 1e-9
 """HiGHS calls x integral, and a row satisfied, within this; the default of 1e-6 is too coarse for costs above 1e5."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from extract.graph import Live
+from glenside.extract.graph import Live
 
 LANDMARK_LIMIT = 20_000
 """Classes above which only direct consequences are drawn: exact landmarks take a bit for each pair of classes."""

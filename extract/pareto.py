@@ -19,8 +19,8 @@ from enum import Enum
 from itertools import product
 from typing import Any
 
-from extract.graph import arrange
-from extract.problem import Problem, postorder
+from glenside.extract.graph import arrange
+from glenside.extract.problem import Problem, postorder
 
 LIMIT = 12
 ROUNDS = 4

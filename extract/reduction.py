@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from extract.dag import derive
-from extract.graph import Live, arrange
-from extract.lower_bound import exclusive_cost, exclusive_costs, landmarks, scopes
+from glenside.extract.dag import derive
+from glenside.extract.graph import Live, arrange
+from glenside.extract.lower_bound import exclusive_cost, exclusive_costs, landmarks, scopes
 
 ROUNDS = 6
 PAIRWISE_LIMIT = 200

@@ -9,12 +9,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from extract import METHODS
 from glenside.cache import Cache, CacheFull, answers
 from glenside.check import CheckReport, is_equal
 from glenside.check.beside import beside
 from glenside.egraph.process import Worker
 from glenside.egraph.saturation import INTERRUPTED, ITERATION_LIMIT, NODE_LIMIT, SATURATED, Limits
+from glenside.extract import METHODS
 from glenside.ir.errors import BadInput, GlensideError, renamed
 from glenside.ir.interrupts import answered
 from glenside.ir.program import Program

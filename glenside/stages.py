@@ -22,9 +22,9 @@ from glenside.report.progress import Event, Listener, silent
 from glenside.report.report import Report
 from glenside.report.result import Result
 from glenside.report.rows import report_of
+from glenside.rewrites import of_families
+from glenside.rewrites.layout.product_unit import UNIT_CYCLES
 from glenside.targets.base import Target, Way
-from rewrites import of_families
-from rewrites.layout.product_unit import UNIT_CYCLES
 
 REPORTED = ("mapping", "recipe", UNIT_CYCLES)
 """Relations of rules that the snapshot keeps as facts."""

@@ -14,8 +14,11 @@ from typing import Any
 from glenside.egraph.rule import Rule
 from glenside.ir.names import suggestion
 from glenside.ir.packages import load
-from rewrites import declare
-from rewrites.declare import Clause, Example, analysis, rewrite, rule, when
+from glenside.rewrites import declare
+from glenside.rewrites.declare import Clause, Example, analysis, rewrite, rule, when
+
+if __name__ == "rewrites":  # a second copy of every module, whose rules nothing would use
+    raise ImportError("the package is glenside.rewrites: import it by that name")
 
 RULES: Mapping[str, Rule]
 __all__ = ["RULES", "Clause", "Example", "Rule", "analysis", "families", "of_families", "rewrite", "rule", "when"]

@@ -1,4 +1,4 @@
-"""Texts of examples, for the programs on which rules are shown: `from rewrites import examples as ex`."""
+"""Texts of examples, for the programs on which rules are shown: `from glenside.rewrites import examples as ex`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operators in the words of equations, `op.pad` for access-pad: `from rewrites import operators as op`."""
+"""The operators in the words of equations, `op.pad` for access-pad: `from glenside.rewrites import operators as op`."""
 
 from glenside.ir.operators import gathering, leaves, padding, products, slices, views, windowing
 from glenside.ir.operators.casting import cast as cast

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from glenside.egraph.pattern import Variable, gcd, variables, vec, vec_range
-from rewrites import operators as op
-from rewrites.declare import ROOT, Facts, V
-from rewrites.facts import dims, split
+from glenside.rewrites import operators as op
+from glenside.rewrites.declare import ROOT, Facts, V
+from glenside.rewrites.facts import dims, split
 
 __all__ = ["Variable", "ceil_div", "diagonal", "dot", "gcd", "is_dot", "padded", "rearranged", "reshaped", "sided"]
 __all__ += ["sized", "transposed", "under", "variables", "vec", "vec_range", "whole"]

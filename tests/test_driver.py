@@ -33,10 +33,10 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
 from glenside.passes.extraction import Cone
 from glenside.passes.variants import Cheapest
+from glenside.rewrites import RULES, of_families
+from glenside.rewrites.secure.truncations import LATE
 from glenside.semantics.interpreter import evaluate
 from glenside.targets.base import Instruction, InstructionCost, Measure, Prices, Target, Variant, Way
-from rewrites import RULES, of_families
-from rewrites.secure.truncations import LATE
 
 # Two ways that mean the same.
 BASELINE = ({"blocking": "unrolled-tiles"}, {"blocking": "tile-loops", "mapping": "baseline"})

@@ -19,9 +19,9 @@ from glenside.egraph.rule import Rule
 from glenside.ir.operator import OPERATORS
 from glenside.ir.reference import markdown
 from glenside.ir.text import parse, print_term
+from glenside.rewrites import RULES
 from glenside.semantics import PrimeField
 from glenside.targets import TARGETS
-from rewrites import RULES
 
 HERE = Path(__file__).parent / "extensions"
 MODULES = ("access_roll", "rolls", "mover")

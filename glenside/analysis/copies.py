@@ -9,8 +9,8 @@ from typing import Any
 from glenside.ir.program import is_product
 from glenside.ir.term import Term, constants_under, postorder
 from glenside.ir.types import AccessType, Tensor
+from glenside.rewrites.layout import addressing
 from glenside.targets.base.prices import Copied
-from rewrites.layout import addressing
 
 
 @dataclass(frozen=True)

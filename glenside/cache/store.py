@@ -67,10 +67,10 @@ def key_of(**parts: str) -> str:
 @cache
 def code_version() -> str:
     """A digest of the source of everything that an answer depends on."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[1]
     digest = hashlib.sha256()
-    for package in ("extract", "glenside", "rewrites"):
-        for path in sorted((root / package).rglob("*.py")):
+    for folder in (root, root / "extract", root / "rewrites"):  # links in a clone, which a walk does not follow
+        for path in sorted(folder.rglob("*.py")):
             digest.update(str(path.relative_to(root)).encode() + b"\0")
             digest.update(path.read_bytes())
     return digest.hexdigest()

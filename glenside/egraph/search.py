@@ -220,7 +220,7 @@ _LARGE = 1 << 30  # bytes: a limit that what a process holds of past searches do
 
 def _again(request: Request) -> bool:
     """Whether a process may serve more than this request: its modules do not change, and its memory is not scarce."""
-    ours = all(module.split(".")[0] in ("glenside", "rewrites") for module, _ in request.tables)
+    ours = all(module.split(".")[0] == "glenside" for module, _ in request.tables)
     return ours and _spares(request.limits)
 
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
-from extract import EXACT_SIZE, Extraction, Problem, extract
 from glenside.egraph.snapshot import Snapshot
+from glenside.extract import EXACT_SIZE, Extraction, Problem, extract
 from glenside.ir.operator import OPERATORS
+from glenside.rewrites.layout.product_unit import UNIT_CYCLES
 from glenside.targets.base import Cost, InstructionCost, Prices
-from rewrites.layout.product_unit import UNIT_CYCLES
 
 
 @dataclass(frozen=True)

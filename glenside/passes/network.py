@@ -23,9 +23,9 @@ from glenside.ir.rearrangement import Rearrangement
 from glenside.ir.term import Term, build, constants_under, postorder, rebuild_all, tensors
 from glenside.ir.types import AccessType, Dims, Tensor
 from glenside.passes.extraction import PricedGraph
+from glenside.rewrites import of_families
+from glenside.rewrites.layout import folding
 from glenside.targets.base import Cost, Prices, free
-from rewrites import of_families
-from rewrites.layout import folding
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
-from extract.pareto import Entry, Step, pareto
 from glenside.egraph.search import SearchResult
+from glenside.extract.pareto import Entry, Step, pareto
 from glenside.ir.term import Term
 from glenside.passes.extraction import Choice, Cone, Derivable, PricedGraph, cheapest, derivable, reachable
 from glenside.targets.base import Target, Variant, Way

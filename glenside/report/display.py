@@ -9,8 +9,8 @@ from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.search import with_program
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.program import Program
+from glenside.rewrites import of_families
 from glenside.targets.base import Target, Way
-from rewrites import of_families
 
 
 def growing(

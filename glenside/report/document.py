@@ -164,7 +164,7 @@ class Rules(Block):
     names: Sequence[str]
 
     def record(self, cells: _Cells) -> dict[str, Any]:
-        from rewrites import RULES
+        from glenside.rewrites import RULES
 
         known = [(name, RULES.get(name)) for name in self.names]
         return {

@@ -15,9 +15,9 @@ from glenside.egraph.snapshot import ENode, Snapshot
 from glenside.ir.names import spelled_name
 from glenside.ir.operator import OPERATORS, Kind
 from glenside.passes.extraction import PricedGraph
+from glenside.rewrites import RULES
 from glenside.targets.base import NodeCosts, Prices
 from glenside.targets.base.prices import order
-from rewrites import RULES
 
 HOLE = "\ue000"
 """Where a child stands in the text of an e-node: a character that no name of a program can be mistaken for."""

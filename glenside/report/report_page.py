@@ -30,8 +30,8 @@ from glenside.report.egraph_view import EGraphView
 from glenside.report.report import CHOSEN, Choice, LayerRow, Report
 from glenside.report.text import Column, Table, amount, report_html, sentences, tables_of, times
 from glenside.report.tile import Tile, baseline_tiles, instructions, tiles_of
+from glenside.rewrites import RULES
 from glenside.targets.base import Amounts
-from rewrites import RULES
 
 if TYPE_CHECKING:
     from glenside.report.result import Result

@@ -45,7 +45,7 @@ class RulePage:
 
 def rule_page(rule: Rule) -> RulePage:
     """The page about a rule; its first example that the rule adds a term to, or its first, is run here."""
-    from rewrites import RULES
+    from glenside.rewrites import RULES
 
     analyses = [other for other in RULES.values() if other.analysis]
     changed = next((c for example in rule.examples if (c := shown(rule, example, analyses))), None)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.convolution import zeros_between as zeros
-from rewrites.convolution.transposed import ANALYSES, gap_axes, scattered, unfolding
-from rewrites.declare import ROOT, Clauses, Example, V, analysis, let, set_, when
-from rewrites.facts import ACCESS, INT, dims, relation, split, table
-from rewrites.mapping.sliding_windows import slides
-from rewrites.terms import dot, is_dot, padded, reshaped, variables, vec_range
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.convolution import zeros_between as zeros
+from glenside.rewrites.convolution.transposed import ANALYSES, gap_axes, scattered, unfolding
+from glenside.rewrites.declare import ROOT, Clauses, Example, V, analysis, let, set_, when
+from glenside.rewrites.facts import ACCESS, INT, dims, relation, split, table
+from glenside.rewrites.mapping.sliding_windows import slides
+from glenside.rewrites.terms import dot, is_dot, padded, reshaped, variables, vec_range
 
 _PRODUCT: dict[str, Any] = {"product": ACCESS, "a": ACCESS, "b": ACCESS, "m": INT, "i": INT, "j": INT}
 strided = relation("strided", **_PRODUCT, begin=INT, n=INT, t=INT, h=INT, k=INT, total=INT)

@@ -12,13 +12,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from glenside.ir.types import Dims, smallest
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, set_, when
-from rewrites.facts import ACCESS, INT, access_at, dims, given, on_demand, relation, split, table
-from rewrites.mapping.sliding_windows import axis_number, same_axis, view
-from rewrites.parameters import scatter
-from rewrites.terms import Variable, reshaped, variables
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, set_, when
+from glenside.rewrites.facts import ACCESS, INT, access_at, dims, given, on_demand, relation, split, table
+from glenside.rewrites.mapping.sliding_windows import axis_number, same_axis, view
+from glenside.rewrites.parameters import scatter
+from glenside.rewrites.terms import Variable, reshaped, variables
 
 FAMILY = "transposed-analyses"
 GAPS: dict[str, Any] = {"gap": INT, "begin": INT, "n": INT}

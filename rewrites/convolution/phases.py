@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from glenside.ir.types import Dims
-from rewrites import operators as op
-from rewrites.convolution import transposed
-from rewrites.convolution.places import phase
-from rewrites.convolution.transposed import BETWEEN, halves, made_in_tiles, one_phase, step_of, unfolding
-from rewrites.convolution.zeros_between import section, subwindow, want_section, want_subwindow
-from rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
-from rewrites.facts import ACCESS, INT, access_at, dims, dtype, function, on_demand, relation, split, table
-from rewrites.terms import Variable, dot, reshaped, variables
+from glenside.rewrites import operators as op
+from glenside.rewrites.convolution import transposed
+from glenside.rewrites.convolution.places import phase
+from glenside.rewrites.convolution.transposed import BETWEEN, halves, made_in_tiles, one_phase, step_of, unfolding
+from glenside.rewrites.convolution.zeros_between import section, subwindow, want_section, want_subwindow
+from glenside.rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
+from glenside.rewrites.facts import ACCESS, INT, access_at, dims, dtype, function, on_demand, relation, split, table
+from glenside.rewrites.terms import Variable, dot, reshaped, variables
 
 _GAPS: dict[str, Any] = {"gap": INT, "begin": INT, "n": INT}
 _TAPS: dict[str, Any] = {"taps": INT, "apart": INT}

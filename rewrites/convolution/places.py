@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from glenside.ir.types import Dims
-from rewrites.facts import table
+from glenside.rewrites.facts import table
 
 
 @table(first=int, count=int, taps=int, apart=int, tap=int, every=int)

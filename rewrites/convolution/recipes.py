@@ -6,10 +6,10 @@ products: all of them have its words.
 
 from __future__ import annotations
 
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.declare import ROOT, Clauses, Example, V, analysis, when
-from rewrites.facts import ACCESS, TEXT, relation, source
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.declare import ROOT, Clauses, Example, V, analysis, when
+from glenside.rewrites.facts import ACCESS, TEXT, relation, source
 
 recipe = relation("recipe", product=ACCESS, steps=TEXT)
 

@@ -6,14 +6,14 @@ computed straight into the whole where the machine can.
 
 from __future__ import annotations
 
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.convolution.recipes import recipe
-from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rule, set_, union, when
-from rewrites.facts import ACCESS, INT, TEXT, dims, function, on_demand, relation, split, table
-from rewrites.mapping.sliding_windows import inside, same_axis
-from rewrites.parameters import row_strips
-from rewrites.terms import dot, is_dot, reshaped, variables
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.convolution.recipes import recipe
+from glenside.rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rule, set_, union, when
+from glenside.rewrites.facts import ACCESS, INT, TEXT, dims, function, on_demand, relation, split, table
+from glenside.rewrites.mapping.sliding_windows import inside, same_axis
+from glenside.rewrites.parameters import row_strips
+from glenside.rewrites.terms import dot, is_dot, reshaped, variables
 
 outer_axis = function("outer-axis", INT, "min", product=ACCESS)
 want_strip, strip = on_demand("strip", a=ACCESS, axis=INT, lo=INT, hi=INT)

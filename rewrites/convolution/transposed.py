@@ -13,16 +13,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.convolution import zeros_between as zeros
-from rewrites.convolution.gaps import gaps, undilated, want_undilated
-from rewrites.convolution.places import phase, positions_last, scatter
-from rewrites.convolution.recipes import recipe
-from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rule, set_, union, when
-from rewrites.facts import ACCESS, INT, INTS, TEXT, dims, function, relation, split, table
-from rewrites.mapping.sliding_windows import slides
-from rewrites.terms import Variable, dot, is_dot, reshaped, variables, vec, vec_range
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.convolution import zeros_between as zeros
+from glenside.rewrites.convolution.gaps import gaps, undilated, want_undilated
+from glenside.rewrites.convolution.places import phase, positions_last, scatter
+from glenside.rewrites.convolution.recipes import recipe
+from glenside.rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rule, set_, union, when
+from glenside.rewrites.facts import ACCESS, INT, INTS, TEXT, dims, function, relation, split, table
+from glenside.rewrites.mapping.sliding_windows import slides
+from glenside.rewrites.terms import Variable, dot, is_dot, reshaped, variables, vec, vec_range
 
 FAMILY, ANALYSES = "transposed", "transposed-analyses"
 MOST_PHASES = 64

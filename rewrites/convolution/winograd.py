@@ -17,15 +17,15 @@ from glenside.egraph.sorts import Column
 from glenside.ir.cook_toom import cook_toom, spelled
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.types import Dims
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.convolution.recipes import recipe
-from rewrites.convolution.zeros_between import zero_inserted
-from rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
-from rewrites.facts import ACCESS, INT, TEXT, access_at, dims, dtype, function, relation, split, table
-from rewrites.mapping.sliding_windows import WEIGHTS_FIRST, axis_number, inside, turned, want_wider, wider
-from rewrites.parameters import winograd
-from rewrites.terms import dot, is_dot, reshaped, variables, vec, vec_range
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.convolution.recipes import recipe
+from glenside.rewrites.convolution.zeros_between import zero_inserted
+from glenside.rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
+from glenside.rewrites.facts import ACCESS, INT, TEXT, access_at, dims, dtype, function, relation, split, table
+from glenside.rewrites.mapping.sliding_windows import WEIGHTS_FIRST, axis_number, inside, turned, want_wider, wider
+from glenside.rewrites.parameters import winograd
+from glenside.rewrites.terms import dot, is_dot, reshaped, variables, vec, vec_range
 
 FAMILY = "winograd"
 LARGEST = 8  # of alpha: beyond, the matrices have large numbers

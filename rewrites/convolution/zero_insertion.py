@@ -8,14 +8,14 @@ one are reversed.
 from __future__ import annotations
 
 from glenside.ir.types import Dims
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.convolution.recipes import recipe
-from rewrites.convolution.transposed import ANALYSES, FAMILY, unfolding
-from rewrites.convolution.zeros_between import section, want_section
-from rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
-from rewrites.facts import ACCESS, INT, INTS, dims, function, relation, source, split, table
-from rewrites.terms import dot, reshaped, sided, variables
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.convolution.recipes import recipe
+from glenside.rewrites.convolution.transposed import ANALYSES, FAMILY, unfolding
+from glenside.rewrites.convolution.zeros_between import section, want_section
+from glenside.rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
+from glenside.rewrites.facts import ACCESS, INT, INTS, dims, function, relation, source, split, table
+from glenside.rewrites.terms import dot, reshaped, sided, variables
 
 columns = relation("columns", y=ACCESS, product=ACCESS, order=INTS, spread=INTS)
 # Places of overlap-add(y), after so many cuts: along each axis `sizes` from `starts` on.

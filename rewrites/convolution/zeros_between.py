@@ -12,13 +12,13 @@ from __future__ import annotations
 from typing import Any
 
 from glenside.ir.types import largest, smallest
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.convolution.gaps import FAMILY, GAPS, PLANE, gaps, undilated, want_undilated
-from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, set_, when
-from rewrites.facts import ACCESS, INT, access_at, dims, on_demand, relation, split
-from rewrites.mapping.sliding_windows import forms, kept_axes, picking, picks, slides
-from rewrites.terms import padded, variables
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.convolution.gaps import FAMILY, GAPS, PLANE, gaps, undilated, want_undilated
+from glenside.rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, set_, when
+from glenside.rewrites.facts import ACCESS, INT, access_at, dims, on_demand, relation, split
+from glenside.rewrites.mapping.sliding_windows import forms, kept_axes, picking, picks, slides
+from glenside.rewrites.terms import padded, variables
 
 _WINDOWS: dict[str, Any] = {"first": INT, "count": INT, "taps": INT}
 # Axis i steps over windows with gaps along axis j: by 1, or over gaps of 1.

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from glenside.ir.rearrangement import Rearrangement, refined, runs_of
 from glenside.ir.types import Dims
-from rewrites.facts import table
-from rewrites.layout.rearranging import canonical_pair, cut_at_axes
+from glenside.rewrites.facts import table
+from glenside.rewrites.layout.rearranging import canonical_pair, cut_at_axes
 
 ANY, CHANNELS_LAST, CHANNELS_FIRST = 0, 1, 2
 """What a unit wants innermost in memory; from 4 on: blocks of so many channels."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from glenside.ir.dtypes import FLOATS
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.declare import ROOT, Action, Clauses, Example, Facts, V, let, rule, union, when
-from rewrites.facts import (
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.declare import ROOT, Action, Clauses, Example, Facts, V, let, rule, union, when
+from glenside.rewrites.facts import (
     ACCESS,
     INT,
     INTS,
@@ -27,9 +27,9 @@ from rewrites.facts import (
     split,
     varies,
 )
-from rewrites.layout.layout import lifted
-from rewrites.layout.rearranging import weight_scale
-from rewrites.terms import Variable, dot, variables, vec, whole
+from glenside.rewrites.layout.layout import lifted
+from glenside.rewrites.layout.rearranging import weight_scale
+from glenside.rewrites.terms import Variable, dot, variables, vec, whole
 
 FAMILY = "folding"
 TOGETHER = ("constant-analyses", "rearranging", FAMILY)

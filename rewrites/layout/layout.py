@@ -10,10 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rewrite, rule, set_, subsume, union, when
-from rewrites.facts import (
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.declare import (
+    ROOT,
+    Clauses,
+    Example,
+    Facts,
+    V,
+    analysis,
+    let,
+    rewrite,
+    rule,
+    set_,
+    subsume,
+    union,
+    when,
+)
+from glenside.rewrites.facts import (
     ACCESS,
     INT,
     INTS,
@@ -27,8 +41,8 @@ from rewrites.facts import (
     split,
     varies,
 )
-from rewrites.layout import rearranging
-from rewrites.terms import rearranged, under, variables, vec, whole
+from glenside.rewrites.layout import rearranging
+from glenside.rewrites.terms import rearranged, under, variables, vec, whole
 
 FAMILY = "layout"
 CORE = "rearranging"  # what folding needs of it

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.declare import ROOT, Clauses, Example, V, analysis, rewrite, rule, union, when
-from rewrites.facts import ACCESS, INT, INTS, TEXT, category, dims, relation, split
-from rewrites.layout import rearranging
-from rewrites.layout.layout import ANYWHERE, BOXES, CORE, FAMILY, ITEM, OURS, RANK4, SHAPE, TURNED, TYPED
-from rewrites.terms import rearranged, under, variables, vec, whole
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.declare import ROOT, Clauses, Example, V, analysis, rewrite, rule, union, when
+from glenside.rewrites.facts import ACCESS, INT, INTS, TEXT, category, dims, relation, split
+from glenside.rewrites.layout import rearranging
+from glenside.rewrites.layout.layout import ANYWHERE, BOXES, CORE, FAMILY, ITEM, OURS, RANK4, SHAPE, TURNED, TYPED
+from glenside.rewrites.terms import rearranged, under, variables, vec, whole
 
 whole_pair = relation("whole-pair", pairs=ACCESS, kind=TEXT, a=ACCESS, b=ACCESS)
 # An operand of such a pair, and what it is a rearrangement of, of own dims and so many elements; and what undoes it.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.declare import ROOT, Clauses, Example, V, rewrite, rule
-from rewrites.facts import category, dims, source, split, varies
-from rewrites.layout.layout import FAMILY, operand
-from rewrites.layout.rearranging import normalizing, reducing, reducing_windows
-from rewrites.terms import rearranged, under, variables, vec, whole
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.declare import ROOT, Clauses, Example, V, rewrite, rule
+from glenside.rewrites.facts import category, dims, source, split, varies
+from glenside.rewrites.layout.layout import FAMILY, operand
+from glenside.rewrites.layout.rearranging import normalizing, reducing, reducing_windows
+from glenside.rewrites.terms import rearranged, under, variables, vec, whole
 
 
 @rule(

@@ -9,16 +9,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites import parameters
-from rewrites.declare import ROOT, Action, Clauses, Example, V, analysis, let, rule, union, when
-from rewrites.facts import ACCESS, INT, INTS, access_at, category, constant, dims, relation, source, split, varies
-from rewrites.layout.addressing import in_layout, innermost, storing, unit
-from rewrites.layout.layout import ANYWHERE, BOXES, SHAPE, SHAPED, lifted
-from rewrites.layout.rearranging import places_before, undone
-from rewrites.mapping.mapping_search import EXAMPLE_PARAMETERS, cheapest
-from rewrites.terms import is_dot, rearranged, sided, under, variables, vec, vec_range
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites import parameters
+from glenside.rewrites.declare import ROOT, Action, Clauses, Example, V, analysis, let, rule, union, when
+from glenside.rewrites.facts import (
+    ACCESS,
+    INT,
+    INTS,
+    access_at,
+    category,
+    constant,
+    dims,
+    relation,
+    source,
+    split,
+    varies,
+)
+from glenside.rewrites.layout.addressing import in_layout, innermost, storing, unit
+from glenside.rewrites.layout.layout import ANYWHERE, BOXES, SHAPE, SHAPED, lifted
+from glenside.rewrites.layout.rearranging import places_before, undone
+from glenside.rewrites.mapping.mapping_search import EXAMPLE_PARAMETERS, cheapest
+from glenside.rewrites.terms import is_dot, rearranged, sided, under, variables, vec, vec_range
 
 FAMILY, ANALYSES = "product-unit", "product-unit-analyses"
 # An operand of a product, and what it is a rearrangement of.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from glenside.ir.rearrangement import Rearrangement, identity, of_transpose, places_along, refined, runs_of
 from glenside.ir.types import Dims
-from rewrites.facts import table
+from glenside.rewrites.facts import table
 
 
 @dataclass(frozen=True)

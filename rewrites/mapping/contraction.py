@@ -9,12 +9,12 @@ and not faster.
 from __future__ import annotations
 
 from glenside.ir.types import smallest
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.declare import ROOT, Clauses, Example, V, analysis, rule, union, when
-from rewrites.facts import ACCESS, INT, access_at, dims, relation, split
-from rewrites.parameters import columns, rows
-from rewrites.terms import is_dot, sided, variables, vec
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.declare import ROOT, Clauses, Example, V, analysis, rule, union, when
+from glenside.rewrites.facts import ACCESS, INT, access_at, dims, relation, split
+from glenside.rewrites.parameters import columns, rows
+from glenside.rewrites.terms import is_dot, sided, variables, vec
 
 flat = relation("flat", product=ACCESS, a=ACCESS, b=ACCESS, shared=INT, depth=INT, width=INT)
 want_flat = relation("want-flat", operand=ACCESS, shared=INT)

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rewrites import operators as op
-from rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
-from rewrites.facts import ACCESS, INT, access_at, relation
-from rewrites.mapping import matrices
-from rewrites.mapping.mapping_search import (
+from glenside.rewrites import operators as op
+from glenside.rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
+from glenside.rewrites.facts import ACCESS, INT, access_at, relation
+from glenside.rewrites.mapping import matrices
+from glenside.rewrites.mapping.mapping_search import (
     EXAMPLE_PARAMETERS,
     SEARCHED,
     SIZES,
@@ -30,8 +30,8 @@ from rewrites.mapping.mapping_search import (
     next_factor,
     product_of,
 )
-from rewrites.parameters import price
-from rewrites.terms import ceil_div, dot, padded, reshaped, transposed, vec
+from glenside.rewrites.parameters import price
+from glenside.rewrites.terms import ceil_div, dot, padded, reshaped, transposed, vec
 
 FAMILY, ANALYSES = "crossed-mapping", "crossed-mapping-analyses"
 cross_factor = relation("cross-factor", product=ACCESS, p=INT)

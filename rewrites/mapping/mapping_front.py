@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rewrites.declare import ROOT, Clauses, V, rule, set_, when
-from rewrites.facts import ACCESS, INT, function, relation
-from rewrites.mapping.mapping_search import EXAMPLE_PARAMETERS, EXAMPLES, candidate, cheapest, planned
-from rewrites.parameters import within
+from glenside.rewrites.declare import ROOT, Clauses, V, rule, set_, when
+from glenside.rewrites.facts import ACCESS, INT, function, relation
+from glenside.rewrites.mapping.mapping_search import EXAMPLE_PARAMETERS, EXAMPLES, candidate, cheapest, planned
+from glenside.rewrites.parameters import within
 
 FAMILY = "mapping-front"
 LEVELS = 6

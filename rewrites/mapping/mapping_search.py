@@ -21,15 +21,15 @@ from __future__ import annotations
 
 from glenside.egraph.rule import Parameters
 from glenside.ir import types
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.convolution.recipes import recipe
-from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rule, set_, when
-from rewrites.facts import ACCESS, INT, INTS, access_at, dims, function, relation, source, split
-from rewrites.mapping import matrices
-from rewrites.mapping.sliding_windows import regrouped, searched, slides, want_regroup
-from rewrites.parameters import bound, exceeds_growth, fallback_price, price, second_price, third_price, within
-from rewrites.terms import Variable, ceil_div, sized, variables, vec
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.convolution.recipes import recipe
+from glenside.rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rule, set_, when
+from glenside.rewrites.facts import ACCESS, INT, INTS, access_at, dims, function, relation, source, split
+from glenside.rewrites.mapping import matrices
+from glenside.rewrites.mapping.sliding_windows import regrouped, searched, slides, want_regroup
+from glenside.rewrites.parameters import bound, exceeds_growth, fallback_price, price, second_price, third_price, within
+from glenside.rewrites.terms import Variable, ceil_div, sized, variables, vec
 
 FAMILY = "mapping"
 product_of = relation("product-of", product=ACCESS, a=ACCESS, g=INT, m=INT, k=INT, o=INT)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.declare import ROOT, Clauses, Example, Fact, V, let, rule, union, when
-from rewrites.facts import ACCESS, INT, INTS, access_at, dims, relation
-from rewrites.parameters import columns, max_rows, rows
-from rewrites.terms import ceil_div, diagonal, dot, padded, reshaped, sized, transposed, vec
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.declare import ROOT, Clauses, Example, Fact, V, let, rule, union, when
+from glenside.rewrites.facts import ACCESS, INT, INTS, access_at, dims, relation
+from glenside.rewrites.parameters import columns, max_rows, rows
+from glenside.rewrites.terms import ceil_div, diagonal, dot, padded, reshaped, sized, transposed, vec
 
 FAMILY = "matrices"
 matrices = relation("matrices", product=ACCESS, a=ACCESS, b=ACCESS, g=INT, m=INT, k=INT, o=INT)

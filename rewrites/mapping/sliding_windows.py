@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from glenside.ir.types import largest
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.declare import ROOT, Actions, Clauses, Example, Facts, V, analysis, let, rule, set_, union, when
-from rewrites.facts import ACCESS, INT, INTS, access_at, dims, on_demand, relation, source, split
-from rewrites.terms import ceil_div, dot, gcd, is_dot, padded, reshaped, variables, vec, vec_range
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.declare import ROOT, Actions, Clauses, Example, Facts, V, analysis, let, rule, set_, union, when
+from glenside.rewrites.facts import ACCESS, INT, INTS, access_at, dims, on_demand, relation, source, split
+from glenside.rewrites.terms import ceil_div, dot, gcd, is_dot, padded, reshaped, variables, vec, vec_range
 
 FAMILY = "windows"
 # Axis i steps by `stride` over windows along axis j, of elements that are `apart`; `common` is the gcd of both.

@@ -12,14 +12,14 @@ import math
 import numpy as np
 
 from glenside.ir.types import Dims, smallest
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.convolution.places import positions_last
-from rewrites.convolution.recipes import recipe
-from rewrites.convolution.transposed import EXAMPLES, line, made_in_tiles, scattering
-from rewrites.declare import ROOT, Clauses, Example, V, let, rule, union, when
-from rewrites.facts import ACCESS, INT, INTS, dims, dtype, relation, table
-from rewrites.terms import dot, is_dot, sided, variables
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.convolution.places import positions_last
+from glenside.rewrites.convolution.recipes import recipe
+from glenside.rewrites.convolution.transposed import EXAMPLES, line, made_in_tiles, scattering
+from glenside.rewrites.declare import ROOT, Clauses, Example, V, let, rule, union, when
+from glenside.rewrites.facts import ACCESS, INT, INTS, dims, dtype, relation, table
+from glenside.rewrites.terms import dot, is_dot, sided, variables
 
 LEAST = 1 << 14
 """Elements of the smallest tile: half of what the first cache of a core holds."""

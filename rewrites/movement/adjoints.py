@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from glenside.ir.types import Dims
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.declare import ROOT, Clauses, Example, Facts, V, rewrite, rule
-from rewrites.facts import dims, dtype, split, table, widened
-from rewrites.terms import dot, padded, reshaped, variables
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.declare import ROOT, Clauses, Example, Facts, V, rewrite, rule
+from glenside.rewrites.facts import dims, dtype, split, table, widened
+from glenside.rewrites.terms import dot, padded, reshaped, variables
 
 FAMILY = "adjoints"
 _Y = ex.access("y", 1)

@@ -6,11 +6,11 @@ itself rise, meet and compose. Both directions only ever shorten a path or move 
 
 from __future__ import annotations
 
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.declare import ROOT, Clauses, Example, V, analysis, rewrite, rule, union, when
-from rewrites.facts import ACCESS, access_at, category, dims, dtype, relation, source, split
-from rewrites.terms import reshaped, vec_range
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.declare import ROOT, Clauses, Example, V, analysis, rewrite, rule, union, when
+from glenside.rewrites.facts import ACCESS, access_at, category, dims, dtype, relation, source, split
+from glenside.rewrites.terms import reshaped, vec_range
 
 FAMILY = "algebra"
 tiled = relation("tiled", access=ACCESS)

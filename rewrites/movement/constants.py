@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from glenside.egraph.pattern import of_operator
 from glenside.ir.operator import OPERATORS, Kind, Operator
-from rewrites.declare import ROOT, Clauses, Example, analysis, when
-from rewrites.facts import ACCESS, access_at, constant, varies
-from rewrites.terms import Variable
+from glenside.rewrites.declare import ROOT, Clauses, Example, analysis, when
+from glenside.rewrites.facts import ACCESS, access_at, constant, varies
+from glenside.rewrites.terms import Variable
 
 
 def _propagated(operator: Operator) -> Clauses:

@@ -6,12 +6,12 @@ it; slices sink, because only a product's demand makes them.
 
 from __future__ import annotations
 
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.declare import Clauses, Example, Facts, V, rewrite, rule
-from rewrites.facts import access_at, category, dims, keeps_zero, source, split
-from rewrites.movement.algebra import tiled
-from rewrites.terms import padded, variables, vec, vec_range
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.declare import Clauses, Example, Facts, V, rewrite, rule
+from glenside.rewrites.facts import access_at, category, dims, keeps_zero, source, split
+from glenside.rewrites.movement.algebra import tiled
+from glenside.rewrites.terms import padded, variables, vec, vec_range
 
 FAMILY = "through-computes"
 _X = ex.access("x", 2)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.declare import ROOT, Clauses, Example, Facts, V, rewrite, rule, union, when
-from rewrites.facts import ACCESS, INT, INTS, dims, relation, source, split
-from rewrites.movement.algebra import tiled
-from rewrites.terms import dot, padded, sided, variables, vec, vec_range
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.declare import ROOT, Clauses, Example, Facts, V, rewrite, rule, union, when
+from glenside.rewrites.facts import ACCESS, INT, INTS, dims, relation, source, split
+from glenside.rewrites.movement.algebra import tiled
+from glenside.rewrites.terms import dot, padded, sided, variables, vec, vec_range
 
 FAMILY = "through-products"
 # Candidates are few: found first, they are joined with the tables of shapes at far less than all at once.

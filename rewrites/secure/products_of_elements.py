@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from glenside.ir.types import Dims
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.convolution.recipes import recipe
-from rewrites.declare import ROOT, Clauses, Example, V, rule, union, when
-from rewrites.facts import dims, split, table
-from rewrites.terms import dot, variables, vec
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.convolution.recipes import recipe
+from glenside.rewrites.declare import ROOT, Clauses, Example, V, rule, union, when
+from glenside.rewrites.facts import dims, split, table
+from glenside.rewrites.terms import dot, variables, vec
 
 FAMILY = "products-of-elements"
 

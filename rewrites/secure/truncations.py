@@ -11,11 +11,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from glenside.ir.rational import exact_numbers
-from rewrites import examples as ex
-from rewrites import operators as op
-from rewrites.declare import ROOT, Clauses, Example, Facts, V, rewrite, rule, union, when
-from rewrites.facts import access_at, constant, table
-from rewrites.terms import variables
+from glenside.rewrites import examples as ex
+from glenside.rewrites import operators as op
+from glenside.rewrites.declare import ROOT, Clauses, Example, Facts, V, rewrite, rule, union, when
+from glenside.rewrites.facts import access_at, constant, table
+from glenside.rewrites.terms import variables
 
 EARLY, LATE = "early-truncations", "late-truncations"
 

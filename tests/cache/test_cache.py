@@ -320,6 +320,7 @@ def test_the_version_of_the_code_is_that_of_every_source(tmp_path: Path, monkeyp
     folder = tmp_path / "glenside" / "cache"
     folder.mkdir(parents=True)
     (tmp_path / "rewrites").mkdir()
+    (tmp_path / "glenside" / "rewrites").symlink_to(tmp_path / "rewrites")
     (folder / "store.py").write_text("")
     rule = tmp_path / "rewrites" / "rule.py"
     real, found = store.code_version.__wrapped__(), set()

@@ -7,7 +7,7 @@ import json
 import pytest
 from command_line import run
 
-from rewrites import RULES
+from glenside.rewrites import RULES
 
 
 def test_a_page_shows_the_equation_its_clauses_the_reason_and_an_example(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,8 +28,8 @@ from glenside.ir.operators.padding import access_pad
 from glenside.ir.operators.views import access
 from glenside.ir.term import Term, postorder
 from glenside.ir.text import parse
+from glenside.rewrites import of_families
 from glenside.targets import ConvolutionUnit, SystolicArray
-from rewrites import of_families
 
 PARAMETERS = {**ConvolutionUnit().rule_parameters(), **SystolicArray(8, 4).rule_parameters()}
 FAMILIES = ["analyses", "products", "through-products", "systolic-array"]

@@ -21,8 +21,8 @@ from glenside.ir.operators.slices import access_slice
 from glenside.ir.operators.views import access, access_reshape
 from glenside.ir.term import Term
 from glenside.ir.types import Dims, Tensor
-from rewrites import RULES
-from rewrites.declare import Clauses, V, rule
+from glenside.rewrites import RULES
+from glenside.rewrites.declare import Clauses, V, rule
 
 EXAMPLE = Example("(access-tensor x)", {"x": "n"})
 wanted = relation("test-wanted", access=ACCESS, axis=INT, size=INT)

@@ -17,7 +17,7 @@ from glenside.egraph.schema import dims, relation, split
 from glenside.egraph.sorts import ACCESS, INT
 from glenside.ir.term import build
 from glenside.ir.types import Dims, Tensor
-from rewrites import operators as op
+from glenside.rewrites import operators as op
 
 measured = relation("test-measured", x=ACCESS, elements=INT)
 
@@ -85,7 +85,7 @@ def test_parts_of_a_type_that_must_be_equal_are_compared() -> None:
 
 def test_a_search_process_loads_no_rules() -> None:
     """They take longer to load than most searches last."""
-    loaded = "import sys, glenside.egraph.worker, rewrites.layout.addressing"
-    code = f"{loaded}; print('rewrites.layout.folding' in sys.modules)"
+    loaded = "import sys, glenside.egraph.worker, glenside.rewrites.layout.addressing"
+    code = f"{loaded}; print('glenside.rewrites.layout.folding' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

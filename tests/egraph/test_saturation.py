@@ -28,8 +28,8 @@ from glenside.ir.operators.products import access_product
 from glenside.ir.operators.views import access, access_flip
 from glenside.ir.program import Program
 from glenside.ir.text import parse
+from glenside.rewrites import RULES, of_families
 from glenside.targets import ConvolutionUnit, SystolicArray
-from rewrites import RULES, of_families
 
 MATMUL = parse(
     "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from access_roll import access_roll
 
-from rewrites.declare import Clauses, Example, V, rewrite, rule
-from rewrites.facts import dims
+from glenside.rewrites.declare import Clauses, Example, V, rewrite, rule
+from glenside.rewrites.facts import dims
 
 FAMILY = "rolls"
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from extraction_problems import Node, answers, hard, is_acyclic, problem, random_problem, vector_sum
 
-from extract import (
+from glenside.extract import (
     METHODS,
     Extraction,
     ExtractionError,
@@ -26,12 +26,12 @@ from extract import (
     total_cost,
     tree_cost,
 )
-from extract import extract as run
-from extract.dag import derive
-from extract.graph import prepare
-from extract.integer_program import Block
-from extract.lower_bound import exclusive_costs, landmarks, lower_bound, scopes
-from extract.reduction import blocks, reduce
+from glenside.extract import extract as run
+from glenside.extract.dag import derive
+from glenside.extract.graph import prepare
+from glenside.extract.integer_program import Block
+from glenside.extract.lower_bound import exclusive_costs, landmarks, lower_bound, scopes
+from glenside.extract.reduction import blocks, reduce
 
 BATCHES = range(8)
 
@@ -76,8 +76,8 @@ def test_every_method_agrees_with_brute_force(batch: int) -> None:
 @pytest.mark.parametrize("batch", BATCHES)
 def test_the_integer_program_alone_finds_the_optimum(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the reduction, every choice is left to the solver: cycles, sharing and levels are in its rows."""
-    monkeypatch.setattr("extract.reduction._without_hopeless", lambda live, *rest: list(live.nodes))
-    monkeypatch.setattr("extract.reduction._without_dominated", lambda live, forced, c, own: own)
+    monkeypatch.setattr("glenside.extract.reduction._without_hopeless", lambda live, *rest: list(live.nodes))
+    monkeypatch.setattr("glenside.extract.reduction._without_dominated", lambda live, forced, c, own: own)
     solved = 0
     for seed in range(5000 + batch * 40, 5040 + batch * 40):
         p = random_problem(seed, most=9)
@@ -208,7 +208,7 @@ def test_boundaries_do_not_hide_a_cycle() -> None:
 
 
 def test_sets_over_the_limit_cost_quality_not_validity(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("extract.dag.SET_LIMIT", 2)
+    monkeypatch.setattr("glenside.extract.dag.SET_LIMIT", 2)
     for seed in range(300):
         p = random_problem(seed, most=14)
         try:
@@ -335,8 +335,8 @@ def test_a_block_is_no_larger_than_what_is_undecided() -> None:
 
 @pytest.mark.parametrize("most", [10**8, 10**15])
 def test_proofs_are_claimed_only_where_doubles_can_carry_them(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("extract.reduction._without_hopeless", lambda live, *rest: list(live.nodes))
-    monkeypatch.setattr("extract.integer_program.TIES", 0)
+    monkeypatch.setattr("glenside.extract.reduction._without_hopeless", lambda live, *rest: list(live.nodes))
+    monkeypatch.setattr("glenside.extract.integer_program.TIES", 0)
     proven = unproven = 0
     for seed in range(30_000, 30_060):
         p = random_problem(seed, most=7)

@@ -15,8 +15,17 @@ import pytest
 from command_line import run
 from extraction_problems import answers, hard, random_problem, vector_sum
 
-from extract import METHODS, Extraction, ExtractionError, Limits, NoExtraction, Problem, extract_dag, extract_exact
-from extract.gym import GymGraph, parse_gym, read_gym
+from glenside.extract import (
+    METHODS,
+    Extraction,
+    ExtractionError,
+    Limits,
+    NoExtraction,
+    Problem,
+    extract_dag,
+    extract_exact,
+)
+from glenside.extract.gym import GymGraph, parse_gym, read_gym
 
 EGRAPHS = Path(__file__).parent.parent / "egraphs"
 COSTS = (0, 0.0, 1, 2, 1.0, 0.1, 0.2, 0.30000000000000004, 2.5, 1e-3, 12.75, 1e2)
@@ -417,7 +426,7 @@ def test_ctrl_c_writes_the_best_answer(
     def interrupted(problem: Problem, method: str, time_limit: float | None) -> Extraction:
         return replace(extract_dag(problem), proven=False, stopped="interrupted")
 
-    monkeypatch.setattr("extract.gym.extract", interrupted)
+    monkeypatch.setattr("glenside.extract.gym.extract", interrupted)
     assert run("extract", file(tmp_path, GOOD), "-o", tmp_path / "choice.json") == 130
     assert "no: interrupted" in capsys.readouterr().out
     assert json.loads((tmp_path / "choice.json").read_text()) == {"a": "n", "b": "m"}
@@ -442,7 +451,7 @@ def test_the_solver_starts_from_the_heuristic_answer(monkeypatch: pytest.MonkeyP
             ends.append(info.objective_function_value)
             return info
 
-    monkeypatch.setattr("extract.integer_program.highspy.Highs", Spy)
+    monkeypatch.setattr("glenside.extract.integer_program.highspy.Highs", Spy)
     p = hard(600)
     heuristic = extract_dag(p)
     answer = extract_exact(p, Limits(branches=0))
@@ -456,8 +465,8 @@ def test_the_solver_starts_from_the_heuristic_answer(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("ties", [0, 8])
 def test_bounds_hold_where_costs_do_not_fit_a_double(most: int, ties: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Doubles bound such costs within 1e-12; a proof takes a look at the answers that they cannot tell apart."""
-    monkeypatch.setattr("extract.reduction._without_hopeless", lambda live, *rest: list(live.nodes))
-    monkeypatch.setattr("extract.integer_program.TIES", ties)
+    monkeypatch.setattr("glenside.extract.reduction._without_hopeless", lambda live, *rest: list(live.nodes))
+    monkeypatch.setattr("glenside.extract.integer_program.TIES", ties)
     unproven = 0
     for seed in range(40_000, 40_120):
         p, r = random_problem(seed, most=7), random.Random(seed)

@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from extract.pareto import Entry, Step, pareto
+from glenside.extract.pareto import Entry, Step, pareto
 
 Form = tuple[int, tuple["Form", ...]]
 """A node and the forms of its operands."""

@@ -15,8 +15,8 @@ from glenside.ir.program import Program, constant_terms
 from glenside.ir.term import Term, build, constants_under, postorder
 from glenside.ir.types import Dims, Tensor
 from glenside.passes.extraction import constant_classes
+from glenside.rewrites import of_families
 from glenside.targets.mpc.analysis import secrets
-from rewrites import of_families
 
 VALUE = np.arange(6, dtype=np.float32).reshape(2, 3)
 

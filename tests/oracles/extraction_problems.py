@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from extract import Cost, Problem
+from glenside.extract import Cost, Problem
 
 Node = tuple[tuple[int, ...], Cost]
 

@@ -17,10 +17,10 @@ from glenside.ir.program import Program
 from glenside.ir.rational import exact_numbers
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType, Tensor
+from glenside.rewrites import RULES
 from glenside.semantics import Arithmetic, Native, PrimeField
 from glenside.semantics.interpreter import evaluate
 from glenside.targets import ConvolutionUnit, SystolicArray
-from rewrites import RULES
 
 _COMPILED = Compiled()
 _KEPT = 16

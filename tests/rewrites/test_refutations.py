@@ -14,10 +14,10 @@ from glenside.ir.cook_toom import cook_toom, spelled
 from glenside.ir.program import Program
 from glenside.ir.term import build, postorder
 from glenside.ir.text import parse
+from glenside.rewrites import RULES, of_families
 from glenside.semantics import PrimeField
 from glenside.semantics.interpreter import evaluate
 from glenside.targets.base import Way
-from rewrites import RULES, of_families
 
 PARAMETERS = {"rows": 3, "columns": 2, "winograd": 1 << 2 | 1 << 4}
 DOT = "(compute dot-product {})"

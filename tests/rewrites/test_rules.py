@@ -13,11 +13,11 @@ from glenside.builder import Builder
 from glenside.egraph.rule import Example, Rule
 from glenside.ir.term import Term, build, postorder
 from glenside.ir.text import parse
+from glenside.rewrites import RULES, of_families
+from glenside.rewrites.layout import folding
+from glenside.rewrites.secure.truncations import LATE
 from glenside.targets import CPU, MPC, NPU, ConvolutionUnit, SystolicArray
 from glenside.targets.base import Way
-from rewrites import RULES, of_families
-from rewrites.layout import folding
-from rewrites.secure.truncations import LATE
 
 BY_CLAUSE = {
     rule.name: [rule]

@@ -18,9 +18,9 @@ from glenside.check import is_equal
 from glenside.egraph.encode import program_nodes
 from glenside.gradients.asked import asked_step
 from glenside.ir.term import build
+from glenside.rewrites import of_families
 from glenside.semantics.interpreter import evaluate
 from glenside.targets.base import Way
-from rewrites import of_families
 
 FLOWS = {
     "weight-stationary": oracle.weight_stationary,

@@ -25,8 +25,8 @@ from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims, Tensor
+from glenside.rewrites import RULES, of_families
 from glenside.semantics.interpreter import evaluate
-from rewrites import RULES, of_families
 
 FAMILIES = ("transposed-analyses", "transposed", "transposed-tiles")
 ANALYSES = [RULES["sliding-axes-are-known"], RULES["products-have-recipes"]]

@@ -21,9 +21,9 @@ from glenside.egraph.search import search
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
+from glenside.rewrites import of_families
 from glenside.targets.base import Way
 from glenside.targets.mpc.target import MPC
-from rewrites import of_families
 
 FAMILIES = ("analyses", "recipe-analyses", "winograd")
 

@@ -19,10 +19,10 @@ from glenside.egraph.snapshot import Snapshot
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, postorder
+from glenside.rewrites import of_families
 from glenside.semantics import PRIMES, PrimeField
 from glenside.semantics.interpreter import evaluate
 from glenside.targets.base import Variant, Way
-from rewrites import of_families
 
 FEW = 1 << 12
 """Bytes by which a choice may miss the best: prices know where operands are stored, not every temporary on the way."""

@@ -32,10 +32,10 @@ from glenside.npu.machine import Energy, Machine
 from glenside.npu.program import NpuProgram
 from glenside.npu.timing import times
 from glenside.passes.answer import Answer
+from glenside.rewrites.mapping.mapping_front import LEVELS
 from glenside.semantics.interpreter import evaluate
 from glenside.targets.npu.target import SLACK
 from glenside.targets.registry import parse_target
-from rewrites.mapping.mapping_front import LEVELS
 
 FEW = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 MANY = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))

@@ -17,8 +17,8 @@ from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from extract import Extraction
-    from extract.gym import GymGraph
+    from glenside.extract import Extraction
+    from glenside.extract.gym import GymGraph
 
 METHODS = "auto, greedy, dag or exact"
 
@@ -42,9 +42,9 @@ def extract(
     ] = None,
 ) -> None:
     """Extract the cheapest program from an e-graph in a JSON file, and print what is proven about it."""
-    from extract import METHODS as KNOWN
-    from extract import ExtractionError
-    from extract.gym import read_gym
+    from glenside.extract import METHODS as KNOWN
+    from glenside.extract import ExtractionError
+    from glenside.extract.gym import read_gym
 
     if method not in KNOWN:
         raise BadInput(f"--method must be {METHODS}, got {method!r}")

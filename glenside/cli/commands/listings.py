@@ -53,7 +53,7 @@ def rules(name: RuleName = None, as_json: Json = False) -> None:
     """List the rewrite rules, by family, or show one: its equation, its clauses, why it is sound, an example."""
     from glenside.ir.names import suggestion
     from glenside.report.rule_page import rule_page
-    from rewrites import RULES
+    from glenside.rewrites import RULES
 
     if name is not None:
         if name not in RULES:

@@ -25,6 +25,7 @@ from glenside.ir.rearrangement import Rearrangement
 from glenside.ir.term import Term, weave
 from glenside.ir.types import AccessType
 from glenside.passes.extraction import Cone
+from glenside.rewrites.layout import addressing
 from glenside.targets.base import (
     Amounts,
     Instruction,
@@ -37,7 +38,6 @@ from glenside.targets.base import (
     Way,
 )
 from glenside.targets.registry import target
-from rewrites.layout import addressing
 
 ADDRESSES = {"none": addressing.NONE, "runs": addressing.RUNS, "all": addressing.ALL}
 """Which orders of an operand or a result are free: none but that of memory, those that keep runs of neighbours

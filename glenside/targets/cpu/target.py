@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from extract.pareto import Entry, Step, Storing
 from glenside.analysis.layers import adds_windows
 from glenside.analysis.liveness import (
     Memory,
@@ -25,6 +24,7 @@ from glenside.analysis.liveness import (
 from glenside.codegen.machine import Machine, read_machine
 from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
+from glenside.extract.pareto import Entry, Step, Storing
 from glenside.ir.bounds import number
 from glenside.ir.errors import BadInput, renamed
 from glenside.ir.operand import Array, Operand, Value

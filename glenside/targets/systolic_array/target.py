@@ -19,12 +19,12 @@ from glenside.passes.distinct_layers import until_added_up
 from glenside.passes.extraction import Cone
 from glenside.passes.network import Pass, fold_batch_norms
 from glenside.passes.variants import Cheapest
+from glenside.rewrites.layout.product_unit import UNIT_PRICES
 from glenside.targets.base import Amounts, Instruction, InstructionCost, Measure, Prices, Scope, Target, Variant, Way
 from glenside.targets.convolution_unit.target import LAYOUT_FAMILIES, ConvolutionUnit, copied_bytes
 from glenside.targets.registry import target
 from glenside.targets.systolic_array.array import UNLIMITED, Array, BitWidths
 from glenside.targets.systolic_array.plan import Plan, mapping_label, nearest_miss
-from rewrites.layout.product_unit import UNIT_PRICES
 
 BLOCKING, MAPPINGS = ("tile-loops", "unrolled-tiles"), ("best", "baseline")
 BASELINE = "baseline"
