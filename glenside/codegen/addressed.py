@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from glenside.codegen.filling import Filling, Places
+from glenside.codegen.filling import Filling, Places, View
 from glenside.codegen.formulas import apply, convert, number
-from glenside.codegen.loops import Formula, Load, Require, Statement, Store
+from glenside.codegen.loops import Formula, Load, Local, Require, Statement, Store
 from glenside.ir.dtypes import limits
 from glenside.ir.index_map import Index
 from glenside.ir.term import Term
@@ -16,7 +14,7 @@ def gathered(nest: Filling) -> list[Statement]:
     """Elements of one axis at computed indices."""
     a, indices, axis = nest.term.arguments()
     source, count_ = nest.source.views[a], indices.access.rank
-    step = a.access.dims.drop(axis + 1).product()
+    step = source.stride(axis, a.access.dims)
 
     def one(places: Places) -> list[Statement]:
         index, let = nest.let(_position(nest.pull(indices, places[axis : axis + count_])))
@@ -27,15 +25,17 @@ def gathered(nest: Filling) -> list[Statement]:
     return nest.each(nest.dims, one)
 
 
-def _picked(nest: Filling, a: Term, indices: Term, at: Places, shared: int) -> tuple[list[Statement], Any]:
-    """The variables that say where in the axes behind the shared ones to look, and by how much each moves."""
+def _picked(
+    nest: Filling, view: View, a: Term, indices: Term, at: Places, shared: int
+) -> tuple[list[Statement], tuple[tuple[Local, int], ...]]:
+    """The variables that say where in the axes behind the shared ones to look, and how far each moves in a view."""
     statements: list[Statement] = []
     picked = []
     for axis in range(indices.access.dims[-1]):
         size = a.access.dims[shared + axis]
         index, let = nest.let(_position(nest.pull(indices, (*at, Index() + axis))))
         statements += [let, Require(index, size, nest.term.operator.name)]
-        picked.append((index, a.access.dims.drop(shared + axis + 1).product()))
+        picked.append((index, view.stride(shared + axis, a.access.dims)))
     return statements, tuple(picked)
 
 
@@ -45,7 +45,7 @@ def gathered_nd(nest: Filling) -> list[Statement]:
     source, lead, numbers = nest.source.views[a], indices.access.rank - 1, indices.access.dims[-1]
 
     def one(places: Places) -> list[Statement]:
-        statements, picked = _picked(nest, a, indices, places[:lead], shared)
+        statements, picked = _picked(nest, source, a, indices, places[:lead], shared)
         place = source.place((*places[:shared], *(Index() for _ in range(numbers)), *places[lead:]))
         return [*statements, nest.store(places, Load(source.buffer, place, picked))]
 
@@ -59,7 +59,7 @@ def scattered(nest: Filling) -> list[Statement]:
     name = {"add": "add", "mul": "multiply", "min": "min", "max": "max"}.get(str(reduction))
 
     def put(places: Places) -> list[Statement]:
-        statements, picked = _picked(nest, a, indices, places[:lead], shared)
+        statements, picked = _picked(nest, nest.view, a, indices, places[:lead], shared)
         place = nest.view.place((*places[:shared], *(Index() for _ in range(numbers)), *places[lead:]))
         new = nest.pull(updates, places)
         value = new if name is None else apply(name, Load(nest.buffer, place, picked), new)

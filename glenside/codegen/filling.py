@@ -51,10 +51,18 @@ class Memory:
             self._buffer = Buffer(self.name, self.shown or dims, self.dtype, self.role)
         return self._buffer
 
+    @property
+    def _sizes(self) -> Dims:
+        """The dims in whose row-major order the elements lie, in the chosen order of axes, with padded rows."""
+        return self.dims.permute(self.order) if self.shown else self.buffer.dims
+
     def place(self, indices: Places) -> Index:
         """Where in the buffer the element at some indices is."""
-        own = [indices[axis] for axis in self.order]
-        return flattened(own, self.dims.permute(self.order)) if self.shown else self.buffer.place(own)
+        return flattened([indices[axis] for axis in self.order], self._sizes)
+
+    def stride(self, axis: int) -> int:
+        """Elements of the buffer between neighbours along an axis."""
+        return self._sizes.drop(self.order.index(axis) + 1).product()
 
 
 @dataclass(frozen=True)
@@ -78,6 +86,11 @@ class View:
         own = indices if dims is None or dims == self.dims else under(self.dims, dims, indices)
         moved = [index + offset for index, offset in zip(own, self.offsets, strict=True)]
         return self.memory.place(moved)
+
+    def stride(self, axis: int, dims: Dims) -> int:
+        """Elements of the buffer between neighbours along an axis of the view: how far a computed index moves."""
+        assert dims == self.dims, "what computed indices address lies in its own dims"
+        return self.memory.stride(axis)
 
 
 class Source(Protocol):

@@ -36,7 +36,7 @@ from glenside.codegen.row_blocks import in_row_blocks
 from glenside.codegen.schedule import scheduled
 from glenside.codegen.sharing import shared_where_it_pays
 from glenside.codegen.softmax import Softmax, softmax
-from glenside.codegen.storing import addressed_by, is_inline, stored_terms
+from glenside.codegen.storing import addressed_by, is_inline, is_sorting, stored_terms
 from glenside.codegen.tiles import Made
 from glenside.codegen.turns import taking_turns
 from glenside.ir.elementwise import folds
@@ -67,6 +67,7 @@ class _Lowering:
     inside   terms that are put together within such a one
     joined   what the formula that is being made joins: (term, places) -> the variable, and what it stands for
     single   constants of one element -> what it is
+    sorted   terms that are sorted, and their orders: their rows are not moved apart
     computed  what the nest that is being made computes
     """
 
@@ -94,6 +95,7 @@ class _Lowering:
         self.packings: list[Packing] = []
         self.numbers = count(1)
         self.addressed = {child for term in self.order for child in addressed_by(term)}
+        self.sorted = {own for term in self.order if is_sorting(term) for own in (term, *term.children)}
         self._vectors: dict[object, Callable[[Filling], list[Statement] | None]] = {
             normalized: self._normalized,
             mapped: self._mapped,
@@ -127,7 +129,8 @@ class _Lowering:
 
     def _memory(self, term: Term, dims: Dims | None = None) -> Memory:
         role = Role.RESULT if term in self.results else Role.TEMPORARY
-        name, apart = f"{role.value}{next(self.numbers)}", role is Role.TEMPORARY and self.machine is not None
+        name = f"{role.value}{next(self.numbers)}"
+        apart = role is Role.TEMPORARY and self.machine is not None and term not in self.sorted
         memory = Memory(name, term.access.dims if dims is None else dims, term.access.dtype, role, apart)
         self.memories.append(memory)
         return memory
@@ -150,7 +153,8 @@ class _Lowering:
         """The same of what a result is when its axes are in another order: sums that take turns in it lie there."""
         assert self.machine is not None, "vectors are of a machine"
         term, order = turned(result) or (result, ())
-        if not order or term in self.results or not take_turns(term, order, lanes_of("float32", self.machine)):
+        lanes = lanes_of("float32", self.machine)
+        if not order or term in self.results or term in self.sorted or not take_turns(term, order, lanes):
             return []
         memory = self._memory(result, term.access.dims)
         memory.order, memory.shown = order, result.access.dims

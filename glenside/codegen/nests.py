@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import product
 
 from glenside.codegen import addressed, overlaps, reductions
 from glenside.codegen.filling import Filling, Places
 from glenside.codegen.formulas import number, weighted_sum
-from glenside.codegen.loops import Formula, Statement, Store
+from glenside.codegen.loops import Formula, Statement
 from glenside.ir.index_map import Index
 from glenside.ir.operator import Category
 from glenside.ir.operators.compute import parse_compute
@@ -40,7 +41,11 @@ def filler(term: Term) -> Callable[[Filling], list[Statement]] | None:
 def listed(nest: Filling) -> list[Statement]:
     """Numbers that the program spells out."""
     values = exact_numbers(str(nest.term.attributes[1])) or ()
-    return [Store(nest.buffer, Index() + i, number(value, nest.dtype)) for i, value in enumerate(values)]
+    at = product(*(range(size) for size in nest.dims))
+    return [
+        nest.store([Index() + index for index in indices], number(value, nest.dtype))
+        for indices, value in zip(at, values, strict=True)
+    ]
 
 
 def mapped(nest: Filling) -> list[Statement]:

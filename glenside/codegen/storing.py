@@ -88,7 +88,7 @@ def _largest_part(term: Term, steps: Mapping[Term, int]) -> Term:
 
 def addressed_by(term: Term) -> set[Term]:
     """What a term reads at places that are computed: it is in memory, in row-major order."""
-    if term.operator.name in _ADDRESSED or _is_sorted(term):
+    if term.operator.name in _ADDRESSED or is_sorting(term):
         return {child for child in term.children[:1] if child.operator.name != "access-tensor"}
     return set()
 
@@ -153,7 +153,8 @@ def _is_shift(term: Term) -> bool:
     return pair.operator.name == "access-product" and is_one_number(pair.children[1])
 
 
-def _is_sorted(term: Term) -> bool:
+def is_sorting(term: Term) -> bool:
+    """Whether it sorts the items of its operand: both lie without gaps, each item in one run."""
     return filler(term) is not None and "argsort" in str(term.attributes[:1])
 
 
