@@ -89,6 +89,7 @@ class DeepTiles(Tiles):
         if turns is not None and depth >= 16 * deep:
             next_panel = place - tile.column * deep - within * (width * deep)
             next_panel = next_panel + depth * (self.columns.size if turns.grouped else width)
+            next_panel = substituted(next_panel, {tile.row: Index()})  # outside of the loops over rows
             share, line = -(-width * deep // turns.count), in_line(packed.dtype)
             later = (turns.place * (depth // deep) + within) * share
             found = [*(Prefetch(packing.buffer, next_panel + later + n) for n in range(0, share, line)), *found]

@@ -315,3 +315,35 @@ def values(made: Program, limits: Mapping[str, int], seed: int) -> dict[str, Arr
             low = 0
         found[name] = draw.integers(low, high, tensor.dims).astype(RECORDS[tensor.dtype].numpy)
     return found
+
+
+def appended(seed: int) -> Program:
+    """A product of few rows whose columns lie apart, put into something larger: a cache, a frame of zeros."""
+    random = Random(seed)
+    b = gl.Builder(f"appended{seed}")
+    dtype = random.choice(
+        ("bfloat16", "bfloat16", "bfloat16", "float16", "float32", "float64", "int8", "uint8", "int32")
+    )
+    depth, heads = random.choice((1, 2, 3, 16, 17, 64, 100, 256)), random.choice((1, 2, 3, 8, 12))
+    size, rows, kept = (random.choice(of) for of in ((1, 3, 8, 16, 32, 64, 80), (1, 1, 1, 2, 4, 7), (0, 1, 3, 64)))
+    x = b.input("x", (rows, depth), dtype)
+    make = b.constant if random.random() < 0.7 else b.input
+    w = make("w", (heads * size, depth), "int8" if dtype == "uint8" else dtype)
+    if dtype == "uint8":
+        x, w = pointwise.cast(x, "int32"), pointwise.cast(w, "int32")
+    y = b.linear(x, w)
+    if random.random() < 0.4:
+        bias = b.input("b", (heads * size,), y.access.dtype)
+        y = pointwise.add(y, layout.broadcast(bias, y.access.dims))
+    if random.random() < 0.3 and y.access.dtype in ("float32", "float64"):
+        y = pointwise.cast(y, "bfloat16")
+    y = layout.transpose(layout.reshape(y, (rows, heads, size)), random.sample(range(3), 3))
+    axis, dims = random.randrange(3), list(y.access.dims)
+    if kept and random.random() < 0.8:
+        dims[axis] = kept
+        parts = [b.input("c", dims, y.access.dtype), y]
+        random.shuffle(parts)
+        y = layout.concatenate(parts, axis)
+    elif random.random() < 0.5:
+        y = layout.pad(y, [(random.randint(0, 1), random.randint(0, 2)) for _ in dims])
+    return b.finish(y).seeded_constants(seed)
