@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from fractions import Fraction
 from math import gcd, lcm
 from pathlib import Path
@@ -249,7 +249,7 @@ class _Reader:
         if (max(distinct) / unit).numerator.bit_length() > COST_BITS:
             self._fail(
                 f"requires costs whose digits span at most {COST_BITS} bits, got "
-                f"{float(min(cost for cost in distinct if cost)):g} and {float(max(distinct)):g}"
+                f"{_short(min(cost for cost in distinct if cost))} and {_short(max(distinct))}"
             )
         return unit
 
@@ -264,6 +264,11 @@ def _exact(text: str) -> Fraction | None:
         return Fraction(0)
     good = number.is_finite() and number > 0 and SMALLEST <= number.adjusted() <= LARGEST
     return Fraction(number) if good else None
+
+
+def _short(cost: Fraction) -> str:
+    """Six digits of a cost, which may be larger than any double."""
+    return f"{(Decimal(cost.numerator) / Decimal(cost.denominator)).normalize(Context(prec=6)):g}"
 
 
 def _quoted(name: str) -> str:

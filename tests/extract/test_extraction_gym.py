@@ -303,6 +303,7 @@ def costing(number: str) -> str:
         (costing("1e-99999999999999999999"), 'in node "n", got 1e-99999999999999999999'),
         (costing("1" * 5000), 'in node "n", got 11111'),
         (with_node(cost=1e300), "digits span at most 512 bits, got 1 and 1e+300"),
+        (costing("9.25e308"), "digits span at most 512 bits, got 1 and 9.25e+308"),
         ({**GOOD, "root_eclasses": []}, 'requires at least one class in "root_eclasses", got none'),
         ({**GOOD, "root_eclasses": "a"}, 'requires a list of strings as "root_eclasses", got "a"'),
         ({**GOOD, "root_eclasses": [0]}, 'requires a string as each of "root_eclasses", got 0'),
