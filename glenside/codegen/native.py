@@ -30,7 +30,7 @@ from glenside.gradients.training import state_of
 from glenside.ir.bounds import whole
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
-from glenside.ir.operand import Array
+from glenside.ir.operand import Array, as_array
 from glenside.ir.program import Program
 from glenside.ir.types import TupleType, Type
 
@@ -159,7 +159,7 @@ class Compiled:
         self.library.open_pool.restype = ctypes.c_void_p
         self._shares = any(map(is_shared, self.loops.nests))
         self._arenas: list[Array] = []
-        self._pools: dict[tuple[int, int], _Pool] = {}
+        self._pool_kept: _Pool | None = None
 
     def __call__(
         self,
@@ -274,14 +274,18 @@ class Compiled:
         return memory if memory is not None and memory.size >= size else Memory([size]).array(size, np.uint8)
 
     def _pool(self, threads: int | None) -> _Pool | None:
-        """A pool of so many threads that no other call has; None for one thread, and where nothing is shared."""
+        """A pool of so many threads that no other call uses; None for one thread, and where nothing is parallel.
+
+        One pool is kept, of the last number of threads; another one ends when the call that uses it returns.
+        """
+        if isinstance(threads, str):
+            raise BadInput(f"threads is a whole number from 1 to {MOST_THREADS}, got the text {threads!r}")
         count = processors() if threads is None else whole("threads", threads, 1, MOST_THREADS)
-        key = os.getpid(), count
         if count == 1 or not self._shares:
             return None
-        if key not in self._pools:
-            self._pools.setdefault(key, _Pool(self.library, count))
-        pool = self._pools[key]
+        pool = self._pool_kept
+        if pool is None or (pool.threads, pool.process) != (count, os.getpid()):
+            pool = self._pool_kept = _Pool(self.library, count)
         return pool if pool.address and pool.lock.acquire(blocking=False) else None
 
     def _given(
@@ -352,9 +356,9 @@ class _Pool:
     """Threads of a library, which one call at a time has."""
 
     def __init__(self, library: ctypes.CDLL, threads: int) -> None:
-        self.threads = threads
+        self.threads, self.process = threads, os.getpid()
         self.address, self.lock = ctypes.c_void_p(library.open_pool(threads)), Lock()
-        weakref.finalize(self, _close, library, self.address, os.getpid()).atexit = False  # they end with the process
+        weakref.finalize(self, _close, library, self.address, self.process).atexit = False  # they end with the process
 
 
 def _close(library: ctypes.CDLL, address: ctypes.c_void_p, process: int) -> None:
@@ -382,7 +386,7 @@ def _fits(buffer: Buffer, array: Array) -> None:
 def _array(buffer: Buffer, array: Any) -> Array:
     other = hasattr(array, "__dlpack__") and not isinstance(array, np.ndarray | np.generic)
     try:
-        found = np.from_dlpack(array) if other else np.asarray(array)
+        found = np.from_dlpack(array) if other else as_array(buffer.name, array)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:  # on another device, ragged
         raise BadInput(f"{buffer.name} requires an array in this computer's memory, got none: {error}") from error
     _fits(buffer, found)

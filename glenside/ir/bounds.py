@@ -26,8 +26,9 @@ _DIGITS = re.compile(r"-?[0-9]{1,20}")
 
 
 def whole(what: str, given: str | int, least: int = 0, most: int = LARGEST) -> int:
-    """A whole number within its bounds. Raises BadInput."""
-    if hasattr(given, "__index__") or (isinstance(given, str) and _DIGITS.fullmatch(given)):
+    """A whole number within its bounds, or its digits; no truth value. Raises BadInput."""
+    is_number = hasattr(given, "__index__") and not isinstance(given, bool)
+    if is_number or (isinstance(given, str) and _DIGITS.fullmatch(given)):
         value = int(given)
         if least <= value <= most:
             return value

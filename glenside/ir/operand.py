@@ -9,9 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glenside.ir.errors import BadInput
 from glenside.ir.types import AccessType, Type
 
 Array = NDArray[Any]
+
+
+def as_array(what: str, value: Any) -> Array:
+    """The array of a value that a user gives. Raises BadInput for a masked element: no operator knows a mask."""
+    if np.ma.is_masked(value):
+        raise BadInput(f"{what} requires an array without masked elements; x.filled(0) of a masked array x is one")
+    return np.asarray(value)
 
 
 def distinct(a: Array) -> Array:

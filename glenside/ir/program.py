@@ -15,7 +15,7 @@ import numpy as np
 from glenside.ir.dtypes import DTYPES, FLOATS, REALS, limits, wider
 from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name, suggestion
-from glenside.ir.operand import Array
+from glenside.ir.operand import Array, as_array
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.term import Term, build, constants_under, postorder, rebuild_all, tensors
 from glenside.ir.types import Tensor, TupleType
@@ -87,7 +87,11 @@ class Program:
             layers = _complete(self.term, {**products, **self.layers}, self.names)
         constants = self.constants
         if isinstance(constants, dict):
-            constants = {n: np.asarray(v) for n, v in constants.items() if n in self.constants_declared}
+            constants = {
+                n: as_array(f"constant {spelled_name(n)}", v)
+                for n, v in constants.items()
+                if n in self.constants_declared
+            }
             for name, value in constants.items():
                 _check_value(self.constants_declared[name], value)
         elif any(name not in self.constants_declared for name in constants):
@@ -280,7 +284,7 @@ def valued(tensor: Tensor, value: Any) -> Array:
     """
     plain = not isinstance(value, np.ndarray | np.generic)
     try:
-        array = np.asarray(value)
+        array = as_array(f"the value of {spelled_name(tensor.name)}", value)
     except (ValueError, OverflowError):
         array = np.asarray(None)
     name = spelled_name(tensor.name)

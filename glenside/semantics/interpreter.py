@@ -11,7 +11,7 @@ import numpy as np
 
 from glenside.ir.blockwise import BUFFER
 from glenside.ir.errors import BadInput
-from glenside.ir.operand import Array, Operand, Value, in_memory
+from glenside.ir.operand import Array, Operand, Value, as_array, in_memory
 from glenside.ir.operator import Operator
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.term import Term, weave
@@ -196,7 +196,7 @@ class Run:
         """The value of an input or a constant, as the arithmetic keeps it. Raises BadInput."""
         if tensor.name not in self.values:
             raise BadInput(f"tensor {tensor.name} requires a value of shape {spelled(tensor.dims)}, got none")
-        array = np.asarray(self.values[tensor.name])
+        array = as_array(f"tensor {tensor.name}", self.values[tensor.name])
         if array.shape != tensor.dims:
             need, have = spelled(tensor.dims), spelled(array.shape)
             raise BadInput(f"tensor {tensor.name} requires shape {need}, got {have}")

@@ -12,7 +12,7 @@ import numpy as np
 from glenside.ir.dtypes import FLOATS, limits
 from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name, suggestion
-from glenside.ir.operand import Array
+from glenside.ir.operand import Array, as_array
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.types import Tensor
 
@@ -70,7 +70,7 @@ def examples(
             what = "the labels" if tensor is labels else f"the input {spelled_name(name)}"
             hint = suggestion(key, data) or f"; it has {', '.join(map(spelled_name, data)) or 'none'}"
             raise BadInput(f"the data has no array {spelled_name(key)} for {what}{hint}")
-        arrays[name] = _fitting(tensor, np.asarray(data[key]), key)
+        arrays[name] = _fitting(tensor, as_array(f"the data's array {spelled_name(key)}", data[key]), key)
         if tensor is labels and bounds is not None:
             _bounded(key, arrays[name], *bounds)
     counts = {name: len(array) for name, array in arrays.items()}

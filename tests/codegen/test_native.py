@@ -296,7 +296,7 @@ def test_arrays_of_any_layout_and_what_is_none() -> None:
             compiled(x, out=out)
 
 
-@pytest.mark.parametrize("threads", [0, -1, 2.5, "2.5", None, 1 << 70, [1], np.float32(1)], ids=str)
+@pytest.mark.parametrize("threads", [0, -1, 2.5, "2.5", "2", True, None, 1 << 70, [1], np.float32(1)], ids=repr)
 def test_how_many_threads(threads: object) -> None:
     b = gl.Builder("p")
     compiled = gl.compile(b.finish(b.relu(b.input("x", (2, 3)))), machine="plain")
@@ -307,6 +307,38 @@ def test_how_many_threads(threads: object) -> None:
         return
     with pytest.raises(BadInput, match="threads is a whole number from 1 to 1024, got"):
         compiled(x, threads=threads)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads of a process are counted in /proc")
+def test_one_pool_of_threads_is_kept() -> None:
+    b = gl.Builder("p")
+    x = b.input("x", (64, 1024))
+    compiled = gl.compile(b.finish(b.relu(b.matmul(b.softmax(x, 1), b.input("y", (1024, 256))))))
+    assert compiled._shares
+    arrays = compiled.drawn()
+
+    def threads() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    before = threads()
+    want = compiled(*arrays, threads=1)
+    for count in (*range(2, 12), 2):
+        assert np.array_equal(compiled(*arrays, threads=count), want)
+        assert threads() <= before + count - 1
+    assert threads() == before + 1
+
+
+def test_a_masked_array_is_refused() -> None:
+    """Its mask would be lost."""
+    b = gl.Builder("p")
+    program = b.finish(b.relu(b.input("x", (2, 3))))
+    compiled = gl.compile(program, machine="plain")
+    whole = np.ma.array(np.ones((2, 3), np.float32))  # type: ignore[no-untyped-call]
+    masked = np.ma.array(np.ones((2, 3), np.float32), mask=[[1, 0, 0], [0, 0, 0]])  # type: ignore[no-untyped-call]
+    assert (compiled(whole) == 1).all()
+    for run in (compiled, lambda x: gl.evaluate([program.term], {"x": x}), lambda x: program.with_values({"x": x})):
+        with pytest.raises(BadInput, match=r"x requires an array without masked elements; x\.filled\(0\)"):
+            run(masked)
 
 
 def test_the_report_says_how_it_was_made() -> None:
