@@ -34,6 +34,7 @@ _EXPORTS = {
     "check_onnxruntime": "glenside.check.onnxruntime",
     "compile": "glenside.driver",
     "evaluate": "glenside.semantics.interpreter",
+    "fuzz": "glenside.fuzzing",
     "fold": "glenside.passes.constant_folding",
     "gradient": "glenside.gradients",
     "export_jax": "glenside.exporters.jax",
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from glenside.exporters.onnx import export_onnx as export_onnx
     from glenside.formats import load as load
     from glenside.formats import save as save
+    from glenside.fuzzing import fuzz as fuzz
     from glenside.gradients import SGD as SGD
     from glenside.gradients import Adam as Adam
     from glenside.gradients import AdamW as AdamW

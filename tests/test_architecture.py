@@ -46,6 +46,7 @@ STOREYS = (
     ("glenside",),  # the door and the driver
     ("glenside.training",),
     ("glenside.sweep",),
+    ("glenside.fuzzing",),
     ("glenside.cli",),
     ("glenside.__main__",),
 )

@@ -15,6 +15,7 @@ from glenside.cli.commands import bench, listings, native, npu, programs
 from glenside.cli.commands.area import area
 from glenside.cli.commands.calibration import calibrate
 from glenside.cli.commands.extract import extract
+from glenside.cli.commands.fuzz import fuzz
 from glenside.cli.commands.optimize import compare, layout, optimize, tensorize
 from glenside.cli.commands.sweep import sweep
 from glenside.cli.commands.train import train
@@ -45,6 +46,7 @@ for _command in (
     train,
     programs.run,
     programs.check,
+    fuzz,
 ):
     app.command()(_command)
 for _command in (listings.models, listings.ops, listings.rules, listings.targets):

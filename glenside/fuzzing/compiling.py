@@ -1,0 +1,102 @@
+"""Doors of code: compiled programs on every machine that this computer has, gradients, and programs of an npu."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from glenside.check import check_gradient, is_equal
+from glenside.check.compiled import CompiledReport, Function
+from glenside.codegen.machine import MACHINES, PLAIN, is_here
+from glenside.driver import compile as compiled_function
+from glenside.driver import npu_program
+from glenside.fuzzing.cases import Wrong
+from glenside.fuzzing.doors import Visit, door
+from glenside.fuzzing.searching import LIMITS
+from glenside.gradients import gradient, value_and_gradient
+from glenside.ir.dtypes import FLOATS
+from glenside.ir.operand import Array, arrays
+from glenside.ir.types import AccessType, TupleType
+from glenside.npu import simulator
+from glenside.npu.meaning import wrong
+from glenside.targets import CPU, NPU
+
+_THREADS = (1, 1, 2, 3)
+
+
+@cache
+def machines() -> tuple[str, ...]:
+    """The machines that this computer can run code for, native included."""
+    return ("native", PLAIN, *(name for name, machine in MACHINES.items() if is_here(machine)))
+
+
+def verdict_of(report: CompiledReport) -> str:
+    """What a deep check found wrong; "" where it found nothing, or could not compare."""
+    if report.faults:
+        return report.faults[0]
+    if report.residues != "exact" and not report.residues.startswith("not compared"):
+        return report.residues
+    for name, nest in report.nests.items():
+        if "are off" in nest.verdict or "differs" in nest.verdict:
+            return f"nest {name} {nest.verdict}"
+    return ""
+
+
+@door("compile", "black box", weight=3, networks=0.25)
+def compiled(visit: Visit) -> None:
+    """Compile for a machine and run on 1 to 3 threads, against the interpreter and the deep check."""
+    machine = visit.pick.choice(machines())
+    _run(visit, compiled_function(visit.valued, machine=machine), f"compiled for {machine}")
+
+
+@door("compile-optimized", "black box", networks=0.5)
+def compiled_and_optimized(visit: Visit) -> None:
+    """Optimize for the processor, compile and run, against the interpreter and the deep check."""
+    machine = visit.pick.choice(machines())
+    memory = visit.pick.choice((None, None, "1KB", "64KB"))
+    target = CPU(memory) if memory else CPU()
+    made = compiled_function(visit.valued, target, machine=machine, limits=LIMITS, seed=visit.seed, verify=False)
+    _run(visit, made, f"optimized for {target.name}, compiled for {machine}")
+
+
+def _run(visit: Visit, made: Function, what: str) -> None:
+    for nest in made.loops.nests:
+        visit.note(f"nest {nest.what}")
+    threads = visit.pick.choice(_THREADS)
+    if said := verdict_of(made.check(seed=visit.seed)):
+        raise Wrong(f"{what}: {said}")
+    visit.expected.compare(f"{what} on {threads} threads", _called(made, visit.values, threads))
+
+
+def _called(made: Function, values: dict[str, Array], threads: int) -> Sequence[Array]:
+    given = {buffer.name: values[buffer.name] for buffer in made.inputs}
+    return arrays(made(given, threads=threads))
+
+
+@door("gradient", "black box", r"has no derivative", r"real", r"float", r"cotangent", networks=0.5)
+def differentiated(visit: Visit) -> None:
+    """Differentiate by all tensors of floats, and check the gradient exactly."""
+    program = visit.program
+    wrt = [name for name, tensor in program.tensors.items() if tensor.dtype in FLOATS]
+    kinds = program.term.type.items if isinstance(program.term.type, TupleType) else (program.term.type,)
+    floats = [isinstance(kind, AccessType) and kind.dtype in FLOATS for kind in kinds]
+    if not wrt or not any(floats):
+        return
+    made = visit.pick.choice((gradient, value_and_gradient))(program, wrt, None, "cotangent")
+    report = check_gradient(program, made, wrt, seed=visit.seed)
+    for name, verdict in {**report.gradients, "the value": report.value}.items():
+        if verdict and not is_equal(verdict) and not verdict.startswith("not checked"):
+            raise Wrong(f"the gradient by {name}: {verdict}")
+
+
+@door("npu", r".", networks=1.0)
+def instructed(visit: Visit) -> None:
+    """Make a program of an npu and run it in the simulator."""
+    pick = visit.pick
+    target = NPU(pick.choice((2, 4, 8)), pick.choice((2, 4, 5, 8)))
+    made = npu_program(visit.valued, target, quantize="random", seed=visit.seed, limits=LIMITS)
+    run = simulator.run(made)
+    if names := wrong(made, run.dram):
+        raise Wrong(f"on {target.name} the layers {', '.join(names)} leave other bytes than they mean")
+    if made.predicted is not None and run.cycles != made.predicted:
+        raise Wrong(f"on {target.name} it takes {run.cycles} cycles, and {made.predicted} were predicted")

@@ -1,0 +1,97 @@
+"""The doors that cases are put through, one record each, by name."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+
+from glenside.fuzzing.cases import Case, Refusals
+from glenside.fuzzing.oracle import Expected, values_of
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+
+
+@dataclass
+class Visit:
+    """A case at a door.
+
+    program  of a case that is a program, or that a model was imported as
+    pick     draws the door's own choices, such as a target; equal for equal seeds
+    note     is told what the case reached: a rule that fired, a loop nest
+    stage    is told before other people's code runs, which may take the process with it
+    """
+
+    case: Case
+    program: Program
+    seed: int
+    pick: random.Random
+    note: Callable[[str], None]
+    stage: Callable[[str], None]
+
+    @cached_property
+    def values(self) -> dict[str, Array]:
+        """A value for every tensor of the program."""
+        return values_of(self.program, self.seed)
+
+    @cached_property
+    def valued(self) -> Program:
+        """The program with the values of its constants."""
+        return self.program.with_constants({name: self.values[name] for name in self.program.constants_declared})
+
+    @cached_property
+    def expected(self) -> Expected:
+        """What the interpreter computes."""
+        return Expected(self.valued, self.values, self.seed)
+
+
+@dataclass(frozen=True)
+class Door:
+    """A way into the product.
+
+    form      of the cases that it takes: "program" or "model"
+    run       raises Wrong, Invalid, GlensideError, or whatever is a crash
+    refusals  sentences with which it may refuse
+    doc       one sentence
+    weight    how often it is chosen, relative to others
+    networks  the share of cases that are networks of layers
+    needs     packages
+    """
+
+    name: str
+    form: str
+    run: Callable[[Visit], None]
+    refusals: Refusals
+    doc: str
+    weight: float = 1.0
+    networks: float = 0.3
+    needs: tuple[str, ...] = ()
+
+    def missing(self) -> str:
+        """The first package that it needs and that is not installed, or ""."""
+        return next((name for name in self.needs if find_spec(name) is None), "")
+
+
+_ANYWHERE = (r"requires indices from -?\d+ to -?\d+",)
+"""Refusals of any door: the case has no meaning for the values that were drawn."""
+DOORS: dict[str, Door] = {}
+
+
+def door(
+    name: str,
+    *refusals: str,
+    form: str = "program",
+    weight: float = 1.0,
+    networks: float = 0.3,
+    needs: tuple[str, ...] = (),
+) -> Callable[[Callable[[Visit], None]], Callable[[Visit], None]]:
+    """Register a function as a door; the first line of its docstring describes it, `needs` are packages."""
+
+    def declare(run: Callable[[Visit], None]) -> Callable[[Visit], None]:
+        doc = (run.__doc__ or "").strip().split("\n")[0]
+        DOORS[name] = Door(name, form, run, Refusals((*refusals, *_ANYWHERE)), doc, weight, networks, needs)
+        return run
+
+    return declare

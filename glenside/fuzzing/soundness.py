@@ -1,0 +1,102 @@
+"""Saturates a program with chosen rules, and compares every e-node of every class with its class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from glenside.check import check, is_equal
+from glenside.egraph.encode import program_nodes, program_text
+from glenside.egraph.examples import smallest_terms
+from glenside.egraph.rule import Rule
+from glenside.egraph.saturation import Compiled, Limits, Request, Saturation
+from glenside.egraph.snapshot import Snapshot
+from glenside.ir.program import Program
+from glenside.ir.term import Term, build, postorder
+from glenside.ir.types import AccessType
+from glenside.rewrites import RULES
+from glenside.targets import ConvolutionUnit, SystolicArray
+
+_COMPILED = Compiled()
+_PARAMETERS = {"scatter": 0, "winograd": 0, "row_strips": 0}
+_COMPARED = 400
+"""E-nodes of one e-graph that are compared."""
+_GROUP = 40
+
+
+def saturated(program: Program, rules: Iterable[Rule], limits: Limits) -> tuple[Snapshot, Saturation]:
+    """The program's e-graph under these rules, in this process; void when the next search begins."""
+    nodes, rules = program_nodes(program.term), tuple(rules)
+    request = replace(
+        _without_program(rules),
+        program=program_text(nodes),
+        rules=tuple((rule.name, rule.expansive) for rule in rules if not rule.analysis),
+        program_size=len(nodes),
+        limits=limits,
+    )
+    search = Saturation(request, _COMPILED)
+    search.run()
+    return search.snapshot(program.tensors), search
+
+
+@lru_cache(8)
+def _without_program(rules: tuple[Rule, ...]) -> Request:
+    targets = (ConvolutionUnit(), SystolicArray(3, 2))
+    given = {name: value for t in targets for name, value in t.rule_parameters().items()} | _PARAMETERS
+    known = dict.fromkeys((*rules, *(rule for rule in RULES.values() if rule.analysis)))
+    return Request.of((), known, given, Limits())
+
+
+def pairs(snapshot: Snapshot) -> list[tuple[Term, Term]]:
+    """Each e-node over representatives of its children, and the representative of its class; those that differ.
+
+    Raises TypeMismatch for an e-node that is no legal term.
+    """
+    representative = smallest_terms(snapshot)
+    found: dict[tuple[Term, Term], None] = {}
+    for index, node in enumerate(snapshot.nodes):
+        own = representative[snapshot.owner[index]]
+        made = snapshot.term_of(node, [representative[c] for c in node.children])
+        if made is not own:
+            found[made, own] = None
+    return list(found)
+
+
+def unequal(program: Program, snapshot: Snapshot, seed: int) -> str:
+    """The first e-node found that differs from its class in type or value; "" where all are equal.
+
+    By induction every term that the e-graph holds equals every other one of its class.
+    """
+    compared = pairs(snapshot)
+    for made, own in compared:
+        if made.type != own.type:
+            return f"{_said(made)} has type {made.type}, where its class has {own.type}"
+    compared = [pair for pair in compared if isinstance(pair[0].type, AccessType) and not _has_tuples(pair)]
+    compared = compared[:_COMPARED]
+    for first in range(0, len(compared), _GROUP):
+        group = compared[first : first + _GROUP]
+        if _equal(program, group, seed):
+            continue
+        for pair in group:
+            if not _equal(program, [pair], seed):
+                return f"{_said(pair[0])} is not equal to {_said(pair[1])}"
+    return ""
+
+
+def _equal(program: Program, group: Sequence[tuple[Term, Term]], seed: int) -> bool:
+    """True if the exact check finds no difference, or cannot compare the terms."""
+    made, own = (
+        Program(build("construct-tuple", *terms), constants=program.constants) for terms in zip(*group, strict=True)
+    )
+    verdict = check(own, made, layers=False, seed=seed).result
+    return is_equal(verdict) or verdict.startswith("not checked")
+
+
+def _has_tuples(pair: tuple[Term, Term]) -> bool:
+    return any(not isinstance(term.type, AccessType) for term in postorder(*pair))
+
+
+def _said(term: Term) -> str:
+    text = " ".join(str(term).split())
+    return text if len(text) <= 200 else f"{text[:200]}.."

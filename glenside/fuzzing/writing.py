@@ -1,0 +1,107 @@
+"""Doors of files: the text format, JSON, and ONNX out and in again."""
+
+from __future__ import annotations
+
+import json
+
+from glenside.check import check, is_equal
+from glenside.exporters.json import program_json, program_of_json
+from glenside.fuzzing.adapting import split_at
+from glenside.fuzzing.cases import Invalid, Wrong
+from glenside.fuzzing.doors import Visit, door
+from glenside.fuzzing.oracle import computed
+from glenside.ir.packages import import_onnx
+from glenside.ir.program import Program
+from glenside.ir.term import Term, build
+from glenside.ir.text import parse, print_program
+from glenside.ir.types import TupleType
+
+
+@door("text", weight=0.5)
+def printed(visit: Visit) -> None:
+    """Print and parse, as text and as JSON."""
+    program = visit.program
+    text = print_program(program)
+    again = parse(text)
+    if again.term is not program.term:
+        raise Wrong(f"the text is parsed as another program: {print_program(again)}")
+    if print_program(again) != text:
+        raise Wrong("the text is printed otherwise after it is parsed")
+    document = json.loads(json.dumps(program_json(program)))
+    if program_of_json(document).term is not program.term:
+        raise Wrong("the JSON is read as another program")
+
+
+@door("onnx", "black box", weight=2, needs=("onnx",))
+def exported(visit: Visit) -> None:
+    """Write ONNX, check the file, read it again, compare exactly, and run it in onnxruntime."""
+    from glenside.exporters.onnx import export_onnx
+    from glenside.importers.onnx import program_of_model
+
+    onnx = import_onnx()
+    program = visit.valued
+    model = export_onnx(program)
+    for node in model.graph.node:
+        visit.note(f"writes {node.op_type}")
+    content = model.SerializeToString()
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except Exception as error:
+        raise Invalid(f"onnx.checker: {' '.join(str(error).split())[:300]}") from None
+    again = program_of_model(onnx.load_from_string(content))
+    _compare(visit, program, again)
+    in_runtime(visit, program, content)
+
+
+def _compare(visit: Visit, program: Program, again: Program) -> None:
+    """Raise Wrong where what was read is not what was written: exactly, unless constants were computed when written,
+    and in floats.
+    """
+    before, after = _flat(program.term), _flat(again.term)
+    for number, (a, b) in enumerate(zip(before, after, strict=False)):
+        if (a.access.dims, a.access.dtype) != (b.access.dims, b.access.dtype):
+            raise Wrong(f"read again: result {number + 1} is {b.type}, not {a.type}")
+    if len(before) != len(after):
+        raise Wrong(f"read again: {len(after)} results for {len(before)}")
+    constants = {**again.constants, **program.constants}
+    want, found = (Program(build("construct-tuple", *terms), constants=constants) for terms in (before, after))
+    if again.constants.keys() <= program.constants.keys():
+        verdict = check(want, found, seed=visit.seed, layers=False).result
+        if not is_equal(verdict) and not verdict.startswith("not checked"):
+            raise Wrong(f"read again: {verdict}")
+    visit.expected.compare("read again", computed(found.term, {**constants, **visit.values}))
+
+
+def _flat(term: Term) -> list[Term]:
+    """Every result as ()(dims), those of inner tuples too."""
+    if isinstance(term.type, TupleType):
+        made = term.operator.name == "construct-tuple"
+        items = term.children if made else [build("tuple-get-item", term, i) for i in range(len(term.type.items))]
+        return [found for item in items for found in _flat(item)]
+    return [split_at(term, 0)]
+
+
+def in_runtime(visit: Visit, program: Program, content: bytes) -> None:
+    """Raise Wrong where onnxruntime computes something else; nothing where it is not installed, or takes no such file.
+
+    onnxruntime may end the process: the stage says that it runs.
+    """
+    try:
+        from glenside.check.sessions import CannotRun, Session
+        from glenside.ir.packages import import_onnxruntime
+
+        import_onnxruntime()
+    except Exception:
+        return
+    values = visit.values
+    visit.stage("onnxruntime")
+    try:
+        session = Session(content, "the file", threads=1)
+        found = session.run({name: values[name] for name in values if name in program.inputs})
+    except CannotRun as error:
+        visit.note(f"onnxruntime refuses: {str(error)[:80]}")
+        return
+    finally:
+        visit.stage("")
+    visit.note("runs in onnxruntime")
+    visit.expected.compare("in onnxruntime", found)
