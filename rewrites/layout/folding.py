@@ -96,7 +96,8 @@ def scale_goes_into_weights(a: V, b: V, n: V, linear: V, m: V, layer: V, z: V, w
     filled = filled_product(ROOT, scale=m, product=layer, a=a, b=b, shared=n)
 
     def times(*operands: V) -> Facts:
-        return varies(ROOT), ROOT == _pair(op.elementwise_mul, *operands), constant(m), linear != m
+        pair = ROOT == _pair(op.elementwise_mul, *operands)
+        return varies(ROOT), pair, constant(m), linear != m, split(ROOT) == 0
 
     def folded(factor: V) -> tuple[Action, ...]:
         """The product of the weights times a factor of their dims, in the place of root."""
@@ -144,7 +145,7 @@ def constants_meet(x: V, y: V, c: V, e: V) -> Clauses:
     return (
         # Stage by stage: where many tensors have the same dims, a join on those would be of all with all.
         when(varies(ROOT), ROOT == added, of_constant).then(shifted(ROOT, y, e), union(e, summand(ROOT, y))),
-        when(varies(ROOT), ROOT == multiplied, of_constant).then(times_constant(ROOT, y, e)),
+        when(varies(ROOT), ROOT == multiplied, of_constant, split(e) == 0).then(times_constant(ROOT, y, e)),
         when(shifted(ROOT, y, e), shifted(y, x, c)).then(
             union(ROOT, _pair(op.elementwise_add, x, _pair(op.elementwise_add, c, e)))
         ),
@@ -202,7 +203,10 @@ def repeated_constants_are_paired_before(f: V, a: V, b: V, y: V, z: V, s: V, i: 
     repeated = repeated_pair(ROOT, kind=f, a=z, b=y, shape=s, item=i, other=j)
     return (
         # Stage by stage: where many tensors have the same dims, a join on those would be of all with all.
-        when(ROOT == op.compute(f, op.product(a, b, 0)), constant(a), constant(b), category(f, "fold")).then(pair),
+        when(
+            *(ROOT == op.compute(f, op.product(a, b, 0)), constant(a), constant(b), category(f, "fold")),
+            split(ROOT) == 0,
+        ).then(pair),
         when(pair, _repeats(a, z, s, i), _repeats(b, y, t, j)).then(repeated),
         when(
             *(repeated, j == i.append(vec()), dz == dims(z), dy == dims(y), dy == dz.append(vec())),

@@ -143,7 +143,8 @@ def reshape_leaves_the_leading_axis(
     """slice, pad and concatenate on the first axis of reshape(a) = reshape of them on a, when the reshape keeps that
     axis.
 
-    Sound because behind an index of the first axis lies the same block of elements before and after the reshape.
+    Sound because behind an index of the first axis lies the same block of elements before and after the reshape. Where
+    that axis is empty, the blocks may be of different sizes, and a pad would show it.
     """
     leading = (da == dims(a), sa == split(a), sa > 0, s.length > 0, da[0] == s[0])
     alike = (
@@ -162,6 +163,7 @@ def reshape_leaves_the_leading_axis(
             op.reshape(op.pad(a, kind, 0, before, after), s.set(0, s[0] + (before + after)), i),
             source(a),
             leading,
+            s[0] > 0,
         ),
         rewrite(
             op.concatenate(op.reshape(a, s, i), op.reshape(b, t, j), 0),

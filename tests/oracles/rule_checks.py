@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -84,8 +85,15 @@ def assert_all_equal(snapshot: Snapshot, seed: int = 0) -> int:
     roots = list(dict.fromkeys(t for pair in terms for t in pair))
     arrays = dict(zip(roots, evaluate(roots, values, exact_arithmetic(snapshot)), strict=True))
     for made, own in terms:
-        assert np.array_equal(arrays[made], arrays[own], equal_nan=True), f"{made} differs from {own}"
+        assert same(arrays[made], arrays[own]), f"{made} differs from {own}"
     return len(terms)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values, or two tuples of them, are equal."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return np.array_equal(a, b, equal_nan=True)
 
 
 def exact_arithmetic(snapshot: Snapshot) -> Arithmetic:
