@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,10 @@ from glenside.cli.options import Html
 from glenside.cli.output import print_or_write, status_line, writable
 from glenside.ir.bounds import whole
 from glenside.ir.errors import BadInput
+from glenside.ir.interrupts import unless_stopped
+
+if TYPE_CHECKING:
+    from glenside.ir.program import Program
 
 _MOST_RUNS = 1_000
 
@@ -70,10 +74,16 @@ def _processor(name: str, output: str, runs: int | None, html: str | None) -> No
         raise BadInput(f"what is measured is native, {', '.join(MACHINES)}, got {name}")
     writable(output)
     rounds = ROUNDS if runs is None else runs
+
+    def searched(program: Program) -> Program:
+        found = optimize(program, CPU(machine=machine.name), verify=False).program
+        unless_stopped()  # an interrupted search gives an answer, which is no measurement
+        return found
+
     with status_line("compile") as show:
         fit = measured(
             machine,
-            lambda program: optimize(program, CPU(machine=machine.name), verify=False).program,
+            searched,
             rounds,
             lambda done, of, what: show(f"{what}, step {done + 1} of {of}"),
         )
