@@ -65,7 +65,8 @@ def hold_to_brute_force(flow: str, network: tuple[gl.Program, tuple[int, int], i
         assert row.measures["cycles"] <= least, row
         assert row.baseline["cycles"] == oracle.baseline(layer, rows, columns, cycles=FLOWS[flow])
         assert row.gap == 0
-        if row.name == "second.input-gradient" and min(*second.kernels, *second.sizes, *sizes) > 1:
+        plain = max(second.dilations) == 1 and min(*second.kernels, *second.sizes, *sizes) > 1
+        if row.name == "second.input-gradient" and plain:  # others have no other form: docs/training.md, limits
             for form in oracle.of_gradients(second, sizes, (padding, padding)):
                 found = [oracle.best(of_form, rows, columns, FLOWS[flow], dilated_span=True) for of_form in form]
                 assert row.measures["cycles"] <= sum(mapping.cycles for mapping in found), form
