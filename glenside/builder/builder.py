@@ -12,7 +12,7 @@ from glenside.builder.products import Layer
 from glenside.builder.windows import Padding, Sizes
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.program import Program
+from glenside.ir.program import Program, Signature
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims, Tensor
 
@@ -226,8 +226,10 @@ class Builder:
         return products.attention(q, k, v, mask, heads, product)
 
     def finish(self, term: Term) -> Program:
-        """The program whose result is that term."""
-        return Program(term, self.name, dict(self._layers), dict(self._labels), self.values)
+        """The program whose result is that term; its inputs are in the order in which they were declared."""
+        inputs = tuple(tensor for tensor in self._tensors.values() if not tensor.constant)
+        signature = Signature(inputs=inputs)
+        return Program(term, self.name, dict(self._layers), dict(self._labels), self.values, signature=signature)
 
     def _declare(self, tensor: Tensor) -> Term:
         if tensor.name in self._tensors:

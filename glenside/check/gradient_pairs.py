@@ -68,11 +68,10 @@ def pair_of(
     for (name, result), term in zip(results.items(), values, strict=False):
         _require_alike(f"the result {spelled_name(name)} beside gradients", term.access, result.access)
     tensors = {**moved, **declared(original, gradient.term)}
-    known = {*program.tensors, *(tensor.name for tensor in program.signature.inputs)}
+    known = {*program.tensors}
     own = {name: gradient.constants[name] for name in gradient.constants if name not in known}
     fixed = {name: array for name, array in {**own, **given}.items() if name in tensors}
-    read = dict.fromkeys([*(tensor.name for tensor in gradient.signature.inputs), *gradient.tensors])
-    others = [name for name in read if name not in {*known, *fixed}]
+    others = [name for name in gradient.tensors if name not in {*known, *fixed}]
     of_floats = {name: term.access for name, term in results.items() if term.access.dtype in REALS}
     named = [*cotangents] or _matched(others, [*of_floats])
     _check_cotangents(named, others, of_floats, tensors)
@@ -83,7 +82,7 @@ def _tensors(program: Program, wrt: Sequence[str]) -> dict[str, Tensor]:
     """The tensors to differentiate by, which need not be read. Raises BadInput."""
     if not wrt or len({*wrt}) != len(wrt):
         raise BadInput(f"a check of gradients requires tensors, each once, got {' '.join(wrt) or 'none'}")
-    known = {**{tensor.name: tensor for tensor in program.signature.inputs}, **program.tensors}
+    known = program.tensors
     for name in wrt:
         if name not in known:
             hint = suggestion(name, known)

@@ -144,7 +144,7 @@ def _inputs(session: Session, optimized: Program, seed: int) -> dict[str, Array]
     """The values of what both models take."""
     limits = direct_index_limits(optimized.term)
     signature = optimized.signature
-    known = {**{tensor.name: tensor for tensor in signature.inputs}, **optimized.inputs}
+    known = optimized.inputs
     tensors = {tensor.name: tensor for tensor in (*known.values(), *session.inputs(known))}
     drawn = {n: _drawn(tensor, limits, seed) for n, tensor in tensors.items() if n not in signature.values}
     return {**drawn, **signature.values}

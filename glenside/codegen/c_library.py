@@ -18,6 +18,7 @@ from glenside.codegen.loops import Buffer, Role
 from glenside.codegen.machine import PLAIN, Machine
 from glenside.codegen.native import MOST_THREADS, Lowered
 from glenside.codegen.toolchain import build_line, object_line
+from glenside.ir.types import TupleType
 
 LINE = 64
 """Bytes of a line of the cache, and of what weights begin with."""
@@ -174,8 +175,22 @@ def _parameter(letter: str, place: int) -> str:
     return f"{letter}{place + 1}"
 
 
-def _said(buffer: Buffer) -> str:
-    shown = re.sub("[^ -~]|[*]/", "?", buffer.name)
+def _result_names(lowered: Lowered) -> list[str]:
+    """The name of each array of the result; of a tuple in a tuple NAME_0, NAME_1 .."""
+    kind, names = lowered.type, lowered.program.result_names()
+    stack = [*zip(names, kind.items if isinstance(kind, TupleType) else (kind,), strict=True)][::-1]
+    found = []
+    while stack:
+        name, own = stack.pop()
+        if isinstance(own, TupleType):
+            stack += reversed([(f"{name}_{i}", item) for i, item in enumerate(own.items)])
+        else:
+            found.append(name)
+    return found
+
+
+def _said(buffer: Buffer, name: str) -> str:
+    shown = re.sub("[^ -~]|[*]/", "?", name)
     return f"{shown}, ({' '.join(map(str, buffer.dims))}) {buffer.dtype}"
 
 
@@ -184,9 +199,11 @@ def _header(lowered: Lowered, name: str) -> Iterator[str]:
     yield f"#ifndef {guard}\n#define {guard}\n#include <stdint.h>\n"
     yield f"/* {re.sub('[^ -~]|[*]/', '?', lowered.loops.name)}, made by Glenside. Arrays are in C order."
     for i, buffer in enumerate(lowered.inputs):
-        yield f"   {_parameter('x', i)}: {_said(buffer)}"
+        yield f"   {_parameter('x', i)}: {_said(buffer, buffer.name)}"
+    results = [*zip(_result_names(lowered), lowered.loops.results, strict=True)]
     for i, buffer in enumerate(lowered.results):
-        yield f"   {_parameter('y', i)}: {_said(buffer)}"
+        names = [name for name, result in results if result == buffer]
+        yield f"   {_parameter('y', i)}: {_said(buffer, ' and '.join(names))}"
     yield "*/"
     yield '#ifdef __cplusplus\nextern "C" {\n#endif'
     yield f"typedef struct {name}_program {name}_program;\n"

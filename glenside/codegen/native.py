@@ -155,6 +155,7 @@ class Compiled:
         empty = np.empty(0)  # in place of an input
         self._places: Any = pointers([self.constants.get(b, empty) for b in given])  # found once: it takes a while
         self._results = [b for b in self.loops.buffers if b.role is Role.RESULT]
+        self._read = Program(self.program.term).tensors
         self._missing = [(i, b) for i, b in enumerate(given) if b.role is Role.INPUT]
         self.library.open_pool.restype = ctypes.c_void_p
         self._shares = any(map(is_shared, self.loops.nests))
@@ -171,6 +172,7 @@ class Compiled:
     ) -> Any:
         """The result for arrays of the declared dims and dtypes: an array, or a tuple.
 
+        An input that the program does not read has a place among the arrays, and may be left out by name.
         Any name may be given in a dict, `f({"out": x})`; arrays of other libraries come by DLPack.
 
         out      arrays that are given the results, in their order, instead of new ones
@@ -304,6 +306,8 @@ class Compiled:
             if name not in names or names[name] in found:
                 raise BadInput(f"{name} is no input that is still missing")
             found[names[name]] = array
+        unused = [b for b in self.inputs if b not in found and b.name not in self._read]
+        found |= {b: np.zeros(tuple(b.dims), RECORDS[b.dtype].numpy) for b in unused}
         missing = [b.name for b in self.inputs if b not in found]
         if missing:
             own = [name for name in missing if name in ("out", "threads")]

@@ -224,7 +224,9 @@ class _Reader:
         outputs = [*self._list("outputs")] if "outputs" in self.document else []
         _require(all(map(_is_text, outputs)), "outputs", "a list of names", outputs)
         layers, names = self._references("layers"), self._references("names")
-        return Program(result, name, layers, labels, {}, names, Signature(outputs=tuple(outputs)))
+        inputs = tuple(tensor for tensor in self.tensors.values() if not tensor.constant)
+        signature = Signature(inputs=inputs, outputs=tuple(outputs))
+        return Program(result, name, layers, labels, {}, names, signature)
 
     def _list(self, key: str) -> list[Any]:
         value: Any = self.document.get(key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 from glenside.ir.bounds import whole
 from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened, spelled_name, suggestion
+from glenside.ir.operators.requirements import spelled
 
 if TYPE_CHECKING:
     from glenside.ir.program import Program
@@ -116,6 +118,24 @@ def _of_file(
         values=values,
         outputs=[name for text in outputs for name in text.split(",") if name],
     )
+
+
+def require_given(program: Program) -> None:
+    """Raise BadInput where an input that the program reads has no value; it says how the command line gives one."""
+    from glenside.ir.program import Program
+
+    missing = [name for name in Program(program.term).inputs]
+    if missing:
+        words = ", ".join(map(spelled_name, missing))
+        ways = " ".join(f"--input {spelled_name(name)}={_file_of(name)}" for name in missing[:3])
+        name, kind = spelled_name(missing[0]), program.inputs[missing[0]]
+        one = f"of {spelled(kind.dims)} {kind.dtype}, or --input {name}=0.5 for one number everywhere"
+        raise BadInput(f"the program takes {words} too: give {ways}{' ..' * (len(missing) > 3)}, {one}")
+
+
+def _file_of(name: str) -> str:
+    """The file that an array of that name might be in."""
+    return f"{re.sub('[^A-Za-z0-9_.-]', '_', name)}.npy"
 
 
 def arrays_given(inputs: Sequence[str]) -> dict[str, Any]:

@@ -82,8 +82,7 @@ class _Question:
     ) -> Program:
         """A program of these results, as a tuple, with the inputs of this one and more."""
         old = self.program
-        own = {**{t.name: t for t in old.signature.inputs}, **old.inputs}.values()
-        signature = replace(old.signature, inputs=(*own, *inputs), outputs=tuple(results))
+        signature = replace(old.signature, inputs=(*old.inputs.values(), *inputs), outputs=tuple(results))
         term = build("construct-tuple", *results.values())
         inside = set(postorder(term))
         layers = {name: node for name, node in layers.items() if node in inside}
@@ -108,7 +107,7 @@ def _operand_names(node: Term, constants: Mapping[Term, bool]) -> tuple[str, str
 
 def _leaf(program: Program, name: str) -> Term:
     """The leaf of a tensor that a gradient can be taken by. Raises BadInput."""
-    known = {**{t.name: t for t in program.signature.inputs}, **program.tensors}
+    known = program.tensors
     if name not in known:
         hint = suggestion(name, known)
         raise BadInput(f"a gradient requires a tensor of the program, got {spelled_name(name)}, which it has not{hint}")
@@ -178,7 +177,7 @@ def _seeds(question: _Question, cotangent: Names | None) -> tuple[dict[str, Term
 
 def require_new(program: Program, tensors: Sequence[Tensor]) -> None:
     """The names are not those of other tensors. Raises BadInput."""
-    taken = {*program.tensors, *(t.name for t in program.signature.inputs)}
+    taken = {*program.tensors}
     for tensor in tensors:
         if tensor.name in taken:
             raise BadInput(f"a new input requires a name of its own, got {spelled_name(tensor.name)}")

@@ -77,7 +77,7 @@ def training_step(
     if isinstance(program.term.type, TupleType):
         raise BadInput(f"training requires a network of one result, got {program.term.type}")
     record = loss if isinstance(loss, Loss) else loss_named(loss)
-    own = {**{t.name: t for t in program.signature.inputs}, **program.inputs}.values()
+    own = program.inputs.values()
     known, moved = program, _NONE
     if batch_momentum is not None:
         program, moved = batch_statistics(known, amount("the momentum of batch norms", batch_momentum, below=1))

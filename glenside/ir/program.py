@@ -35,7 +35,8 @@ def default_layer_name(position: int) -> str:
 class Signature:
     """What the file that a program came from says of it, and what others who read it rely on.
 
-    inputs   in their order, also those that nothing depends on
+    inputs   in their order, also those that nothing depends on. A program completes them: inputs of its term that are
+             not declared follow in order of first use, so that `replace(program, term=..)` keeps the order of arguments
     outputs  the names of the results, in their order; empty where they have none
     values   of its inputs that are constants of the program
     fixed    constants that are no weights: all but its initializers that have axes
@@ -58,7 +59,7 @@ class Program:
     labels     layer name -> words such as "conv 3x3/2"; a text does not keep them
     constants  name -> value, for constants whose value is known; a mapping other than a dict is read when needed only
     names      let name -> other node of the text that it came from; printing uses them again
-    signature  names of results and unused inputs, of a program that has them; a text does not keep them
+    signature  the order of inputs, also of unused ones, and the names of results; a text keeps only the inputs
     origins    term -> the node of a file that it was, as a black box of the same operands; a text does not keep them
     gradient_of  what its results are the gradients of; neither a text nor a program of another term keeps that
 
@@ -79,7 +80,9 @@ class Program:
     def __post_init__(self) -> None:
         if self.gradient_of is not None and self.gradient_of.term is not self.term:
             object.__setattr__(self, "gradient_of", None)
-        _ = self.tensors  # two of one name are an error now, not when something reads them
+        inputs = self._declared_inputs()  # two of one name are an error now, not when something reads them
+        if inputs != self.signature.inputs:
+            object.__setattr__(self, "signature", replace(self.signature, inputs=inputs))
         optimized = any(not is_product(node) for node in self.layers.values())
         layers = self.layers
         if not optimized:
@@ -101,9 +104,21 @@ class Program:
         object.__setattr__(self, "constants", constants)
         object.__setattr__(self, "names", {n: node for n, node in self.names.items() if n not in layers})
 
+    def _declared_inputs(self) -> tuple[Tensor, ...]:
+        """The inputs of the signature, as the term reads them where it does, then other inputs of the term."""
+        declared = {t.name: self._read.get(t.name, t) for t in self.signature.inputs}
+        return tuple(t for t in {**declared, **self._read}.values() if not t.constant)
+
     @cached_property
     def tensors(self) -> Mapping[str, Tensor]:
-        """Inputs and constants by name, in order of first use."""
+        """Inputs and constants by name: constants in order of first use, inputs in the order of the signature."""
+        inputs = iter(self.signature.inputs)
+        read = [tensor if tensor.constant else next(inputs) for tensor in self._read.values()]
+        return {tensor.name: tensor for tensor in (*read, *inputs)}
+
+    @cached_property
+    def _read(self) -> Mapping[str, Tensor]:
+        """The tensors that the term reads, by name, in order of first use. Raises BadInput: two of one name."""
         found: dict[str, Tensor] = {}
         for leaf in tensors(self.term):
             tensor = leaf.attributes[0]
@@ -114,7 +129,7 @@ class Program:
 
     @property
     def inputs(self) -> Mapping[str, Tensor]:
-        """The tensors that change from run to run."""
+        """The tensors that change from run to run in the order of arguments, also those that the term does not read."""
         return {name: tensor for name, tensor in self.tensors.items() if not tensor.constant}
 
     @cached_property
@@ -139,12 +154,11 @@ class Program:
         """
         if not values:
             return self
-        unused = {tensor.name for tensor in self.signature.inputs}
         for name in values:
-            if name not in self.tensors and name not in unused:
+            if name not in self.tensors:
                 hint = suggestion(name, self.tensors)
                 raise BadInput(f"a value is given for {spelled_name(name)}, which the program does not have{hint}")
-        arrays = {name: valued(self.tensors[name], value) for name, value in values.items() if name in self.tensors}
+        arrays = {name: valued(self.tensors[name], value) for name, value in values.items()}
 
         def known(term: Term, _: tuple[Term, ...]) -> Term | None:
             tensor = term.attributes[0] if term.attributes else None
@@ -156,10 +170,10 @@ class Program:
         layers = dict(zip(self.layers, rest, strict=False))
         names = dict(zip(self.names, rest[len(layers) :], strict=True))
         left = tuple(tensor for tensor in self.signature.inputs if tensor.name not in values)
-        fixed = {name: array for name, array in arrays.items() if name in self.inputs}
+        fixed = {name: array for name, array in arrays.items() if name in self._read and name in self.inputs}
         signature = replace(self.signature, inputs=left, values={**self.signature.values, **fixed})
         changed = replace(self, term=term, layers=layers, names=names, signature=signature)
-        return changed.with_constants(arrays) if arrays else changed
+        return changed.with_constants({name: array for name, array in arrays.items() if name in self._read})
 
     def with_inputs_open(self) -> tuple[Program, Mapping[str, Array]]:
         """The program where inputs that were given values are inputs again, for any value; and those values."""

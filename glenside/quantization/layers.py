@@ -10,7 +10,7 @@ import numpy as np
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
-from glenside.ir.term import Term, postorder
+from glenside.ir.term import Term, tensors
 from glenside.ir.types import Tensor
 
 MANY = 12
@@ -121,8 +121,9 @@ class IntegerNetwork:
 
     def input_terms(self) -> list[Term]:
         """The tensors that the host brings."""
-        tensors = (term for term in postorder(self.program.term) if term.operator.name == "access-tensor")
-        return [term for term in tensors if name_of(term) not in self.constants]
+        read = {name_of(term): term for term in tensors(self.program.term)}
+        names = dict.fromkeys([*self.program.inputs, *read])
+        return [read[name] for name in names if name in read and name not in self.constants]
 
     def drawn_inputs(self, seed: int, given: Mapping[str, Array] | None = None) -> dict[str, Array]:
         """Bytes of all inputs, by name: what is given, and for the others what a seed says."""

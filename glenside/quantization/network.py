@@ -12,7 +12,7 @@ from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.operators.compute import name_of
-from glenside.ir.program import Program, is_product
+from glenside.ir.program import Program, Signature, is_product
 from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.quantization.affine import Affine
 from glenside.quantization.building import BeyondSums, Network
@@ -44,7 +44,9 @@ def integer_network(program: Program, constants: Mapping[str, Array] | None = No
     results = [_Result(follower, root) for root in roots]
     terms = [result.term for result in results]
     term = terms[0] if program.term.operator.name != "construct-tuple" else build("construct-tuple", *terms)
-    found = Program(term, name=program.name)
+    read = Program(term).tensors
+    signature = Signature(tuple(t for t in program.inputs.values() if t.name in read), program.signature.outputs)
+    found = Program(term, name=program.name, signature=signature)
     used = {*postorder(term)}
     beyond = dict(own for made, own in network.beyond.items() if made in used)
     if beyond:

@@ -195,7 +195,7 @@ def _left(network: Program, step: TrainingStep) -> list[str]:
 
 
 def _fresh(name: str, program: Program) -> str:
-    taken = {*program.tensors, *(tensor.name for tensor in program.signature.inputs)}
+    taken = {*program.tensors}
     return next(n for n in (name, *(f"{name}-{i}" for i in range(2, len(taken) + 3))) if n not in taken)
 
 

@@ -201,6 +201,7 @@ def test_layout_of_a_program() -> None:
     assert print_program(parse(source)) == (
         "(input x (shape 2 3) float32)\n"
         "(constant w (shape 4 3) float32)\n"
+        "(input unused (shape 1) float32)\n"
         "(let ((fc\n"
         "        (compute dot-product\n"
         "          (access-cartesian-product\n"

@@ -44,12 +44,9 @@ def bench(
     """Time a program as C, by nest, beside plain loops and, of an ONNX file, other runtimes: in turn, each in a process
     of its own.
     """
-    import numpy as np
-
     from glenside.codegen.native import Compiled, Lowered, keeping
     from glenside.execution.contest import Contest
     from glenside.execution.turns import RUNS
-    from glenside.ir.dtypes import RECORDS
     from glenside.report.html_file import require_page
 
     writable(html)
@@ -68,12 +65,10 @@ def bench(
         lowered = keeping(found.programs, of, found.most_bytes)
         compiled = Compiled(lowered, of)
         arrays = {b.name: array for b, array in zip(compiled.inputs, compiled.drawn(source.seed), strict=True)}
-        signature = found.program.signature
-        unused = {t.name: np.zeros(tuple(t.dims), RECORDS[t.dtype].numpy) for t in signature.inputs}
         programs = {"compiled": lowered}
         if naive and of is not None:
             programs["naive loops"] = Lowered(found.program, None)
-        with Contest(programs, model, {**unused, **signature.values, **arrays}, names) as contest:
+        with Contest(programs, model, {**found.program.signature.values, **arrays}, names) as contest:
             what = f"medians of {rounds} rounds in turn, of each the least of {RUNS} runs"
             print(f"{one_line(compiled.program.name)}: milliseconds, {what}{_beside(busy)}")
             rows: list[Row] = []

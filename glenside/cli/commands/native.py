@@ -155,6 +155,7 @@ def run_compiled(load: Callable[[], Program], on: str, seed: int) -> tuple[Any, 
     """
     from glenside import driver
     from glenside.codegen.machine import MACHINES, PLAIN, machine_of
+    from glenside.formats.sources import require_given
 
     machines = ("native", PLAIN, *MACHINES)
     if on not in machines and not on.endswith(".toml"):
@@ -163,6 +164,7 @@ def run_compiled(load: Callable[[], Program], on: str, seed: int) -> tuple[Any, 
         )
     machine_of(on)
     program = load()
+    require_given(program)
     with status_line("compile"):
         opened, values = program.seeded_constants(seed).with_inputs_open()
         compiled = driver.compile(opened, machine=on)

@@ -62,6 +62,7 @@ def run(
     measured; or a program of an npu, with its cycles told and measured.
     """
     from glenside.formats import ending
+    from glenside.formats.sources import require_given
     from glenside.ir.operators.opaque import require_meaning
     from glenside.report.html_file import require_page
     from glenside.semantics.interpreter import evaluate
@@ -97,6 +98,7 @@ def run(
     else:
         program = load()
         require_meaning("a run", program.term)
+        require_given(program)
         (value,) = evaluate([program.term], program.seeded_constants(source.seed).constants)
         names = program.result_names()
     if output is None:
@@ -173,7 +175,7 @@ def check(
 
 def _differentiated(program: Program, other: Program) -> list[str]:
     """The tensors of a program that the results of another one are called gradients by; none where not all are."""
-    known = {*program.tensors, *(tensor.name for tensor in program.signature.inputs)}
+    known = {*program.tensors}
     own = {*program.result_names()}
     by = [name.removeprefix("gradient.") for name in other.result_names() if name not in own]
     named = {f"gradient.{name}" for name in by} <= {*other.result_names()}

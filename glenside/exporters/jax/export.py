@@ -37,7 +37,7 @@ def _plain(name: str) -> bool:
 def export_jax(program: Program) -> str:
     """The program as the source of a Python module with one function `program`, which uses jax.numpy and jax.lax only.
 
-    Its arguments are the tensors of the program in order of first use, inputs and constants alike; its docstring says
+    Its arguments are `program.tensors`, inputs and constants alike, in that order; its docstring says
     which they are. A result is an array, a tuple a tuple. A product is one `lax.dot_general`, a linear-map is
     additions, and one product by a constant for all rows that have denominators; truncate is left to SPU, which
     truncates after each product. Numbers of 64 bits need JAX's `jax_enable_x64`. Raises BadInput for what is not

@@ -77,8 +77,7 @@ def _emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:
     for name in program.constants_declared:
         if name not in program.constants:
             raise BadInput(f"an ONNX file requires the value of every constant, got none of {spelled_name(name)}")
-    unused = (tensor.name for tensor in program.signature.inputs)
-    graph, constant = Graph([*program.tensors, *unused]), constants_under(program.term)
+    graph, constant = Graph([*program.tensors]), constants_under(program.term)
     emit = Emitter(graph, constants=program.constants, is_constant=constant, came=program.origins)
     Writing(emit, Origins(program), _labels(program), program.labels).write(program.term)
     return emit, _outputs(emit, emit.held[program.term], program)

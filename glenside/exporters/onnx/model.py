@@ -20,7 +20,6 @@ from glenside.ir.operand import Array
 from glenside.ir.packages import import_onnx
 from glenside.ir.packing import packed
 from glenside.ir.program import Program
-from glenside.ir.types import Tensor
 
 if TYPE_CHECKING:
     import onnx
@@ -47,7 +46,7 @@ def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], stor
     model.graph.name = name
     nodes = nodes_of(program, emit, outputs)
     renamed = _renamed(emit.graph, outputs, nodes)
-    for tensor in _inputs(program, outputs):
+    for tensor in program.inputs.values():
         _describe(model.graph.input.add(), Value(tensor.name, tensor.dims, tensor.dtype), onnx)
     for output, value in outputs.items():
         _describe(model.graph.output.add(), replace(value, name=output), onnx)
@@ -60,7 +59,7 @@ def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], stor
     _add_constants(model.graph, emit.graph, program, nodes, store, onnx, renamed)
     called = {node.op: emit.functions[node.op] for node in nodes if node.domain == "glenside"}
     held = [value.dtype for node in nodes for value in (*node.inputs, *node.outputs)]
-    held += [tensor.dtype for tensor in _inputs(program, outputs)]
+    held += [tensor.dtype for tensor in program.inputs.values()]
     versions = _opsets(emit.versions, nodes, max((RECORDS[d].opset for d in held if d in RECORDS), default=OPSET))
     if versions[""] > OPSET:
         model.ir_version = onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", versions[""])], True)
@@ -86,14 +85,6 @@ def _renamed(graph: Graph, outputs: Mapping[str, Value], nodes: Sequence[Node]) 
         if name not in renamed:
             renamed[name] = graph.name(name)
     return renamed
-
-
-def _inputs(program: Program, outputs: Mapping[str, Value]) -> list[Tensor]:
-    """The inputs as the signature has them, and then the others; a name is of one thing."""
-    declared = {tensor.name: tensor for tensor in program.signature.inputs}
-    taken = {*outputs, *program.constants_declared} - {*program.inputs}
-    found = {name: tensor for name, tensor in declared.items() if name not in taken}
-    return [*{**found, **program.inputs}.values()]
 
 
 def _joined(nodes: Sequence[Node], outputs: Iterable[Value]) -> list[Node]:

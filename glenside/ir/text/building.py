@@ -44,6 +44,10 @@ class Tensors:
         """All names that can be read."""
         return self._tensors.keys() | self._shapes.keys()
 
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The inputs, in the order in which the text declares or first reads them."""
+        return tuple(tensor for tensor in self._tensors.values() if not tensor.constant)
+
     def declare(self, opening: Token) -> None:
         """Read (input name (shape ..) dtype) or (constant ..), whose parenthesis is open already."""
         arguments = Arguments(self._reader)

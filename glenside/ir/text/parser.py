@@ -15,7 +15,7 @@ from glenside.ir.operator import COMPUTES, OPERATORS, Field, Kind
 from glenside.ir.operators import SHAPE_FORMS
 from glenside.ir.operators.forms import SPELLINGS, SPLIT_AS_OPERAND
 from glenside.ir.operators.requirements import spelled
-from glenside.ir.program import Program, is_product
+from glenside.ir.program import Program, Signature, is_product
 from glenside.ir.term import Term, postorder
 from glenside.ir.text.arguments import WANTED, Arguments
 from glenside.ir.text.building import DECLARATIONS, Scope, Tensors, make_term
@@ -100,7 +100,7 @@ class _Parser:
         for name, node in self.bound:
             if node in inside and (is_product(node) or not GENERATED.fullmatch(name)):
                 (layers if is_product(node) else names).setdefault(name, node)
-        return Program(term, layers=layers, names=names)
+        return Program(term, layers=layers, names=names, signature=Signature(inputs=self.tensors.inputs()))
 
     def expression(self, owner: str, field: Field | None) -> Form:
         """A form or a let name; without a field anything that can be bound."""

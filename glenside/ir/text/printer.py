@@ -29,7 +29,7 @@ def print_term(term: Term, names: Mapping[str, Term] | None = None) -> str:
 
 
 def print_program(program: Program) -> str:
-    """Declarations in order of first use, then the term with its layers as let names; ends with a newline."""
+    """Declarations as `program.tensors` has them, then the term with its layers as let names; ends with a newline."""
     named = by_node({**program.layers, **program.names})
     # A default name comes back by itself; it is written only where its node needs a name anyway.
     reserve: dict[Term, str] = {}
