@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from glenside.extract.dag import dag_of
 from glenside.extract.graph import Live, prepare
@@ -22,7 +23,12 @@ def extract_exact(problem: Problem, limits: Limits | None = None, start: Extract
     """
     live = prepare(problem)
     start = start or dag_of(live)
-    return start if start.proven else _search(live, start, limits or Limits())
+    if start.proven:
+        return start
+    try:
+        return _search(live, start, limits or Limits())
+    except KeyboardInterrupt:
+        return replace(start, stopped="interrupted")
 
 
 def _search(live: Live, start: Extraction, limits: Limits) -> Extraction:

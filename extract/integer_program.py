@@ -8,6 +8,7 @@ above its children, p(class) >= p(child) + 1.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -149,7 +150,10 @@ class Block:
             scaled = np.array(units, dtype=np.float64)
             columns = np.arange(len(self.nodes), dtype=np.int32)
             solver.changeColsCost(len(columns), columns, scaled)
-            stopped = _run(solver, self._values(best), limits)
+            try:
+                stopped = _run(solver, self._values(best), limits)
+            except _Unresponsive as error:
+                return Outcome(best, bound, error.why)
             best = self._better(best, solver)
             reached = sum(units[self.column[n]] for n in best.values())
             below = _below(solver, reached)
@@ -174,7 +178,11 @@ class Block:
         for _ in range(TIES):
             columns = np.array([self.column[n] for n in found.values()], dtype=np.int32)
             solver.addRow(-highspy.kHighsInf, len(columns) - 1.0, len(columns), columns, np.ones(len(columns)))
-            stopped = _run(solver, None, limits)
+            try:
+                stopped = _run(solver, None, limits)
+            except _Unresponsive as error:
+                stopped = error.why
+                break
             if stopped == "infeasible":
                 return Outcome(best, self.weight(best), "optimal")
             following = self._found(solver)
@@ -273,8 +281,23 @@ class Block:
         return values
 
 
+_PATIENCE = 1.0
+"""Seconds for which a solver that is told to stop may go on: some of its phases do not look."""
+
+
+class _Unresponsive(Exception):
+    """The solver goes on in its daemon thread although it was told to stop: nothing of it may be read."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
 def _run(solver: highspy.Highs, values: list[float] | None, limits: Limits) -> str:
-    """Solve in a thread of its own, so that a deadline or Ctrl-C ends it within a tenth of a second."""
+    """Solve in a thread of its own, so that a deadline or Ctrl-C ends it within about a second.
+
+    Raises _Unresponsive where the solver does not stop by then.
+    """
     if values is not None:
         start = highspy.HighsSolution()
         start.col_value = values
@@ -283,17 +306,7 @@ def _run(solver: highspy.Highs, values: list[float] | None, limits: Limits) -> s
         solver.setOptionValue("mip_max_nodes", limits.branches)
     solver.HandleUserInterrupt = True
     solver.startSolve()
-    asked = ""
-    while True:
-        try:
-            if solver.wait(min(0.1, max(0.001, limits.remaining)))[0]:
-                break
-            if not asked and limits.remaining <= 0:
-                asked = "time-limit"
-                solver.cancelSolve()  # type: ignore[no-untyped-call]
-        except KeyboardInterrupt:
-            asked = "interrupted"
-            solver.cancelSolve()  # type: ignore[no-untyped-call]
+    asked = _waited_for(solver, limits)
     solver.HandleUserInterrupt = False
     status = solver.getModelStatus()
     if status == highspy.HighsModelStatus.kOptimal:
@@ -301,6 +314,24 @@ def _run(solver: highspy.Highs, values: list[float] | None, limits: Limits) -> s
     if status == highspy.HighsModelStatus.kInfeasible:
         return "infeasible"
     return asked or ("node-limit" if status == highspy.HighsModelStatus.kSolutionLimit else "numerics")
+
+
+def _waited_for(solver: highspy.Highs, limits: Limits) -> str:
+    """Why the solver was told to stop, or "", once it has ended. Raises _Unresponsive."""
+    asked, end = "", math.inf
+    while True:
+        why = ""
+        try:
+            if solver.wait(min(0.1, max(0.001, limits.remaining)))[0]:
+                return asked
+            if time.monotonic() > end:
+                raise _Unresponsive(asked)
+            why = "time-limit" if not asked and limits.remaining <= 0 else ""
+        except KeyboardInterrupt:
+            why = "interrupted"
+        if why:
+            asked, end = why, min(end, time.monotonic() + _PATIENCE)
+            solver.cancelSolve()  # type: ignore[no-untyped-call]
 
 
 def _below(solver: highspy.Highs, reached: int) -> int:

@@ -157,6 +157,24 @@ def undisturbed(then: bool = False) -> Iterator[None]:
 
 
 @contextmanager
+def raised_once() -> Iterator[None]:
+    """Let each signal raise KeyboardInterrupt once: what is called catches it, and returns its best answer."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(which: int, _: object) -> None:
+        _note(which)
+        raise KeyboardInterrupt
+
+    handlers = {which: signal.signal(which, interrupt) for which in STOPS}
+    try:
+        yield
+    finally:
+        _restore(handlers)
+
+
+@contextmanager
 def finishing(seconds: float = GRACE) -> Iterator[None]:
     """Let what is being made be finished: a signal is raised when so many seconds have passed since the first one.
 

@@ -14,7 +14,7 @@ import typer
 from glenside.cli.options import Json
 from glenside.cli.output import writable, write_json
 from glenside.ir.errors import BadInput
-from glenside.ir.interrupts import INTERRUPTED
+from glenside.ir.interrupts import INTERRUPTED, raised_once
 
 if TYPE_CHECKING:
     from glenside.extract import Extraction
@@ -56,7 +56,8 @@ def extract(
     try:
         graph = read_gym(file)
         started = time.perf_counter()
-        answer = graph.extract(method, time_limit)
+        with raised_once():
+            answer = graph.extract(method, time_limit)
     except ExtractionError as error:
         raise BadInput(str(error)) from error
     found = _found(graph, method, answer, time.perf_counter() - started)
