@@ -19,7 +19,7 @@ from glenside.ir.errors import BadInput, GlensideError, renamed
 from glenside.ir.interrupts import answered
 from glenside.ir.program import Program
 from glenside.ir.rational import byte_count
-from glenside.passes.network import Search
+from glenside.passes.network import Search, uninterrupted
 from glenside.report.progress import Event, Listener, shown, silent
 from glenside.report.result import Result
 from glenside.stages import Clock, Stages
@@ -194,7 +194,7 @@ def compile(
     if how:
         raise BadInput(f"{', '.join(how)}: how to search is for programs that are compiled for a target")
     if of is not None:
-        program, _ = for_processors(program, Search())
+        program = uninterrupted(*for_processors(program, Search()))
     return Function(program, of, None, most)
 
 

@@ -61,6 +61,13 @@ class Rewritten:
         return self.progress.stopped or INTERRUPTED
 
 
+def uninterrupted(program: Program, stopped: str) -> Program:
+    """The program of a pass, for who has no answer yet. Raises KeyboardInterrupt where its search was interrupted."""
+    if stopped == INTERRUPTED:
+        raise KeyboardInterrupt
+    return program
+
+
 def rewritten(
     program: Program,
     families: Sequence[str],

@@ -25,7 +25,7 @@ from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, constants_under, make, postorder, rebuild_all, weave
 from glenside.ir.types import Dims, Tensor
 from glenside.passes.element_functions import is_one_number, operands_of, pair_of
-from glenside.passes.network import Search, fold_batch_norms
+from glenside.passes.network import Search, fold_batch_norms, uninterrupted
 from glenside.quantization.additions import in_ratio
 from glenside.quantization.building import BeyondSums
 from glenside.quantization.curves import regions, unviewed
@@ -62,7 +62,7 @@ def quantized(
     Raises BadInput: data that does not fit, constants without a value, and what `integer_network` refuses.
     """
     load = cache(partial(_values, program, constants or {}, seed if draw else None))
-    folded, _ = fold_batch_norms(program.as_written(), Search(meanwhile=load))
+    folded = uninterrupted(*fold_batch_norms(program.as_written(), Search(meanwhile=load)))
     made = _Quantizing(with_inverses(folded), load())
     made.calibrate(_batches(folded, data or {}, seed))
     try:

@@ -224,11 +224,11 @@ def prepared(
     checked, too. Raises BadInput.
     """
     from glenside.passes.integer_sums import for_processors
-    from glenside.passes.network import Search
+    from glenside.passes.network import Search, uninterrupted
 
     if target is None:
         program = source.loader()().seeded_constants(source.seed)
-        return Prepared(program if machine is None else for_processors(program, Search())[0])
+        return Prepared(program if machine is None else uninterrupted(*for_processors(program, Search())))
     return _searched(source, target, bounds, on_answer)
 
 
