@@ -190,7 +190,7 @@ class Instructions:
                     dims = " ".join(map(str, place.shape))
                     lines.append(f"  {word} {one_line(name)}: {place.dtype} ({dims}), {place.stands_for}")
             if self.rest:
-                lines.append(f"Left to the host: {self.rest}; `glenside run` does the scale.")
+                lines.append(f"Left to the host: {self.rest}. The file says it, and `glenside run` does all of it.")
         if self.ran is not None:
             lines += self.ran.sentences()
         elif made is not None and self.on is not None:

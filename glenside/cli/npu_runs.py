@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,7 @@ class Ran:
     ledger     where its cycles and bytes went
     simulated  what the simulator says of it
     dram       what it left there
+    results    of the network, by name
     is_same    whether the simulator says the same of that, bit by bit
     """
 
@@ -43,6 +45,7 @@ class Ran:
     ledger: Ledger
     simulated: Run
     dram: Array
+    results: Mapping[str, Array]
     is_same: bool
 
     @property
@@ -86,6 +89,7 @@ def ran(
     BadInput: it is not right, or nothing builds its RTL.
     """
     from glenside.npu.meaning import wrong
+    from glenside.npu.results import results
 
     simulated, ledger, meant, left = _simulated(program, wanted)
     said = {"program": name, "machine": str(program.machine), "on": on, **_told(program, simulated)}
@@ -99,7 +103,17 @@ def ran(
     is_same = said["equal"]
     said["wrong"] = wrong(program, dram, meant, left)
     said["equal"] = is_same and not said["wrong"]
-    return Ran(said, ledger, simulated, dram, is_same)
+    found = results(program, dram)
+    said["outputs"] = [_output(name, own) for name, own in found.items()]
+    return Ran(said, ledger, simulated, dram, found, is_same)
+
+
+def _output(name: str, values: Array) -> dict[str, Any]:
+    """A result, as JSON has it."""
+    ends = (float(values.min()), float(values.max())) if values.size else (None, None)
+    least, most = (end if end is None or isfinite(end) else str(end) for end in ends)
+    shape = [*map(int, values.shape)]
+    return {"name": name, "dtype": values.dtype.name, "shape": shape, "least": least, "greatest": most}
 
 
 def _simulated(program: NpuProgram, wanted: Callable[[], _Results]) -> tuple[Run, Ledger, _Results, _Results]:

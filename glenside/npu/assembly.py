@@ -1,6 +1,6 @@
 """Programs as text, and back to the same program: an instruction a line, DRAM as hexadecimal.
 
-    npu 1
+    npu 2
     machine {"rows": 4, ..}
     dram 4096
     input "x" {"address": 0, "shape": [1, 4], "dtype": "int8"}
@@ -28,9 +28,9 @@ from glenside.npu.fields import LOOPS, UNITS, Address, Form, Kind, Wait
 from glenside.npu.instruction_set import INSTRUCTIONS
 from glenside.npu.instructions import Instruction
 from glenside.npu.program import NpuProgram
-from glenside.npu.record import choices_of, header, machine_of, places_of, predicted_of, stretches_of
+from glenside.npu.record import choices_of, header, host_of, machine_of, places_of, predicted_of, stretches_of
 
-_FIRST = "npu 1"
+_FIRST, _BEFORE = "npu 2", "npu 1"
 _KINDS = {kind.mnemonic(): kind for kind in INSTRUCTIONS}
 _LINE = 32
 """Bytes of DRAM in a line."""
@@ -43,6 +43,7 @@ def text(program: NpuProgram) -> str:
     lines = [_FIRST, f"machine {json.dumps(head['machine'])}", f"dram {len(program.dram)}"]
     lines += [f"predicted {program.predicted}"] if program.predicted is not None else []
     lines += [f"choices {json.dumps(head['choices'])}"] if program.choices is not None else []
+    lines += [f"host {json.dumps(head['host'])}"] if program.host is not None else []
     for word, places in (("input", head["inputs"]), ("output", head["outputs"])):
         lines += [f"{word} {json.dumps(name)} {json.dumps(place)}" for name, place in places.items()]
     lines += [f"stretch {json.dumps(stretch)}" for stretch in head["stretches"]]
@@ -80,6 +81,9 @@ def parse(content: str, file: str = "<text>") -> NpuProgram:
     """The program of a text. Raises BadInput, with the line."""
     reader = _Reader()
     lines = content.split("\n")
+    if lines and lines[0].strip() == _BEFORE:
+        said = "it was written by Glenside 0.5 or before, which left out the steps of the host: make it again"
+        raise BadInput(said, Place(file, 1, 1))
     if not lines or lines[0].strip() != _FIRST:
         raise BadInput(f"a program of an npu begins with {_FIRST!r}", Place(file, 1, 1))
     for number, whole in enumerate(lines[1:], 2):
@@ -121,6 +125,7 @@ class _Reader:
             "machine": lambda given: self._once(word, machine_of(json.loads(given))),
             "predicted": lambda given: self._once(word, _whole(given)),
             "choices": lambda given: self._once(word, json.loads(given)),
+            "host": lambda given: self._once(word, json.loads(given)),
             "dram": self._sized,
             "input": lambda given: self._place(self.inputs, given),
             "output": lambda given: self._place(self.outputs, given),
@@ -170,6 +175,7 @@ class _Reader:
             stretches_of(self.stretches, {unit: len(own) for unit, own in queues.items()}, len(self.dram)),
             predicted_of(self.head.get("predicted")),
             choices_of(self.head.get("choices")),
+            host_of(self.head.get("host"), len(self.dram)),
         )
 
 

@@ -41,6 +41,8 @@ def _program(program: NpuProgram, file: bytes) -> str:
         *_numbers("uint64_t PROGRAM_QUEUE", queues[:-1]),
         *_places("PROGRAM_INPUTS", program.inputs),
         *_places("PROGRAM_OUTPUTS", program.outputs),
+        "// The steps from the outputs to the results of the network, in words; glenside run takes them.",
+        f"static const char PROGRAM_REST[] = {_text('' if program.host is None else program.host.rest, b' ._-,;')};",
     ]
     return "\n".join([*lines, ""])
 
@@ -58,7 +60,8 @@ def _places(name: str, places: Mapping[str, Place]) -> Iterator[str]:
         nests = [(n.counts, n.bases[0], n.strides[0]) for n in place.nests]
         if not nests:
             nests = [((prod(place.shape), 1, 1), place.address, (size, 0, 0))]
-        yield f"// {_text(tensor)}: {place.dtype} ({', '.join(map(str, place.shape))})"
+        means = "" if place.stands_for is None else f", {place.stands_for}"
+        yield f"// {_text(tensor)}: {place.dtype} ({', '.join(map(str, place.shape))}){means}"
         yield f"static const struct nest {name}_{number}[] = {{"
         for counts, base, strides in nests:
             yield f"    {{{{{', '.join(map(str, counts))}}}, {base}, {{{', '.join(map(str, strides))}}}}},"
@@ -67,8 +70,7 @@ def _places(name: str, places: Mapping[str, Place]) -> Iterator[str]:
     yield from [f"static const struct place {name}[] = {{", *entries, "    {NULL, 0, 0, NULL},", "};"]
 
 
-def _text(name: str) -> str:
-    """A name as a string of C, whatever is in it: what is not a letter, digit or one of ._- in octal."""
-    plain = b"._-"
+def _text(name: str, plain: bytes = b"._-") -> str:
+    """A name as a string of C, whatever is in it: what is not a letter, digit or one of `plain` in octal."""
     made = (chr(b) if chr(b).isascii() and (chr(b).isalnum() or b in plain) else f"\\{b:03o}" for b in name.encode())
     return f'"{"".join(made)}"'

@@ -1,8 +1,9 @@
 """Programs as binary files: a header, the words of every queue, DRAM, and a digest of all of it.
 
-8 bytes   "GLNPU 1\\n"
+8 bytes   "GLNPU 2\\n"
 4 bytes   length of the header, little-endian
-header    JSON: machine, layout, words of each queue, bytes of DRAM, places, stretches, prediction, choices
+header    JSON: machine, layout, words of each queue, bytes of DRAM, places, stretches, prediction, choices,
+          what is left to the host
 queues    of dma, load, stream and store, in words of 8 bytes, little-endian
 DRAM
 32 bytes  SHA-256 of everything before
@@ -23,9 +24,11 @@ from glenside.npu.encoding import all_decoded, all_encoded, decoded, package, wo
 from glenside.npu.fields import UNITS
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
-from glenside.npu.record import choices_of, header, machine_of, places_of, predicted_of, stretches_of
+from glenside.npu.record import choices_of, header, host_of, machine_of, places_of, predicted_of, stretches_of
 
-MAGIC = b"GLNPU 1\n"
+MAGIC = b"GLNPU 2\n"
+_BEFORE = b"GLNPU 1\n"
+_AGAIN = "make it again with `glenside tensorize NETWORK --target npu:.. -o FILE.bin`"
 _LENGTH = 4
 DIGEST = 32
 """Bytes of the digest, the last of a file."""
@@ -72,12 +75,7 @@ def load(path: PathLike, machine: Machine | None = None) -> NpuProgram:
 
 
 def _read(found: bytes, machine: Machine | None) -> NpuProgram:
-    if not found.startswith(MAGIC):
-        if found and MAGIC.startswith(found):
-            raise BadInput("it is cut short within its first line")
-        if found[:6] == MAGIC[:6]:
-            raise BadInput("it is a program of another version of Glenside")
-        raise BadInput("it is not a program of an npu, which begins with GLNPU")
+    _require_version(found)
     head, at = _header(found)
     counts, size = head.get("words"), head.get("dram")
     known = isinstance(counts, list) and len(counts) == len(UNITS) and all(map(_is_count, counts))
@@ -107,7 +105,21 @@ def _read(found: bytes, machine: Machine | None) -> NpuProgram:
         stretches_of(head.get("stretches"), {unit: len(queue) for unit, queue in queues.items()}, size),
         predicted_of(head.get("predicted")),
         choices_of(head.get("choices")),
+        host_of(head.get("host"), size),
     )
+
+
+def _require_version(found: bytes) -> None:
+    """Raise BadInput: the bytes are no program, or one of another version."""
+    if found.startswith(MAGIC):
+        return
+    if found and MAGIC.startswith(found):
+        raise BadInput("it is cut short within its first line")
+    if found.startswith(_BEFORE):
+        raise BadInput(f"it was written by Glenside 0.5 or before, which left out the steps of the host: {_AGAIN}")
+    if found[:6] == MAGIC[:6]:
+        raise BadInput(f"it is a program of another version of Glenside: {_AGAIN}")
+    raise BadInput("it is not a program of an npu, which begins with GLNPU")
 
 
 def _header(found: bytes) -> tuple[dict[str, Any], int]:

@@ -127,6 +127,23 @@ class Stretch:
 
 
 @dataclass(frozen=True)
+class Host:
+    """The steps that a program leaves to the host.
+
+    meaning   the text of a program; its inputs are outputs of the machine by name, as the real numbers that they stand
+              for, and its results are those of the network in order
+    operands  where its constants are in DRAM
+    results   the names of its results
+    rest      the same steps in words
+    """
+
+    meaning: str
+    operands: Mapping[str, Place]
+    results: tuple[str, ...]
+    rest: str = ""
+
+
+@dataclass(frozen=True)
 class Choices:
     """What is known of the choices of which a program was made: of mappings for its layers, and tensors that stay.
 
@@ -152,8 +169,9 @@ class Choices:
 class NpuProgram:
     """Queues by unit, a DRAM image (uint8), inputs and outputs by name, and the instructions of each layer.
 
-    `predicted` is what a schedule expects of `glenside.npu.timing`, in cycles, where somebody predicted it; `choices`
-    what is known of others, where somebody chose.
+    predicted  cycles that a schedule predicts, as of `glenside.npu.timing`; None where nobody predicted them
+    choices    what is known of other mappings and other tensors that stay; None where nobody chose
+    host       the steps from the outputs of the machine to the results of the network; None where these are the same
     """
 
     machine: Machine
@@ -164,6 +182,17 @@ class NpuProgram:
     stretches: tuple[Stretch, ...] = ()
     predicted: int | None = None
     choices: Choices | None = None
+    host: Host | None = None
+
+    def run(self, inputs: Mapping[str, Array] | None = None) -> dict[str, Array]:
+        """The results of the network by name, simulated; inputs that are not given are what DRAM holds of them. Floats
+        are quantized as the program says, integers are taken as they are. Raises BadInput.
+        """
+        from glenside.npu.results import results, with_inputs
+        from glenside.npu.simulator import run
+
+        own = with_inputs(self, inputs or {})
+        return results(own, run(own).dram)
 
     def queue(self, unit: str) -> tuple[Instruction, ...]:
         """The instructions of a unit, in order."""

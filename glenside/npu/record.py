@@ -10,12 +10,13 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from glenside.ir.dtypes import COMPUTED
 from glenside.ir.errors import BadInput
 from glenside.npu.fields import UNITS
 from glenside.npu.machine import Energy, Machine
 from glenside.npu.nests import Nest
 from glenside.npu.numbers import StandsFor
-from glenside.npu.program import Choices, NpuProgram, Place, Stretch
+from glenside.npu.program import Choices, Host, NpuProgram, Place, Stretch
 
 DTYPES = ("int8", "uint8", "int32", "float32")
 """What a place in DRAM may hold."""
@@ -47,7 +48,12 @@ def header(program: NpuProgram) -> dict[str, Any]:
         ],
         "predicted": program.predicted,
         "choices": None if program.choices is None else [*astuple(program.choices)],
+        "host": None if program.host is None else _host(program.host),
     }
+
+
+def _host(host: Host) -> dict[str, Any]:
+    return {**vars(host), "operands": _places(host.operands), "results": [*host.results]}
 
 
 def _places(places: Mapping[str, Place]) -> dict[str, Any]:
@@ -94,18 +100,18 @@ def _energy(given: Mapping[str, Any]) -> Energy:
     return Energy(**given)
 
 
-def places_of(given: Any, size: int) -> dict[str, Place]:
+def places_of(given: Any, size: int, dtypes: Sequence[str] = DTYPES) -> dict[str, Place]:
     """Places in DRAM of that many bytes. Raises BadInput."""
     if not isinstance(given, dict):
         raise BadInput("its places are not places by name")
-    return {name: _place_of(name, own, size) for name, own in given.items()}
+    return {name: _place_of(name, own, size, dtypes) for name, own in given.items()}
 
 
-def _place_of(name: str, own: Any, size: int) -> Place:
+def _place_of(name: str, own: Any, size: int, dtypes: Sequence[str] = DTYPES) -> Place:
     known = {"address", "shape", "dtype"}
     more = {"nests", "outer", *_NUMBERS}
-    if not isinstance(own, dict) or not known <= set(own) <= known | more or own["dtype"] not in DTYPES:
-        raise BadInput(f"its place {name!r} is not an address, a shape and a dtype of {', '.join(DTYPES)}")
+    if not isinstance(own, dict) or not known <= set(own) <= known | more or own["dtype"] not in dtypes:
+        raise BadInput(f"its place {name!r} is not an address, a shape and a dtype of {', '.join(dtypes)}")
     shape = own["shape"]
     if not isinstance(shape, list) or not all(map(_is_size, (own["address"], *shape))):
         raise BadInput(f"its place {name!r} has no address or no shape")
@@ -193,6 +199,20 @@ def stretches_of(given: Any, lengths: Mapping[str, int], size: int) -> tuple[Str
             raise BadInput(f"its stretch {own['name']!r} has no number of multiply-accumulates, got {macs!r}")
         found.append(Stretch(own["name"], dict(begin), dict(end), meaning, operands, result, made, macs))
     return tuple(found)
+
+
+def host_of(given: Any, size: int) -> Host | None:
+    """The steps that are left to the host, with constants in so many bytes. Raises BadInput."""
+    if given is None:
+        return None
+    if not isinstance(given, dict) or set(given) != {field.name for field in fields(Host)}:
+        raise BadInput("what is left to its host is not a meaning, operands, results and words")
+    names, texts = given["results"], (given["meaning"], given["rest"])
+    if not all(map(_is_text, texts)) or not isinstance(names, list) or not all(map(_is_text, names)):
+        raise BadInput("the meaning, the words or the results of what is left to its host are no texts")
+    if len({*names}) < len(names):
+        raise BadInput("two results of what is left to its host have one name")
+    return Host(given["meaning"], places_of(given["operands"], size, COMPUTED), tuple(names), given["rest"])
 
 
 def predicted_of(given: Any) -> int | None:

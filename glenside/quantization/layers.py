@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -108,15 +109,17 @@ class IntegerNetwork:
     constants  tensor name -> int8 weights, int32 biases, float32 scales
     layers     in topological order
     inputs     name -> scale, zero point: the real input, or the integer of the file, is scale * (byte - zero point)
-    outputs    the same of each result; a scale may be an array that broadcasts to the result
-    rest       what is left to do to the results, in words; empty where that is nothing
+    outputs    the same of each result of the program; both may be arrays that broadcast to the result
+    host       a program of the results, by name, as real numbers, that is left to the host; None where that is nothing
+    rest       the same in words, and what these say of scales
     """
 
     program: Program
     constants: Mapping[str, Array]
     layers: tuple[IntegerLayer, ...]
     inputs: Mapping[str, tuple[float, int]]
-    outputs: tuple[tuple[float | Array, int], ...]
+    outputs: tuple[tuple[Any, Any], ...]
+    host: Program | None = None
     rest: str = ""
 
     def input_terms(self) -> list[Term]:

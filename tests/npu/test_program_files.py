@@ -44,8 +44,8 @@ def _require_same(one: NpuProgram, two: NpuProgram) -> None:
     assert one.machine == two.machine
     assert {u: one.queue(u) for u in UNITS} == {u: two.queue(u) for u in UNITS}
     assert np.array_equal(one.dram, two.dram)
-    assert (one.inputs, one.outputs, one.stretches, one.predicted, one.choices) == (
-        two.inputs, two.outputs, two.stretches, two.predicted, two.choices,
+    assert (one.inputs, one.outputs, one.stretches, one.predicted, one.choices, one.host) == (
+        two.inputs, two.outputs, two.stretches, two.predicted, two.choices, two.host,
     )  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def test_a_file_that_is_no_program_is_refused(tmp_path: Path) -> None:
     good = files.content(_program())
     _refused(tmp_path, b"", "it is not a program of an npu")
     _refused(tmp_path, b"ELF" + good, "it is not a program of an npu")
-    _refused(tmp_path, good.replace(b"GLNPU 1", b"GLNPU 2", 1), "of another version")
+    _refused(tmp_path, good.replace(b"GLNPU 2", b"GLNPU 3", 1), "of another version")
     for end in (9, 20, 600, len(good) // 2, len(good) - 1):
         _refused(tmp_path, good[:end], "cut short")
     _refused(tmp_path, good + b"\0", "cut short, or was added to")
@@ -202,15 +202,15 @@ def test_words_that_are_no_instruction_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_line_that_is_wrong_is_named(line: str, match: str) -> None:
-    text = f'npu 1\nmachine {{"rows": 5, "columns": 3}}\ndram 64\n{line}\n'
+    text = f'npu 2\nmachine {{"rows": 5, "columns": 3}}\ndram 64\n{line}\n'
     with pytest.raises(BadInput, match=match):
         assembly.parse(text)
 
 
 def test_text_needs_a_machine_and_a_first_line() -> None:
     with pytest.raises(BadInput, match="<text>: a program says its machine and the size of its dram"):
-        assembly.parse("npu 1\ndram 3\n")
-    with pytest.raises(BadInput, match="begins with 'npu 1'"):
+        assembly.parse("npu 2\ndram 3\n")
+    with pytest.raises(BadInput, match="begins with 'npu 2'"):
         assembly.parse("mov r0, r1")
 
 

@@ -17,12 +17,12 @@ from glenside.cli.npu_runs import Ran, ran
 from glenside.cli.output import OK, WRONG, print_or_write, status_line, writable
 from glenside.cli.table import print_schedule
 from glenside.ir.errors import BadInput
-from glenside.ir.names import one_line, spelled_name, suggestion
+from glenside.ir.names import one_line
 
 if TYPE_CHECKING:
     from glenside.cli.options import Valued
     from glenside.ir.operand import Array
-    from glenside.npu.program import NpuProgram, Place
+    from glenside.npu.program import NpuProgram
 
 _SHOWN = 64
 """Results that are printed whole."""
@@ -49,7 +49,7 @@ def run_on_npu(
     if output is not None:
         from glenside.ir.files import write_arrays
 
-        write_arrays(output, _results(program, found.dram))
+        write_arrays(output, found.results)
     if plot is not None:
         from glenside.report.timeline import write_timeline
 
@@ -57,7 +57,7 @@ def run_on_npu(
     if html is not None:
         _write_page(found, program, html)
     if json_path != "-":
-        _print(found, {} if output is not None else _results(program, found.dram))
+        _print(found, {} if output is not None else found.results)
     if json_path is not None:
         print_or_write(json.dumps(said, indent=2) + "\n", json_path)
     return OK if found.ok else WRONG
@@ -107,41 +107,11 @@ def _machine(target: str) -> Any:
 
 
 def with_values(program: NpuProgram, inputs: Sequence[str]) -> NpuProgram:
-    """The program with values of inputs, NAME=VALUE, in its DRAM: int8 as they are, other numbers as what the integers
-    of the input stand for. Raises BadInput.
-    """
-    import dataclasses
-
+    """The program with values of inputs, NAME=VALUE, in its DRAM. Raises BadInput."""
     from glenside.formats.sources import arrays_given
+    from glenside.npu.results import with_inputs
 
-    dram = program.dram.copy()
-    for name, value in arrays_given(inputs).items():
-        if name not in program.inputs:
-            raise BadInput(f"the program has no input {spelled_name(name)}{suggestion(name, program.inputs)}")
-        place = program.inputs[name]
-        place.write(dram, _integers(name, place, np.asarray(value)))
-    return dataclasses.replace(program, dram=dram)
-
-
-def _integers(name: str, place: Place, own: Array) -> Array:
-    """A value as the integers of a place. Raises BadInput."""
-    stands_for = place.stands_for
-    if own.shape == place.shape and own.dtype.kind in "iuf" and np.isfinite(own).all():
-        if stands_for is not None and own.dtype != place.dtype:
-            return stands_for.integers(own, place.dtype)
-        if np.array_equal(own, own.astype(place.dtype)):
-            return own
-    more = "" if stands_for is None else ", or finite numbers, of which those are made"
-    raise BadInput(f"the input {spelled_name(name)} is {place.dtype} {place.shape}{more}, got {own.dtype} {own.shape}")
-
-
-def _results(program: NpuProgram, dram: Array) -> dict[str, Array]:
-    """The outputs by name, as the numbers that they stand for where that is known."""
-    found = {name: place.read(dram) for name, place in program.outputs.items()}
-    return {
-        name: own if (stands_for := program.outputs[name].stands_for) is None else stands_for.real(own)
-        for name, own in found.items()
-    }
+    return with_inputs(program, arrays_given(inputs))
 
 
 def _write_page(found: Ran, program: NpuProgram, path: str) -> None:

@@ -32,6 +32,7 @@ from glenside.npu.lowering.trials import TooLong, Trial
 from glenside.npu.machine import HALVES, Machine
 from glenside.npu.numbers import StandsFor, narrow
 from glenside.npu.program import NpuProgram, Place
+from glenside.npu.results import with_host
 from glenside.passes.distinct_layers import distinct_layers
 from glenside.quantization.layers import MANY, IntegerNetwork
 
@@ -345,7 +346,8 @@ def as_mapped(
     }
     sizes = {layer.name: product_sizes(layer.sums).macs for layer in network.layers if not layer.greatest}
     stretches = tuple(replace(own, macs=sizes.pop(own.name, None)) for own in program.stretches)
-    return replace(program, inputs=inputs, outputs=_outputs(program, network), stretches=stretches)
+    whole = replace(program, inputs=inputs, outputs=_outputs(program, network), stretches=stretches)
+    return with_host(whole, network)
 
 
 def _outputs(program: NpuProgram, network: IntegerNetwork) -> dict[str, Place]:
@@ -356,7 +358,7 @@ def _outputs(program: NpuProgram, network: IntegerNetwork) -> dict[str, Place]:
     }
 
 
-def _output(program: NpuProgram, network: IntegerNetwork, root: Term, scale: float | Array, zero: int) -> Place:
+def _output(program: NpuProgram, network: IntegerNetwork, root: Term, scale: Array, zero: Array) -> Place:
     """A result: elements of results of layers, moved about. Raises BadInput."""
     done = {stretch.name: stretch.result for stretch in program.stretches}
     held = {layer.result: done[layer.name] for layer in network.layers}
@@ -375,7 +377,7 @@ def _output(program: NpuProgram, network: IntegerNetwork, root: Term, scale: flo
     at = np.concatenate(addresses)[own.numbers]
     lacking = np.concatenate(bias)[own.numbers]
     found = Place.of(at, root.access.dtype)
-    return replace(found, stands_for=StandsFor.of(scale, narrow(zero - lacking)))
+    return replace(found, stands_for=StandsFor.of(scale, narrow(np.asarray(zero - lacking))))
 
 
 def _is_tensor(leaf: Term, name: str) -> bool:

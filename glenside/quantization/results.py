@@ -1,0 +1,191 @@
+"""The results of an integer network: the integers that a machine leaves, and what the host computes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from glenside.analysis.places import places
+from glenside.builder.layout import split_at
+from glenside.builder.pointwise import cast, combine, multiply
+from glenside.ir.dtypes import FLOATS
+from glenside.ir.errors import BadInput
+from glenside.ir.names import spelled_name
+from glenside.ir.operand import Array
+from glenside.ir.operators.compute import name_of
+from glenside.ir.program import Program, Signature, is_product
+from glenside.ir.term import Term, build, postorder, rebuild_all
+from glenside.ir.types import Dims, Tensor
+from glenside.quantization.affine import Affine
+from glenside.quantization.following import Follower
+from glenside.quantization.values import BYTES, Bytes, Product, narrow, pulled_back
+
+StandsFor = tuple[Array, Array]
+"""Scale and zero point: a real number is scale * (integer - zero)."""
+
+
+@dataclass
+class Results:
+    """The results of a program whose terms were followed.
+
+    left        name, term of integers, and what these stand for: what the machine leaves to the host
+    host        what the host computes of those, as real numbers by name: a program with the results of the network in
+                their order. None: those are the results
+    rest        the same in words; empty where that is nothing
+    """
+
+    follower: Follower
+    left: list[tuple[str, Term, StandsFor]] = field(default_factory=list)
+    host: Program | None = None
+    rest: str = ""
+    _words: list[str] = field(default_factory=list)
+    _constants: dict[str, Array] = field(default_factory=dict)
+    _names: dict[object, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(follower: Follower) -> Results:
+        """Raises BadInput, which names the output: what neither a machine nor the host has anything for."""
+        found, program = Results(follower), follower.program
+        whole = program.term
+        roots = whole.children if whole.operator.name == "construct-tuple" else (whole,)
+        names, ends = program.result_names(), list[Term]()
+        for name, root in zip(names, roots, strict=True):
+            try:
+                ends.append(split_at(found._result(name, root), 0))
+            except BadInput as error:
+                more = f"the output {spelled_name(name)}: " if len(roots) > 1 else ""
+                raise BadInput(f"{more}{error.message}") from error
+        found.rest = "; ".join(dict.fromkeys(found._words))
+        if not all(map(_is_left, ends)) or [*names] != [name for name, _, _ in found.left]:
+            term = ends[0] if whole.operator.name != "construct-tuple" else build("construct-tuple", *ends)
+            found.host = Program(term, name=program.name, signature=Signature(outputs=tuple(names)))
+            constants = {**follower.constants, **found._constants}
+            known = {n: np.asarray(constants[n]) for n in found.host.constants_declared}
+            found.host = replace(found.host, constants=known)
+        return found
+
+    def _result(self, name: str, root: Term) -> Term:
+        """What the host computes for a result. Raises BadInput."""
+        if self.follower.constant[root]:
+            return root
+        known, steps = dict[Term, Term](), list[Term]()
+        order = {t: number for number, t in enumerate(postorder(root))}
+        words, left, why = list[str](), [root], ""
+        while left:
+            term = left.pop()
+            if term in known or term in steps:
+                continue
+            try:
+                known[term] = self._real(name, term, words)
+            except BadInput as error:  # the host takes this step too
+                why = why or error.message
+                below = [c for c in _read(term) if not self.follower.constant[c]]
+                if _is_computed(term) or not below:
+                    raise BadInput(why) from error
+                steps.append(term)
+                left += below
+        steps.sort(key=order.__getitem__)
+        words += [name_of(t) for t in steps if t.operator.index_map is None and t.operator.name not in _PLUMBING]
+        if words:
+            self._words.append(", ".join(dict.fromkeys(words)))
+        (found,) = rebuild_all([root], lambda *_: None, known)
+        return found
+
+    def _real(self, name: str, root: Term, words: list[str]) -> Term:
+        """The real numbers of a term that the network computes, from its integers: what they stand for, clipped, in the
+        dtype that the term has. Raises BadInput: the host computes the term.
+        """
+        value = self.follower.found.get(root)
+        if not isinstance(value, Affine):
+            raise BadInput("a result is a tensor, not a tuple of them" if value is None else value.why)
+        said = list[str]()
+        if len(value.bytes) == len(value.moved.leaves):
+            term, (scale, zero), value = self._of_bytes(value)
+        else:
+            term, (scale, zero) = self._of_sums(value)
+            said += ["scale"] if value.dtype in FLOATS else []
+        key = term, np.asarray(scale).tobytes(), np.asarray(zero).tobytes()
+        if key not in self._names:
+            self._names[key] = _free(name, self)
+            self.left.append((self._names[key], term, (np.abs(scale), zero)))
+        own = self._names[key]
+        dtype = "int32" if bool(np.all(np.abs(scale) == 1)) else "float32"
+        found = build("access-tensor", Tensor(own, Dims(value.dims), dtype))
+        if np.any(np.asarray(scale) < 0):
+            found = multiply(found, self._constant(f"{own}.sign", np.sign(scale).astype(dtype)))
+        clips = [
+            (kind, end) for kind, end in (("maximum", value.low), ("minimum", value.high)) if np.isfinite(end).any()
+        ]
+        if clips and not value.fits:
+            found = cast(found, value.dtype)
+            said.append(f"clip to {float(value.low.max()):.6g} .. {float(value.high.min()):.6g}")
+            for kind, end in clips:
+                found = combine(kind, found, self._constant(f"{own}.{kind}", end.astype(value.dtype)))
+        words += said
+        return split_at(cast(found, root.access.dtype), root.access.split)
+
+    def _constant(self, name: str, value: Array) -> Term:
+        name = _free(name, self)
+        self._constants[name] = value
+        return build("access-tensor", Tensor(name, Dims(value.shape), value.dtype.name, constant=True))
+
+    def _of_bytes(self, value: Affine) -> tuple[Term, StandsFor, Affine]:
+        """Bytes. Raises BadInput."""
+        if value.offset is not None:
+            value = self.follower.cast(value, "int8")
+        leaves = {s: leaf for s, leaf in value.moved.leaves.items() if isinstance(leaf, Bytes)}
+        zeros = {leaf.zero for leaf in leaves.values()} | ({0} if value.moved.filled else set())
+        if len(zeros) == 1:
+            zero: Array = np.asarray(zeros.pop())
+        else:
+            found = places(value.moved.term)
+            every = np.zeros(1 + sum(leaf.access.size for leaf in found.first), np.int64)
+            for stand_in, first in found.first.items():
+                every[first : first + stand_in.access.size] = leaves[stand_in].zero
+            zero = every[found.numbers]
+        done = {s: leaf.term for s, leaf in leaves.items()}
+        (term,) = rebuild_all([value.moved.term], lambda *_: None, done)
+        return split_at(term, 0), (value.scale, narrow(zero - value.shift)), value
+
+    def _of_sums(self, value: Affine) -> tuple[Term, StandsFor]:
+        """Sums of the last product, in int32. Raises BadInput."""
+        if value.offset is not None or any(not isinstance(leaf, Product) for leaf in value.moved.leaves.values()):
+            raise BadInput("a result is bytes, or sums of a product")
+        if value.around() is not None:
+            raise BadInput("something is added to the zeros around the sums of a result")
+        (shifts,) = pulled_back(value.moved, [value.shift], "biases")
+        done = {
+            stand_in: self.follower.network.result(leaf, shifts[stand_in])
+            for stand_in, leaf in value.moved.leaves.items()
+            if isinstance(leaf, Product)
+        }
+        (found,) = rebuild_all([value.moved.term], lambda *_: None, done)
+        return split_at(found, 0), (value.scale, np.zeros(()))
+
+
+_PLUMBING = ("access-product", "construct-tuple", "tuple-get-item", "access")
+
+
+def _free(name: str, results: Results) -> str:
+    """The name, or with primes behind it until no tensor of the program of the host is called so."""
+    taken = {*results.follower.constants, *results._constants, *results._names.values()}
+    while name in taken:
+        name += "'"
+    return name
+
+
+def _is_left(term: Term) -> bool:
+    """True if a result is the integers that a machine leaves, as the numbers that they stand for."""
+    while term.operator.name == "access":
+        (term,) = term.children
+    return term.operator.name == "access-tensor"
+
+
+def _is_computed(term: Term) -> bool:
+    """Whether a term is a machine's: a product, or bytes that are made."""
+    return is_product(term) or (term.operator.name == "cast" and term.access.dtype in BYTES)
+
+
+def _read(term: Term) -> list[Term]:
+    return [b for c in term.children for b in (c.children if c.operator.name == "access-product" else (c,))]
