@@ -4,8 +4,9 @@
 //
 // PROGRAM.bin is the file that this driver was written with. PORT and DRAM are what the system offers to map: devices of
 // UIO, udmabuf, or files in /dev/shm. Inputs are read from files, and outputs written to them, as the plain elements of
-// the tensor, row by row, little-endian: integers, of which `program.h` says what they stand for and what else is left to
-// the host, such as a scale and a clip; `glenside run PROGRAM.bin` does all of that. `registers.h` and `program.h` are within what `glenside assemble --emit` writes.
+// the tensor, row by row, little-endian: integers. `program.h` says what they stand for, and which steps are left to the
+// host, such as a clip; `glenside run PROGRAM.bin` takes these. `registers.h` and `program.h` are within what `glenside
+// assemble --emit` writes.
 //
 // The host port takes a whole instruction in one cycle. Where a bus writes 64 bits at a time, the bridge between them
 // gathers the eight words of an instruction's window, which are written in order, and passes them on with the last.
