@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -69,36 +70,66 @@ class Results:
         """What the host computes for a result. Raises BadInput."""
         if self.follower.constant[root]:
             return root
-        known, steps = dict[Term, Term](), list[Term]()
         order = {t: number for number, t in enumerate(postorder(root))}
-        words, left, why = list[str](), [root], ""
+        known, steps, words = dict[Term, Term](), set[Term](), list[str]()
+        left, why = self._frontier([root], order, steps), ""
         while left:
             term = left.pop()
-            if term in known or term in steps:
-                continue
             try:
                 known[term] = self._real(name, term, words)
             except BadInput as error:  # the host takes this step too
                 why = why or error.message
-                below = [c for c in _read(term) if not self.follower.constant[c]]
-                if _is_computed(term) or not below:
+                if not self._may_go_below(term):
                     raise BadInput(why) from error
-                steps.append(term)
-                left += below
-        steps.sort(key=order.__getitem__)
-        words += [name_of(t) for t in steps if t.operator.index_map is None and t.operator.name not in _PLUMBING]
+                steps.add(term)
+                left = [t for t in self._frontier([*left, *_read(term)], order, steps) if t not in known]
+        words += [
+            name_of(t)
+            for t in sorted(steps, key=order.__getitem__)
+            if t.operator.index_map is None and t.operator.name not in _PLUMBING
+        ]
         if words:
             self._words.append(", ".join(dict.fromkeys(words)))
         (found,) = rebuild_all([root], lambda *_: None, known)
         return found
+
+    def _frontier(self, terms: Sequence[Term], order: Mapping[Term, int], steps: set[Term]) -> list[Term]:
+        """The terms that the network computes, of which the host computes `terms` in `steps`: one, where there is one
+        that all of them are computed of. Raises BadInput: the host computes no products.
+        """
+        left, found = [*terms], set[Term]()
+        while left:
+            term = left.pop()
+            if self.follower.constant[term] or term in steps:
+                continue
+            value = self.follower.found.get(term)
+            if isinstance(value, Affine):
+                found.add(term)
+            elif _is_computed(term) or not term.children:
+                raise BadInput("a result is a tensor, not a tuple of them" if value is None else value.why)
+            else:
+                steps.add(term)
+                left += _read(term)
+        while len(found) > 1 and self._may_go_below(latest := max(found, key=order.__getitem__)):
+            steps.add(latest)
+            found = found - {latest} | {c for c in _read(latest) if not self.follower.constant[c]}
+        return sorted(found, key=order.__getitem__)
+
+    def _may_go_below(self, term: Term) -> bool:
+        """True if the host can compute a term itself, of others that the network computes."""
+        below = [c for c in _read(term) if not self.follower.constant[c]]
+        return (
+            not _is_computed(term)
+            and bool(below)
+            and all(isinstance(self.follower.found.get(c), Affine) for c in below)
+        )
 
     def _real(self, name: str, root: Term, words: list[str]) -> Term:
         """The real numbers of a term that the network computes, from its integers: what they stand for, clipped, in the
         dtype that the term has. Raises BadInput: the host computes the term.
         """
         value = self.follower.found.get(root)
-        if not isinstance(value, Affine):
-            raise BadInput("a result is a tensor, not a tuple of them" if value is None else value.why)
+        assert isinstance(value, Affine), "those of others are computed by the host"
         said = list[str]()
         if len(value.bytes) == len(value.moved.leaves):
             term, (scale, zero), value = self._of_bytes(value)

@@ -130,13 +130,15 @@ def test_what_is_the_same_is_one_layer() -> None:
     sums = [g.node("MatMul", x, w) for _ in range(2)]
     network = integer_network(g.program({"x": ((3, 8), "float32")}, *sums, g.quantized(sums[0], 0.01, 90)))
     assert [layer.requantised is None for layer in network.layers] in ([True, False], [False, True])
-    assert len(network.outputs) == 3
+    assert len(network.outputs) == 2
+    assert network.host is not None
+    assert len(network.host.result_names()) == 3
 
 
 BEHIND = [
     ("Elu", "(compare lt), cast, exp, subtract, elementwise-mul, select"),
     ("PRelu", "(compare lt), cast, elementwise-mul, select"),
-    ("Gelu", "elementwise-div, erf, elementwise-add, elementwise-mul, elementwise-mul"),
+    ("Gelu", "elementwise-div, erf, elementwise-add, elementwise-mul"),
 ]
 
 
