@@ -119,7 +119,10 @@ class Network:
         """What was rounded, where those numbers stand in place of some of the zeros among sums: of bytes of these sums,
         around which there are zeros.
         """
-        made = self.quantized(replace(value, shift=narrow(np.where(around, 0, value.shift))), dtype)
+        without = replace(value, shift=narrow(np.where(around, 0, value.shift)))
+        if without.around() is not None:
+            raise BadInput("0 stands around numbers that are clipped to a range without it")
+        made = self.quantized(without, dtype)
         assert value.offset is not None, "it is rounded"
         real = replace(made, shift=narrow(made.shift - value.offset + around), dtype=value.dtype)
         return replace(real, low=value.low, high=value.high, offset=value.offset)
