@@ -105,7 +105,7 @@ class Results:
             value = self.follower.found.get(term)
             if isinstance(value, Affine):
                 found.add(term)
-            elif is_product(term) or not term.children:
+            elif _is_computed(term) or not term.children:
                 raise BadInput("a result is a tensor, not a tuple of them" if value is None else value.why)
             else:
                 steps.add(term)
