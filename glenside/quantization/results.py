@@ -19,7 +19,7 @@ from glenside.ir.program import Program, Signature, is_product
 from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import Dims, Tensor
 from glenside.quantization.affine import Affine
-from glenside.quantization.following import Follower
+from glenside.quantization.following import Follower, Refused
 from glenside.quantization.values import BYTES, Bytes, Product, narrow, pulled_back
 
 StandsFor = tuple[Array, Array]
@@ -78,7 +78,8 @@ class Results:
             try:
                 known[term] = self._real(name, term, words)
             except BadInput as error:  # the host takes this step too
-                why = why or error.message
+                refused = (self.follower.found.get(t) for t in sorted(steps, key=order.__getitem__))
+                why = why or next((own.why for own in refused if isinstance(own, Refused)), error.message)
                 if not self._may_go_below(term):
                     raise BadInput(why) from error
                 steps.add(term)
