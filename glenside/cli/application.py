@@ -88,7 +88,7 @@ def _run() -> int:
         sys.stdout.flush()
         return status
     except GlensideError as error:
-        return _fail(str(error))
+        return _fail(str(error), error.status)
     except typer.Exit as exit_:
         return exit_.exit_code
     except MemoryError as error:
@@ -110,6 +110,6 @@ def _give_up_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _fail(message: str) -> int:
+def _fail(message: str, status: int = BAD_INPUT) -> int:
     print(f"glenside: error: {message}", file=sys.stderr)
-    return BAD_INPUT
+    return status

@@ -51,7 +51,7 @@ def alike(body: Sequence[Statement]) -> tuple[Hashable, list[Buffer]]:
             return tuple(map(key, part))
         if isinstance(part, Buffer):
             if part.role is Role.REGISTER:
-                return part.name, part.dtype
+                return part.name, part.dtype, part.dims
             own = part.dims if part.role is Role.SCRATCH else None
             return numbers.setdefault(part, len(numbers)), part.dtype, own
         names = _fields(part.__class__)

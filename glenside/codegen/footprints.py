@@ -13,6 +13,7 @@ import numpy as np
 
 from glenside.codegen.accesses import Access, Held
 from glenside.codegen.affine import substituted
+from glenside.codegen.boxes import Box, merged
 from glenside.ir.index_map import Atom, Axis, Guard, Index
 from glenside.ir.operand import Array
 
@@ -82,6 +83,11 @@ class Footprint:
 NOWHERE = Footprint(np.empty(0, np.int64))
 
 
+def footprint_of(box: Box) -> Footprint:
+    """All places of a box."""
+    return Footprint(np.array([box.first], np.int64), box.steps)
+
+
 def footprint(access: Access, fixed: Mapping[Axis, int], picks: Mapping[str, int]) -> Footprint:
     """Of an access, where some of its axes are fixed, and variables that move it are below `picks`."""
     free = [axis for axis in access.axes if axis not in fixed]
@@ -110,23 +116,11 @@ def footprint(access: Access, fixed: Mapping[Axis, int], picks: Mapping[str, int
     for more in pieces[1:]:
         offsets = np.unique(np.add.outer(offsets, more))
     below = sum(step * (count - 1) for step, count in steps if step < 0)
-    return Footprint(offsets + below, _merged((abs(step), count) for step, count in steps), exact)
+    return Footprint(offsets + below, merged((abs(step), count) for step, count in steps), exact)
 
 
 def _fixed(guard: Guard, at: Mapping[Axis, Index]) -> Guard:
     return replace(guard, index=substituted(guard.index, dict(at))) if at else guard
-
-
-def _merged(steps: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The same places in as few steps as can be seen: one of 4 by 1 and one of 3 by 2 are one of 8 by 1."""
-    found: list[tuple[int, int]] = []
-    for step, count in sorted((s, n) for s, n in steps if s and n > 1):
-        low, last = found[-1] if found else (0, 0)
-        if found and step % low == 0 and step // low <= last:
-            found[-1] = low, last + step // low * (count - 1)
-        else:
-            found.append((step, count))
-    return tuple(found)
 
 
 @dataclass

@@ -14,11 +14,10 @@ from itertools import count
 
 from glenside.codegen.affine import affine, is_asking
 from glenside.codegen.arena import used
-from glenside.codegen.bands import Scheduled, banded
+from glenside.codegen.bands import Scheduled
 from glenside.codegen.blocks import Block, Joined
-from glenside.codegen.borders import BORDER, with_borders
+from glenside.codegen.borders import BORDER
 from glenside.codegen.constants import single
-from glenside.codegen.early import early
 from glenside.codegen.filling import Filling, Memory, Places, View, around, under
 from glenside.codegen.formulas import applied, choose, convert, never, number
 from glenside.codegen.hosting import Border, Hosting, hosting, parts_of, take_turns, turned
@@ -29,16 +28,13 @@ from glenside.codegen.machine import Machine
 from glenside.codegen.nests import filler, mapped, mapped_rows
 from glenside.codegen.operands import filling
 from glenside.codegen.orders import best_order, is_narrow, lanes_to_fill
+from glenside.codegen.passes import after_each, observe
 from glenside.codegen.reading import asking_of, dims_of_parts
 from glenside.codegen.reductions import normalized
-from glenside.codegen.renaming import packed_once, with_packings
-from glenside.codegen.row_blocks import in_row_blocks
 from glenside.codegen.schedule import scheduled
-from glenside.codegen.sharing import shared_where_it_pays
 from glenside.codegen.softmax import Softmax, softmax
 from glenside.codegen.storing import addressed_by, is_inline, is_sorting, stored_terms
 from glenside.codegen.tiles import Made
-from glenside.codegen.turns import taking_turns
 from glenside.ir.elementwise import folds
 from glenside.ir.errors import BadInput
 from glenside.ir.index_map import Axis, Fill, Index, Within
@@ -114,18 +110,18 @@ class _Lowering:
         for term in self.order:
             if term in self.stored:
                 self.filled[term] = self._fill(term)
-        if self.machine is not None:
-            nests, made, *first = in_row_blocks(self.nests, self.scheduled, self.softmaxes, self.machine)
-            self.nests, *second = banded(nests, made, self.machine)
-            self.nests, *third = taking_turns(self.nests, self.scheduled.values(), self.machine)
-            nests, packings = with_packings(self.nests, self.packings, (first, second, third))
-            nests, self.packings = early(*packed_once(with_borders(nests), packings))
-            self.nests = shared_where_it_pays(nests, self.machine)
-        every = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in self.packings)]
-        read = {buffer for nest in self.nests for buffer in used(nest.body)}
+        found = self.nests, self.packings, self.scheduled, self.softmaxes
+        for name, nests, packings in after_each(*found, self.machine):
+            made = partial(self._loops, nests, packings)
+            observe(name, made)
+        return made()
+
+    def _loops(self, nests: Sequence[Nest], packings: Sequence[Packing]) -> Loops:
+        every = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in packings)]
+        read = {buffer for nest in nests for buffer in used(nest.body)}
         buffers = [b for b in every if b in read or b.role in (Role.INPUT, Role.RESULT)]
         results = tuple(self.filled[t].buffer for t in self.results)
-        return Loops(self.program.name, tuple(buffers), tuple(self.nests), results, tuple(self.packings))
+        return Loops(self.program.name, tuple(buffers), tuple(nests), results, tuple(packings))
 
     def _memory(self, term: Term, dims: Dims | None = None) -> Memory:
         role = Role.RESULT if term in self.results else Role.TEMPORARY

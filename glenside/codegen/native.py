@@ -23,9 +23,11 @@ from glenside.codegen.loops import Buffer, Loops, Role, required
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import PLAIN, Machine, is_here, processors
 from glenside.codegen.packing import Memory, packed_constants
+from glenside.codegen.passes import observe
 from glenside.codegen.rematerialization.plan import Schedule, scheduled_within
 from glenside.codegen.rematerialization.steps import rescheduled, steps_of
 from glenside.codegen.toolchain import loaded
+from glenside.codegen.verify import verify
 from glenside.gradients.training import state_of
 from glenside.ir.bounds import whole
 from glenside.ir.dtypes import RECORDS
@@ -46,7 +48,7 @@ class Lowered:
     program   it, with movement of constants done beforehand
     schedule  what is computed again so that memory is at most so many bytes, where it would be more; or what is given
 
-    Raises BadInput: a black box, a constant without a value.
+    Raises BadInput: a black box, a constant without a value; Unverified, where lowering made a mistake.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Lowered:
         self.loops, self.schedule = lower(program, machine), schedule
         if schedule is not None:
             self.loops = rescheduled(steps_of(self.loops), schedule.order)
+            observe("schedule", lambda: self.loops)
         sources = {p.source for p in self.loops.packings if p.source.role is Role.CONSTANT}
         packed = {p.buffer for p in self.loops.packings}
         own = [b for b in self.loops.buffers if b.role is Role.CONSTANT and b not in packed]
@@ -75,7 +78,9 @@ class Lowered:
         if most is not None and self.memory > most:
             room = int(most) - self.memory + self.arena.size
             self.loops, self.schedule = scheduled_within(self.loops, room)
+            observe("schedule", lambda: self.loops)
             self.arena = arena(self.loops)
+        verify(self.loops, self.arena, program)
         self.written = source(self.loops)
         self.source = str(self.written)
 

@@ -26,7 +26,9 @@ _LONG = re.compile(r"\S{200,}")  # nobody reads such a word
 
 
 class GlensideError(Exception):
-    """Something that a user gave is wrong. The command line prints `str(error)` and exits with status 2."""
+    """Something is wrong, most often what a user gave. The command line prints `str(error)` and exits with `status`."""
+
+    status = 2
 
     def __init__(self, message: str, place: Place | None = None) -> None:
         message = _LONG.sub(lambda word: f"{word[0][:40]}...", message)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
-from glenside.codegen import lower
+from glenside.codegen import passes
 from glenside.codegen.loops import Nest
 from glenside.codegen.machine import Machine
+from glenside.codegen.verify import verified_passes
 
 
 @pytest.fixture(autouse=True)
 def everything_is_shared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "shared_by_price" not in request.fixturenames:
-        monkeypatch.setattr(lower, "shared_where_it_pays", _all)
+        monkeypatch.setattr(passes, "shared_where_it_pays", _all)
+
+
+@pytest.fixture(autouse=True)
+def passes_are_verified() -> Iterator[None]:
+    """A pass that breaks loops is named, in whatever test it does so."""
+    with verified_passes():
+        yield
 
 
 @pytest.fixture

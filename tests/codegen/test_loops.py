@@ -23,7 +23,9 @@ from glenside.codegen.arena import Arena, arena
 from glenside.codegen.checker import faults
 from glenside.codegen.interpreter import BadLoops, interpret
 from glenside.codegen.loops import (
+    Apply,
     Buffer,
+    Counter,
     For,
     Let,
     Load,
@@ -45,6 +47,7 @@ from glenside.ir.dtypes import REALS
 from glenside.ir.errors import BadInput
 from glenside.ir.index_map import Axis, Index
 from glenside.ir.operand import Array, arrays
+from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
 from glenside.ir.types import AccessType, Dims
@@ -253,6 +256,11 @@ def _at(axis: Axis, factor: int = 1) -> Index:
     return Index(((axis, factor),))
 
 
+def _picking(held: Statement, picked: tuple[tuple[Local, int], ...]) -> Loops:
+    store = Store(Y, _at(I), Load(X, _at(I), picked))
+    return _one(For(I, (Let(V, Number(Fraction(5), "int64")), held, store)), buffer=Y, also=(X,))
+
+
 X = Buffer("x", Dims((12,)), "float32", Role.INPUT)
 Y = Buffer("y", Dims((12,)), "float32", Role.RESULT)
 I, J, V = Axis(0, 3), Axis(1, 4), Local("v1", "int64")  # noqa: E741
@@ -275,10 +283,12 @@ SENTENCES = {
         buffer=Y,
         also=(X,),
     ),
-    "it reads, as far as can be seen, x[14]": _one(
-        For(
-            I, (Let(V, Number(Fraction(5), "int64")), Require(V, 13, "g"), Store(Y, _at(I), Load(X, _at(I), ((V, 1),))))
-        ),
+    "it reads, as far as can be seen, x[13]": _picking(Require(V, 12, "g"), ((V, 1),)),
+    "v1 moves a place of x by 5 elements a step, which no axis of 2 or more in (12) has": _picking(
+        Require(V, 2, "g"), ((V, 5),)
+    ),
+    "add of float32, int64 is float32": _one(
+        For(I, (Store(Y, _at(I), Apply(PRIMITIVES["add"], (Load(X, _at(I)), Counter(_at(I))), "float32")),)),
         buffer=Y,
         also=(X,),
     ),

@@ -1,0 +1,167 @@
+"""Loops are verified between passes, and before they are compiled or written; boxes say of places what places say."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from random import Random
+
+import broken_loops
+import numpy as np
+import pytest
+from command_line import completed
+
+import glenside as gl
+from glenside.codegen import native, passes
+from glenside.codegen.boxes import Box, contains, is_apart, is_apart_each_step, merged
+from glenside.codegen.checker import Checker
+from glenside.codegen.compilers import compiler
+from glenside.codegen.conditions import Condition
+from glenside.codegen.footprints import footprint_of
+from glenside.codegen.loops import Loops, Nest
+from glenside.codegen.lower import lower
+from glenside.codegen.machine import MACHINES, Machine, machine_of
+from glenside.codegen.verify import Unverified, verified_passes
+from glenside.codegen.written import Written
+from glenside.ir.program import Program
+
+
+def _box(random: Random) -> Box:
+    sizes = [random.choice((1, 2, 3, 4)) for _ in range(random.randint(0, 3))]
+    strides = [random.choice((1, 2, 3, 4, 5, 6, 8, 12, 16, 24)) for _ in sizes]
+    return Box(random.randint(0, 20), merged(zip(strides, sizes, strict=True)))
+
+
+def _places(box: Box) -> set[int]:
+    return {int(place) for place in footprint_of(box).places()}
+
+
+def test_boxes_say_what_places_say() -> None:
+    random, said = Random(0), dict.fromkeys(("within", "apart", "each step"), 0)
+    for _ in range(3000):
+        a, b = _box(random), _box(random)
+        mine, other = _places(a), _places(b)
+        assert (min(mine), max(mine)) == (a.first, a.last)
+        assert a.size in (None, len(mine))
+        if contains(a, b):
+            said["within"] += 1
+            assert other <= mine
+        if is_apart(a, b):
+            said["apart"] += 1
+            assert not mine & other
+        move, count = random.choice((-24, -8, 1, 2, 5, 8, 24, 48)), random.randint(2, 4)
+        if is_apart_each_step([a], [a, b], move, count):
+            said["each step"] += 1
+            for step in range(1, count):
+                for sign in (move * step, -move * step):
+                    assert not {place + sign for place in mine} & (mine | other), (a, b, move, count)
+    assert min(said.values()) > 100, said
+
+
+def test_boxes_see_what_programs_do() -> None:
+    """Rows within a frame, panels of columns, and steps between those, without a look at the places."""
+    inside, left = Box(9, ((1, 6), (8, 6), (64, 3))), Box(8, ((8, 6), (64, 3)))
+    assert is_apart(inside, left)
+    assert contains(Box(0, ((1, 192),)), inside)
+    assert is_apart_each_step([Box(0, ((1, 16), (528, 32)))], [Box(0, ((1, 16), (528, 32)))], 16, 32)
+    assert not is_apart_each_step([Box(0, ((1, 17), (528, 32)))], [Box(0, ((1, 17), (528, 32)))], 16, 32)
+
+
+def test_what_is_written_is_counted_or_looked_at() -> None:
+    random = Random(1)
+    for _ in range(500):
+        written, mask = Written(40), np.zeros(40, bool)
+        for _ in range(random.randint(1, 6)):
+            box = _box(random) if random.random() < 0.7 else Box(random.choice((0, 20)), ((1, 20),))
+            if box.last < 40:
+                if random.random() < 0.2:
+                    written.add_places(footprint_of(box))
+                else:
+                    written.add(box)
+                mask[list(_places(box))] = True
+            assert written.is_whole == mask.all()
+            probe = _box(random)
+            if probe.last < 40 and written.covers(probe):
+                assert mask[list(_places(probe))].all()
+        assert (written.mask() == mask).all()
+
+
+def _convolution() -> Program:
+    b = gl.Builder("net")
+    y = b.conv(b.input("x", (1, 3, 7, 7)), b.constant("w", (5, 3, 3, 3)), padding=1)
+    return b.finish(b.softmax(b.relu(y))).seeded_constants(0)
+
+
+@pytest.mark.parametrize("machine", ["plain", "avx512", "avx2", "generic"])
+def test_known_nests_hide_no_fault(machine: str) -> None:
+    """A checker that is used again finds what a new one does."""
+    loops = lower(_convolution(), machine_of(machine))
+    known = Checker()
+    assert list(known.faults(loops)) == []
+    found = 0
+    for change in (broken_loops.moved, broken_loops.stretched, broken_loops.dropped, broken_loops.shortened):
+        for _, wrong in broken_loops.broken(loops, change):
+            new = [str(fault) for fault in Checker().faults(wrong)]
+            assert [str(fault) for fault in known.faults(wrong)] == new
+            found += bool(new)
+    assert found > 20
+    assert list(known.faults(loops)) == []
+
+
+def _breaks(nests: list[Nest]) -> list[Nest]:
+    """The nests, of which one stores behind its buffer's end."""
+    loops = Loops("p", (), tuple(nests), ())
+    for _, wrong in broken_loops.broken(loops, broken_loops.stretched):
+        if list(Checker().faults(replace(wrong, buffers=tuple({nest.buffer for nest in nests})))):
+            return list(wrong.nests)
+    raise AssertionError("nothing was broken")
+
+
+def test_the_pass_that_broke_loops_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    borders = passes.with_borders
+    monkeypatch.setattr(passes, "with_borders", lambda nests: _breaks(borders(nests)))
+    with verified_passes(), pytest.raises(Unverified, match="after the pass 'borders'"):
+        lower(_convolution(), MACHINES["avx2"])
+
+
+@pytest.fixture
+def wrong_lowering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs are lowered to loops of which one stores behind its buffer's end."""
+
+    def lowered(program: Program, machine: Machine | None) -> Loops:
+        loops = lower(program, machine)
+        return replace(loops, nests=tuple(_breaks(list(loops.nests))))
+
+    monkeypatch.setattr(native, "lower", lowered)
+
+
+@pytest.mark.usefixtures("wrong_lowering")
+def test_wrong_loops_are_not_compiled() -> None:
+    with pytest.raises(Unverified, match=r"^the loops of net \(.*(within|written|results): ") as caught:
+        gl.compile(_convolution(), machine="plain")
+    assert isinstance(caught.value, gl.GlensideError)
+    assert caught.value.status == 1
+
+
+@pytest.mark.usefixtures("wrong_lowering")
+def test_wrong_loops_are_not_written(tmp_path: Path) -> None:
+    gl.save(_convolution(), tmp_path / "net.onnx")
+    done = completed("compile", "net.onnx", "-o", "net.c", folder=tmp_path)
+    assert done.returncode == 1
+    assert "It is a mistake of Glenside's compiler" in done.stderr
+    assert os.listdir(tmp_path) == ["net.onnx"]
+
+
+def test_conditions_are_told_apart() -> None:
+    assert len({condition.value for condition in Condition}) == len(Condition)
+
+
+@pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+def test_right_loops_run() -> None:
+    program = _convolution()
+    x = np.random.default_rng(0).standard_normal((1, 3, 7, 7)).astype(np.float32)
+    for machine, threads in product(("plain", "native"), (1, 2)):
+        found = gl.compile(program, machine=machine)(x, threads=threads)
+        assert np.allclose(found, gl.evaluate([program.term], {"x": x, **program.constants})[0], atol=1e-5)
