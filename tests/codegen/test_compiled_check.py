@@ -163,7 +163,7 @@ def test_loops_that_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     assert inside
     for wrong in outside[::4]:
         monkeypatch.setattr(native, "lower", lambda *_, wrong=wrong: wrong)
-        with pytest.raises(Unverified, match="^the loops of p .*mistake of Glenside's compiler"):
+        with pytest.raises(Unverified, match=r"^the loops of p .*mistake of Glenside's compiler"):
             gl.compile(program)
     for wrong in inside[:2]:
         monkeypatch.setattr(native, "lower", lambda *_, wrong=wrong: wrong)
