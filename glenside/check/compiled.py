@@ -21,11 +21,12 @@ from glenside.check.comparison import difference
 from glenside.check.exact import EXACT
 from glenside.check.indices import index_limits
 from glenside.check.stimuli import draw_reals, draw_residues
+from glenside.codegen.arguments import pointers
 from glenside.codegen.c_levels import bounds, unsure
 from glenside.codegen.c_numbers import GROWTH, residues
 from glenside.codegen.checker import faults
 from glenside.codegen.loops import Nest, Role
-from glenside.codegen.native import Compiled, Lowered, completed, pointers
+from glenside.codegen.native import Compiled, Lowered, completed
 from glenside.codegen.packing import Memory
 from glenside.codegen.toolchain import loaded
 from glenside.ir.dtypes import REALS, RECORDS, fraction_bits, name_of

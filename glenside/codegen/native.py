@@ -10,11 +10,12 @@ from itertools import chain
 from math import inf, prod
 from threading import Lock
 from time import perf_counter
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
 from glenside.codegen.arena import arena
+from glenside.codegen.arguments import address_of, given_array, is_plain, pointers, require_fits, require_own
 from glenside.codegen.c import source
 from glenside.codegen.compile_report import CompileReport
 from glenside.codegen.constants import prepared
@@ -32,7 +33,7 @@ from glenside.gradients.training import state_of
 from glenside.ir.bounds import whole
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
-from glenside.ir.operand import Array, as_array
+from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.types import TupleType, Type
 
@@ -70,7 +71,7 @@ class Lowered:
         sources = {p.source for p in self.loops.packings if p.source.role is Role.CONSTANT}
         packed = {p.buffer for p in self.loops.packings}
         own = [b for b in self.loops.buffers if b.role is Role.CONSTANT and b not in packed]
-        given = {b: _array(b, program.constants[b.name]) for b in {*sources, *own}}
+        given = {b: given_array(b, program.constants[b.name]) for b in {*sources, *own}}
         self.constants = {b: given[b] for b in own} | packed_constants(self.loops.packings, given)
         self.inputs = [b for b in self.loops.buffers if b.role is Role.INPUT]
         self.results = list(dict.fromkeys(self.loops.results))
@@ -254,15 +255,15 @@ class Compiled:
         made = self._made(out)
         given, results = type(self._places).from_buffer_copy(self._places), pointers([made[b] for b in self._results])
         for number, buffer in self._missing:
-            given[number] = _address(inputs[buffer])
+            given[number] = address_of(inputs[buffer])
         if out is not None:
             begins = dict(zip(self._results, results, strict=False))
             own = [(begins[b] or 0, made[b].nbytes) for b in self._lowered.results]
-            _require_own(own, [(given[number] or 0, inputs[b].nbytes) for number, b in self._missing])
+            require_own(own, [(given[number] or 0, inputs[b].nbytes) for number, b in self._missing])
         pool = self._pool(threads)
         try:
             memory = self._memory(1 if pool is None else pool.threads)
-            place = ctypes.c_void_p(_address(memory))
+            place = ctypes.c_void_p(address_of(memory))
             status = self._run(given, results, place, pool and pool.address, seconds)
         finally:
             if pool is not None:
@@ -298,7 +299,7 @@ class Compiled:
     def _given(
         self, arrays: tuple[Array | Mapping[str, Array], ...], named: Mapping[str, Array]
     ) -> dict[Buffer, Array]:
-        plain = [array for buffer, array in zip(self.inputs, arrays, strict=False) if _is_plain(array, buffer)]
+        plain = [array for buffer, array in zip(self.inputs, arrays, strict=False) if is_plain(array, buffer)]
         if len(plain) == len(arrays) == len(self.inputs) and not named:  # the rest takes longer than some programs
             return dict(zip(self.inputs, plain, strict=True))
         dicts = [array for array in arrays if isinstance(array, Mapping)]
@@ -318,7 +319,7 @@ class Compiled:
             own = [name for name in missing if name in ("out", "threads")]
             how = f"; in a dict it is no option, as f({{'{own[0]}': ..}})" if own else ""
             raise BadInput(f"the program takes {', '.join(missing)} too{how}")
-        return {b: found[b] if _is_plain(found[b], b) else _array(b, found[b]) for b in self.inputs}
+        return {b: found[b] if is_plain(found[b], b) else given_array(b, found[b]) for b in self.inputs}
 
     def _made(self, out: Array | Sequence[Array] | None) -> dict[Buffer, Array]:
         """The arrays that are given the results."""
@@ -332,23 +333,10 @@ class Compiled:
         if len(given) != len(results):
             raise BadInput(f"the program gives {len(results)} arrays, got {len(given)} for them")
         for place, (buffer, array) in enumerate(zip(results, given, strict=True)):
-            _fits(buffer, array)
+            require_fits(buffer, array)
             if not array.flags.carray:
                 raise BadInput(f"a result requires an array in C order that can be written, got another for {place}")
         return dict(zip(results, given, strict=True))
-
-
-def _require_own(results: Sequence[tuple[int, int]], inputs: Sequence[tuple[int, int]]) -> None:
-    """Raises BadInput where a result lies where another one or an input does: where arrays begin, and their bytes."""
-    end = end_of_results = holder = -1
-    for begin, size, place in sorted((*own, place) for place, own in enumerate((*results, *inputs)) if own[1]):
-        is_result = place < len(results)
-        if begin < (end if is_result else end_of_results):
-            which = place if is_result else holder
-            raise BadInput(f"a result requires memory of its own, got what {which} shares with another array")
-        end = max(end, begin + size)
-        if is_result:
-            end_of_results, holder = begin + size, place
 
 
 def completed(loops: Loops, status: int) -> None:
@@ -373,47 +361,6 @@ class _Pool:
 def _close(library: ctypes.CDLL, address: ctypes.c_void_p, process: int) -> None:
     if address and process == os.getpid():  # a child has none of its parent's threads
         library.close_pool(address)
-
-
-def _is_plain(array: object, buffer: Buffer) -> TypeGuard[Array]:
-    """Whether an array is what a compiled function reads as it is."""
-    return (
-        type(array) is np.ndarray
-        and array.dtype == RECORDS[buffer.dtype].numpy
-        and array.shape == buffer.dims
-        and array.flags.c_contiguous
-        and array.flags.aligned
-    )
-
-
-def _fits(buffer: Buffer, array: Array) -> None:
-    if array.shape != buffer.dims or array.dtype != RECORDS[buffer.dtype].numpy:
-        dims = " ".join(map(str, buffer.dims))
-        raise BadInput(f"{buffer.name} requires ({dims}) {buffer.dtype}, got {array.shape} {array.dtype}")
-
-
-def _array(buffer: Buffer, array: Any) -> Array:
-    other = hasattr(array, "__dlpack__") and not isinstance(array, np.ndarray | np.generic)
-    try:
-        found = np.from_dlpack(array) if other else as_array(buffer.name, array)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:  # on another device, ragged
-        raise BadInput(f"{buffer.name} requires an array in this computer's memory, got none: {error}") from error
-    _fits(buffer, found)
-    return np.require(found, requirements=["C", "ALIGNED"]).reshape(found.shape)
-
-
-def pointers(arrays: list[Array]) -> Any:
-    """Where arrays are, as a compiled function is given them."""
-    return (ctypes.c_void_p * max(1, len(arrays)))(*map(_address, arrays))
-
-
-def _address(array: Any) -> int:
-    """Where an array in C order begins: it is found in a quarter of the time that numpy takes to say it."""
-    try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))
-    except (BufferError, TypeError, ValueError):  # it is only read, is empty, or has a dtype of its own
-        found: int = array.ctypes.data
-        return found
 
 
 def _nested(type_: Type, found: Iterator[Array]) -> Any:

@@ -11,10 +11,10 @@ import statistics
 
 import numpy as np
 
+from glenside.codegen.arguments import pointers
 from glenside.codegen.c_source import NOW, PUBLIC, Source
 from glenside.codegen.c_threads import NO_POOL
 from glenside.codegen.machine import Machine
-from glenside.codegen.native import pointers
 from glenside.codegen.toolchain import loaded
 
 _MOST = 1 << 28

@@ -14,6 +14,7 @@ from quantized_network import network, values
 
 import glenside as gl
 from glenside.builder import layout, pointwise, quantization
+from glenside.codegen.arguments import pointers
 from glenside.codegen.c import source
 from glenside.codegen.checker import faults
 from glenside.codegen.formulas import convert, number
@@ -30,7 +31,7 @@ from glenside.codegen.library import library
 from glenside.codegen.loops import Apply, Buffer, For, Formula, Load, Loops, Nest, Role, Store, Way
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, Machine, is_here
-from glenside.codegen.native import Lowered, pointers
+from glenside.codegen.native import Lowered
 from glenside.codegen.toolchain import compiler, flags, loaded
 from glenside.ir.index_map import Axis, Index
 from glenside.ir.program import Program
