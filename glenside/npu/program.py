@@ -16,6 +16,9 @@ from glenside.npu.machine import Machine
 from glenside.npu.nests import Nest, addresses_of, nests
 from glenside.npu.numbers import StandsFor
 
+DTYPES = ("int8", "uint8", "int32", "float32")
+"""What a place in DRAM may hold."""
+
 
 @dataclass(frozen=True)
 class Place:

@@ -16,10 +16,8 @@ from glenside.npu.fields import UNITS
 from glenside.npu.machine import Energy, Machine
 from glenside.npu.nests import Nest
 from glenside.npu.numbers import StandsFor
-from glenside.npu.program import Choices, Host, NpuProgram, Place, Stretch
+from glenside.npu.program import DTYPES, Choices, Host, NpuProgram, Place, Stretch
 
-DTYPES = ("int8", "uint8", "int32", "float32")
-"""What a place in DRAM may hold."""
 _ENDS = ("begin", "end")
 _MEANT = ("meaning", "operands", "result", "made", "macs")
 _NUMBERS = ("scale", "zero")

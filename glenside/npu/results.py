@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from glenside.ir.operand import Array
 from glenside.ir.text import parse
 from glenside.ir.types import TupleType
 from glenside.npu.numbers import StandsFor
-from glenside.npu.program import Host, NpuProgram, Place
+from glenside.npu.program import DTYPES, Host, NpuProgram, Place
 from glenside.quantization.layers import IntegerNetwork
 from glenside.semantics.interpreter import evaluate
 
@@ -86,19 +87,31 @@ def computed(network: IntegerNetwork, left: Mapping[str, Array]) -> dict[str, Ar
 
 
 def with_host(program: NpuProgram, network: IntegerNetwork) -> NpuProgram:
-    """The program with what its network leaves to the host, whose constants are behind all else in DRAM."""
-    if network.host is None:
-        return program
-    operands, parts, end = dict[str, Place](), [program.dram], len(program.dram)
-    for name, value in network.host.constants.items():
-        operands[name] = Place(end, value.shape, value.dtype.name)
-        beats = -(-value.nbytes // program.machine.bandwidth)
-        whole = np.zeros(beats * program.machine.bandwidth, np.uint8)
-        whole[: value.nbytes] = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
+    """The program with what its network leaves to the host, whose constants are behind all else in DRAM; and with room
+    for inputs that nobody reads.
+    """
+    parts, end = [program.dram], len(program.dram)
+
+    def room(size: int, content: bytes = b"") -> int:
+        nonlocal end
+        whole = np.zeros(-(-size // program.machine.bandwidth) * program.machine.bandwidth, np.uint8)
+        whole[: len(content)] = np.frombuffer(content, np.uint8)
         parts.append(whole)
         end += len(whole)
-    host = Host(str(network.host), operands, tuple(network.host.result_names()), network.rest)
-    return replace(program, dram=np.concatenate(parts), host=host)
+        return end - len(whole)
+
+    inputs = {**program.inputs}
+    for name, tensor in network.unread.items():
+        dtype = tensor.dtype if tensor.dtype in DTYPES else "int8"
+        inputs[name] = Place(room(prod(tensor.dims) * np.dtype(dtype).itemsize), tuple(tensor.dims), dtype)
+    host = None
+    if network.host is not None:
+        operands = {
+            name: Place(room(value.nbytes, np.ascontiguousarray(value).tobytes()), value.shape, value.dtype.name)
+            for name, value in network.host.constants.items()
+        }
+        host = Host(str(network.host), operands, tuple(network.host.result_names()), network.rest)
+    return replace(program, dram=np.concatenate(parts), host=host, inputs=inputs)
 
 
 def dtypes(program: NpuProgram) -> dict[str, str]:

@@ -45,8 +45,8 @@ def pair_of(term: Term) -> Term | None:
 
 
 def operands_of(term: Term) -> Sequence[Term] | None:
-    """What a function of each element reads at its place; None for anything else."""
-    if not isinstance(term.type, AccessType) or term.access.split:
+    """What a function of each element reads at its place; None for anything else, and where there are no elements."""
+    if not isinstance(term.type, AccessType) or term.access.split or not term.access.size:
         return None
     if (pair := pair_of(term)) is not None:
         return pair.children

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name
@@ -11,6 +11,7 @@ from glenside.ir.operand import Array
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType
+from glenside.passes.empty_tensors import without_empty_tensors
 from glenside.quantization.calibration import quantized
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.network import integer_network
@@ -29,7 +30,8 @@ class Integers:
 
     def __post_init__(self) -> None:
         own = {layer.normalised.kind: layer.normalised.said for layer in self.network.layers if layer.normalised}
-        object.__setattr__(self, "said", " ".join([self.said, *own.values()]))
+        more = [said for said in own.values() if said not in self.said]
+        object.__setattr__(self, "said", " ".join([self.said, *more]))
 
 
 def integers(program: Program, quantize: str | Mapping[str, Array] | None, seed: int = 0) -> Integers | None:
@@ -42,6 +44,16 @@ def integers(program: Program, quantize: str | Mapping[str, Array] | None, seed:
     """
     if isinstance(quantize, str) and quantize != RANDOM:
         raise BadInput(f"a network is quantized on samples by input, or {RANDOM}, got {quantize!r}")
+    given = {tensor.name: tensor for tensor in (*program.inputs.values(), *program.signature.inputs)}
+    program = without_empty_tensors(program.as_written())
+    left = {name: tensor for name, tensor in given.items() if name not in program.inputs}
+    if quantize is not None and not isinstance(quantize, str):
+        quantize = {name: samples for name, samples in quantize.items() if name not in left}
+    found = _integers(program, quantize, seed)
+    return None if found is None else replace(found, network=replace(found.network, unread=left))
+
+
+def _integers(program: Program, quantize: str | Mapping[str, Array] | None, seed: int) -> Integers | None:
     drawn = len(program.constants_declared) > len(program.constants)
     weights = " Weights without a value are random too." if drawn else ""
     if of_bytes(program):

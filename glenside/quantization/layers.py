@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -112,6 +112,7 @@ class IntegerNetwork:
     outputs    the same of each result of the program; both may be arrays that broadcast to the result
     host       a program of the results, by name, as real numbers, that is left to the host; None where that is nothing
     rest       the same in words, and what these say of scales
+    unread     inputs of which no result depends, by name
     """
 
     program: Program
@@ -121,6 +122,7 @@ class IntegerNetwork:
     outputs: tuple[tuple[Any, Any], ...]
     host: Program | None = None
     rest: str = ""
+    unread: Mapping[str, Tensor] = field(default_factory=dict)
 
     def input_terms(self) -> list[Term]:
         """The tensors that the host brings."""

@@ -70,7 +70,7 @@ class _Items:
         a, b = product.children
         shared, k = int(str(product.attributes[0])), a.access.item.product()
         rows, weights = _read(places(a)), places(b)
-        shape = tuple(a.access.shape)
+        shape = tuple(a.access.shape) or (1,)
         shape = (prod(shape[:shared]), *shape[shared:]) if shared else shape
         by = np.broadcast_to(weights.numbers.reshape(-1, k), (shape[0] if shared else shape[-1], k))
         axis = 0 if shared else len(shape) - 1

@@ -71,6 +71,8 @@ def least(
 
     Raises BadInput: as `integer_program`.
     """
+    if not network.layers:
+        return with_host(NpuProgram(machine, {}, np.zeros(0, np.uint8), predicted=0), network)
     fronts, made = {name: [*front] for name, front in found.items()}, None
     first: BadInput | None = None
     while made is None:

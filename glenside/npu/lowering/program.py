@@ -42,7 +42,7 @@ def lowered(
 
     written  the program that was mapped, whose layers say what those of `mapped` compute
 
-    A layer of no elements, or of constants alone, has no instructions.
+    A layer of no elements, of sums of nothing, or of constants alone, has no instructions.
 
     Raises BadInput: a layer that the machine does not run, by its name and why.
     """
@@ -51,7 +51,7 @@ def lowered(
     constant = constants_under(*mapped.layers.values())
     for number, (name, term) in enumerate(mapped.layers.items()):
         show(name, number, len(mapped.layers))
-        if not term.access.size or constant[term]:
+        if not product_sizes(written.layers[name]).macs or constant[term]:
             continue
         begin = counted(writer)
         try:
