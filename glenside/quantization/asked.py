@@ -9,13 +9,13 @@ from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name
 from glenside.ir.operand import Array
 from glenside.ir.program import Program, is_product
-from glenside.ir.term import Term
+from glenside.ir.term import Term, tensors
 from glenside.ir.types import AccessType
 from glenside.passes.empty_tensors import without_empty_tensors
 from glenside.quantization.calibration import quantized
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.network import integer_network
-from glenside.quantization.values import BYTES
+from glenside.quantization.values import BYTES, name_in
 
 RANDOM = "random"
 _HOW = "weights by output channel, activations by tensor"
@@ -46,7 +46,10 @@ def integers(program: Program, quantize: str | Mapping[str, Array] | None, seed:
         raise BadInput(f"a network is quantized on samples by input, or {RANDOM}, got {quantize!r}")
     given = {tensor.name: tensor for tensor in (*program.inputs.values(), *program.signature.inputs)}
     program = without_empty_tensors(program.as_written())
-    left = {name: tensor for name, tensor in given.items() if name not in program.inputs}
+    used = {name_in(leaf) for leaf in tensors(program.term)}
+    left = {name: tensor for name, tensor in given.items() if name not in used}
+    read = tuple(tensor for tensor in program.signature.inputs if tensor.name not in left)
+    program = replace(program, signature=replace(program.signature, inputs=read))
     if quantize is not None and not isinstance(quantize, str):
         quantize = {name: samples for name, samples in quantize.items() if name not in left}
     found = _integers(program, quantize, seed)

