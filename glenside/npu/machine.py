@@ -175,6 +175,14 @@ class Machine:
         return f"npu:{','.join(own)}"
 
 
+def with_useful_beats(machine: Machine) -> Machine:
+    """The same with beats of no more bytes than lanes or columns take in a cycle: wider ones are never full."""
+    width = machine.bandwidth
+    while width // 2 >= max(machine.rows, machine.columns):
+        width //= 2
+    return machine if width == machine.bandwidth else replace(machine, bandwidth=width)
+
+
 TABLE_ENTRY = 8
 """Bytes of an entry of a lane table in DRAM: select (2), enable (2, of which the lowest bit counts), offset (4)."""
 PARAMETER_ENTRY = 16

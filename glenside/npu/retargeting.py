@@ -15,7 +15,7 @@ maximum of sums of such times, so no program takes more cycles on the larger mac
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -51,6 +51,8 @@ def retargeted(program: NpuProgram, machine: Machine) -> NpuProgram:
     """
     if not is_at_least(machine, program.machine):
         raise BadInput(f"a program of {program.machine} runs on no machine that is smaller, such as {machine}")
+    if machine == program.machine:
+        return program
     moving = _Moving(program, machine)
     queues = {unit: tuple(map(moving.instruction, program.queue(unit))) for unit in UNITS}
     made = replace(
@@ -143,20 +145,22 @@ class _Moving:
                     raise BadInput("rows of DRAM that are read in two ways stay where they are")
         rows = _Rows.of(found)
         self._require_apart(rows)
-        alone = {at: (at * self.times, size) for at, size in self._wide_elements()}
-        within = rows.row(np.array([*alone], np.int64)) >= 0
-        return _Rows.of(found | {at: alone[at] for at, inside in zip(alone, within.tolist(), strict=True) if not inside})
+        elements = self._wide_elements()
+        row = rows.row(np.array([*elements], np.int64)).tolist()
+        alone = {at: (at * self.times, elements[at]) for at, inside in zip(elements, row, strict=True) if inside < 0}
+        return _Rows.of(found | alone)
 
-    def _wide_elements(self) -> Iterator[tuple[int, int]]:
-        """Addresses of numbers of more bytes than a beat of the narrow port, which stay in one piece; and these bytes."""
-        own = self.program
+    def _wide_elements(self) -> dict[int, int]:
+        """Numbers of more bytes than a beat of the narrow port, which stay in one piece: their addresses, and bytes."""
+        own, found = self.program, dict[int, int]()
         every = [*own.inputs.values(), *own.outputs.values()]
         for stretch in own.stretches:
             every += [*stretch.operands.values(), *([] if stretch.result is None else [stretch.result])]
         for place in every:
             size = np.dtype(place.dtype).itemsize
             if size > self.narrow:
-                yield from ((at, size) for at in np.unique(place.addresses).tolist() if at >= 0)
+                found |= {at: size for at in np.unique(place.addresses).tolist() if at >= 0}
+        return found
 
     def _require_apart(self, rows: _Rows) -> None:
         """Raises BadInput: a beat that is read or written alone is one of several of a row."""
@@ -165,7 +169,9 @@ class _Moving:
         at = np.unique(np.concatenate([np.zeros(0, np.int64), *beats]))
         row = rows.row(at)
         if (rows.sizes[row[row >= 0]] > self.narrow).any():
-            raise BadInput("rows of DRAM of several narrow beats are written beat by beat, which a wide port does not do")
+            raise BadInput(
+                "rows of DRAM of several narrow beats are written beat by beat, which a wide port does not do"
+            )
 
     def addresses(self, old: Array) -> Array:
         """Where bytes of DRAM are then; -1 stays."""

@@ -66,10 +66,10 @@ def _compared(program: Program, machine: Machine, most: int = MOST) -> tuple[int
     assert own.predicted <= best
     choices = own.choices
     assert choices is not None
-    if choices.tried < ways:  # so many instructions are not written
+    if choices.tried < ways:  # so many instructions are not written, or it is planned for a smaller machine
         assert choices == Choices(ways, choices.tried, choices.least)
-        assert choices.least <= best
-        return None
+        assert choices.least <= own.predicted
+        return None if own.predicted == best else (own.predicted, ways)
     assert choices == Choices(ways, ways, own.predicted)
     return own.predicted, ways
 

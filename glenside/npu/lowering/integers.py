@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glenside.analysis.layers import product_sizes
-from glenside.analysis.places import places
 from glenside.ir.copies import beside
 from glenside.ir.errors import BadInput
-from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.lowering.again import Again
+from glenside.npu.lowering.as_mapped import as_mapped
 from glenside.npu.lowering.best_choice import best
 from glenside.npu.lowering.choice import Choice, Known
 from glenside.npu.lowering.elementwise import every_mapping
 from glenside.npu.lowering.floors import Floors
-from glenside.npu.lowering.mapped import Mapped, Unlowered, results_of
-from glenside.npu.lowering.nearby import Search, Told, Way
+from glenside.npu.lowering.mapped import Mapped, Unlowered
+from glenside.npu.lowering.nearby import Search, Told, Way, is_small
 from glenside.npu.lowering.network import chained
 from glenside.npu.lowering.options import Options, options_of
+from glenside.npu.lowering.remembered import Remembered
+from glenside.npu.lowering.smaller import smaller
 from glenside.npu.lowering.tensors import Tensors, Where
 from glenside.npu.lowering.trials import TooLong, Trial
-from glenside.npu.machine import HALVES, Machine
-from glenside.npu.numbers import StandsFor, narrow
-from glenside.npu.program import NpuProgram, Place
+from glenside.npu.machine import HALVES, Machine, with_useful_beats
+from glenside.npu.program import Choices, NpuProgram
 from glenside.npu.results import with_host
+from glenside.npu.retargeting import cycles_on, retargeted
 from glenside.passes.distinct_layers import distinct_layers
 from glenside.quantization.layers import MANY, IntegerNetwork
 
@@ -66,22 +66,63 @@ def least(
     keep: Callable[[NpuProgram], None] = lambda _: None,
 ) -> NpuProgram:
     """The program of a network that takes the fewest cycles: mappings chosen together with tensors that stay in lanes,
-    and, where prices do not rule out that they are quicker, the same without these, and layer by layer. `keep` is
-    given the best one so far, for whoever does not wait.
+    and, where prices do not rule out that they are quicker, the same without these, and layer by layer; what is
+    planned for smaller machines; and what this process made for a smaller machine before, so that none of these takes
+    fewer cycles there. `keep` is given the best one so far, for whoever does not wait.
 
     Raises BadInput: as `integer_program`.
     """
     if not network.layers:
         return with_host(NpuProgram(machine, {}, np.zeros(0, np.uint8), predicted=0), network)
+    first = _planned(network, found, machine, seed, show, keep)
+    planned = _of_smaller_machines(network, found, machine, first, seed, keep)
+    made, remembered = _searched(network, planned, first.of_any, seed), Remembered(network, seed)
+    if cycles_on(made, machine) > planned.cycles:  # it is quicker where it was planned
+        made = replace(planned.program, choices=made.choices)
+    remembered.add(made)
+    cycles, whole = remembered.best(machine) or (planned.cycles, made)
+    if made.machine == whole.machine == machine and cycles == _predicted(made):
+        return made
+    if made.choices is None:
+        return whole
+    at_least = Floors(network, planned.priced, machine).of_any() if first.of_any is None else first.of_any
+    known = Choices(made.choices.count, 1, min(at_least, cycles))  # others were planned elsewhere
+    return replace(whole, choices=known)
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A program, the choice of which it was made, and the prices of what there was to choose from.
+
+    cycles  on the machine that it is for, which may be larger than the one that it was planned for
+    of_any  what any choice takes there at least, where that is known
+    """
+
+    program: NpuProgram
+    choice: Choice
+    priced: Options
+    cycles: int
+    of_any: int | None = None
+
+
+def _planned(
+    network: IntegerNetwork,
+    found: Front,
+    machine: Machine,
+    seed: int,
+    show: Callable[[str, int, int], None],
+    keep: Callable[[NpuProgram], None],
+) -> _Planned:
+    """What is planned for the machine itself, but for a port that is wider than lanes and columns."""
     fronts, made = {name: [*front] for name, front in found.items()}, None
-    first: BadInput | None = None
+    own, first = with_useful_beats(machine), None
     while made is None:
-        priced, known = options_of(network, fronts, machine, show), Known()
-        taken, choice = best(network, fronts, machine, show, priced=priced, known=known)
-        find = partial(_bounds, network, fronts, machine, (priced, known), choice)
+        priced, known = options_of(network, fronts, own, show), Known()
+        taken, choice = best(network, fronts, own, show, priced=priced, known=known)
+        find = partial(_bounds, network, fronts, (own, machine), (priced, known), choice)
         with beside(find, worth=len(network.layers) >= MANY) as told:
             try:
-                made = as_mapped(network, taken, machine, seed, choice.axes, show, choice.held, choice.where)
+                made = as_mapped(network, taken, own, seed, choice.axes, show, choice.held, choice.where)
             except Unlowered as error:
                 first = first or error
                 name = next((name for name in error.layers if len(fronts[name]) > 1), None)
@@ -90,29 +131,72 @@ def least(
                 fronts[name] = [own for own in fronts[name] if own[0].term != taken[name].term]
                 continue
             bounds = told() or (0.0, None)
-    keep(quick := made)
-    for other in _others(network, fronts, machine, (priced, known), (made, choice, bounds[0]), (seed, show)):
-        keep(quick := min(quick, other, key=_predicted))
-    return _searched(network, machine, priced, choice, quick, bounds[1], seed)
+    keep(retargeted(quick := made, machine))
+    for other in _others(network, fronts, own, (priced, known), (made, choice, bounds[0]), (seed, show)):
+        if other is not (quick := min(quick, other, key=_predicted)):
+            continue
+        keep(retargeted(quick, machine))
+    return _Planned(quick, choice, priced, cycles_on(quick, machine), bounds[1])
+
+
+def _of_smaller_machines(
+    network: IntegerNetwork,
+    found: Front,
+    machine: Machine,
+    best_known: _Planned,
+    seed: int,
+    keep: Callable[[NpuProgram], None],
+) -> _Planned:
+    """That, or what is planned for a machine with less of some resource where it takes fewer cycles on this one; then
+    less of these. Of small programs: others take too long to make.
+    """
+    seen = {best_known.program.machine}
+    while is_small(best_known.program):
+        there = best_known
+        for own in smaller(there.program.machine):
+            if own in seen:
+                continue
+            seen.add(own)
+            with suppress(BadInput, TooLong):
+                other = _quickly(network, found, own, machine, seed, int(_SLOWER * best_known.cycles))
+                if other.cycles < best_known.cycles:
+                    keep(retargeted(other.program, machine))
+                    best_known = other
+        if best_known is there:
+            break
+    return best_known
+
+
+def _quickly(network: IntegerNetwork, found: Front, own: Machine, machine: Machine, seed: int, most: int) -> _Planned:
+    """What prices tell to plan for a machine, with what it takes on a larger one. Raises BadInput; and TooLong."""
+    priced = options_of(network, found, own)
+    taken, choice = best(network, found, own, priced=priced, known=Known())
+    made = as_mapped(network, taken, own, seed, choice.axes, stay=choice.held, where=choice.where, most=most)
+    return _Planned(made, choice, priced, cycles_on(made, machine))
+
+
+_SLOWER = 1.5
+"""How many times the cycles of the best program one may take on the smaller machine that it is planned for."""
 
 
 def _bounds(
     network: IntegerNetwork,
     fronts: Front,
-    machine: Machine,
+    machines: tuple[Machine, Machine],
     prices: tuple[Options, Known],
     choice: Choice,
     _: object = None,
 ) -> tuple[float, int]:
     """What is asked for once the program of a choice is there: what no choice takes less than by prices where all
-    tensors are in DRAM, as far as it matters if the program takes no longer than it seems; and what any takes at least.
+    tensors are in DRAM, as far as it matters if the program takes no longer than it seems; and what any takes at least
+    on the second machine, which the first one is planned for.
     """
-    (priced, known), enough = prices, choice.cycles / _TRUST
+    (priced, known), enough, (machine, target) = prices, choice.cycles / _TRUST, machines
     in_dram = 0.0
     with suppress(BadInput):
         _, other = best(network, fronts, machine, stay=False, priced=priced, known=known, enough=enough)
         in_dram = other.bound
-    return in_dram, Floors(network, priced, machine).of_any()
+    return in_dram, Floors(network, priced, target).of_any()
 
 
 def _predicted(program: NpuProgram) -> int:
@@ -210,20 +294,13 @@ def _simpler(
         yield layer_by_layer(network, fronts, machine, *how, most)
 
 
-def _searched(
-    network: IntegerNetwork,
-    machine: Machine,
-    priced: Options,
-    choice: Choice,
-    quick: NpuProgram,
-    of_any: int | None,
-    seed: int,
-) -> NpuProgram:
+def _searched(network: IntegerNetwork, planned: _Planned, of_any: int | None, seed: int) -> NpuProgram:
     """That program, or the one of other mappings or other tensors that stay that takes fewer cycles, as far as it is
     worth looking for one; with what is known of all choices, of which it may be known what any takes at least. Tensors
     in DRAM are there as the first who reads them wants.
     """
-    options, kept = priced.every, priced.kept
+    quick, choice, priced = planned.program, planned.choice, planned.priced
+    machine, options, kept = quick.machine, priced.every, priced.kept
     streams = (tensor for own in options.values() for option in own for tensor in option.streams.values())
     tensors = [tensor for tensor in dict.fromkeys(streams) if tensor is not None]
     made, again = dict[object, float](), defaultdict[int, Again](Again)
@@ -327,60 +404,3 @@ def mappings(result: Result, network: IntegerNetwork) -> Mapping[str, Sequence[t
         own.sort(key=lambda pair: pair[0] != chosen)
         found[name] = [(Mapped(term, operands), int(variant.measures["cycles"] or 0)) for term, variant in own]
     return found
-
-
-def as_mapped(
-    network: IntegerNetwork,
-    mapped: Mapping[str, Mapped],
-    machine: Machine,
-    seed: int = 0,
-    axes: Mapping[Term, int] | None = None,
-    show: Callable[[str, int, int], None] = lambda *_: None,
-    stay: Container[Term] | None = None,
-    where: Where | None = None,
-    most: int | None = None,
-) -> NpuProgram:
-    """The same of layers that are mapped, tensors with these axes innermost, or that stay in lanes: see `chained`."""
-    program = chained(network, mapped, machine, None, seed, axes, show, stay, where, most)
-    inputs = {
-        name: replace(place, stands_for=StandsFor.of(*network.inputs.get(name, (1.0, 0))))
-        for name, place in program.inputs.items()
-    }
-    sizes = {layer.name: product_sizes(layer.sums).macs for layer in network.layers if not layer.greatest}
-    stretches = tuple(replace(own, macs=sizes.pop(own.name, None)) for own in program.stretches)
-    whole = replace(program, inputs=inputs, outputs=_outputs(program, network), stretches=stretches)
-    return with_host(whole, network)
-
-
-def _outputs(program: NpuProgram, network: IntegerNetwork) -> dict[str, Place]:
-    whole = network.program
-    return {
-        name: _output(program, network, root, *stands_for)
-        for name, root, stands_for in zip(whole.result_names(), results_of(network), network.outputs, strict=True)
-    }
-
-
-def _output(program: NpuProgram, network: IntegerNetwork, root: Term, scale: Array, zero: Array) -> Place:
-    """A result: elements of results of layers, moved about. Raises BadInput."""
-    done = {stretch.name: stretch.result for stretch in program.stretches}
-    held = {layer.result: done[layer.name] for layer in network.layers}
-    biases = {layer.result: layer.bias for layer in network.layers}
-    own = places(root, held)
-    addresses, bias = [np.full(1, -1)], [np.zeros(1, np.int64)]
-    for leaf in own.first:
-        place = held.get(leaf) or next((p for name, p in program.inputs.items() if _is_tensor(leaf, name)), None)
-        if place is None:
-            raise BadInput(f"a result is neither of layers nor of inputs, but {leaf.operator.name}")
-        addresses.append(place.addresses.ravel())
-        given = np.asarray(0 if biases.get(leaf) is None else biases[leaf], np.int64)
-        if place.stands_for is not None:
-            given = given - place.stands_for.zero.array.astype(np.int64)
-        bias.append(np.broadcast_to(given, tuple(leaf.access.dims)).ravel())
-    at = np.concatenate(addresses)[own.numbers]
-    lacking = np.concatenate(bias)[own.numbers]
-    found = Place.of(at, root.access.dtype)
-    return replace(found, stands_for=StandsFor.of(scale, narrow(np.asarray(zero - lacking))))
-
-
-def _is_tensor(leaf: Term, name: str) -> bool:
-    return leaf.operator.name == "access-tensor" and getattr(leaf.attributes[0], "name", None) == name

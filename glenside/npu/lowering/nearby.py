@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import inf, prod
 
-from glenside.npu.program import Choices
+from glenside.npu.program import Choices, NpuProgram
 
 Way = tuple[int, ...]
 """Of each question the answer, by number."""
@@ -23,6 +23,15 @@ _INSTRUCTIONS, _FEW, _WAYS = 60_000, 15, 4_096
 """Of all programs that are made, the most of these; of how many programs that is worth a try; and the most choices that
 are all looked at.
 """
+
+
+def is_small(program: NpuProgram) -> bool:
+    """True if the program has so few instructions that others are worth a try."""
+    return _are_few(program.size)
+
+
+def _are_few(instructions: int) -> bool:
+    return instructions * _FEW <= _INSTRUCTIONS
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ class Search:
 
     def __post_init__(self) -> None:
         self.known: dict[Way, float] = {}
-        self.is_worth_it = self.size * _FEW <= _INSTRUCTIONS
+        self.is_worth_it = _are_few(self.size)
         self.left = _INSTRUCTIONS if self.is_worth_it else 0
 
     @property

@@ -15,7 +15,7 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
 from glenside.npu.description import NAME, read_machine, read_options
 from glenside.npu.lowering.sums import WINDOWS, sources_of_windows
-from glenside.npu.machine import Machine
+from glenside.npu.machine import Machine, with_useful_beats
 from glenside.npu.program import NpuProgram
 from glenside.npu.timing import delays
 from glenside.passes.extraction import Cone
@@ -82,7 +82,7 @@ class NPU(SystolicArray):
         unknown = next((one for one in objectives if one not in OBJECTIVES), None)
         if unknown is not None:
             raise BadInput(f"an objective of an npu is one of {', '.join(OBJECTIVES)}, got {unknown!r}")
-        most = min(machine.half_accumulators, machine.half_depth)
+        most, beats = min(machine.half_accumulators, machine.half_depth), with_useful_beats(machine)
         super().__init__(machine.rows, machine.columns, max_rows=most, objectives=objectives, name=name or str(machine))
         self.array: NpuArray = NpuArray(
             machine.rows,
@@ -90,7 +90,7 @@ class NPU(SystolicArray):
             max_rows=most,
             pipelined=machine.pipelined,
             drain=delays(machine)["stream"],
-            row_bytes=machine.weight_beats * machine.bandwidth,
+            row_bytes=beats.weight_beats * beats.bandwidth,
         )
         self.npu = machine
         self.prices = Prices(self.array.instructions(), ("cycles", "bytes"))
