@@ -60,9 +60,10 @@ def retargeted(program: NpuProgram, machine: Machine) -> NpuProgram:
         machine=machine,
         queues=queues,
         dram=moving.dram(),
-        inputs={name: moving.place(place) for name, place in program.inputs.items()},
-        outputs={name: moving.place(place) for name, place in program.outputs.items()},
+        inputs=moving.places(program.inputs),
+        outputs=moving.places(program.outputs),
         stretches=tuple(map(moving.stretch, program.stretches)),
+        host=None if program.host is None else replace(program.host, operands=moving.places(program.host.operands)),
     )
     return replace(made, predicted=times(made).cycles)
 
@@ -153,7 +154,7 @@ class _Moving:
     def _wide_elements(self) -> dict[int, int]:
         """Numbers of more bytes than a beat of the narrow port, which stay in one piece: their addresses, and bytes."""
         own, found = self.program, dict[int, int]()
-        every = [*own.inputs.values(), *own.outputs.values()]
+        every = [*own.inputs.values(), *own.outputs.values(), *(own.host.operands.values() if own.host else ())]
         for stretch in own.stretches:
             every += [*stretch.operands.values(), *([] if stretch.result is None else [stretch.result])]
         for place in every:
@@ -201,9 +202,13 @@ class _Moving:
         made = Place.of_sums(moved, place.dtype) if place.outer else Place.of(moved, place.dtype)
         return replace(made, stands_for=place.stands_for)
 
+    def places(self, every: Mapping[str, Place]) -> dict[str, Place]:
+        return {name: self.place(place) for name, place in every.items()}
+
     def stretch(self, own: Stretch) -> Stretch:
-        operands = {name: self.place(place) for name, place in own.operands.items()}
-        return replace(own, operands=operands, result=None if own.result is None else self.place(own.result))
+        return replace(
+            own, operands=self.places(own.operands), result=None if own.result is None else self.place(own.result)
+        )
 
 
 def _whole(size: int, beat: int) -> int:

@@ -22,6 +22,7 @@ from glenside.npu.lowering.remembered import forget
 from glenside.npu.machine import Machine, with_useful_beats
 from glenside.npu.meaning import wrong
 from glenside.npu.program import NpuProgram
+from glenside.npu.results import results
 from glenside.npu.retargeting import cycles_on, is_at_least, retargeted
 from glenside.npu.simulator import run
 from glenside.quantization.calibration import quantized
@@ -92,9 +93,8 @@ def _moves(seed: int) -> bool:
     done = run(moved)
     assert done.cycles == moved.predicted == cycles_on(own, larger) <= own.predicted
     assert not wrong(moved, done.dram)
-    before, after = run(own).dram, done.dram
-    for name, place in own.outputs.items():
-        np.testing.assert_array_equal(moved.outputs[name].read(after), place.read(before))
+    for name, value in results(own, run(own).dram).items():
+        np.testing.assert_array_equal(results(moved, done.dram)[name], value)
     return True
 
 
