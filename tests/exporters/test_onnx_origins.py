@@ -152,7 +152,7 @@ def test_versions_that_mean_the_same() -> None:
 
 def test_inputs_that_were_attributes_come_after_the_others() -> None:
     node = helper.make_node("ReduceSumSquare", ["i0"], ["o0"], axes=[1])
-    found = at_opset(spelled_key(BlackBox(node, 13, 0)), (AccessType(Dims(), Dims((2, 3)), "float32"),))
+    found = at_opset(spelled_key(BlackBox(node, 13, 0)), (AccessType(Dims((2, 3)), 0, "float32"),))
     assert found is not None
     box, (axes,) = found
     assert (box.version, len(box.node.input), axes.tolist()) == (18, 2, [1])

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from glenside.exporters.onnx.versions import at_opset
+from glenside.exporters.onnx.versions import at_opset, is_valid
 from glenside.importers.onnx.opaque import numbers_of, read_key, spelled_key
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build, constants_under, postorder, tensors
@@ -99,14 +99,17 @@ def is_one_step(term: Term, box: Term) -> bool:
 def _over(box: Term, operands: list[Term]) -> Term | None:
     """A black box of other operands, as of OPSET; None where its node means something else there."""
     key, _, dims, dtype = box.attributes[0], box.attributes[1], box.access.dims, box.access.dtype
-    found = at_opset(str(key), tuple(x.access for x in operands))
+    found = at_opset(str(key), tuple(x if x.operator.name == "numbers" else x.access for x in operands))
     if found is None:
         return None
     node, arrays = found
     added = [numbers_of(array) for array in arrays]
     if any(x is None for x in added):
         return None
-    return build("opaque", spelled_key(node), ((), Dims(dims)), dtype, *operands, *filter(None, added))
+    made = build("opaque", spelled_key(node), ((), Dims(dims)), dtype, *operands, *filter(None, added))
+    standard = node.node.domain in ("", "ai.onnx")
+    valid = not standard or is_valid(str(made.attributes[0]), tuple(x.access for x in made.children), made.access)
+    return made if valid else None
 
 
 def outputs_of(box: Term) -> int:

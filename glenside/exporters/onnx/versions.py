@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glenside.exporters.onnx.graph import OPSET
 from glenside.importers.onnx.opaque import BlackBox, read_key
 from glenside.importers.onnx.tensors import element_type
+from glenside.ir.errors import GlensideError
+from glenside.ir.operand import Array
+from glenside.ir.term import Term
 from glenside.ir.types import AccessType
+from glenside.semantics.interpreter import evaluate
 
 if TYPE_CHECKING:
     import onnx
+
+Given: TypeAlias = AccessType | Term
+"""The type of an operand, or the term of one that is numbers."""
 
 
 @cache
@@ -34,11 +41,28 @@ def means_the_same(op: str, version: int, later: int) -> bool:
     From OPSET on, versions added dtypes, and attributes and inputs that one can do without, with few exceptions.
     """
     if since(op, version) == since(op, later):
-        return True
+        return not _is_deprecated(op, later)
     if not OPSET <= version < later:
         return False
     added = _added(op, version, later)
     return added is not None and not any(required for required in added.values())
+
+
+_BROADCASTS = 9
+"""The version from which on all operators broadcast as today, PRelu last: before, nodes of one schema may differ."""
+_READ_OTHERWISE = {"STFT": {"onesided": 1}}
+"""Operator -> attributes whose default ONNX's inference of shapes takes to be another one: they are written."""
+_SAME_SCHEMA_OTHER_MEANING = {
+    ("GroupNormalization", 18, 21),  # scale and bias had an element for each group, and have one for each channel
+}
+"""(operator, version, later version): of the same attributes, inputs and outputs, which mean something else."""
+
+
+@cache
+def _is_deprecated(op: str, version: int) -> bool:
+    import onnx
+
+    return bool(onnx.defs.has(op, version, "") and onnx.defs.get_schema(op, version).deprecated)
 
 
 @cache
@@ -49,6 +73,8 @@ def _added(op: str, version: int, later: int) -> dict[str, bool] | None:
     try:
         old, new = (onnx.defs.get_schema(op, v) for v in (version, later))
     except onnx.defs.SchemaError:
+        return None
+    if new.deprecated or (op, old.since_version, new.since_version) in _SAME_SCHEMA_OTHER_MEANING:
         return None
     had, have = ({n: (a.type, a.required, a.default_value) for n, a in s.attributes.items()} for s in (old, new))
     if any(have.get(name) != attribute for name, attribute in had.items()):
@@ -62,25 +88,115 @@ def _added(op: str, version: int, later: int) -> dict[str, bool] | None:
 
 def _only_got_dtypes(op: str, version: int) -> bool:
     """Whether an operator is as of OPSET what it was, but for dtypes that it takes."""
+    if _is_deprecated(op, OPSET):
+        return False
     return since(op, version) == since(op, OPSET) or _added(op, version, OPSET) == {}
 
 
 @lru_cache(maxsize=4096)
-def at_opset(key: str, operands: tuple[AccessType, ...]) -> tuple[BlackBox, tuple[Any, ...]] | None:
+def at_opset(key: str, operands: tuple[Given, ...]) -> tuple[BlackBox, tuple[Any, ...]] | None:
     """The node of a key, where it was older as of OPSET, and the arrays of inputs that it got for attributes.
 
-    These come after the operands. Which node that is, the converter of the package onnx says; None where it is no node
-    of the same operator.
+    These come after the operands. The converter of the package onnx proposes a node, which counts only where the
+    importer reads the same term from both; None where it proposes none of the same operator.
+
+    operands  their types, or the terms of those that are numbers
     """
     box = read_key(key)
     op = box.node.op_type
     if box.node.domain not in ("", "ai.onnx") or box.version >= OPSET:
         return box, ()
-    if box.version < 11 and op in ("Upsample", "Resize"):
-        return _resized(box)
+    for name, value in _READ_OTHERWISE.get(op, {}).items():
+        if all(attribute.name != name for attribute in box.node.attribute):
+            import onnx
+
+            box.node.attribute.append(onnx.helper.make_attribute(name, value))
     if _only_got_dtypes(op, box.version):
-        return replace(box, version=OPSET), ()
-    converted = _converted(box, operands)
+        found: tuple[BlackBox, tuple[Any, ...]] | None = replace(box, version=OPSET), ()
+        if box.version >= _BROADCASTS:
+            return found
+    else:
+        found = _resized(box) if box.version < 11 and op in ("Upsample", "Resize") else _newer(box, operands)
+    return found if found is not None and _reads_the_same(box, *found, operands) else None
+
+
+@lru_cache(maxsize=4096)
+def is_valid(key: str, operands: tuple[AccessType, ...], result: AccessType) -> bool:
+    """True if ONNX infers no other type for the output of a node than that; false where it refuses its operands."""
+    import onnx
+
+    box = read_key(key)
+    names = [name for name in box.node.input if name]
+    inputs = [
+        onnx.helper.make_tensor_value_info(name, element_type(own.dtype), list(own.dims))
+        for name, own in zip(names, operands, strict=True)
+    ]
+    outputs = [onnx.ValueInfoProto(name=name) for name in box.node.output if name]
+    graph = onnx.helper.make_graph([box.node], "node", inputs, outputs)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", box.version)])
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError):
+        return False
+    name = box.node.output[box.output]
+    kind = next(output.type.tensor_type for output in inferred.graph.output if output.name == name)
+    if kind.elem_type and kind.elem_type != element_type(result.dtype):
+        return False
+    sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]
+    known = kind.HasField("shape")
+    return not known or (
+        len(sizes) == result.rank and all(n in (None, size) for n, size in zip(sizes, result.dims, strict=True))
+    )
+
+
+def _reads_the_same(old: BlackBox, new: BlackBox, added: Sequence[Any], operands: Sequence[Given]) -> bool:
+    """True if the importer reads the same terms from both nodes."""
+    first, second = _read(old, operands, ()), _read(new, operands, added)
+    return first is not None and first is second
+
+
+def _read(box: BlackBox, operands: Sequence[Given], added: Sequence[Any]) -> Term | None:
+    """The term of a node; None where the importer reads none."""
+    import onnx
+
+    from glenside.importers.onnx.model import program_of_model
+
+    names = [name for name in box.node.input if name]
+    inputs = [
+        onnx.helper.make_tensor_value_info(name, element_type(own.dtype), list(own.dims))
+        for name, own in zip(names, map(_type, operands), strict=False)
+    ]
+    known = [
+        onnx.numpy_helper.from_array(array, name)
+        for name, array in zip(names, [*map(_value, operands), *added], strict=True)
+        if array is not None
+    ]
+    given = {tensor.name for tensor in known}
+    outputs = [onnx.ValueInfoProto(name=name) for name in box.node.output if name]
+    graph = onnx.helper.make_graph([box.node], "node", [i for i in inputs if i.name not in given], outputs, known)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", box.version)])
+    try:
+        return program_of_model(model).term
+    except (GlensideError, ValueError):
+        return None
+
+
+def _type(operand: Given) -> AccessType:
+    return operand.access if isinstance(operand, Term) else operand
+
+
+def _value(operand: Given) -> Array | None:
+    """The array of an operand that is numbers."""
+    if not isinstance(operand, Term):
+        return None
+    array: Array = evaluate([operand], {})[0]
+    return array
+
+
+def _newer(box: BlackBox, operands: Sequence[Given]) -> tuple[BlackBox, tuple[Any, ...]] | None:
+    """The node that the converter of the package onnx makes of an older one."""
+    op = box.node.op_type
+    converted = _converted(box, [*map(_type, operands)])
     if converted is None:
         return None
     import onnx
