@@ -8,7 +8,7 @@ from itertools import count
 from typing import Protocol
 
 from glenside.codegen.formulas import apply, convert, number, sums_in
-from glenside.codegen.loops import Buffer, For, Formula, Let, Local, Role, Statement, Store
+from glenside.codegen.loops import Buffer, For, Formula, Layout, Let, Local, Role, Statement, Store
 from glenside.ir.dtypes import RECORDS, widen
 from glenside.ir.index_map import Axis, Index, flattened, reshaped
 from glenside.ir.term import Term
@@ -60,6 +60,10 @@ class Memory:
         """Where in the buffer the element at some indices is."""
         return flattened([indices[axis] for axis in self.order], self._sizes)
 
+    def layout(self, term: Term, dims: Dims, offsets: tuple[int, ...]) -> Layout:
+        """Where elements of some dims lie, from offsets on."""
+        return Layout(term, self.buffer, dims, offsets, self.order, self._sizes)
+
     def stride(self, axis: int) -> int:
         """Elements of the buffer between neighbours along an axis."""
         return self._sizes.drop(self.order.index(axis) + 1).product()
@@ -86,6 +90,10 @@ class View:
         own = indices if dims is None or dims == self.dims else under(self.dims, dims, indices)
         moved = [index + offset for index, offset in zip(own, self.offsets, strict=True)]
         return self.memory.place(moved)
+
+    def layout(self, term: Term) -> Layout:
+        """The same as data: where a term lies."""
+        return self.memory.layout(term, self.dims, self.offsets)
 
     def stride(self, axis: int, dims: Dims) -> int:
         """Elements of the buffer between neighbours along an axis of the view: how far a computed index moves."""

@@ -7,13 +7,14 @@ lie elsewhere already.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from glenside.codegen.affine import coefficient
 from glenside.codegen.filling import Memory, View, under
 from glenside.codegen.joins import join_of
 from glenside.codegen.lanes import MOST_TURNS
+from glenside.codegen.loops import Layout
 from glenside.codegen.nests import filler
 from glenside.codegen.storing import LEAVES
 from glenside.ir.index_map import Axis, Fill, Index, IndexMap, Within, axes_of, flattened, reshaped
@@ -38,6 +39,13 @@ class Hosting:
     copies: list[tuple[Term, View]] = field(default_factory=list)
     borders: list[Border] = field(default_factory=list)
     inside: set[Term] = field(default_factory=set)
+
+
+def layouts_of(views: Mapping[Term, View], hosted: Iterable[Hosting]) -> tuple[Layout, ...]:
+    """Where terms lie, and where copies of some do, as data."""
+    copies = [part for own in hosted for part in own.copies]
+    found = [view.layout(term) for term, view in views.items()]
+    return (*found, *(replace(view.layout(term), copy=True) for term, view in copies))
 
 
 def parts_of(term: Term) -> list[tuple[Term, tuple[int, ...]]] | None:

@@ -331,10 +331,29 @@ class Packing:
 
 
 @dataclass(frozen=True)
+class Layout:
+    """Where the elements of a term lie in a buffer: those of some dims, from `offsets` on, along axes in an order.
+
+    dims   the term's own, or others with the same elements in the same order
+    sizes  of all places of the buffer, in that order of axes: rows may be longer than what is in them
+    copy   whether it is stored there once more, for what it is part of, and not read there as the term
+    """
+
+    term: Term
+    buffer: Buffer
+    dims: Dims
+    offsets: tuple[int, ...]
+    order: tuple[int, ...]
+    sizes: Dims
+    copy: bool = False
+
+
+@dataclass(frozen=True)
 class Loops:
     """A program: its buffers, the nests in the order in which they run, and what it gives, from left to right.
 
     packings  the buffers that hold others in another order; those of constants are filled beforehand
+    layouts   where terms lie in buffers, for who verifies the nests
     """
 
     name: str
@@ -342,6 +361,7 @@ class Loops:
     nests: tuple[Nest, ...]
     results: tuple[Buffer, ...]
     packings: tuple[Packing, ...] = ()
+    layouts: tuple[Layout, ...] = field(default=(), compare=False)
 
     @property
     def titles(self) -> list[str]:

@@ -20,7 +20,7 @@ from glenside.codegen.borders import BORDER
 from glenside.codegen.constants import single
 from glenside.codegen.filling import Filling, Memory, Places, View, around, under
 from glenside.codegen.formulas import applied, choose, convert, never, number
-from glenside.codegen.hosting import Border, Hosting, hosting, parts_of, take_turns, turned
+from glenside.codegen.hosting import Border, Hosting, hosting, layouts_of, parts_of, take_turns, turned
 from glenside.codegen.joins import join_of
 from glenside.codegen.lanes import lanes_of, shared
 from glenside.codegen.loops import Counter, Formula, Load, Loops, Nest, Number, Packing, Role, Statement, Store
@@ -121,7 +121,8 @@ class _Lowering:
         read = {buffer for nest in nests for buffer in used(nest.body)}
         buffers = [b for b in every if b in read or b.role in (Role.INPUT, Role.RESULT)]
         results = tuple(self.filled[t].buffer for t in self.results)
-        return Loops(self.program.name, tuple(buffers), tuple(nests), results, tuple(packings))
+        layouts = layouts_of(self.views, self.hosted.values())
+        return Loops(self.program.name, tuple(buffers), tuple(nests), results, tuple(packings), layouts)
 
     def _memory(self, term: Term, dims: Dims | None = None) -> Memory:
         role = Role.RESULT if term in self.results else Role.TEMPORARY

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from glenside.codegen.loops import For, Load, Loops, Nest, Prefetch, Role, Statement, Store, Way, When
+from glenside.codegen.loops import For, Load, Loops, Prefetch, Role, Statement, Store, Way, When
 from glenside.ir.index_map import Axis, Index
 
 Change = Callable[[Any], list[Any]]
@@ -17,7 +17,7 @@ def broken(loops: Loops, change: Change) -> Iterator[tuple[str, Loops]]:
     """The loops with one part changed, for each that `change` has something for, and what was there."""
     for at, nest in enumerate(loops.nests):
         for what, body in _bodies(nest.body, change):
-            changed = Nest(nest.what, nest.buffer, body)
+            changed = replace(nest, body=body)
             yield f"{nest.what}: {what}", replace(loops, nests=(*loops.nests[:at], changed, *loops.nests[at + 1 :]))
 
 

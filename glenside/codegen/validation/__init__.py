@@ -1,0 +1,1 @@
+"""Translation validation: whether loops compute what their terms are, at sampled elements (`samples`)."""
