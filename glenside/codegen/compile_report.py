@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from glenside.codegen.arena import Arena
 from glenside.codegen.rematerialization.plan import Schedule
+from glenside.codegen.validation.samples import Validation
 from glenside.ir.names import one_line
 
 
@@ -22,6 +23,7 @@ class CompileReport:
     state        bytes of weights and of what an optimizer keeps, that go in and come out; 0 where it is no such step
     schedule     what is computed again within a budget, if anything had to be
     budget       whether a budget of the search is kept, in a sentence; "" where there is none
+    validation   which elements of its nests were compared with the program's when it was compiled
     found        the report of the search, if there was one
     """
 
@@ -37,6 +39,7 @@ class CompileReport:
     state: int = 0
     schedule: Schedule | None = None
     budget: str = ""
+    validation: Validation | None = None
     found: object = None
 
     def __str__(self) -> str:
@@ -53,5 +56,6 @@ class CompileReport:
             ),
             *([] if self.schedule is None else [str(self.schedule)]),
             *([f"Budget: {self.budget}."] if self.budget else []),
+            *([] if self.validation is None else [str(self.validation)]),
         ]
         return "\n".join([*lines, *([] if self.found is None else [str(self.found)])])

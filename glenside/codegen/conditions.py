@@ -24,6 +24,7 @@ class Condition(Enum):
     PRIVATE = "scratch memory and registers are written first by each step that threads share"
     ARENA = "temporaries that are needed at a time lie apart in the arena"
     RESULTS = "each element of each result is written"
+    MEANING = "what a nest stores is the element of the term that lies there, of all that are sampled"
     INTERFACE = "inputs and results have the dims and dtypes of the program's"
 
 

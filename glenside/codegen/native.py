@@ -81,7 +81,7 @@ class Lowered:
             self.loops, self.schedule = scheduled_within(self.loops, room)
             observe("schedule", lambda: self.loops)
             self.arena = arena(self.loops)
-        verify(self.loops, self.arena, program)
+        self.validation = verify(self.loops, self.arena, program, self.constants)
         self.written = source(self.loops)
         self.source = str(self.written)
 
@@ -154,6 +154,7 @@ class Compiled:
             sum(t.dims.product() * RECORDS[t.dtype].numpy.itemsize for t in state_of(self.program)),
             self._lowered.schedule,
             "" if budget is None else budget_words(self._lowered.memory, budget),
+            self._lowered.validation,
             found,
         )
         self._run: Any = self.library.run

@@ -1,21 +1,23 @@
 """Loops are verified before they run: every condition of `conditions`, of all nests, where temporaries lie, and of what
 goes in and comes out. Whoever compiles or writes code does it once; tests do it after each pass.
 
-What is checked is that loops are loops: no place outside, nothing read that nobody wrote, no race. That they compute
-what their terms mean is what `f.check()` says.
+That they are loops is checked whole: no place outside, nothing read that nobody wrote, no race. That they compute what
+their terms mean is checked at sampled elements (`validation`), and whole by `f.check()`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from glenside.codegen.arena import Arena
 from glenside.codegen.checker import Checker
 from glenside.codegen.conditions import Condition, Fault
-from glenside.codegen.loops import Loops, Nest, Role
+from glenside.codegen.loops import Buffer, Loops, Nest, Role
 from glenside.codegen.passes import OBSERVER
+from glenside.codegen.validation.samples import Validation, mismatches, packed_wrongly
 from glenside.ir.errors import GlensideError
+from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.types import AccessType, Dims, TupleType, Type
 
@@ -26,10 +28,22 @@ class Unverified(GlensideError):
     status = 1
 
 
-def verify(loops: Loops, plan: Arena, program: Program) -> None:
-    """Check what loops are before they run. Raises Unverified, which names the layer and what is wrong with it."""
+_SECONDS = 0.15
+_OF_NEST = 0.003
+"""Of this thread, for samples: these, and so many for each nest."""
+
+
+def verify(loops: Loops, plan: Arena, program: Program, constants: Mapping[Buffer, Array]) -> Validation:
+    """Check what loops are before they run, and what is packed of constants; gives what was found of the samples.
+
+    Raises Unverified, which names the layer and what is wrong with it.
+    """
     for fault in (*Checker().faults(loops, plan), *_interface(loops, program)):
         raise Unverified(_sentence(fault, loops, program))
+    found = mismatches(loops, program.term, program.constants, _SECONDS + _OF_NEST * len(loops.nests))
+    for fault in (*found.wrong, *packed_wrongly(loops.packings, constants, program.constants)):
+        raise Unverified(_sentence(fault, loops, program))
+    return found
 
 
 def _interface(loops: Loops, program: Program) -> Iterator[Fault]:

@@ -22,13 +22,11 @@ from glenside.codegen.loops import (
     Store,
     When,
 )
-from glenside.codegen.validation.meaning import NotSampled
+from glenside.codegen.validation.places import MOST, NotSampled
 from glenside.codegen.validation.structure import Node, Structure, axes_of, loads_of, read_by
 from glenside.ir.index_map import Divided, Index
 from glenside.ir.operand import Array
 
-MOST = 1 << 22
-"""Places that are looked at for one statement at a time."""
 _ROUNDS = 4
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from glenside.codegen.validation.meaning import NotSampled
 from glenside.codegen.validation.numbers import Numbers
+from glenside.codegen.validation.places import NotSampled
 from glenside.codegen.validation.structure import Node
 from glenside.ir.operand import Array
 

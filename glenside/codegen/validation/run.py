@@ -28,10 +28,10 @@ from glenside.codegen.loops import (
     Store,
     When,
 )
-from glenside.codegen.validation.demand import MOST, Demand
+from glenside.codegen.validation.demand import Demand
 from glenside.codegen.validation.elements import Elements, OutOfBounds, Scope, both, either, masked, squeezed
-from glenside.codegen.validation.meaning import NotSampled
 from glenside.codegen.validation.numbers import Numbers
+from glenside.codegen.validation.places import MOST, NotSampled
 from glenside.codegen.validation.structure import PRIVATE, Node, joined
 from glenside.codegen.validation.values import Values
 from glenside.ir.dtypes import wider

@@ -7,80 +7,115 @@ compared with the terms' own elements, computed from operator records and from w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from time import perf_counter
+from time import thread_time
 
 import numpy as np
 
-from glenside.codegen.loops import Buffer, Layout, Loops, Nest, Number, Role, Sort, Store
+from glenside.codegen.conditions import Condition, Fault
+from glenside.codegen.loops import Buffer, For, Layout, Loops, Nest, Packing, Role, Sort, Statement, Store, When
+from glenside.codegen.parts import PartPacking
 from glenside.codegen.validation.demand import Demand
+from glenside.codegen.validation.drawing import elements
 from glenside.codegen.validation.elements import OutOfBounds
-from glenside.codegen.validation.meaning import Meaning, NotSampled, flattened, unflattened
+from glenside.codegen.validation.likeness import likeness
+from glenside.codegen.validation.meaning import Meaning
+from glenside.codegen.validation.places import NotSampled, flattened, unflattened
 from glenside.codegen.validation.run import Run
-from glenside.codegen.validation.structure import PRIVATE, Node, Structure, axes_of
-from glenside.codegen.validation.values import Values, origin
+from glenside.codegen.validation.structure import PRIVATE, Structure
+from glenside.codegen.validation.values import Values, origin, source_places
 from glenside.ir.operand import Array
+from glenside.ir.operators.compute import name_of
 from glenside.ir.term import Term
 from glenside.ir.types import TupleType
 from glenside.semantics.loop_field import LoopField
 
 _GIVEN = (Role.INPUT, Role.CONSTANT)
-_SAMPLES = 24
-"""Elements of a nest that are drawn, where it has few statements that store."""
-_MOST_SAMPLES = 64
-_OF_STORE = 6
-_PRODUCTS = 1 << 17
-"""Steps of loops that sums take, of all samples together, from which on fewer are drawn."""
+_NAMED = 3
+_PACKED = 256
+"""Places of each packed constant that are compared."""
+_FEWER = 4
+"""One of so many samples is left where all take too much."""
 
 
 @dataclass
 class Validation:
     """What was found.
 
-    wrong    sentences, each of a nest that stores something else than its term, or of a result in other places
+    wrong    nests that store something else than their terms, or results that are others than declared
     skipped  nests that were not sampled, and why
+    alike    nests that are like one that was
     samples  elements that were compared
     """
 
-    wrong: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
+    wrong: list[Fault] = field(default_factory=list)
+    skipped: list[Fault] = field(default_factory=list)
+    alike: int = 0
     samples: int = 0
     seconds: float = 0.0
+
+    def __str__(self) -> str:
+        alike = f", {self.alike:,} nests are like others" if self.alike else ""
+        left = "; ".join(map(str, self.skipped[:_NAMED])) + ("; .." if len(self.skipped) > _NAMED else "")
+        skipped = f"; {len(self.skipped):,} are not sampled: {left}" if self.skipped else ""
+        return f"Verified: {self.samples:,} elements are the program's{alike}{skipped}."
 
 
 def mismatches(
     loops: Loops, program: Term, constants: Mapping[str, Array], seconds: float | None = None, seed: int = 0
 ) -> Validation:
-    """Samples of each nest of loops against the terms of a program, for at most so many seconds."""
-    began = perf_counter()
+    """Samples of each nest of loops against the terms of a program, for at most so many seconds of this thread."""
+    began = thread_time()
     found = Validation()
     found.wrong += _results(loops, program)
-    if found.wrong:
-        return found
-    run = _Validating(loops, program, Values(LoopField(), loops.packings, constants), seed)
-    for number, nest in enumerate(loops.nests):
-        if seconds is not None and perf_counter() - began > seconds:
-            found.skipped.append(f"{nest.buffer} ({nest.what}): there was no time left")
+    run = None if found.wrong else _Validating(loops, program, Values(LoopField(), loops.packings, constants), seed)
+    for number, nest in enumerate(loops.nests if run is not None else ()):
+        assert run is not None, "results are as declared"
+        if seconds is not None and thread_time() - began > seconds:
+            found.skipped.append(Fault(Condition.MEANING, "there was no time left to sample it", nest))
             continue
         try:
-            found.wrong += run.nest(number, nest, found)
+            found.wrong += [Fault(Condition.MEANING, said, nest) for said in run.nest(number, nest, found)]
         except NotSampled as error:
-            found.skipped.append(f"{nest.buffer} ({nest.what}): {error}")
+            found.skipped.append(Fault(Condition.MEANING, str(error), nest))
         except OutOfBounds as error:
-            found.wrong.append(f"{nest.buffer} ({nest.what}): {error}")
-    found.seconds = perf_counter() - began
+            found.wrong.append(Fault(Condition.MEANING, str(error), nest))
+        except Exception as error:  # a mistake of what samples is none of the loops
+            found.skipped.append(Fault(Condition.MEANING, f"it was not sampled: {error!r}", nest))
+    found.seconds = thread_time() - began
     return found
 
 
-def _results(loops: Loops, program: Term) -> Iterator[str]:
+def packed_wrongly(
+    packings: Iterable[Packing], packed: Mapping[Buffer, Array], constants: Mapping[str, Array]
+) -> Iterator[Fault]:
+    """What is wrong with packed constants, at sampled places: elements other than those of what they are packed of."""
+    for packing in packings:
+        size = packing.buffer.dims.product()
+        if packing.buffer.role is not Role.CONSTANT or not size:
+            continue
+        places = np.random.default_rng(size).integers(0, size, _PACKED)
+        source, is_value = source_places(packing, places)
+        got = packed[packing.buffer].reshape(-1)[places]
+        want = constants[packing.source.name].reshape(-1)[np.where(is_value, source, 0)].astype(got.dtype)
+        if not isinstance(packing, PartPacking) or packing.parts == 1:
+            want = np.where(is_value, want, got.dtype.type(0))
+        else:
+            got, want = got[is_value], want[is_value]
+        if got.tobytes() != want.tobytes():  # to the bit: some are not numbers
+            yield Fault(Condition.MEANING, f"{packing.buffer} does not hold what is packed of {packing.source}")
+
+
+def _results(loops: Loops, program: Term) -> Iterator[Fault]:
     """What is wrong with the buffers of results: how many there are, and what they are declared to be."""
     wanted = list(_flat(program))
     if len(wanted) != len(loops.results):
-        yield f"{len(loops.results)} results, where the program has {len(wanted)}"
+        yield Fault(Condition.MEANING, f"{len(loops.results)} results, where the program has {len(wanted)}")
     for term, buffer in zip(wanted, loops.results, strict=False):
         if tuple(buffer.dims) != tuple(term.access.dims) or buffer.dtype != term.access.dtype:
-            yield f"{buffer} has dims {buffer.dims} of {buffer.dtype}, where the result is {term.access}"
+            said = f"{buffer} has dims {buffer.dims} of {buffer.dtype}, where the result is {term.access}"
+            yield Fault(Condition.MEANING, said)
 
 
 def _flat(term: Term) -> Iterator[Term]:
@@ -113,11 +148,12 @@ class _Validating:
     def __init__(self, loops: Loops, program: Term, values: Values, seed: int) -> None:
         self.loops, self.values, self.seed = loops, values, seed
         self.results = list(_flat(program))
-        self.structures = [Structure(nest.body) for nest in loops.nests]
+        self.written = [dict.fromkeys(b for b in _filled(nest.body) if b.role not in PRIVATE) for nest in loops.nests]
         self.first: dict[str, int] = {}
-        for number, structure in enumerate(self.structures):
-            for buffer in structure.written:
+        for number, buffers in enumerate(self.written):
+            for buffer in buffers:
                 self.first.setdefault(origin(buffer), number)
+        self.seen: set[Hashable] = set()
         self.lies: dict[Term, Layout] = {}
         self.held: dict[str, list[Layout]] = {}
         declared = [_in_order(term, buffer) for term, buffer in zip(self.results, loops.results, strict=True)]
@@ -133,41 +169,81 @@ class _Validating:
 
     def nest(self, number: int, nest: Nest, report: Validation) -> Iterator[str]:
         """What is wrong with the samples of a nest."""
-        structure = self.structures[number]
-        drawn = np.random.default_rng([self.seed, number])
-        wanted = _elements(structure, drawn)
-        if not wanted:
+        written = self.written[number]
+        held = {buffer: self._held(buffer, nest) for buffer in written}
+        key = likeness(
+            nest,
+            [layout for own in held.values() for layout in own],
+            self.lies,
+            lambda buffer: buffer not in written and self.first.get(origin(buffer), -1) < number,
+            self.values,
+        )
+        if key in self.seen:
+            report.alike += 1
             return
-        buffers = list(dict.fromkeys(buffer for buffer, _ in wanted))
-        of = {
-            buffer: (
-                np.array([i for i, (b, _) in enumerate(wanted) if b is buffer]),
-                np.array([place for b, place in wanted if b is buffer]),
-            )
-            for buffer in buffers
-        }
-        run = Run(self.values, Demand(structure, len(wanted), of))
-        meaning = Meaning(self.values, self._stored(number, of))
-        for buffer, (sample, places) in of.items():
-            got, known = run.result(buffer, sample, places)
-            for layout, own, at in self._terms(buffer, places, nest, known):
-                want = self.values.at(buffer, places[own]) if layout is None else self._element(meaning, layout, at)
-                report.samples += own.size
-                wrong = np.flatnonzero(np.broadcast_to(np.asarray(want), own.shape) != got[own])
+        self.seen.add(key)
+        structure = Structure(nest.body)
+        wanted = elements(structure, np.random.default_rng([self.seed, number]))
+        while wanted:
+            try:
+                yield from self._sampled(number, nest, structure, wanted, held, report)
+                return
+            except NotSampled:
+                if len(wanted) == 1:
+                    raise
+            wanted = wanted[:: _FEWER if len(wanted) > _FEWER else len(wanted)]
+
+    def _sampled(
+        self,
+        number: int,
+        nest: Nest,
+        structure: Structure,
+        wanted: Sequence[tuple[Buffer, int]],
+        held: Mapping[Buffer, Sequence[Layout]],
+        report: Validation,
+    ) -> Iterator[str]:
+        places = {buffer: [place for b, place in wanted if b is buffer] for buffer, _ in wanted}
+        sample = {buffer: np.array([i for i, (b, _) in enumerate(wanted) if b is buffer]) for buffer in places}
+        of = {buffer: (sample[buffer], np.array(own)) for buffer, own in places.items()}
+        stored = self._stored(number, of)
+        run, meaning = Run(self.values, Demand(structure, len(wanted), of)), Meaning(self.values, stored)
+        for buffer, (samples, at) in of.items():
+            got, known = run.result(buffer, samples, at)
+            report.samples += int(known.sum())
+            for what, own, want in self._wanted(buffer, at, held[buffer], known, meaning):
+                wrong = np.flatnonzero(want != got[own])
                 if wrong.size:
-                    place = int(places[own[wrong[0]]])
-                    what = "what is packed" if layout is None else layout.term.operator.name
-                    yield (
-                        f"{nest.buffer} ({nest.what}): {buffer}[{place}] is not the element of {what} that lies there"
-                        f" ({wrong.size} of {own.size} samples)"
-                    )
+                    count = f"{wrong.size} of {own.size} samples"
+                    yield f"{buffer}[{int(at[own[wrong[0]]])}] is not the element of {what} that lies there ({count})"
             if not known.all():
                 lost = f"{int((~known).sum())} of {known.size} samples of {buffer} are not known"
-                report.skipped.append(f"{nest.buffer} ({nest.what}): {lost}")
+                report.skipped.append(Fault(Condition.MEANING, lost, nest))
 
-    def _element(self, meaning: Meaning, layout: Layout, at: tuple[Array, ...]) -> Array:
-        """Elements of a term, computed where they are stored, or read where they lie already."""
-        return (meaning.made if self.lies.get(layout.term) is layout else meaning.at)(layout.term, at)
+    def _held(self, buffer: Buffer, nest: Nest) -> list[Layout]:
+        """What is to lie in a buffer that a nest stores to: the result, or terms of the nest, the smallest first."""
+        found = self.held.get(origin(buffer), [])
+        if buffer.role is not Role.RESULT:
+            found = [layout for layout in found if layout.term in nest.terms]
+        return sorted(found, key=lambda layout: layout.dims.product())
+
+    def _wanted(
+        self, buffer: Buffer, places: Array, held: Sequence[Layout], known: Array, meaning: Meaning
+    ) -> Iterator[tuple[str, Array, Array]]:
+        """What is to lie at places: in words, at which of them, and the elements."""
+        left = known.copy()
+        if origin(buffer) in self.values.packings:
+            yield "what is packed", np.flatnonzero(left), self.values.at(buffer, places[left])
+            return
+        for layout in held:
+            inside, at = _element(layout, places)
+            own = np.flatnonzero(left & inside)
+            if own.size:
+                left[own] = False
+                read = meaning.made if self.lies.get(layout.term) is layout else meaning.at
+                want = read(layout.term, tuple(index[own] for index in at))
+                yield name_of(layout.term), own, np.broadcast_to(np.asarray(want), own.shape)
+        if left.any():
+            raise OutOfBounds(f"no term lies at {buffer}[{int(places[np.argmax(left)])}]")
 
     def _stored(self, number: int, wanted: Mapping[Buffer, tuple[Array, Array]]) -> Callable[[Term], Layout | None]:
         """What tells where a term lies before a nest runs; None where it does not, as of those that the nest stores."""
@@ -184,25 +260,16 @@ class _Validating:
 
         return stored
 
-    def _terms(
-        self, buffer: Buffer, places: Array, nest: Nest, known: Array
-    ) -> Iterator[tuple[Layout | None, Array, tuple[Array, ...]]]:
-        """Which terms are to lie at places, for which of these, and which of their elements; None of what is packed."""
-        left = known.copy()
-        if origin(buffer) in self.values.packings:
-            yield None, np.flatnonzero(left), ()
-            return
-        terms, held = {*nest.terms}, self.held.get(origin(buffer), [])
-        if buffer.role is not Role.RESULT:
-            held = [layout for layout in held if layout.term in terms]
-        for layout in sorted(held, key=lambda layout: layout.dims.product()):
-            inside, at = _element(layout, places)
-            own = np.flatnonzero(left & inside)
-            if own.size:
-                left[own] = False
-                yield layout, own, tuple(index[own] for index in at)
-        if left.any():
-            raise OutOfBounds(f"no term lies at {buffer}[{int(places[np.argmax(left)])}]")
+
+def _filled(body: Sequence[Statement]) -> Iterator[Buffer]:
+    """The buffers that statements store to."""
+    for statement in body:
+        if isinstance(statement, For | When):
+            yield from _filled(statement.body)
+        elif isinstance(statement, Store):
+            yield statement.buffer
+        elif isinstance(statement, Sort):
+            yield statement.positions
 
 
 def _in_order(term: Term, buffer: Buffer) -> Layout:
@@ -223,69 +290,3 @@ def _element(layout: Layout, places: Array) -> tuple[Array, tuple[Array, ...]]:
     if layout.dims != dims:
         own = list(unflattened(flattened(own, layout.dims), dims))
     return inside, tuple(own)
-
-
-def _elements(structure: Structure, drawn: np.random.Generator) -> list[tuple[Buffer, int]]:
-    """Elements that a nest stores, drawn: at least one for each statement that does."""
-    stores = [node for node in structure.every if _target(node) is not None]
-    stores = [node for node in stores if all(loop.axis.size for loop in node.loops)]
-    if not stores:
-        return []
-    deep = max((_products(node) for node in structure.every if isinstance(node.statement, Store)), default=1)
-    most = min(_SAMPLES, max(4, _PRODUCTS // deep))
-    if len(stores) > _MOST_SAMPLES:
-        stores = [stores[i] for i in sorted(drawn.choice(len(stores), _MOST_SAMPLES, replace=False))]
-    computed = [node for node in stores if not _is_constant(node)]
-    each = max(1, min(_OF_STORE, most // max(1, len(computed))))
-    found: dict[tuple[Buffer, int], None] = {}
-    for node in stores:
-        found |= dict.fromkeys(_of_store(node, structure, each if node in computed else 1, drawn))
-    return list(found)
-
-
-def _is_constant(node: Node) -> bool:
-    return isinstance(node.statement, Store) and isinstance(node.statement.formula, Number)
-
-
-def _target(node: Node) -> Buffer | None:
-    statement = node.statement
-    if isinstance(statement, Store):
-        return statement.buffer if statement.buffer.role not in PRIVATE else None
-    return statement.positions if isinstance(statement, Sort) else None
-
-
-def _products(node: Node) -> int:
-    """Steps of loops that do not count where a statement stores."""
-    statement = node.statement
-    assert isinstance(statement, Store), "it stores"
-    numbers = {axis.number for axis in axes_of(statement.place)}
-    return int(np.prod([loop.axis.size for loop in node.loops if loop.axis.number not in numbers] or [1]))
-
-
-def _of_store(node: Node, structure: Structure, each: int, drawn: np.random.Generator) -> Iterator[tuple[Buffer, int]]:
-    """Places at which a statement stores: at ends of loops, and anywhere."""
-    statement = node.statement
-    assert isinstance(statement, Store | Sort), "it stores"
-    buffer = _target(node)
-    assert buffer is not None, "it stores"
-    tries = 4 * each + 8
-    counters: dict[int, Array] = {}
-    for loop in node.loops:
-        n = loop.axis.size
-        steps, ends = drawn.integers(0, n, tries), drawn.random(tries)
-        steps = np.where(ends < 0.2, 0, np.where(ends < 0.45, n - 1, steps))
-        if each > 2:
-            steps[1], steps[2] = n - 1, 0
-        counters[loop.axis.number] = steps
-    held = np.ones(tries, bool)
-    for guard in node.guards:
-        held &= np.broadcast_to(guard.evaluate(counters), tries)  # type: ignore[arg-type]
-    place = np.broadcast_to(np.asarray(statement.place.evaluate(counters), np.int64), tries).copy()  # type: ignore[arg-type]
-    if isinstance(statement, Sort):
-        place += drawn.integers(0, max(1, statement.count), tries)
-    else:
-        for local, step in statement.picked:
-            place += drawn.integers(0, structure.sizes.get(local.name, 1), tries) * step
-    held &= (place >= 0) & (place < buffer.dims.product())
-    for at in np.flatnonzero(held)[:each]:
-        yield buffer, int(place[at])
