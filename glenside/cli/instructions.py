@@ -8,23 +8,30 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from glenside.cli.npu_runs import Ran, ran, require_machine
 from glenside.cli.output import status_line
 from glenside.ir.errors import BadInput
-from glenside.ir.interrupts import answered
+from glenside.ir.interrupts import answered, ended_after
 from glenside.ir.names import one_line
 
 if TYPE_CHECKING:
     from glenside.ir.operand import Array
     from glenside.ir.program import Program
     from glenside.npu.accounting import Ledger
+    from glenside.npu.lowering.stopwatch import Stopwatch
     from glenside.npu.program import NpuProgram
     from glenside.quantization.asked import Integers
     from glenside.report.result import Result
     from glenside.targets.base import Target
 
+_UNTIL_FIRST = 0.75
+"""The part of the time by which a first program by prices is being emitted."""
+_GRACE = 3.0
+"""Seconds beyond the time in which a first program may still be emitted."""
 CODE = (".bin", ".asm")
 """Of files of instructions: as the machine's host loads them, and as text."""
 
@@ -74,6 +81,10 @@ class Instructions:
     on        --on: what is to run them
     ran       what they did then; None where nothing ran them, or Ctrl-C ended that
     is_best   whether nothing ended the search for quicker ones
+    most      seconds that making them may take
+    is_over   whether they were over before it was known that no other choice is quicker
+    is_quick  whether they were over before there was any choice, so that layers are lowered one by one
+    seconds   of each stage
     """
 
     quantize: str | None = None
@@ -84,6 +95,10 @@ class Instructions:
     made: NpuProgram | None = None
     ran: Ran | None = None
     is_best: bool = True
+    most: float = inf
+    is_over: bool = False
+    is_quick: bool = False
+    seconds: dict[str, float] = field(default_factory=dict)
     _samples: str | Mapping[str, Array] | None = field(default=None, repr=False)
     _wanted: Callable[[], Mapping[str, str] | None] = field(default=lambda: None, repr=False)
     _open: ExitStack = field(default_factory=ExitStack, repr=False)
@@ -96,11 +111,13 @@ class Instructions:
         self._open.close()
 
     @staticmethod
-    def of(quantize: str | None, output: str | None, seed: int, on: str | None = None) -> Instructions:
+    def of(
+        quantize: str | None, output: str | None, seed: int, on: str | None = None, most: float = inf
+    ) -> Instructions:
         """With the samples that it names. Raises BadInput."""
         from glenside.formats import ending
 
-        found = Instructions(quantize, seed, output if is_code(output) else None, on, _samples=quantize)
+        found = Instructions(quantize, seed, output if is_code(output) else None, on, most=most, _samples=quantize)
         if quantize is not None and quantize != "random":
             if ending(quantize) != ".npz":
                 raise BadInput(f"--quantize is random, or an .npz file with samples by input, got {quantize}")
@@ -131,10 +148,14 @@ class Instructions:
         return network.program
 
     def save(self, result: Result, mapped: Program, path: str) -> None:
-        """Make them, and write them whole or not at all; at Ctrl-C the best there are. Raises BadInput."""
+        """Make them, and write them whole or not at all; at Ctrl-C, and where their time is over, the best there are.
+        Raises BadInput.
+        """
+        from glenside.npu.lowering.stopwatch import stage, watched
+
         target, written = result.target, result.prepared
         result.require_mapped()
-        with status_line("lower") as show:
+        with status_line("lower") as show, watched() as watch:
 
             def told(name: str, part: float) -> None:
                 show(f"lower: {name}, {part:.0%}")
@@ -142,18 +163,54 @@ class Instructions:
             def kept(program: NpuProgram) -> None:
                 self.made, self.is_best = program, False
 
-            if self.integers is None:
-                self.made = target.machine_code(mapped, written, self.seed, told)
-            else:
-                try:
-                    self.made = target.network_code(result, self.integers.network, self.seed, told, kept)
-                    self.is_best = True
-                except KeyboardInterrupt:
-                    if self.made is not None:
-                        answered()
-                        write_code(self.made, path)
+            find, quick = partial(target.machine_code, mapped, written, self.seed, told), None
+            if self.integers is not None:
+                find = partial(target.network_code, result, self.integers.network, self.seed, told, kept)
+                quick = partial(find, quick=True)
+            try:
+                self._make(find, quick, watch)
+            except KeyboardInterrupt:
+                if self.made is not None:
+                    answered()
+                    write_code(self.made, path)
+                raise
+            if self.made is not None:
+                with stage("write"):
+                    write_code(self.made, path)
+            watch.turn()
+            self.seconds = dict(watch.seconds)
+        if not result.report.cached:
+            result.report.seconds["lower"] = sum(self.seconds.values())
+
+    def _make(self, find: Callable[[], NpuProgram], quick: Callable[[], NpuProgram] | None, watch: Stopwatch) -> None:
+        """Make them within their time; where most of it is over and there are none yet, soon. Raises KeyboardInterrupt,
+        and BadInput.
+        """
+        began = monotonic()
+
+        def most() -> float:
+            if self.made is None and watch.has_begun("emit"):
+                return self.most + _GRACE
+            return self.most * (1 if self.made is not None or quick is None else _UNTIL_FIRST)
+
+        with ended_after(most) as is_over:
+            try:
+                self.made, self.is_best = find(), True
+            except KeyboardInterrupt:
+                if not is_over():
                     raise
-        write_code(self.made, path)
+                answered()
+                self.is_over, self.is_best = True, False
+        if self.made is not None or quick is None or watch.has_begun("emit"):
+            return
+        left = self.most + _GRACE - (monotonic() - began)
+        with ended_after(lambda: left) as is_over:
+            try:
+                self.made, self.is_quick = quick(), True
+            except KeyboardInterrupt:
+                if not is_over():
+                    raise
+                answered()
 
     def run(self) -> None:
         """Run them where that is asked for. Raises BadInput, and KeyboardInterrupt: then the file is there."""
@@ -174,28 +231,46 @@ class Instructions:
         """What a user must know of them; nothing where there are none."""
         lines = [] if self.integers is None else [self.integers.said]
         made = self.made
-        if made is None and self.output is not None:
-            lines.append(f"It was interrupted before its instructions were made: {self.output} is as it was.")
-        if made is not None and self.integers is None:
-            lines.append(
-                f"The layers are apart: each reads int8 operands of its own, drawn at random (seed {self.seed}). "
-                "`tensorize --quantize random`, or `SAMPLES.npz`, makes one program of the network, input to result."
-            )
-        if made is not None and self.integers is not None:
-            lines.append(f"One program, input to result: {made.size:,} instructions, {made.predicted:,} cycles.")
-            if not self.is_best:
-                lines.append("It was interrupted before quicker ones were looked for.")
-            for word, places in (("input", made.inputs), ("output", made.outputs)):
-                for name, place in places.items():
-                    dims = " ".join(map(str, place.shape))
-                    lines.append(f"  {word} {one_line(name)}: {place.dtype} ({dims}), {place.stands_for}")
-            if self.rest:
-                lines.append(f"Left to the host: {self.rest}. The file says it, and `glenside run` does all of it.")
+        if made is not None:
+            lines += self._of_layers() if self.integers is None else self._of_network(made)
+        elif self.output is not None:
+            how = f"Its {self.most:g} s (--time-limit) were over" if self.is_over else "It was interrupted"
+            lines.append(f"{how} before its instructions were made: {self.output} is as it was.")
+        if self.seconds:
+            parts = (f"{name} {value:.2f} s" for name, value in self.seconds.items())
+            lines.append(f"Seconds of lowering: {', '.join(parts)}, total {sum(self.seconds.values()):.2f} s.")
         if self.ran is not None:
             lines += self.ran.sentences()
         elif made is not None and self.on is not None:
             lines.append("It was interrupted before its run ended.")
         return "\n".join(lines)
+
+    def _of_layers(self) -> list[str]:
+        return [
+            f"The layers are apart: each reads int8 operands of its own, drawn at random (seed {self.seed}). "
+            "`tensorize --quantize random`, or `SAMPLES.npz`, makes one program of the network, input to result."
+        ]
+
+    def _of_network(self, made: NpuProgram) -> list[str]:
+        from glenside.npu.results import dtypes
+
+        lines = [f"One program, input to result: {made.size:,} instructions, {made.predicted:,} cycles."]
+        if self.is_over:
+            layer_by_layer = "each layer has its quickest mapping, and all tensors pass DRAM"
+            how = layer_by_layer if self.is_quick else "this is the best program so far"
+            lines.append(f"Its {self.most:g} s (--time-limit) were over before all choices were compared: {how}.")
+        elif not self.is_best:
+            lines.append("It was interrupted before quicker ones were looked for.")
+        for word, places in (("input", made.inputs), ("output", made.outputs)):
+            for name, place in places.items():
+                dims, means = (
+                    " ".join(map(str, place.shape)),
+                    "" if place.stands_for is None else f", {place.stands_for}",
+                )
+                lines.append(f"  {word} {one_line(name)}: {place.dtype} ({dims}){means}")
+        if self.rest:
+            lines.append(f"Left to the host: {self.rest}. The file says it, and `glenside run` does all of it.")
+        return [*lines, f"Results: {', '.join(f'{one_line(n)} {dtype}' for n, dtype in dtypes(made).items())}."]
 
     @property
     def rest(self) -> str:
@@ -208,6 +283,8 @@ class Instructions:
         if self.made is not None:
             chained = self.integers is not None
             found |= {"chained": chained, "count": self.made.size, "predicted": self.made.predicted, "rest": self.rest}
+        if self.seconds:
+            found |= {"seconds": self.seconds, "out_of_time": self.is_over}
         if self.ran is not None:
             found["run"] = self.ran.said
         ledger = self.schedule()

@@ -225,7 +225,8 @@ class Bounds:
         float,
         typer.Option(
             "--time-limit",
-            help="The most seconds of each search, and of timing variants; extraction and the check come after it.",
+            help="The most seconds of each search, of timing variants, and of making instructions; extraction and the "
+            "check come after it.",
         ),
     ] = 120.0
     iter_limit: Annotated[int, typer.Option("--iter-limit", help="The most iterations of each search.")] = 1_000

@@ -163,6 +163,11 @@ class Outcome:
         why = "The exact check finds no difference: it is of rounding, of random numbers, or of the files."
         return f"{self.runtime} {why}"
 
+    def tell_of_program(self) -> None:
+        """Let the report say what the program takes that was made, where there is one."""
+        if self.code.made is not None:
+            self.result.report.of_program = self.code.made.predicted
+
     def run(self) -> None:
         """Run its instructions, where that is asked for and nobody pressed Ctrl-C. Raises BadInput."""
         try:
@@ -196,6 +201,7 @@ class Outcome:
         report = self.result.report
         wrong = report.mapped < len(report.layers) or report.notes or (checked and not report.ok)
         ran = self.code.ran
+        wrong = wrong or (self.code.output is not None and self.code.made is None)
         wrong = wrong or (self.runtime is not None and not self.runtime.ok) or (ran is not None and not ran.ok)
         return WRONG if wrong else OK
 
@@ -243,7 +249,7 @@ def report(
     require_page(out.html)
     require_code(target, out.output, quantize, on)
     twice = in_runtime(out.check)
-    code = Instructions.of(quantize, out.output, source.seed, on)
+    code = Instructions.of(quantize, out.output, source.seed, on, bounds.time_limit)
 
     if out.html is not None:
         way = replace(way or Way(), trace=True)
@@ -253,6 +259,7 @@ def report(
         outcome = Outcome(source, result, result.program, code=code)
         words = outcome.run_in_onnxruntime(out.output) if twice else ""
         outcome.run()
+    outcome.tell_of_program()
     with undisturbed():
         if out.json_path != "-":
             from glenside.cli.table import print_front, print_report, print_schedule

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import inf
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -29,6 +30,8 @@ _began = 0.0
 _unanswered = False
 _written = ""
 """The file that holds the answer so far."""
+_is_over: Callable[[], bool] | None = None
+"""Whether the time of the block that runs is over; None where it has as much as it likes."""
 _disturbs = True
 """Whether signals do anything just now."""
 
@@ -73,8 +76,40 @@ def _note(which: int) -> None:
 
 
 def _raise(which: int, frame: object) -> None:
+    global _unanswered
+    if not _received and _is_over is not None and not _unanswered:
+        _unanswered = _is_over()
     if _unanswered:
         raise KeyboardInterrupt
+
+
+@contextmanager
+def ended_after(seconds: Callable[[], float]) -> Iterator[Callable[[], bool]]:
+    """Raise KeyboardInterrupt, and again until `answered` is called, once a block has taken so many seconds, which may
+    change meanwhile. Yields whether that happened. Only where `raise_until_answered` was called, in the main thread.
+    """
+    global _is_over
+    if not _TIMED or signal.getsignal(signal.SIGALRM) is not _raise or seconds() == inf:
+        yield lambda: False
+        return
+    began, ended = monotonic(), False
+
+    def is_over() -> bool:
+        nonlocal ended
+        left = began + seconds() - monotonic()
+        ended = ended or left <= 0
+        if not ended:
+            signal.setitimer(signal.ITIMER_REAL, left, _AGAIN)
+        return ended
+
+    signal.setitimer(signal.ITIMER_REAL, max(1e-3, seconds()), _AGAIN)
+    _is_over = is_over
+    try:
+        yield lambda: ended and not stopped()
+    finally:
+        _is_over = None
+        if not stopped() and not ended:
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def answered() -> None:

@@ -119,6 +119,8 @@ class Report(OldReportNames):
     remarks         what else must be said of the measures
     black_boxes     name -> how many operators of no known meaning have it: nothing of them is mapped or counted
     sections        what only this target reports, such as the copies of a network
+    uncounted       what the first measure leaves out of all that a program takes, in words
+    of_program      what the program that was made takes of that measure, all of it; None where none was made
     """
 
     program: str
@@ -146,6 +148,8 @@ class Report(OldReportNames):
     remarks: Sequence[str] = ()
     black_boxes: Mapping[str, int] = field(default_factory=dict)
     sections: Mapping[str, Any] = field(default_factory=dict)
+    uncounted: str = ""
+    of_program: int | None = None
     peak: int | None = None
     """Multiply-accumulates a cycle of a machine that counts cycles."""
 
@@ -212,6 +216,8 @@ class Report(OldReportNames):
             "measures": {m.name: asdict(m) for m in self.measures},
             "layers": [{**asdict(row), "mapped": row.mapped, "label": row.label, **row.details} for row in self.layers],
             "totals": {name: dict(amounts) for name, amounts in self.totals.items()},
+            **({"uncounted": self.uncounted} if self.uncounted else {}),
+            **({} if self.of_program is None else {"of_program": {self.measures[0].name: self.of_program}}),
             "between_layers": {name: dict(amounts) for name, amounts in self.between_layers.items()},
             "front": list(self.front),
             "search": {

@@ -57,6 +57,7 @@ def report_of(original: Program, target: Target, problem: Problem, searched: Sea
         remarks=[*original.signature.remarks, *target.remarks(chosen), *_least(rows, target), *remarks, *left_out],
         black_boxes=black_boxes(original.term),
         sections=target.report(original, chosen),
+        uncounted=target.uncounted,
         peak=target.peak,
     )
 

@@ -88,11 +88,11 @@ def _alike(rows: Sequence[LayerRow], every: bool) -> Alike:
     return [*found.values()]
 
 
-def _names(alike: Alike, every: bool) -> list[Column]:
+def _names(alike: Alike, every: bool, total: str) -> list[Column]:
     """The column of names, and how many layers each row stands for, where that is several anywhere."""
     first, counts = [row.name for row, *_ in alike], [len(rows) for rows in alike]
     cells = [f"{name}, and {n - 1} more" if n > 1 else name for name, n in zip(first, counts, strict=True)]
-    made = [Column("layer", cells, "total", words=True, folds=True, short=() if every else first)]
+    made = [Column("layer", cells, total, words=True, folds=True, short=() if every else first)]
     return [*made, Column("count", [f"x {n}" for n in counts])] if max(counts, default=1) > 1 else made
 
 
@@ -111,17 +111,21 @@ def _columns(report: Report, alike: Alike, bounds: bool, every: bool) -> list[Co
         return Column(name, [cell(row) for row, *_ in alike], total, words=words, folds=folds, rank=rank)
 
     def taken(which: str, measure: str, rank: int = ALWAYS) -> Column:
-        known = report.between_layers.get(which, {})
+        known, name = report.between_layers.get(which, {}), measure
+        total = amount(report.totals[which][measure])
+        if report.uncounted and measure == report.measures[0].name:  # the total is of the program, where there is one
+            name = f"{measure},\nmapping alone"
+            total = total if report.of_program is None else amount(report.of_program) if which == CHOSEN else ""
         made = column(
-            f"{which}\n{measure}" if baselines else measure,
+            f"{which}\n{name}" if baselines else name,
             lambda row: amount(row.variants[which].measures[measure]),
-            amount(report.totals[which][measure]),
+            total,
             rank=rank,
         )
         return replace(made, between=amount(known[measure]) if measure in known else "")
 
     count = f"{len(report.layers)} layer{'' if len(report.layers) == 1 else 's'}"
-    made = _names(alike, every)
+    made = _names(alike, every, "total" if report.of_program is None else "the program")
     made.append(column("operator", lambda row: row.operator, count, words=True, rank=1))
     if counted and not bounds:
         made.append(column("groups x M x K x N", _sizes, f"{report.macs:,} MACs", rank=5))
@@ -229,6 +233,14 @@ def _gain(report: Report) -> list[str]:
     totals = {name: amounts[first.name] for name, amounts in report.totals.items()}
     if totals[CHOSEN] is None:
         return [f"How many {what} the answer takes is unknown."]
+    if report.of_program is not None:
+        return [f"The program takes {report.of_program:,} {what}, {report.uncounted} included."]
+    if report.uncounted:
+        alone = f"{totals[CHOSEN]:,} {what} of the layers by mapping alone{_under(totals)}."
+        return [
+            alone,
+            f"Of these {report.uncounted} are not counted: -o NAME.bin makes the program, which counts them.",
+        ]
     lines = [f"{totals[CHOSEN]:,} {what} in all{_under(totals)}."]
     rest = {name: report.between_layers.get(name, {}).get(first.name) for name in totals}
     if any(rest.values()) and report.layers:
@@ -298,8 +310,12 @@ def _units(report: Report) -> list[str]:
 
 def _certificate(report: Report) -> list[str]:
     bound, gap, unit = report.lower_bound, report.gap, report.objectives[0]
-    if report.peak is None or bound is None or gap is None:
+    if report.peak is None or bound is None or gap is None or report.of_program is not None:
         return []
+    if report.uncounted:
+        return [
+            f"The array alone takes at least {bound:,} {unit} for these layers; {report.uncounted} are not counted."
+        ]
     if gap == 0 and report.stopped == "saturated":
         return [f"No mapping that the rules reach takes fewer {unit}: the bound is {bound:,}, the gap 0."]
     return [f"At least {bound:,} {unit} are needed; the gap of {gap:,} is not closed."]

@@ -125,7 +125,7 @@ def optimize(
         print_or_write(typed_text(source.loader()()), output)
         return
     early = output if emit == "extracted" else None
-    code = Instructions.of(None, early, source.seed)
+    code = Instructions.of(None, early, source.seed, most=bounds.time_limit)
     if emit == "egraph":
         _emit_egraph(source, target, bounds, way, output, layer)
     result = search(source, target, bounds, verify=True, way=way, on_answer=saver(source, early, code), code=code)
@@ -137,6 +137,7 @@ def optimize(
     if emit != "report" and early in (None, "-"):
         outcome.save(output or "-")
     words = outcome.run_in_onnxruntime(output if emit != "report" else None) if twice else ""
+    outcome.tell_of_program()
     if emit == "report":
         outcome.write_json(output or "-")
     else:

@@ -13,6 +13,7 @@ from glenside.npu.lowering.choice import FIRST, SPARED, Choice, Known, chosen
 from glenside.npu.lowering.mapped import Mapped, results_of
 from glenside.npu.lowering.options import Options, options_of
 from glenside.npu.lowering.staying import Staying
+from glenside.npu.lowering.stopwatch import stage
 from glenside.npu.lowering.tensors import Tensors
 from glenside.npu.machine import Machine
 from glenside.quantization.layers import IntegerNetwork
@@ -58,7 +59,10 @@ def best(
         found = again(stays=None if stays is None else stays.found, first=first, before=before)
         if before is None or not found.is_like(before):
             taken = priced.taken(found.mappings)
-            where = Tensors(network, taken, machine, found.axes, found.held).where if found.held or windows else None
+            with stage("allocate"):
+                where = (
+                    Tensors(network, taken, machine, found.axes, found.held).where if found.held or windows else None
+                )
         before = found
         there = where[0] if where is not None else {}
         missing = found.held - there.keys()

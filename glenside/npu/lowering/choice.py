@@ -28,6 +28,7 @@ from glenside.npu.lowering.operands import Tiles
 from glenside.npu.lowering.options import Option, axes_of, best_filled, bytes_of_tiles, copied, copied_at_least, cut
 from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.staying import Stay
+from glenside.npu.lowering.stopwatch import stage
 from glenside.npu.lowering.storing import rows_needed
 from glenside.npu.lowering.tensors import Where
 from glenside.npu.lowering.whole_numbers import WORK, How, Solution, WholeNumbers
@@ -76,6 +77,7 @@ class Choice:
         return (self.mappings, self.axes, self.held) == (other.mappings, other.axes, other.held)
 
 
+@stage("select")
 def chosen(
     options: Mapping[str, Sequence[Option]],
     results: Mapping[Term, str],

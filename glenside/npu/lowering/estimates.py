@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from glenside.ir.threads import in_parallel
+from glenside.npu.lowering.stopwatch import stage
 
 
 @dataclass(eq=False)
@@ -34,6 +35,7 @@ class Estimate:
         return self.value
 
 
+@stage("price")
 def close_all(estimates: Iterable[Estimate]) -> None:
     """Find them all, by all processors at a time: those of one thing one after the other."""
     groups = defaultdict[object, list[Estimate]](list)

@@ -27,6 +27,7 @@ from glenside.npu.lowering.network import chained
 from glenside.npu.lowering.options import Options, options_of
 from glenside.npu.lowering.remembered import Remembered
 from glenside.npu.lowering.smaller import smaller
+from glenside.npu.lowering.stopwatch import stage
 from glenside.npu.lowering.tensors import Tensors, Where
 from glenside.npu.lowering.trials import TooLong, Trial
 from glenside.npu.machine import HALVES, Machine, with_useful_beats
@@ -47,11 +48,16 @@ def integer_program(
     seed: int = 0,
     show: Callable[[str, int, int], None] = lambda *_: None,
     keep: Callable[[NpuProgram], None] = lambda _: None,
+    quick: bool = False,
 ) -> NpuProgram:
     """An integer network as one program, from what was found for its program; inputs are drawn by the seed. Inputs and
-    outputs say what they stand for. Raises BadInput: a layer that the machine does not run, and why.
+    outputs say what they stand for. A `quick` one is lowered layer by layer, and no other one is looked for. Raises
+    BadInput: a layer that the machine does not run, and why.
     """
-    return least(network, mappings(result, network), machine, seed, show, keep)
+    found = mappings(result, network)
+    if quick and network.layers:
+        return layer_by_layer(network, found, machine, seed, show)
+    return least(network, found, machine, seed, show, keep)
 
 
 Front = Mapping[str, Sequence[tuple[Mapped, int]]]
@@ -75,7 +81,8 @@ def least(
     if not network.layers:
         return with_host(NpuProgram(machine, {}, np.zeros(0, np.uint8), predicted=0), network)
     first = _planned(network, found, machine, seed, show, keep)
-    planned = _of_smaller_machines(network, found, machine, first, seed, keep)
+    with stage("smaller machines", alone=True):
+        planned = _of_smaller_machines(network, found, machine, first, seed, keep)
     made, remembered = _searched(network, planned, first.of_any, seed), Remembered(network, seed)
     if cycles_on(made, machine) > planned.cycles:  # it is quicker where it was planned
         made = replace(planned.program, choices=made.choices)
@@ -130,7 +137,8 @@ def _planned(
                     raise first from error
                 fronts[name] = [own for own in fronts[name] if own[0].term != taken[name].term]
                 continue
-            bounds = told() or (0.0, None)
+            with stage("bound"):
+                bounds = told() or (0.0, None)
     keep(retargeted(quick := made, machine))
     for other in _others(network, fronts, own, (priced, known), (made, choice, bounds[0]), (seed, show)):
         if other is not (quick := min(quick, other, key=_predicted)):
@@ -336,11 +344,13 @@ def _searched(network: IntegerNetwork, planned: _Planned, of_any: int | None, se
 
     start = *(choice.mappings[name] for name in kept), *(int(tensor in choice.held) for tensor in tensors)
     search = Search(answers, told, least, quick.size, _predicted(quick))
-    search.look(start)
+    with stage("compare neighbours", alone=True):
+        search.look(start)
     if search.found is not None:
         numbers, stay = parts(search.found)
         quick = as_mapped(network, priced.taken(numbers), machine, seed, stay=stay)
-    return replace(quick, choices=search.choices(lambda: floors_of().of_any() if of_any is None else of_any))
+    with stage("bound"):
+        return replace(quick, choices=search.choices(lambda: floors_of().of_any() if of_any is None else of_any))
 
 
 def _placed(where: Where) -> tuple[object, ...]:
@@ -387,6 +397,7 @@ def layer_by_layer(
             left[name] = left[name][1:]
 
 
+@stage("map")
 def mappings(result: Result, network: IntegerNetwork) -> Mapping[str, Sequence[tuple[Mapped, int]]]:
     """The mappings that were found for each layer, with their cycles, the one that was chosen first.
 

@@ -26,6 +26,7 @@ from glenside.npu.lowering.pieces import Piece, pieces
 from glenside.npu.lowering.program import Filled, counted, finished, stand_in
 from glenside.npu.lowering.sources import Copied, Source
 from glenside.npu.lowering.spreading import spreadings
+from glenside.npu.lowering.stopwatch import stage
 from glenside.npu.lowering.storing import Bytes, BytesOut
 from glenside.npu.lowering.sums_out import SumsOut
 from glenside.npu.lowering.tensors import Somewhere, Tensors, Where
@@ -63,7 +64,10 @@ def chained(
     Raises Unlowered: a layer that the machine does not run, by its name and why. TooLong: it would take `most` cycles,
     as some unit alone is busy.
     """
-    return _Chain(network, mapped, machine, axes or {}, show, stay, where, most, trial).program(given or {}, seed)
+    with stage("allocate"):
+        chain = _Chain(network, mapped, machine, axes or {}, show, stay, where, most, trial)
+    with stage("emit"):
+        return chain.program(given or {}, seed)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from glenside.npu.lowering.copying import cycles_of_copy
 from glenside.npu.lowering.elementwise import every_mapping
 from glenside.npu.lowering.mapped import Mapped, tiled
 from glenside.npu.lowering.price import Priced
+from glenside.npu.lowering.stopwatch import stage
 from glenside.npu.lowering.storing import rows_needed
 from glenside.npu.lowering.tiles import instruction_of
 from glenside.npu.machine import Machine
@@ -64,6 +65,7 @@ class Options:
         }
 
 
+@stage("price")
 def cut(options: Iterable[Option]) -> None:
     """Cut those into tiles, by all processors at a time."""
 
@@ -74,6 +76,7 @@ def cut(options: Iterable[Option]) -> None:
     in_parallel(work, whole.values(), lambda _: None)
 
 
+@stage("price")
 def options_of(
     network: IntegerNetwork,
     variants: Mapping[str, Sequence[tuple[Mapped, int]]],

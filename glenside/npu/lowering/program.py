@@ -19,6 +19,7 @@ from glenside.npu.lowering.layers import Feed, Writer
 from glenside.npu.lowering.operands import Tiles, arranged
 from glenside.npu.lowering.runs import Order
 from glenside.npu.lowering.sources import Copied
+from glenside.npu.lowering.stopwatch import stage
 from glenside.npu.lowering.sums_out import SumsOut
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.lowering.waits_beside import WaitsBeside
@@ -78,9 +79,11 @@ def finished(
     for place, values in filled:
         place.write(dram, values)
     made = NpuProgram(writer.machine, {}, dram, inputs or {}, outputs or {}, tuple(stretches))
-    queues = None if beside is None else beside.queues()
-    made = replace(made, queues=queues or waiting(made, [*writer.written]))
-    return replace(made, predicted=times(made).cycles)
+    with stage("infer synchronization"):
+        queues = None if beside is None else beside.queues()
+        made = replace(made, queues=queues or waiting(made, [*writer.written]))
+    with stage("predict"):
+        return replace(made, predicted=times(made).cycles)
 
 
 def counted(writer: Writer) -> dict[str, int]:

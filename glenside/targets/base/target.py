@@ -161,6 +161,8 @@ class Target(ABC):
     objectives: tuple[str, ...]
     front: tuple[str, ...] | None = None
     compared: tuple[str, ...] = ()
+    uncounted: str = ""
+    """What the first measure of layers leaves out, in words, of a machine whose programs count it."""
     budget: Budget | None = None
     strategy: Strategy
     """How variants of layers are extracted, where layers or what is between them are searched; see `scope`."""
@@ -357,10 +359,11 @@ class Target(ABC):
         seed: int = 0,
         show: Callable[[str, float], None] = lambda *_: None,
         keep: Callable[[Any], None] = lambda _: None,
+        quick: bool = False,
     ) -> Any:
         """The result of optimizing the program of a `glenside.quantization.layers.IntegerNetwork` as instructions, from
-        its inputs to its results; `keep` is given the best ones so far, while quicker ones are looked for. Raises
-        BadInput: a layer that the machine does not run.
+        its inputs to its results; `keep` is given the best ones so far, while quicker ones are looked for; `quick`
+        makes one, and looks for no others. Raises BadInput: a layer that the machine does not run.
         """
         raise BadInput(f"{self.name} has no instructions")
 

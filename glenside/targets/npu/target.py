@@ -62,6 +62,7 @@ class NPU(SystolicArray):
     )
     front = ("cycles", "bytes", "off chip", "buffers")
     compared = ("cycles",)
+    uncounted = "memories and DMA"
     strategy = EveryMapping
     has_code = True
     search_parts = 2
@@ -173,10 +174,14 @@ class NPU(SystolicArray):
         seed: int = 0,
         show: Callable[[str, float], None] = lambda *_: None,
         keep: Callable[[NpuProgram], None] = lambda _: None,
+        quick: bool = False,
     ) -> NpuProgram:
         from glenside.npu.lowering.integers import integer_program
 
-        return integer_program(result, network, self.npu, seed, lambda name, done, of: show(name, done / of), keep)
+        def told(name: str, done: int, of: int) -> None:
+            show(name, done / of)
+
+        return integer_program(result, network, self.npu, seed, told, keep, quick)
 
     def best(self, variants: Sequence[Variant]) -> Variant:
         """The variant that is chosen, with all that there was to choose from."""

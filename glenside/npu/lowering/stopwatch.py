@@ -1,0 +1,73 @@
+"""The seconds of each stage of lowering, for whoever asks where the time goes."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+OTHERS = "others"
+
+
+@dataclass
+class Stopwatch:
+    """Seconds by stage: those of a stage inside another one are its own alone; `others` are outside of all stages."""
+
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _stages: list[str] = field(default_factory=lambda: [OTHERS])
+    _since: float = field(default_factory=time.perf_counter)
+
+    def turn(self) -> None:
+        """Give the seconds since the last turn to the stage that runs."""
+        now = time.perf_counter()
+        self.seconds[self._stages[-1]] += now - self._since
+        self._since = now
+
+    def enter(self, name: str) -> None:
+        """Begin a stage, inside the one that runs."""
+        self.turn()
+        self._stages.append(name)
+
+    def leave(self) -> None:
+        """End the stage that runs."""
+        self.turn()
+        self._stages.pop()
+
+    def has_begun(self, name: str) -> bool:
+        """True if a stage has begun, whether it has ended or not."""
+        return name in self._stages or name in self.seconds
+
+
+_WATCH: ContextVar[Stopwatch | None] = ContextVar("watch", default=None)
+
+
+@contextmanager
+def watched() -> Iterator[Stopwatch]:
+    """Time the stages of a block, in this thread."""
+    watch = Stopwatch()
+    token = _WATCH.set(watch)
+    try:
+        yield watch
+    finally:
+        watch.turn()
+        _WATCH.reset(token)
+
+
+@contextmanager
+def stage(name: str, alone: bool = False) -> Iterator[None]:
+    """Time a block as a stage, where somebody times them; with `alone` the stages inside are not told apart."""
+    watch = _WATCH.get()
+    if watch is None:
+        yield
+        return
+    watch.enter(name)
+    token = _WATCH.set(None) if alone else None
+    try:
+        yield
+    finally:
+        if token is not None:
+            _WATCH.reset(token)
+        watch.leave()

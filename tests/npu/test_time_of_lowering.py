@@ -1,0 +1,107 @@
+"""The time that lowering takes: bounded by --time-limit, named stage by stage, and one total beside it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import completed, run
+
+import glenside as gl
+from glenside.ir import interrupts
+from glenside.npu.lowering.stopwatch import OTHERS, stage, watched
+
+
+@pytest.fixture
+def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    b = gl.Builder("two")
+    y = b.relu(b.conv(b.input("x", (1, 3, 6, 6)), b.constant("a", (4, 3, 3, 3))))
+    gl.save(b.finish(b.relu(b.conv(y, b.constant("c", (5, 4, 1, 1))))).seeded_constants(0), "n.glenside")
+    return Path("n.glenside")
+
+
+@pytest.fixture
+def timed() -> Iterator[None]:
+    """As in a process that began with a command: signals raise KeyboardInterrupt until that is answered."""
+    handlers = {which: signal.getsignal(which) for which in (*interrupts.STOPS, signal.SIGALRM)}
+    interrupts.raise_until_answered()
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    for which, handler in handlers.items():
+        signal.signal(which, handler)
+
+
+MADE = ("--target", "npu:4x4", "--quantize", "random", "-o", "n.bin", "--no-cache")
+
+
+@pytest.mark.usefixtures("timed")
+def test_no_time_gives_the_program_that_takes_none_to_choose(network: Path, tmp_path: Path) -> None:
+    done = completed("tensorize", network, *MADE, "--on", "simulator", "--time-limit", "1e-9", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Its 1e-09 s (--time-limit) were over before all choices were compared: each layer has its" in done.stdout
+    assert "No other choice" not in done.stdout
+    assert "in the simulator" in done.stdout
+
+
+def test_one_total_and_every_stage(network: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("tensorize", network, *MADE, "--json", "n.json") == 0
+    printed, told = capsys.readouterr().out, json.loads(Path("n.json").read_text())
+    cycles = told["instructions"]["predicted"]
+    assert f"The program takes {cycles:,} cycles, memories and DMA included." in printed
+    assert told["of_program"] == {"cycles": cycles}
+    alone = told["totals"]["chosen"]["cycles"]
+    assert alone != cycles
+    assert f"{alone:,} cycles" not in printed
+    assert "takes fewer cycles: the bound" not in printed
+    assert "the gap 0" not in printed
+    seconds = told["instructions"]["seconds"]
+    assert {"map", "price", "select", "allocate", "emit", "infer synchronization", "predict", "write"} <= seconds.keys()
+    assert seconds[OTHERS] <= 0.2 * sum(seconds.values()) + 0.1
+    assert told["seconds"]["lower"] == pytest.approx(sum(seconds.values()), abs=1e-3)
+    assert "Seconds of lowering: " in printed
+
+
+def test_cycles_by_mapping_alone_are_called_so(network: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("tensorize", network, "--target", "npu:4x4", "--no-cache") == 0
+    printed = capsys.readouterr().out
+    assert "cycles of the layers by mapping alone" in printed
+    assert "memories and DMA are not counted" in printed
+    assert "gap 0" not in printed
+
+
+def test_stages_inside_others_are_told_apart() -> None:
+    with watched() as watch:
+        with stage("outer"):
+            time.sleep(0.02)
+            with stage("inner"):
+                time.sleep(0.03)
+        with stage("alone", alone=True), stage("hidden"):
+            time.sleep(0.01)
+    assert watch.seconds.keys() == {OTHERS, "outer", "inner", "alone"}
+    assert watch.seconds["outer"] >= 0.02
+    assert watch.seconds["inner"] >= 0.03
+    assert watch.seconds["alone"] >= 0.01
+    with stage("nobody times this"):
+        pass
+    assert not watch.has_begun("nobody times this")
+
+
+@pytest.mark.usefixtures("timed")
+def test_a_block_ends_after_its_seconds() -> None:
+    with interrupts.ended_after(lambda: 0.05) as is_over:
+        assert not is_over()
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(10)
+        assert is_over()
+        interrupts.answered()
+    time.sleep(0.3)  # nothing comes again
+    with interrupts.ended_after(lambda: 10.0) as is_over:
+        time.sleep(0.01)
+    assert not is_over()
+    assert not interrupts.stopped()
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
