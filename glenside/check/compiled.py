@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock
 from typing import Any
@@ -32,7 +32,6 @@ from glenside.codegen.toolchain import loaded
 from glenside.ir.dtypes import REALS, RECORDS, fraction_bits, name_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, arrays
-from glenside.ir.program import Program
 from glenside.ir.types import Tensor
 from glenside.semantics.interpreter import evaluate
 from glenside.semantics.loop_field import LoopField
@@ -119,7 +118,7 @@ class Function(Compiled):
         known = self.program.constants  # those of one element are part of the loops
         values |= {name: array for name, array in known.items() if array.size == 1}
         constants = {name: values[name] for name in self.program.constants_declared}
-        residual = Program(term, name=self.program.name, constants=constants)
+        residual = replace(self.program, constants=constants)
         drawn = Lowered(residual, self.machine, schedule=self._lowered.schedule)
         if drawn.source != self.source:
             return "other constants make other loops, which is a mistake of the compiler"
