@@ -206,7 +206,8 @@ class _Nests:
         before = self.memory.copy()
         completed(self.loops, self.library.run_nest(ctypes.c_int64(number), *self.where, None))
         got = self.views[buffer].reshape(-1)
-        own = np.zeros(max(1, got.size), _PAIR if buffer.dtype in REALS else _LEVEL if levels else got.dtype)
+        kind = np.dtype(np.uint8) if buffer.dtype == "bool" else got.dtype  # of a truth it says whether it is sure
+        own = np.zeros(max(1, got.size), _PAIR if buffer.dtype in REALS else _LEVEL if levels else kind)
         if own.dtype.names:
             own["v"][: got.size] = got
         else:
@@ -224,7 +225,7 @@ class _Nests:
             return _levels(own, got)
         if buffer.dtype not in REALS:
             sure = own < 2 if buffer.dtype == "bool" else np.full(own.shape, True)
-            return _whole_numbers(own[sure], got[sure])
+            return _whole_numbers(own[sure], got[sure].astype(kind, copy=False))
         return _floats(own["v"], own["e"] * (1 + _OWN_ROUNDING), got.astype(np.float64))
 
 

@@ -35,27 +35,36 @@ static inline int fits(double v, int kind)
 {
     return kind == 1 ? (double)(float)v == v : kind == 2 ? round_float16(v) == v : kind == 3 && round_bfloat16(v) == v;
 }
-static inline num rounded(double v, double e, double unit, double least, double largest, int kind)
+/* rest: what is left of the exact number in float64, 0 where there is nothing, as error-free transformations say it */
+static inline num left(double v, double rest, double e, double unit, double least, double largest, int kind)
 {
     if (isinf(v)) return (num){v, e < INFINITY ? 0 : INFINITY};
-    if (e == 0 && fits(v, kind)) return (num){v, 0};
+    if (e == 0 && (kind == 0 ? rest == 0 : fits(v, kind))) return (num){v, 0};
     e += unit * (fabs(v) + e) + least;
     return (num){v, fabs(v) + e <= largest ? e : INFINITY};
 }
 #define OF double unit, double least, double largest, int kind
 #define SO unit, least, largest, kind
-static inline num sum(num a, num b, OF) { return rounded(a.v + b.v, a.e + b.e, SO); }
-static inline num difference(num a, num b, OF) { return rounded(a.v - b.v, a.e + b.e, SO); }
+static inline num rounded(double v, double e, OF) { return left(v, 1, e, SO); }
+static inline double underflow(double v) { return fabs(v) >= 0x1p-900 ? 0 : 1; } /* of the rest: below it may be lost */
+static inline num sum(num a, num b, OF)
+{
+    double v = a.v + b.v, c = v - a.v;
+    return left(v, (a.v - (v - c)) + (b.v - c), a.e + b.e, SO);
+}
+static inline num negated(num a) { return (num){-a.v, a.e}; }
+static inline num difference(num a, num b, OF) { return sum(a, negated(b), SO); }
 static inline num product(num a, num b, OF)
 {
     double v = a.v * b.v;
     if (isinf(v)) return (num){v, a.e < INFINITY && b.e < INFINITY ? 0 : INFINITY};
-    return rounded(v, fabs(a.v) * b.e + fabs(b.v) * a.e + a.e * b.e, SO);
+    double rest = a.v == 0 || b.v == 0 ? 0 : fabs(fma(a.v, b.v, -v)) + underflow(v);
+    return left(v, rest, fabs(a.v) * b.e + fabs(b.v) * a.e + a.e * b.e, SO);
 }
 static inline num quotient(num a, num b, OF)
 {
     double v = a.v / b.v, m = fabs(b.v) - b.e;
-    if (a.e == 0 && b.e == 0) return rounded(v, 0, SO);
+    if (a.e == 0 && b.e == 0) return left(v, a.v == 0 ? 0 : fabs(fma(v, b.v, -a.v)) + underflow(a.v), 0, SO);
     return rounded(v, m > 0 ? (a.e + fabs(v) * b.e) / m : INFINITY, SO);
 }
 static inline num quotient_by(num a, num b, OF) /* a number, by the inverse of which it may be multiplied */
@@ -63,7 +72,6 @@ static inline num quotient_by(num a, num b, OF) /* a number, by the inverse of w
     double v = a.v / b.v, e = a.e / fabs(b.v);
     return v == 0 && e == 0 ? a : rounded(v, e + 2 * unit * (fabs(v) + e), SO);
 }
-static inline num negated(num a) { return (num){-a.v, a.e}; }
 static inline num magnitude(num a) { return (num){fabs(a.v), a.e}; }
 static inline num flushed(num a) /* to 0 below the least normal float32 */
 {
@@ -255,6 +263,8 @@ class Bounds(Plain):
         if wanted in STORED and wanted in REALS:
             return self._as(wanted, f"exactly((double){value})")
         if wanted in REALS:
+            if wanted in ("float32", "float64"):  # whole numbers are rounded once, to the nearest
+                return f"exactly((double)({held(wanted)}){value})"
             return f"rounded((double){value}, 0, {of_dtype(wanted)})"
         if given in REALS and wanted in WHOLE:
             self.functions.setdefault(whole_function(f"{wanted}_of_real", wanted))
@@ -264,7 +274,11 @@ class Bounds(Plain):
     def _as(self, dtype: str, value: str) -> str:
         """A number of another dtype: of one that is exact it is known what those that are only stored make of it."""
         text = f"return rounded(a.v, a.e, {of_dtype(dtype)});"
-        if dtype in STORED:
+        if dtype == "float32":  # what is exact is rounded once, to the nearest
+            text = f"if (a.e == 0) return exactly((double)(float)a.v); {text}"
+        elif dtype == "float64":
+            text = "return a;"
+        elif dtype in STORED:
             self.need(dtype)
             text = f"if (a.e == 0) return exactly(round_{dtype}(a.v)); {text}"
         self.functions.setdefault(f"static inline num as_{dtype}(num a) {{ {text} }}")

@@ -43,7 +43,13 @@ def _extreme(nest: Filling, child: Term, at: Places, relation: str) -> list[Stat
     best, let = nest.let(nest.pull(child, (*at, *(Index() for _ in item))))
     position, start = nest.let(number(0, "int64"))
 
-    def look(within: Places) -> list[Statement]:
+    long = [axis for axis, size in enumerate(item) if size != 1]
+    later = item if len(long) != 1 else item.set(long[0], item[long[0]] - 1)
+
+    def look(at_later: Places) -> list[Statement]:
+        within = [
+            index + int(len(long) == 1 and axis == long[0]) for axis, index in enumerate(at_later)
+        ]  # not the first
         value, here = nest.let(nest.pull(child, (*at, *within)))
         place = flattened(within, item)
         better = apply(relation, value, best)
@@ -53,7 +59,7 @@ def _extreme(nest: Filling, child: Term, at: Places, relation: str) -> list[Stat
         changes = Let(best, value, known=True), Let(position, Counter(place), known=True)
         return [here, When((), changes, better)]
 
-    return [let, start, *nest.each(item, look), nest.store(at, position)]
+    return [let, start, *nest.each(later, look), nest.store(at, position)]
 
 
 def normalized(nest: Filling) -> list[Statement]:
