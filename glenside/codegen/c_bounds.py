@@ -12,14 +12,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
+from glenside.codegen.affine import changed
 from glenside.codegen.c_matrices import bounds_function
 from glenside.codegen.c_numbers import Plain
 from glenside.codegen.c_primitives import BITS, RELATIONS, STORED_AS, from_memory, held, in_memory, whole_function
 from glenside.codegen.c_source import Source
 from glenside.codegen.instructions import PARTS
-from glenside.codegen.loops import Apply, Buffer, Convert, Formula, Loops, Nest, Number, Role, Store
+from glenside.codegen.loops import (
+    Apply,
+    Buffer,
+    Convert,
+    For,
+    Formula,
+    Let,
+    Local,
+    Loops,
+    Nest,
+    Number,
+    Role,
+    Statement,
+    Store,
+    When,
+)
 from glenside.codegen.parts import MatrixProduct
 from glenside.ir.dtypes import REALS, STORED, WHOLE, fraction_bits, largest_float, least_exponent
+from glenside.ir.index_map import Index
 from glenside.semantics.native import Native
 
 _ULPS = 16
@@ -133,6 +150,10 @@ static inline uint8_t choice(int holds, num a, num b)
     double e = a.e + b.e;
     return (uint8_t)(holds | (e > 0 && fabs(a.v - b.v) <= e) << 1);
 }
+static inline uint8_t choice_of_alike(int holds, num a, num b) /* of equal elements the same is computed */
+{
+    return a.v == b.v && a.e == b.e && a.e < INFINITY ? (uint8_t)holds : choice(holds, a, b);
+}
 static inline uint8_t differs(num a) { return choice(a.v != 0, a, exactly(0)); } /* from 0 */
 static inline int decided(uint8_t c) { if (c & 2) undecided = 1; return c & 1; }
 static inline uint8_t not_(uint8_t a) { return (uint8_t)((a & 2) | !(a & 1)); }
@@ -187,12 +208,13 @@ class Bounds(Plain):
         super().__init__(loops)
         self.functions[_NUMBERS] = None
         self.filled: Buffer | None = None
+        self.made: dict[str, set[Formula]] = {}
 
     def entries(self, given: str, steps: Sequence[str]) -> Iterator[str]:
         yield from self.switch(f"int run(int64_t nest, {given}, void *own)", "own", steps)
 
     def _step(self, nest: Nest) -> Iterator[str]:
-        self.filled = nest.buffer
+        self.filled, self.made = nest.buffer, _made_by(nest.body)
         yield from super()._step(nest)
 
     def pointer(self, buffer: Buffer, number: int, place: int) -> str:
@@ -315,15 +337,23 @@ class Bounds(Plain):
         if operands[-1].dtype not in REALS:
             return super().applied(formula)
         if name in RELATIONS:
-            return self.related(name, texts)
+            return self.related(name, texts, self._are_made_alike(operands))
         by_number = name == "divide" and isinstance(operands[1], Number)
         return self._real("divide by number" if by_number else name, texts, operands[-1].dtype)
 
-    def related(self, name: str, texts: Sequence[str]) -> str:
-        """A comparison of two numbers, and whether that is sure."""
-        text = f"return choice(a.v {RELATIONS[name]} b.v, a, b);"
-        self.functions.setdefault(f"static inline uint8_t is_{name}(num a, num b) {{ {text} }}")
-        return f"is_{name}({', '.join(texts)})"
+    def related(self, name: str, texts: Sequence[str], alike: bool = False) -> str:
+        """A comparison of two numbers, and whether that is sure; where they are made alike, equal ones are equal."""
+        kind = "choice_of_alike" if alike else "choice"
+        text = f"return {kind}(a.v {RELATIONS[name]} b.v, a, b);"
+        self.functions.setdefault(f"static inline uint8_t {kind}_{name}(num a, num b) {{ {text} }}")
+        return f"{kind}_{name}({', '.join(texts)})"
+
+    def _are_made_alike(self, operands: Sequence[Formula]) -> bool:
+        """Whether two variables are made by one formula, of elements at whatever places: an item's, say, one by one."""
+        a, b = operands
+        if not isinstance(a, Local) or not isinstance(b, Local):
+            return False
+        return a == b or (len(self.made[a.name] | self.made[b.name]) == 1)
 
     def _real(self, name: str, texts: list[str], dtype: str) -> str:
         given, of = ", ".join(texts), of_dtype(dtype)
@@ -349,6 +379,27 @@ class Bounds(Plain):
         if formula.dtype == "bool":
             return f"truth_chosen({condition}, {then}, {otherwise})"
         return f"(decided({condition}) ? {then} : {otherwise})"
+
+
+def _made_by(body: Sequence[Statement]) -> dict[str, set[Formula]]:
+    """The formulas that each variable of a nest becomes, but for the places of what they read."""
+    found: dict[str, set[Formula]] = {}
+    known: list[tuple[str, str]] = []
+    stack = list(body)
+    while stack:
+        statement = stack.pop()
+        if isinstance(statement, For | When):
+            stack += statement.body
+        elif isinstance(statement, Let):
+            if isinstance(statement.formula, Local):
+                known.append((statement.local.name, statement.formula.name))
+            else:
+                made = changed(statement.formula, lambda _: Index())
+                found.setdefault(statement.local.name, set()).add(made)
+    for _ in known:  # a variable may become another one, which becomes a third
+        for name, other in known:
+            found.setdefault(name, set()).update(found.get(other, ()))
+    return found
 
 
 def of_dtype(dtype: str) -> str:

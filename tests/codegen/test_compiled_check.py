@@ -21,6 +21,7 @@ from glenside.codegen.lower import lower
 from glenside.codegen.machine import Machine, machine_of
 from glenside.codegen.toolchain import Loaded, loaded
 from glenside.codegen.verify import Unverified
+from glenside.ir.dtypes import FLOATS
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build, postorder
 from glenside.ir.types import AccessType
@@ -86,6 +87,47 @@ def test_choices_that_rounding_may_decide_are_told() -> None:
     assert report.residues == "exact"
     assert [nest.verdict for nest in report.nests.values()] == ["not bounded: what it chooses may depend on rounding"]
     assert not report.ok
+
+
+def _ok(*results: Term) -> None:
+    report = gl.compile(Program(build("construct-tuple", *results) if len(results) > 1 else results[0])).check()
+    assert report.ok, report
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_what_is_exact_is_compared_exactly(dtype: str) -> None:
+    """Sums, products and quotients of small whole numbers, and truths that are stored as they are."""
+    b = gl.Builder("p")
+    k, n = (pointwise.cast(b.input(name, (6, 7), "int8"), dtype) for name in "kn")
+    half = pointwise.multiply(pointwise.add(k, n), pointwise.filled(k, "1/2"))
+    quotient = pointwise.divide(pointwise.multiply(k, pointwise.filled(k, 6)), pointwise.filled(k, 2))
+    _ok(
+        pointwise.compare("le", half, k),
+        pointwise.compare("eq", quotient, pointwise.multiply(k, pointwise.filled(k, 3))),
+        pointwise.compute("floor", pointwise.subtract(half, pointwise.filled(k, "1/2"))),
+        pointwise.cast(pointwise.compute("round", half), "int32"),
+    )
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("kind", ["argmax", "argmin"])
+def test_equal_elements_of_one_formula_are_equal(kind: str, dtype: str) -> None:
+    """Levels times a scale that no float is, as of a quantized network: what is computed of equal ones is equal."""
+    b = gl.Builder("p")
+    x = pointwise.cast(b.input("x", (5, 40), "int8"), dtype)
+    scaled = pointwise.multiply(x, pointwise.filled(x, "1/10"))
+    for split in (0, 1):
+        _ok(build("compute", kind, build("access", scaled, split)))
+        if dtype in ("float32", "float64"):  # of others roots are too near to each other
+            root = pointwise.compute("sqrt", pointwise.compute("abs", scaled))
+            _ok(build("compute", kind, build("access", root, split)))
+
+
+def test_truths_that_rounding_may_decide_are_no_difference() -> None:
+    b = gl.Builder("p")
+    x = pointwise.cast(b.input("x", (50,), "int8"), "float64")
+    tenth = pointwise.divide(x, pointwise.filled(x, "1/10"))
+    _ok(pointwise.compare("lt", tenth, pointwise.divide(x, pointwise.filled(x, "1/10"))))
 
 
 def _levels(x: Term, dtype: str, factor: str = "1000/3") -> Term:
