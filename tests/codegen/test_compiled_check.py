@@ -109,7 +109,7 @@ def test_what_is_exact_is_compared_exactly(dtype: str) -> None:
     )
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("kind", ["argmax", "argmin"])
 def test_equal_elements_of_one_formula_are_equal(kind: str, dtype: str) -> None:
     """Levels times a scale that no float is, as of a quantized network: what is computed of equal ones is equal."""
@@ -118,7 +118,7 @@ def test_equal_elements_of_one_formula_are_equal(kind: str, dtype: str) -> None:
     scaled = pointwise.multiply(x, pointwise.filled(x, "1/10"))
     for split in (0, 1):
         _ok(build("compute", kind, build("access", scaled, split)))
-        if dtype in ("float32", "float64"):  # of others roots are too near to each other
+        if dtype != "float16":  # of which roots are too near to each other
             root = pointwise.compute("sqrt", pointwise.compute("abs", scaled))
             _ok(build("compute", kind, build("access", root, split)))
 
