@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glenside.analysis.ranges import Range
-from glenside.ir.dtypes import FLOATS, RECORDS, limits
+from glenside.ir.dtypes import FLOATS, RECORDS, WHOLE, limits, wider
 from glenside.ir.operand import Array
 
 _NEAR = 1e-9  # what numbers round by, at most
@@ -196,6 +196,8 @@ def cast_taken(a: Array, dtype: str) -> Sequence[Any]:
     """The sides of `CAST` on which some elements are that are made integers or bool."""
     if dtype == "bool":
         return (_equal(a, np.zeros((), a.dtype)).any(), (~_equal(a, np.zeros((), a.dtype))).any(), *(False,) * 4)
+    if a.dtype.name in WHOLE:  # numpy compares no integer of 4 or 2 bits with a number that they do not hold
+        a = a.astype(wider(a.dtype.name))
     least, most = limits(dtype)
     wraps = (a.real < least).any(), (a.real > most).any()
     if a.dtype.kind != "c":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from glenside.fuzzing import compiling, searching, writing  # noqa: F401 (they register doors)
+from glenside.fuzzing import compiling, importing, searching, writing  # noqa: F401 (they register doors)
 from glenside.fuzzing.cases import Case, Failure, Outcome, Verdict
 from glenside.fuzzing.corpus import Corpus
 from glenside.fuzzing.doors import DOORS, Door

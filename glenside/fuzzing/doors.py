@@ -57,6 +57,7 @@ class Door:
     doc       one sentence
     weight    how often it is chosen, relative to others
     networks  the share of cases that are networks of layers
+    examples  the share of cases that are put together of the examples of rules
     needs     packages
     """
 
@@ -67,6 +68,7 @@ class Door:
     doc: str
     weight: float = 1.0
     networks: float = 0.3
+    examples: float = 0.0
     needs: tuple[str, ...] = ()
 
     def missing(self) -> str:
@@ -85,13 +87,14 @@ def door(
     form: str = "program",
     weight: float = 1.0,
     networks: float = 0.3,
+    examples: float = 0.0,
     needs: tuple[str, ...] = (),
 ) -> Callable[[Callable[[Visit], None]], Callable[[Visit], None]]:
     """Register a function as a door; the first line of its docstring describes it, `needs` are packages."""
 
     def declare(run: Callable[[Visit], None]) -> Callable[[Visit], None]:
         doc = (run.__doc__ or "").strip().split("\n")[0]
-        DOORS[name] = Door(name, form, run, Refusals((*refusals, *_ANYWHERE)), doc, weight, networks, needs)
+        DOORS[name] = Door(name, form, run, Refusals((*refusals, *_ANYWHERE)), doc, weight, networks, examples, needs)
         return run
 
     return declare

@@ -10,10 +10,13 @@ from glenside.fuzzing.doors import Door
 from glenside.fuzzing.generate import Generator
 from glenside.fuzzing.leaves import Settings
 from glenside.fuzzing.networks import Networks
+from glenside.fuzzing.onnx_recipes import drawn_model
+from glenside.fuzzing.searching import WANTS
 from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
 from glenside.ir.term import postorder
 from glenside.ir.text import parse, print_program
+from glenside.rewrites import RULES
 
 _MUTATED = 0.4
 """The share of cases that continue a kept program."""
@@ -23,7 +26,31 @@ def drawn_case(pick: random.Random, door: Door, kept: Sequence[Case]) -> Case:
     """The case that this generator of random numbers draws for a door."""
     seed = pick.randrange(1 << 16)
     own = [case for case in kept if case.form == door.form]
+    if door.form == "model":
+        return Case("model", drawn_model(pick), seed)
+    if pick.random() < door.examples:
+        text = _example(pick)
+        if text:
+            return Case("program", text, seed)
     return Case("program", print_program(_program(pick, door, own)), seed)
+
+
+def _example(pick: random.Random) -> str:
+    """The example of a rule at drawn sizes, with what it wants before it; or a program put together of several.
+
+    "" where the sizes are not legal.
+    """
+    examples = [example for rule in RULES.values() for example in rule.examples]
+    draw = Generator(pick, Settings(steps=3), examples=examples)
+    if pick.random() < 0.4:
+        return print_program(draw.program())
+    example = pick.choice(examples)
+    try:
+        found = draw.instance(example)
+    except GlensideError:
+        return ""
+    wants = f"{WANTS}{' '.join(example.demands.split())}\n" if example.demands else ""
+    return "" if found is None else wants + print_program(Program(found))
 
 
 def _program(pick: random.Random, door: Door, kept: Sequence[Case]) -> Program:

@@ -26,13 +26,22 @@ from glenside.ir.text import parse
 from glenside.ir.types import AccessType, Dims, Tensor
 
 _TRIES = 8
+_WHOLE = 0.3
+"""The share of steps that are a whole example, where some are given."""
 
 
 class Generator(Leaves):
     """Draws one program. Equal generators of random numbers give equal programs."""
 
-    def __init__(self, pick: random.Random, settings: Settings | None = None, pool: Sequence[Term] = ()) -> None:
+    def __init__(
+        self,
+        pick: random.Random,
+        settings: Settings | None = None,
+        pool: Sequence[Term] = (),
+        examples: Sequence[Example] = (),
+    ) -> None:
         super().__init__(pick, settings or Settings())
+        self.examples = examples
         self.pool = [term for term in pool if isinstance(term.type, AccessType) and fits(term)]
         self.names |= {tensor.attributes[0].name for tensor in tensors(*pool)}  # type: ignore[union-attr]
         every: list[Operator | Compute] = [*OPERATORS.values(), *COMPUTES.values()]
@@ -51,7 +60,8 @@ class Generator(Leaves):
         for _ in range(pick.randint(0, 2)):
             self.pool.append(self.leaf(self.dims(), self.dtype()))
         for _ in range(pick.randint(1, self.settings.steps)):
-            record = pick.choice(self.records)
+            whole = bool(self.examples) and pick.random() < _WHOLE
+            record = pick.choice(self.examples) if whole else pick.choice(self.records)
             for _ in range(_TRIES):
                 new = self.applied(record)
                 if new is not None:
@@ -86,11 +96,15 @@ class Generator(Leaves):
                 pass
         return self.leaf(dims, dtype)
 
-    def applied(self, record: Operator | Compute) -> Term | None:
-        """One application of the record; None where the draw was not legal."""
+    def applied(self, record: Operator | Compute | Example) -> Term | None:
+        """One application of the record, or a whole example; None where the draw was not legal."""
         try:
             way = self.pick.random()
-            new = self.of_example(record, way < 0.25) if way < 0.5 else self.of_kinds(record)
+            if isinstance(record, Example):
+                drawn = self.instance(record)
+                new = None if drawn is None else self.over_terms(drawn)
+            else:
+                new = self.of_example(record, way < 0.25) if way < 0.5 else self.of_kinds(record)
         except (GlensideError, IndexError, ValueError):
             return None
         if new is None or not isinstance(new.type, AccessType) or not fits(new):

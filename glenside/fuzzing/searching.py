@@ -25,6 +25,8 @@ from glenside.targets.base import Target
 LIMITS = Limits(nodes=20_000, seconds=15.0, iterations=40)
 _FEW = Limits(nodes=4_000, seconds=10.0, iterations=12)
 
+WANTS = "; wants: "
+"""Before the demands that stand in an e-graph before its search begins, in the first line of a case."""
 TARGETS = {
     "systolic-array": "systolic-array:{rows}x{columns}",
     "output-stationary": "output-stationary:{rows}x{columns}",
@@ -66,14 +68,14 @@ def _optimized(visit: Visit, target: Target, what: str, **way: Any) -> None:
         raise Wrong(f"{what}: the type is {result.program.term.type}, not {visit.program.term.type}")
 
 
-@door("optimize", weight=3)
+@door("optimize", weight=3, examples=0.2)
 def optimized(visit: Visit) -> None:
     """Optimize for a target, and compare with the original exactly and in floats."""
     name = drawn_target(visit)
     _optimized(visit, parse_target(name), f"for {name}")
 
 
-@door("tensorize", networks=0.6)
+@door("tensorize", networks=0.6, examples=0.3)
 def tensorized(visit: Visit) -> None:
     """Map onto an array in each way of blocking, mapping and extraction."""
     pick = visit.pick
@@ -87,7 +89,7 @@ def tensorized(visit: Visit) -> None:
     _optimized(visit, target, f"for {target.name} with {way}", **way)
 
 
-@door("layout", networks=0.6)
+@door("layout", networks=0.6, examples=0.3)
 def laid_out(visit: Visit) -> None:
     """Choose layouts for a convolution unit."""
     pick = visit.pick
@@ -106,20 +108,27 @@ def folded(visit: Visit) -> None:
     compare(visit, "folded", fold(visit.valued), EXACT)
 
 
-@door("rules", weight=2)
+@door("rules", weight=2, examples=0.6)
 def ruled(visit: Visit) -> None:
-    """Apply rules of drawn families, and compare every e-node of every class."""
-    late = of_families([LATE])
-    rules = [rule for rule in RULES.values() if rule not in late]
-    if visit.pick.random() < 0.1:
-        rules = list(late)
-    visit.pick.shuffle(rules)
-    snapshot, search = saturated(visit.valued, sorted(rules, key=lambda rule: rule.name), _FEW)
+    """Apply all or some rules in a drawn order, and compare every e-node of every class."""
+    late, pick = of_families([LATE]), visit.pick
+    every = late if pick.random() < 0.1 else tuple(rule for rule in RULES.values() if rule not in late)
+    rules = pick.sample(every, len(every) if pick.random() < 0.7 else max(1, len(every) // 2))
+    try:
+        snapshot, search = saturated(visit.valued, rules, _FEW, wants=_wants(visit.case.text), compiled=every)
+    except KeyError:  # what was wanted is not in the program any more
+        snapshot, search = saturated(visit.valued, rules, _FEW, compiled=every)
     for name, run in search.progress.rules.items():
         if run.matches:
             visit.note(f"rule {name}")
     if said := unequal(visit.valued, snapshot, visit.seed):
         raise Wrong(said)
+
+
+def _wants(text: str) -> str:
+    """What the first line of a case says is wanted of the e-graph, or ""."""
+    first = text.lstrip().split("\n", 1)[0]
+    return first.removeprefix(WANTS) if first.startswith(WANTS) else ""
 
 
 @door("extract")

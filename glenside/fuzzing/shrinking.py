@@ -9,6 +9,7 @@ from math import prod
 
 from glenside.fuzzing.adapting import split_at
 from glenside.fuzzing.cases import Case
+from glenside.fuzzing.models import shrunk_model
 from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
 from glenside.ir.term import Attribute, Term, build, make, postorder, rebuild, tensors, weave
@@ -21,8 +22,12 @@ Fails = Callable[[Case], bool]
 
 def shrunk(case: Case, fails: Fails, seconds: float, tries: int = 400) -> Case:
     """The smallest case found that still fails, within a time and a number of tries."""
+    if case.form == "model":
+        return shrunk_model(case, fails, seconds, tries)
     until = time.monotonic() + seconds
     best, term, seen = case, parse(case.text).term, {case.text}
+    first = case.text.split("\n", 1)[0]
+    said = f"{first}\n" if first.startswith("; wants:") else ""
     again = True
     while again:
         again = False
@@ -32,7 +37,7 @@ def shrunk(case: Case, fails: Fails, seconds: float, tries: int = 400) -> Case:
             if _weight(candidate) >= _weight(term):
                 continue
             try:
-                text = print_program(Program(candidate))
+                text = said + print_program(Program(candidate))
             except GlensideError:
                 continue
             if text in seen:

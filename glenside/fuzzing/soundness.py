@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from glenside.check import check, is_equal
 from glenside.egraph.encode import program_nodes, program_text
-from glenside.egraph.examples import smallest_terms
-from glenside.egraph.rule import Rule
+from glenside.egraph.examples import named_wants, smallest_terms
+from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.saturation import Compiled, Limits, Request, Saturation
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.program import Program
@@ -25,12 +25,21 @@ _COMPARED = 400
 _GROUP = 40
 
 
-def saturated(program: Program, rules: Iterable[Rule], limits: Limits) -> tuple[Snapshot, Saturation]:
-    """The program's e-graph under these rules, in this process; void when the next search begins."""
+def saturated(
+    program: Program,
+    rules: Iterable[Rule],
+    limits: Limits,
+    parameters: Parameters | None = None,
+    wants: str = "",
+    compiled: tuple[Rule, ...] = (),
+) -> tuple[Snapshot, Saturation]:
+    """The program's e-graph under these rules, in this process; void when the next search of the same compiled rules
+    begins: these, or those that they are some of.
+    """
     nodes, rules = program_nodes(program.term), tuple(rules)
     request = replace(
-        _without_program(rules),
-        program=program_text(nodes),
+        _without_program(compiled or rules, tuple(sorted((parameters or {}).items()))),
+        program=f"{program_text(nodes)}\n{named_wants(wants, nodes)}",
         rules=tuple((rule.name, rule.expansive) for rule in rules if not rule.analysis),
         program_size=len(nodes),
         limits=limits,
@@ -40,10 +49,11 @@ def saturated(program: Program, rules: Iterable[Rule], limits: Limits) -> tuple[
     return search.snapshot(program.tensors), search
 
 
-@lru_cache(8)
-def _without_program(rules: tuple[Rule, ...]) -> Request:
+@lru_cache(16)
+def _without_program(rules: tuple[Rule, ...], parameters: tuple[tuple[str, int], ...]) -> Request:
     targets = (ConvolutionUnit(), SystolicArray(3, 2))
-    given = {name: value for t in targets for name, value in t.rule_parameters().items()} | _PARAMETERS
+    given = {name: value for t in targets for name, value in t.rule_parameters().items()}
+    given |= _PARAMETERS | dict(parameters)
     known = dict.fromkeys((*rules, *(rule for rule in RULES.values() if rule.analysis)))
     return Request.of((), known, given, Limits())
 

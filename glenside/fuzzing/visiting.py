@@ -8,16 +8,18 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from glenside.fuzzing import compiling, searching, writing  # noqa: F401 (they register doors)
+from glenside.fuzzing import compiling, importing, searching, writing  # noqa: F401 (they register doors)
 from glenside.fuzzing.cases import Case, Invalid, Outcome, Verdict, Wrong, flaw, pattern_of
 from glenside.fuzzing.doors import DOORS, Door, Visit
 from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
-from glenside.ir.term import Term, postorder
+from glenside.ir.term import Term, build, postorder
 from glenside.ir.text import parse
 from glenside.ir.types import AccessType
 
 _DETAIL = 600
+_NOTHING = Program(build("construct-tuple"))
+"""The program of a model that is not read yet."""
 
 
 def visited(case: Case, door: Door, stage: Callable[[str], None] = lambda _: None) -> Outcome:
@@ -29,7 +31,7 @@ def visited(case: Case, door: Door, stage: Callable[[str], None] = lambda _: Non
         return Outcome(door.name, verdict, place, detail[:_DETAIL], tuple(notes), time.perf_counter() - began)
 
     try:
-        program = parse(case.text)
+        program = parse(case.text) if case.form == "program" else _NOTHING
         for shape in kinds_of(program):
             notes[shape] = None
         pick = random.Random(f"{case.seed}/{door.name}")

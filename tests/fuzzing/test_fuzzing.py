@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import random
 import runpy
@@ -13,6 +14,7 @@ import own_doors  # noqa: F401 (it registers doors)
 import pytest
 from command_line import completed
 from fuzzing import Fuzzing
+from planted_faults import FAULTS
 
 import glenside as gl
 from glenside.fuzzing import DOORS, Case, Verdict, chosen_doors, visited
@@ -67,6 +69,41 @@ def test_programs_of_text_are_mutated() -> None:
     kept = [Case("program", SMALL)]
     texts = [drawn_case(random.Random(seed), DOORS["text"], kept).text for seed in range(40)]
     assert any("compute exp" in text and text.strip() != SMALL for text in texts)
+
+
+def test_models_of_every_recipe_and_version_are_drawn_and_valid() -> None:
+    onnx = pytest.importorskip("onnx")
+    from glenside.fuzzing.models import Model
+    from glenside.fuzzing.onnx_recipes import RECIPES, drawn_model
+
+    drawn, versions, valid = set[str](), set[int](), 0
+    for seed in range(400):
+        text = drawn_model(random.Random(seed))
+        model = Model.of(text)
+        assert model.text() == text
+        drawn |= {node[0] for node in model.nodes}
+        versions.add(model.opset)
+        try:
+            onnx.checker.check_model(model.proto(), full_check=True)
+            valid += 1
+        except Exception:
+            pass
+    assert valid > 380
+    assert versions == {*range(7, 23)}
+    assert len(RECIPES.keys() - drawn) <= 6
+
+
+def test_a_model_is_shrunk() -> None:
+    pytest.importorskip("onnx")
+    from glenside.fuzzing.models import Model
+    from glenside.fuzzing.onnx_recipes import drawn_model
+
+    def fails(case: Case) -> bool:
+        return any(node[0] == "Softmax" for node in Model.of(case.text).nodes)
+
+    texts = (drawn_model(random.Random(seed)) for seed in range(1000))
+    case = next(c for c in (Case("model", t) for t in texts) if fails(c) and len(Model.of(c.text).nodes) > 4)
+    assert [node[0] for node in Model.of(shrunk(case, fails, 20.0).text).nodes] == ["Softmax"]
 
 
 def test_every_target_has_a_door() -> None:
@@ -186,6 +223,16 @@ def test_a_door_is_named() -> None:
 def _kept(tmp_path: Path) -> Path:
     """A copy of the corpus of the repository, to which a run may add."""
     return Path(shutil.copytree(CORPUS, tmp_path / "corpus"))
+
+
+def test_there_are_a_hundred_planted_faults_and_each_changes_one_place() -> None:
+    root = Path(__file__).parents[2]
+    assert len(FAULTS) >= 100
+    for name, (file, old, new, sentence) in FAULTS.items():
+        text = (root / file).read_text(encoding="utf-8")
+        assert text.count(old) == 1, f"{name}: {old!r} is {text.count(old)} times in {file}"
+        ast.parse(text.replace(old, new))
+        assert sentence
 
 
 def test_the_corpus_of_the_repository_is_of_programs() -> None:

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from glenside.egraph.encode import program_nodes, program_text
-from glenside.egraph.examples import named_wants, smallest_terms
+from glenside.egraph.examples import smallest_terms
 from glenside.egraph.rule import Parameters, Rule
-from glenside.egraph.saturation import Compiled, Limits, Request, Saturation
+from glenside.egraph.saturation import Limits, Saturation
 from glenside.egraph.snapshot import Snapshot
+from glenside.fuzzing import soundness
 from glenside.ir.program import Program
 from glenside.ir.rational import exact_numbers
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType, Tensor
-from glenside.rewrites import RULES
 from glenside.semantics import Arithmetic, Native, PrimeField
 from glenside.semantics.interpreter import evaluate
-from glenside.targets import ConvolutionUnit, SystolicArray
 
-_COMPILED = Compiled()
-_KEPT = 16
 _ENOUGH = 900.0  # seconds: what ends these searches is never the machine's load
 
 
@@ -39,26 +33,8 @@ def saturated(
     """The program's e-graph under these rules, in this process; void when the next one of the same compiled rules
     begins: these, or those that they are some of.
     """
-    nodes, rules = program_nodes(program.term), tuple(rules)
-    request = replace(
-        _without_program(compiled or rules, tuple(sorted(parameters.items()))),
-        program=f"{program_text(nodes)}\n{named_wants(wants, nodes)}",
-        rules=tuple((rule.name, rule.expansive) for rule in rules if not rule.analysis),
-        program_size=len(nodes),
-        limits=Limits(iterations=iterations, seconds=_ENOUGH),
-    )
-    search = Saturation(request, _COMPILED)
-    search.run()
-    return search.snapshot(program.tensors), search
-
-
-@lru_cache(_KEPT)
-def _without_program(rules: tuple[Rule, ...], parameters: tuple[tuple[str, int], ...]) -> Request:
-    targets = (ConvolutionUnit(), SystolicArray(3, 2))
-    given = {name: value for t in targets for name, value in t.rule_parameters().items()}
-    given |= {"scatter": 0, "winograd": 0, "row_strips": 0} | dict(parameters)
-    known = dict.fromkeys((*rules, *(rule for rule in RULES.values() if rule.analysis)))
-    return Request.of((), known, given, Limits())
+    limits = Limits(iterations=iterations, seconds=_ENOUGH)
+    return soundness.saturated(program, rules, limits, parameters, wants, compiled)
 
 
 def whole_numbers(tensors: Mapping[str, Tensor], seed: int) -> dict[str, np.ndarray]:

@@ -1,0 +1,153 @@
+"""How many of the planted faults the fuzzer finds: each is applied to a copy of the package, which is then fuzzed.
+
+    python benchmarks/bench_fuzz.py benchmarks/results/bench_fuzz.csv --minutes 10 --jobs 2
+
+A fault is found when a case fails in the copy that passes without the fault. Each run ends at its first finding. The
+seconds are those of processors, of all processes of the fuzzer: 10 minutes on 2 cores are 1,200 of them.
+`--doors kind` runs the doors that a fault of its kind is behind alone, in which all doors would take longer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from planted_faults import FAULTS  # noqa: E402
+
+from glenside.fuzzing.cases import Case  # noqa: E402
+from glenside.fuzzing.child import Child  # noqa: E402
+from glenside.fuzzing.doors import DOORS  # noqa: E402
+from glenside.fuzzing.visiting import visited  # noqa: E402, F401 (it registers the doors)
+
+OF_KIND = {
+    "rules": "rules,tensorize,layout,optimize",
+    "lowering": "compile,compile-optimized",
+    "emission": "compile,compile-optimized",
+    "importer": "import",
+    "exporter": "onnx",
+    "npu": "npu",
+}
+_RUN = """
+import json, resource, sys
+from glenside.fuzzing import fuzz
+report = fuzz({minutes}, {seed}, {doors}, jobs={jobs}, stop_at_first=True, corpus={corpus!r})
+used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+print(json.dumps({{**report.as_dict(), "processor": sum(u.ru_utime + u.ru_stime for u in used)}}))
+"""
+
+
+class Baseline:
+    """The package without faults, in which a finding is tried again."""
+
+    def __init__(self) -> None:
+        self.child, self.lock = Child(60.0, 3 << 30, Path(tempfile.mkdtemp())), Lock()
+
+    def fails(self, failure: dict[str, object]) -> bool:
+        door = DOORS[str(failure["door"])]
+        with self.lock:
+            return self.child.visit(Case(door.form, str(failure["case"]), int(str(failure["seed"]))), door).failed
+
+
+def planted(name: str, folder: Path) -> None:
+    """A copy of the package with a fault."""
+    for part in ("glenside", "rewrites", "extract"):
+        shutil.copytree(ROOT / part, folder / part, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    file, old, new, _ = FAULTS[name]
+    path = folder / file
+    text = path.read_text(encoding="utf-8")
+    assert text.count(old) == 1, f"{name}: the text to change is there {text.count(old)} times in {file}"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def measured(name: str, arguments: argparse.Namespace, baseline: Baseline) -> dict[str, object]:
+    """What the fuzzer finds of a fault, and when."""
+    doors = OF_KIND[name.rpartition("-")[0]].split(",") if arguments.doors == "kind" else None
+    budget, spent, cases, known = 60 * arguments.minutes * arguments.jobs, 0.0, 0, 0
+    began = time.monotonic()
+    row = {"fault": name, "file": FAULTS[name][0], "sentence": FAULTS[name][3], "found": "no"}
+    with tempfile.TemporaryDirectory() as folder:
+        planted(name, Path(folder))
+        seed = arguments.seed
+        while spent < budget:
+            minutes = min(4.0, max(0.2, 3 * (budget - spent) / 60 / arguments.jobs))  # the machine may be busy
+            corpus = str(Path(folder) / "corpus")
+            shutil.copytree(ROOT / "tests/fuzzing/corpus", corpus, dirs_exist_ok=True)
+            text = _RUN.format(minutes=minutes, seed=seed, doors=doors, jobs=arguments.jobs, corpus=corpus)
+            environment = {**os.environ, "PYTHONPATH": folder}
+            done = subprocess.run(
+                [sys.executable, "-c", text], cwd=folder, env=environment, capture_output=True, text=True
+            )
+            if done.returncode:  # the fault keeps the package from being imported
+                row |= {
+                    "found": "yes",
+                    "door": "import of the package",
+                    "kind": done.stderr.strip().split("\n")[-1][:80],
+                }
+                break
+            report = json.loads(done.stdout.strip().split("\n")[-1])
+            spent += max(1.0, float(report["processor"]))
+            cases += report["cases"]
+            new = [failure for failure in report["failures"] if not baseline.fails(failure)]
+            if new:
+                first = new[0]
+                row |= {"found": "yes", "door": first["door"], "kind": first["kind"], "detail": first["detail"][:120]}
+                break
+            known += len(report["failures"])
+            seed += 1000
+            if time.monotonic() - began > arguments.wall:
+                break
+    wall = time.monotonic() - began
+    return {**row, "cases": cases, "known": known, "processor_s": round(spent, 1), "wall_s": round(wall, 1)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("output")
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--jobs", type=int, default=2, help="processes of each fuzzer")
+    parser.add_argument("--beside", type=int, default=1, help="faults at a time")
+    parser.add_argument("--doors", default="all", choices=["all", "kind"])
+    parser.add_argument("--only", default="", help="faults whose names begin so, with commas")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--wall", type=float, default=1e9, help="the most seconds of one fault")
+    arguments = parser.parse_args()
+    names = [name for name in FAULTS if name.startswith(tuple(arguments.only.split(",")))]
+    known: dict[str, dict[str, object]] = {}
+    if Path(arguments.output).exists():
+        with open(arguments.output, encoding="utf-8") as file:
+            known = {row["fault"]: dict(row) for row in csv.DictReader(file)}
+    baseline, lock = Baseline(), Lock()
+    columns = "fault found door kind cases known processor_s wall_s file sentence detail".split()
+
+    def one(name: str) -> None:
+        row = measured(name, arguments, baseline)
+        with lock:
+            known[name] = row
+            print(f"{name}: {row['found']} {row.get('door', '')} {row['processor_s']} s: {row['sentence']}", flush=True)
+            with open(arguments.output, "w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, columns)
+                writer.writeheader()
+                writer.writerows(known[key] for key in FAULTS if key in known)
+
+    with ThreadPoolExecutor(arguments.beside) as crew:
+        list(crew.map(one, names))
+    found = sum(row["found"] == "yes" for row in known.values())
+    print(f"{found} of {len(known)} found; {resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime:.0f} s of processors")
+
+
+if __name__ == "__main__":
+    main()

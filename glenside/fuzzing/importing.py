@@ -1,0 +1,64 @@
+"""The door of ONNX models: read, compared with other runtimes, and then through another door."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from glenside.fuzzing.compiling import compiled
+from glenside.fuzzing.doors import Visit, door
+from glenside.fuzzing.models import Model
+from glenside.fuzzing.searching import optimized
+from glenside.fuzzing.writing import exported
+from glenside.importers.onnx import program_of_model
+from glenside.ir.operand import Array
+from glenside.ir.packages import import_onnx
+
+
+@door("import", form="model", weight=3, needs=("onnx",))
+def imported(visit: Visit) -> None:
+    """Read a random ONNX model, compare with onnxruntime or ONNX's reference, and optimize, compile or write it."""
+    model = Model.of(visit.case.text)
+    try:
+        proto = model.proto()
+        import_onnx().checker.check_model(proto, full_check=True)
+    except Exception as error:  # the description is not of a valid model
+        visit.note(f"not valid: {' '.join(str(error).split())[:60]}")
+        return
+    for op, domain, *_ in model.nodes:
+        visit.note(f"reads {domain} {op} {model.opset}")
+    visit.program = program_of_model(proto)
+    values = {name: visit.values[name] for name in model.inputs if name in visit.values}
+    absent = {name: np.zeros(dims, dtype) for name, (dtype, dims) in model.inputs.items() if name not in values}
+    found = _elsewhere(visit, proto, {**values, **absent})
+    if found is not None:
+        visit.expected.compare("beside another runtime", found)
+    then = visit.pick.choice((None, compiled, optimized, exported))
+    if then is not None:
+        inner = replace(visit, program=visit.program)
+        then(inner)
+
+
+def _elsewhere(visit: Visit, proto: Any, inputs: Mapping[str, Array]) -> Sequence[Array] | None:
+    """The results of onnxruntime, else of ONNX's reference; None where neither runs the model."""
+    from glenside.check.sessions import CannotRun, Session
+
+    content = proto.SerializeToString()
+    try:
+        visit.stage("onnxruntime")
+        session = Session(content, "the model", threads=1)
+        visit.note("runs in onnxruntime")
+        return session.run(inputs)
+    except (CannotRun, ImportError):
+        pass
+    finally:
+        visit.stage("")
+    from onnx.reference import ReferenceEvaluator
+
+    try:
+        return [np.asarray(a) for a in ReferenceEvaluator(proto).run(None, dict(inputs))]
+    except Exception:
+        return None

@@ -1,0 +1,433 @@
+"""ONNX operators that only move elements, and the table of all recipes; whole models are drawn from it."""
+
+from __future__ import annotations
+
+import random
+from math import prod
+from typing import Any
+
+from glenside.fuzzing.models import types_of
+from glenside.fuzzing.onnx_nodes import (
+    Draft,
+    Recipe,
+    Value,
+    binary,
+    convolution,
+    gemm,
+    integer_product,
+    matmul,
+    normalization,
+    pool,
+    quantize,
+    reduction,
+    transposed_convolution,
+    unary,
+    variadic,
+    with_axis,
+)
+
+_ELEMENTS = 6_000
+
+
+def _transpose(d: Draft, x: Value) -> list[str]:
+    rank = len(x[2])
+    how: dict[str, Any] = {"perm": d.pick.sample(range(rank), rank)} if d.pick.random() < 0.8 else {}
+    return d.node("Transpose", [x[0]], **how)
+
+
+def _reshape(d: Draft, x: Value) -> list[str]:
+    dims = list(x[2])
+    way = d.pick.randrange(4)
+    if way == 0:
+        dims = [-1]
+    elif way == 1 and dims:
+        dims[d.pick.randrange(len(dims))] = -1 if 0 not in dims else 0
+    elif way == 2 and len(dims) > 1:
+        dims = [dims[0] * dims[1], *dims[2:]]
+    else:
+        dims = [0 if n and d.pick.random() < 0.3 else n for n in dims]
+    return d.node("Reshape", [x[0], d.numbers(dims)])
+
+
+def _squeeze(d: Draft, x: Value) -> list[str]:
+    rank = len(x[2])
+    axes = sorted(d.pick.sample(range(rank + 1), 1))
+    if d.model.opset >= 13:
+        wide = d.node("Unsqueeze", [x[0], d.numbers(axes)])
+        return d.node("Squeeze", [*wide, d.numbers(axes)]) if d.pick.random() < 0.4 else wide
+    wide = d.node("Unsqueeze", [x[0]], axes=axes)
+    return d.node("Squeeze", wide, axes=axes) if d.pick.random() < 0.4 else wide
+
+
+def _slice(d: Draft, x: Value) -> list[str]:
+    pick, rank = d.pick, len(x[2])
+    axes = sorted(pick.sample(range(rank), pick.randint(1, rank)))
+    starts = [pick.randint(-x[2][a] - 1, x[2][a] - 1) for a in axes]
+    ends = [pick.randint(-1, x[2][a] + 2) if pick.random() < 0.5 else 1 << 31 for a in axes]
+    if d.model.opset < 10:
+        return d.node("Slice", [x[0]], starts=[max(0, s) for s in starts], ends=ends, axes=axes)
+    steps = [pick.choice((1, 1, 2, 3, -1, -2)) for _ in axes]
+    ends = [-(1 << 31) if step < 0 and pick.random() < 0.5 else end for step, end in zip(steps, ends, strict=True)]
+    axes = [a - rank if pick.random() < 0.3 else a for a in axes]
+    return d.node("Slice", [x[0], *(d.numbers(values) for values in (starts, ends, axes, steps))])
+
+
+def _concat(d: Draft, x: Value) -> list[str]:
+    axis = d.pick.randrange(len(x[2]))
+    dims = [d.pick.randint(1, 3) if i == axis else n for i, n in enumerate(x[2])]
+    return d.node("Concat", [x[0], d.weight(dims, x[1]), x[0]][: d.pick.randint(1, 3)], axis=axis)
+
+
+def _split(d: Draft, x: Value) -> list[str]:
+    axis = d.pick.randrange(len(x[2]))
+    size = x[2][axis]
+    first = d.pick.randint(0, size)
+    parts = [first, size - first]
+    if d.model.opset >= 13:
+        return d.node("Split", [x[0], d.numbers(parts)], 2, axis=axis)
+    return d.node("Split", [x[0]], 2, axis=axis, split=parts)
+
+
+def _pad(d: Draft, x: Value) -> list[str]:
+    pick = d.pick
+    mode = pick.choice(("constant", "reflect", "edge"))
+    pads = [pick.randint(0, max(0, min(2, n - 1))) for n in x[2] * 2]
+    if mode == "constant" and pick.random() < 0.3:
+        pads = [pick.randint(-1, 2) if n > 3 else p for p, n in zip(pads, x[2] * 2, strict=True)]
+    if d.model.opset < 11:
+        return d.node("Pad", [x[0]], pads=pads, mode=mode)
+    ins = [x[0], d.numbers(pads)]
+    if mode == "constant" and pick.random() < 0.5:
+        ins.append(d.numbers([pick.choice((0, 1, 2))], x[1], ()))
+    return d.node("Pad", ins, mode=mode)
+
+
+def _tile(d: Draft, x: Value) -> list[str]:
+    return d.node("Tile", [x[0], d.numbers([d.pick.randint(1, 2) for _ in x[2]])])
+
+
+def _expand(d: Draft, x: Value) -> list[str]:
+    dims = [d.pick.randint(1, 3) if n == 1 else d.pick.choice((1, n)) for n in x[2]]
+    return d.node("Expand", [x[0], d.numbers([*([2] if d.pick.random() < 0.3 else []), *dims])])
+
+
+def _gather(d: Draft, x: Value) -> list[str]:
+    axis = d.pick.randrange(len(x[2]))
+    dims = d.pick.choice(((), (2,), (3,), (2, 2)))
+    indices = d.indices(x[2][axis], dims, d.model.opset >= 11)
+    return d.node("Gather", [x[0], indices], axis=axis - len(x[2]) if d.pick.random() < 0.2 else axis)
+
+
+def _gather_elements(d: Draft, x: Value) -> list[str]:
+    axis = d.pick.randrange(len(x[2]))
+    dims = [d.pick.randint(1, 3) if i == axis else d.pick.randint(1, n) for i, n in enumerate(x[2])]
+    return d.node("GatherElements", [x[0], d.indices(x[2][axis], dims)], axis=axis)
+
+
+def _scatter_elements(d: Draft, x: Value) -> list[str]:
+    axis = d.pick.randrange(len(x[2]))
+    size = x[2][axis]
+    dims = [d.pick.randint(1, n) for n in x[2]]
+    dims[axis] = 1  # no place twice
+    indices = d.indices(size, dims, d.model.opset >= 11)
+    how: dict[str, Any] = {"axis": axis}
+    if d.model.opset >= 16 and d.pick.random() < 0.6:
+        how["reduction"] = d.pick.choice(("add", "mul", *(("min", "max") if d.model.opset >= 18 else ())))
+    op = "ScatterElements" if d.model.opset >= 11 else "Scatter"
+    return d.node(op, [x[0], indices, d.weight(dims, x[1])], **how)
+
+
+def _nd(op: str) -> Recipe:
+    def draw(d: Draft, x: Value) -> list[str]:
+        rank, pick = len(x[2]), d.pick
+        count, rows = pick.randint(1, rank), pick.randint(1, min(x[2]) if op == "ScatterND" else 3)
+        places = [[pick.randrange(x[2][axis]) for axis in range(count)] for _ in range(rows)]
+        if op == "ScatterND":  # no place twice
+            places = [[row, *place[1:]] for row, place in enumerate(places)]
+        indices = d.numbers([n for place in places for n in place], "int64", (rows, count))
+        if op == "GatherND":
+            return d.node(op, [x[0], indices])
+        how: dict[str, Any] = {}
+        if d.model.opset >= 16 and pick.random() < 0.6:
+            how["reduction"] = pick.choice(("add", "mul", *(("min", "max") if d.model.opset >= 18 else ())))
+        return d.node(op, [x[0], indices, d.weight((rows, *x[2][count:]), x[1])], **how)
+
+    return draw
+
+
+def _where(d: Draft, x: Value) -> list[str]:
+    other = d.broadcast(x)
+    truth = d.node("Greater", [x[0], other]) if d.model.opset >= 9 else d.node("Less", [x[0], other])
+    return d.node("Where", [*truth, x[0], d.broadcast(x)])
+
+
+def _compare(op: str) -> Recipe:
+    def draw(d: Draft, x: Value) -> list[str]:
+        made = d.node(op, [x[0], d.broadcast(x)])
+        return d.node("Cast", made, to=["dtype", x[1]]) if d.pick.random() < 0.7 else made
+
+    return draw
+
+
+def _logical(op: str) -> Recipe:
+    def draw(d: Draft, x: Value) -> list[str]:
+        a = d.cast(x, "bool")
+        if op == "Not":
+            return d.node(op, [a[0]])
+        return d.node(op, [a[0], d.broadcast(a)])
+
+    return draw
+
+
+def _clip(d: Draft, x: Value) -> list[str]:
+    low, high = d.pick.choice(((-1, 1), (0, 6), (-2, 3)))
+    if d.model.opset < 11:
+        return d.node("Clip", [x[0]], min=float(low), max=float(high))
+    ends = [d.numbers([n], x[1], ()) for n in (low, high)]
+    return d.node("Clip", [x[0], *d.pick.choice((ends, ends[:1], ["", ends[1]]))])
+
+
+def _cast(d: Draft, x: Value) -> list[str]:
+    dtype = d.pick.choice(("float32", "float64", "float16", "int32", "int64", "int8", "uint8", "bool"))
+    return [d.cast(x, dtype)[0]]
+
+
+def _cumsum(d: Draft, x: Value) -> list[str]:
+    axis = d.numbers([d.axis(x)], "int64", ())
+    return d.node("CumSum", [x[0], axis], exclusive=d.pick.randint(0, 1), reverse=d.pick.randint(0, 1))
+
+
+def _one_hot(d: Draft, x: Value) -> list[str]:
+    indices = d.indices(4, d.pick.choice(((3,), (2, 2), ())))
+    values = d.numbers([d.pick.randint(-1, 1), d.pick.randint(2, 3)], "float32")
+    return d.node("OneHot", [indices, d.numbers([4], "int64", ()), values], axis=d.pick.choice((-1, 0)))
+
+
+def _top(d: Draft, x: Value) -> list[str]:
+    axis = d.pick.randrange(len(x[2]))
+    k = d.pick.randint(1, x[2][axis])
+    if d.model.opset < 10:
+        return d.node("TopK", [x[0]], 2, axis=axis, k=k)
+    how: dict[str, Any] = {"largest": d.pick.randint(0, 1)} if d.model.opset >= 11 else {}
+    return d.node("TopK", [x[0], d.numbers([k])], 2, axis=axis, **how)
+
+
+def _trilu(d: Draft, x: Value) -> list[str]:
+    x = d.of_rank(x, max(2, len(x[2])))
+    ins = [x[0], d.numbers([d.pick.randint(-2, 2)], "int64", ())][: d.pick.randint(1, 2)]
+    return d.node("Trilu", ins, upper=d.pick.randint(0, 1))
+
+
+def _blocks(op: str) -> Recipe:
+    def draw(d: Draft, x: Value) -> list[str]:
+        b = d.pick.randint(1, 3)
+        n, c, h, w = (d.pick.randint(1, 2), d.pick.randint(1, 3), d.pick.randint(1, 3), d.pick.randint(1, 3))
+        if op == "SpaceToDepth":
+            return d.node(op, [d.input((n, c, h * b, w * b), "float32")], blocksize=b)
+        how: dict[str, Any] = {"mode": d.pick.choice(("DCR", "CRD"))} if d.model.opset >= 11 else {}
+        return d.node(op, [d.input((n, c * b * b, h, w), "float32")], blocksize=b, **how)
+
+    return draw
+
+
+def _resize(d: Draft, x: Value) -> list[str]:
+    pick = d.pick
+    x = d.of_rank(d.cast(x, "float32"), 4)
+    scales = d.numbers([1.0, 1.0, pick.choice((0.5, 1.0, 2.0, 1.5)), pick.choice((1.0, 2.0, 3.0))], "float32")
+    mode = pick.choice(("nearest", "linear"))
+    if d.model.opset < 10:
+        return d.node("Upsample", [x[0], d.numbers([1.0, 1.0, 2.0, 3.0], "float32")], mode=mode)
+    if d.model.opset < 11:
+        return d.node("Resize", [x[0], scales], mode=mode)
+    how: dict[str, Any] = {
+        "mode": mode,
+        "coordinate_transformation_mode": pick.choice(("half_pixel", "asymmetric", "align_corners")),
+    }
+    if mode == "nearest":
+        how["nearest_mode"] = pick.choice(("floor", "ceil", "round_prefer_floor", "round_prefer_ceil"))
+    return d.node("Resize", [x[0], "", scales], **how)
+
+
+def _recurrent(op: str, gates: int) -> Recipe:
+    def draw(d: Draft, x: Value) -> list[str]:
+        pick = d.pick
+        x = d.of_rank(d.cast(x, "float32"), 3)
+        steps, _, size = x[2]
+        if steps > 6 or size > 40:
+            x = d.spec(d.input((3, 2, 4)))
+            size = x[2][2]
+        hidden, direction = pick.randint(1, 4), pick.choice(("forward", "reverse", "bidirectional"))
+        ways = 2 if direction == "bidirectional" else 1
+        ins = [x[0], d.weight((ways, gates * hidden, size)), d.weight((ways, gates * hidden, hidden))]
+        if pick.random() < 0.6:
+            ins.append(d.weight((ways, 2 * gates * hidden)))
+        how: dict[str, Any] = {"linear_before_reset": pick.randint(0, 1)} if op == "GRU" else {}
+        return d.node(op, ins, 2, hidden_size=hidden, direction=direction, **how)
+
+    return draw
+
+
+def _prelu(d: Draft, x: Value) -> list[str]:
+    return d.node("PRelu", [x[0], d.weight(x[2][d.pick.randint(0, len(x[2])) :] or (1,), x[1])])
+
+
+def _mod(d: Draft, x: Value) -> list[str]:
+    whole = d.pick.random() < 0.5
+    x = d.cast(x, "int32" if whole else "float32")
+    by = d.numbers([d.pick.choice((3, 5, -4)) for _ in range(x[2][-1])], x[1], x[2][-1:])
+    return d.node("Mod", [x[0], by], fmod=0 if whole and d.pick.random() < 0.5 else 1)
+
+
+def _einsum(d: Draft, x: Value) -> list[str]:
+    x = d.of_rank(d.cast(x, "float32"), 2)
+    equation = d.pick.choice(("ij,jk->ik", "ij,kj->ki", "ij,jk->ki"))
+    other = (d.pick.randint(1, 5), x[2][1]) if "kj" in equation else (x[2][1], d.pick.randint(1, 5))
+    return d.node("Einsum", [x[0], d.weight(other)], equation=equation)
+
+
+def _eye(d: Draft, x: Value) -> list[str]:
+    return d.node("EyeLike", [d.of_rank(x, 2)[0]], k=d.pick.randint(-1, 1))
+
+
+def _constant_of_shape(d: Draft, x: Value) -> list[str]:
+    shape = d.node("Shape", [x[0]])
+    return d.node("Add", [x[0], d.node("Cast", d.node("ConstantOfShape", shape), to=["dtype", x[1]])[0]])
+
+
+def _reverse_sequence(d: Draft, x: Value) -> list[str]:
+    x = d.of_rank(x, max(2, len(x[2])))
+    lengths = d.numbers([d.pick.randint(1, x[2][1]) for _ in range(x[2][0])])
+    return d.node("ReverseSequence", [x[0], lengths], batch_axis=0, time_axis=1)
+
+
+def _fused_matmul(d: Draft, x: Value) -> list[str]:
+    x = d.of_rank(d.cast(x, "float32"), 2)
+    ta, tb = d.pick.randint(0, 1), d.pick.randint(0, 1)
+    depth, n = x[2][0 if ta else 1], d.pick.randint(1, 6)
+    ins = [x[0], d.weight((n, depth) if tb else (depth, n))]
+    made = d.node("FusedMatMul", ins, domain="com.microsoft", transA=ta, transB=tb, alpha=d.pick.choice((1.0, 0.5)))
+    d.model.told[made[0]] = ("float32", (x[2][1 if ta else 0], n))
+    return made
+
+
+def _of_images(op: str) -> Recipe:
+    return lambda d, x: d.node(op, [d.of_rank(d.cast(x, "float32"), 4)[0]])
+
+
+def _microsoft(op: str) -> Recipe:
+    def draw(d: Draft, x: Value) -> list[str]:
+        made = d.node(op, [d.cast(x, "float32")[0]], domain="com.microsoft")
+        d.model.told[made[0]] = ("float32", x[2])
+        return made
+
+    return draw
+
+
+_FLOAT = (
+    "Exp Log Sqrt Tanh Sigmoid Erf Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Reciprocal Softplus Softsign"
+)
+_ROUNDING = "Softsign Floor Ceil Round Relu Abs Neg Sign Identity HardSwish Mish IsNaN"
+_REDUCTIONS = "Sum Max Min Mean Prod L1 L2 LogSum LogSumExp SumSquare"
+_ALPHAS = (0.5, 0.25, 1.0)
+RECIPES: dict[str, Recipe] = {
+    **{op: unary(op) for op in f"{_FLOAT} {_ROUNDING}".split()},
+    **{f"Reduce{kind}": reduction(f"Reduce{kind}") for kind in _REDUCTIONS.split()},
+    **{op: binary(op) for op in ("Add", "Sub", "Mul", "Div", "Pow")},
+    **{op: variadic(op) for op in ("Sum", "Mean", "Max", "Min")},
+    **{op: _compare(op) for op in ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")},
+    **{op: _logical(op) for op in ("And", "Or", "Xor", "Not")},
+    **{op: with_axis(op) for op in ("Softmax", "LogSoftmax", "Hardmax", "Flatten")},
+    **{op: with_axis(op, keepdims=(0, 1), select_last_index=(0, 1)) for op in ("ArgMax", "ArgMin")},
+    **{op: pool(op) for op in ("MaxPool", "AveragePool", "LpPool")},
+    **{op: _of_images(op) for op in ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")},
+    **{op: unary(op) for op in ("Size", "Shape")},
+    **{op: normalization(op) for op in ("BatchNormalization", "InstanceNormalization", "LayerNormalization")},
+    **{op: integer_product(op) for op in ("MatMulInteger", "QLinearMatMul")},
+    **{op: _blocks(op) for op in ("SpaceToDepth", "DepthToSpace")},
+    **{op: _nd(op) for op in ("GatherND", "ScatterND")},
+    **{op: _microsoft(op) for op in ("Gelu", "FastGelu", "QuickGelu")},
+    **{op: _recurrent(op, gates) for op, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1))},
+    "LeakyRelu": unary("LeakyRelu", alpha=_ALPHAS),
+    "Elu": unary("Elu", alpha=_ALPHAS),
+    "Selu": unary("Selu", alpha=_ALPHAS, gamma=_ALPHAS),
+    "Celu": unary("Celu", alpha=_ALPHAS),
+    "ThresholdedRelu": unary("ThresholdedRelu", alpha=_ALPHAS),
+    "HardSigmoid": unary("HardSigmoid", alpha=(0.2, 0.5), beta=_ALPHAS),
+    "Shrink": unary("Shrink", bias=_ALPHAS, lambd=_ALPHAS),
+    "GeluOfOnnx": unary("Gelu", approximate=("none", "tanh")),
+    "IsInf": unary("IsInf", detect_negative=(0, 1), detect_positive=(0, 1)),
+    "LRN": lambda d, x: d.node("LRN", [d.of_rank(x, 4)[0]], size=d.pick.choice((1, 3, 5)), alpha=0.1),
+    "LpNormalization": with_axis("LpNormalization", p=(1, 2)),
+    "MeanVarianceNormalization": lambda d, x: d.node("MeanVarianceNormalization", [d.of_rank(x, 4)[0]]),
+    "Dropout": unary("Dropout"),
+    "Conv": convolution,
+    "ConvTranspose": transposed_convolution,
+    "MatMul": matmul,
+    "Gemm": gemm,
+    "QuantizeLinear": quantize,
+    "Transpose": _transpose,
+    "Reshape": _reshape,
+    "Unsqueeze": _squeeze,
+    "Slice": _slice,
+    "Concat": _concat,
+    "Split": _split,
+    "Pad": _pad,
+    "Tile": _tile,
+    "Expand": _expand,
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "ScatterElements": _scatter_elements,
+    "Where": _where,
+    "Clip": _clip,
+    "Cast": _cast,
+    "CumSum": _cumsum,
+    "OneHot": _one_hot,
+    "TopK": _top,
+    "Trilu": _trilu,
+    "Resize": _resize,
+    "PRelu": _prelu,
+    "Mod": _mod,
+    "Einsum": _einsum,
+    "EyeLike": _eye,
+    "ConstantOfShape": _constant_of_shape,
+    "ReverseSequence": _reverse_sequence,
+    "FusedMatMul": _fused_matmul,
+}
+"""What draws the nodes of an operator, by its name."""
+
+
+def drawn_model(pick: random.Random) -> str:
+    """A model of 1 to 4 operators at a drawn version of ONNX, as its description."""
+    d = Draft(pick, pick.choice((7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22)))
+    names = list(RECIPES)
+    rank = pick.choice((1, 2, 2, 3, 4, 4))
+    x = d.spec(d.input([pick.choice((1, 2, 3, 4, 5, 7)) for _ in range(rank)]))
+    ends: list[str] = []
+    for _ in range(pick.randint(1, 4)):
+        for _ in range(6):
+            made = _added(d, RECIPES[pick.choice(names)], x)
+            if made:
+                ends = made
+                x = d.spec(made[0])
+                break
+    if not ends:
+        ends = d.node("Identity", [x[0]])
+    d.model.outputs = ends
+    return d.model.used().text()
+
+
+def _added(d: Draft, recipe: Recipe, x: Value) -> list[str]:
+    """The outputs of what a recipe adds; none where it is not valid, and then nothing is added."""
+    before = len(d.model.nodes), {**d.model.inputs}, {**d.model.constants}, {**d.types}, {**d.model.told}
+    try:
+        made = recipe(d, x)
+        d.model.outputs = made
+        d.types |= types_of(d.model)
+        if all(name in d.types and 0 < prod(d.types[name][1]) < _ELEMENTS for name in made):
+            return made
+    except Exception:  # the recipe does not fit the value, or ONNX does not take the node at that version
+        pass
+    count, inputs, constants, types, d.model.told = before
+    del d.model.nodes[count:]
+    d.model.inputs, d.model.constants, d.types = inputs, constants, types
+    return []
