@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from glenside.fuzzing.cases import Case
 from glenside.fuzzing.doors import Door
@@ -14,8 +15,9 @@ from glenside.fuzzing.onnx_recipes import drawn_model
 from glenside.fuzzing.searching import WANTS
 from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
-from glenside.ir.term import postorder
+from glenside.ir.term import Term, build, postorder, rebuild
 from glenside.ir.text import parse, print_program
+from glenside.ir.types import Tensor, TupleType
 from glenside.rewrites import RULES
 
 _MUTATED = 0.4
@@ -41,9 +43,10 @@ def _example(pick: random.Random) -> str:
     "" where the sizes are not legal.
     """
     examples = [example for rule in RULES.values() for example in rule.examples]
-    draw = Generator(pick, Settings(steps=3), examples=examples)
+    draw = Generator(pick, examples=examples)
     if pick.random() < 0.4:
-        return print_program(draw.program())
+        several = [Generator(pick, Settings(steps=2), examples=examples).term() for _ in range(3)]
+        return print_program(_joined(several))
     example = pick.choice(examples)
     try:
         found = draw.instance(example)
@@ -51,6 +54,22 @@ def _example(pick: random.Random) -> str:
         return ""
     wants = f"{WANTS}{' '.join(example.demands.split())}\n" if example.demands else ""
     return "" if found is None else wants + print_program(Program(found))
+
+
+def _joined(terms: Sequence[Term]) -> Program:
+    """One program of several, whose tensors get names of their own."""
+    made: list[Term] = []
+    for number, term in enumerate(terms):
+
+        def renamed(leaf: Term, _: tuple[Term, ...], number: int = number) -> Term | None:
+            tensor = leaf.attributes[0] if leaf.operator.name == "access-tensor" else None
+            if not isinstance(tensor, Tensor):
+                return None
+            return build("access-tensor", replace(tensor, name=f"{tensor.name}_{number}"))
+
+        own = rebuild(term, renamed)
+        made += own.children if isinstance(own.type, TupleType) and own.children else [own]
+    return Program(build("construct-tuple", *made))
 
 
 def _program(pick: random.Random, door: Door, kept: Sequence[Case]) -> Program:

@@ -44,8 +44,8 @@ FAULTS = (
     (
         _ALGEBRA,
         "d == dims(a), n == split(a), n == s.length, d == s.append(i)),",
-        "n == split(a), n == s.length),",
-        "every reshape of the same split is nothing",
+        "d == dims(a), n == split(a), n == s.length, d.product() == s.append(i).product()),",
+        "a reshape to as many elements is nothing",
     ),
     (
         _ALGEBRA,
@@ -68,7 +68,7 @@ FAULTS = (
     (
         _COMPUTES,
         '        (category(f, "pointwise"), s == split(a), x >= s),',
-        '        (c != "contraction", category(f, c), s == split(a), x >= s),',
+        '        (category(f, c), c != "contraction", s == split(a), x >= s),',
         "a function of items sees its parts apart",
     ),
     (
