@@ -90,7 +90,7 @@ def measure(name: str, activations: str, floats: Path, path: Path) -> Iterator[d
     x = _image(IMAGES)["x"]
     program = gl.load(path)
     begin = time.perf_counter()
-    compiled = gl.compile(program)
+    compiled = gl.compile(program, "none")
     taken = time.perf_counter() - begin
     for threads in (1, 2):
         runs = {

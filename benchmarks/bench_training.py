@@ -88,7 +88,7 @@ def _glenside(folder: Path, threads: int, plain: bool = False) -> Steps:
         value = b.linear(value, w, c, name=f"layer{i + 1}")
         value = b.relu(value) if i + 2 < len(SIZES) else value
     step = gl.training_step(b.finish(value), "softmax-cross-entropy", gl.SGD(str(RATE)))
-    f = gl.compile(step.program, machine="plain" if plain else "native")
+    f = gl.compile(step.program, "none", machine="plain" if plain else "native")
     names = [t.name for t in step.state]
     assert step.program.signature.outputs == ("loss", *(f"{name}{NEXT}" for name in names)), "as they are given below"
     states = [f.results(), f.results()]

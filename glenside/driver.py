@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -27,6 +28,7 @@ from glenside.targets.base import Target, Way
 
 if TYPE_CHECKING:
     from glenside.check.compiled import Function
+    from glenside.codegen.machine import Machine
     from glenside.ir.operand import Array
     from glenside.npu.program import NpuProgram
 
@@ -150,9 +152,13 @@ def _wrong(
     return "" if right else found.result, found.stopped
 
 
+DEFAULT_TARGET, AS_IT_IS = "cpu", "none"
+"""The target of `compile` and `glenside compile`; and what leaves a program as it is."""
+
+
 def compile(
     program: Program,
-    target: Target | None = None,
+    target: Target | str | None = DEFAULT_TARGET,
     *,
     machine: str = "native",
     memory: int | str | None = None,
@@ -160,13 +166,14 @@ def compile(
 ) -> Function:
     """The program as a function on numpy arrays, made by the system's C compiler: `f = gl.compile(p); f(x, ..)`.
 
-    target   what the program is optimized for before, such as `gl.CPU()`: what the machine takes the least time for;
-             None compiles it as it is, with the scales of batch norms in the weights
-    machine  native, or another one of `glenside compile --help` that this computer is too; plain for plain loops of it
-             as it is, which compute each step as the interpreter does
-    memory   the bytes that temporaries and results may take on one thread, or text such as "64MB", for a program that
-             is compiled as it is: what does not fit is computed again, for the least work. `gl.CPU("64MB")` as a target
-             has a budget of its own, which variants of layers keep to before
+    target   what the program is optimized for first, as an object or as text: `gl.CPU()` or "cpu", which is the
+             default, takes the least time on the machine. A program that "cpu" does not take is compiled as it is,
+             with a warning. "none" or None compiles any program as it is, with the scales of batch norms in the weights
+    machine  native, or another one of `glenside compile --help` that this computer is too; plain for plain loops of the
+             program as it is, which compute each step as the interpreter does
+    memory   the bytes that temporaries and results may take on one thread, or text such as "64MB": what does not fit is
+             computed again, for the least work. With "cpu" it is the budget of `gl.CPU("64MB")`, which variants of
+             layers keep to first; other targets have a budget of their own
     how      see `optimize`
 
     Raises BadInput: a black box, a constant without a value, no compiler.
@@ -178,24 +185,53 @@ def compile(
 
     if not isinstance(program, Program):
         raise BadInput(f"what is compiled is a program, such as gl.load gives, got {type(program).__name__}")
-    if target is not None and not isinstance(target, Target):
-        raise BadInput(f"a target is one such as gl.CPU(), or gl.parse_target('cpu:8MB'), got {target!r}")
     of = machine_of(machine)
     most = byte_count(memory, "a memory budget") if isinstance(memory, str) else memory
-    if most is not None and (target is not None or most <= 0):
-        said = f"got {most}" if target is None else f"{target.name} has its own"
-        raise BadInput(f"a memory budget is at least 1 byte, for a program that is compiled as it is; {said}")
-    if target is not None:
-        target = target.compiled_for(of)
-        of = target.processor or of
-        result = optimize(program, target, **how)
-        chosen = keeping([result.program, result.prepared], of, target.most_bytes)
-        return Function(chosen, of, result.report, target.most_bytes)
-    if how:
+    if most is not None and most <= 0:
+        raise BadInput(f"a memory budget is at least 1 byte, got {most}")
+    by_default = target == DEFAULT_TARGET
+    wanted = target_named(target, memory, of)
+    if wanted is not None and most is not None and not by_default:
+        raise BadInput(f"memory= is for the target cpu, or none: {wanted.name} has a budget of its own")
+    if wanted is not None:
+        wanted = wanted.compiled_for(of)
+        try:
+            result = optimize(program, wanted, **how)
+        except GlensideError as error:
+            if not by_default or how:
+                raise
+            warnings.warn(as_it_is(error), stacklevel=2)
+        else:
+            of = wanted.processor or of
+            chosen = keeping([result.program, result.prepared], of, wanted.most_bytes)
+            return Function(chosen, of, result.report, wanted.most_bytes)
+    elif how:
         raise BadInput(f"{', '.join(how)}: how to search is for programs that are compiled for a target")
     if of is not None:
         program = uninterrupted(*for_processors(program, Search()))
     return Function(program, of, None, most)
+
+
+def target_named(target: Target | str | None, memory: int | str | None, machine: Machine | None) -> Target | None:
+    """The target of an object or a text, "cpu" with that budget of memory; None for a program as it is, which plain
+    loops are of. Raises BadInput.
+    """
+    from glenside.targets import parse_target
+
+    if target is None or target == AS_IT_IS:
+        return None
+    if isinstance(target, str):
+        if target == DEFAULT_TARGET:
+            return None if machine is None else parse_target(DEFAULT_TARGET if memory is None else f"cpu:{memory}")
+        return parse_target(target)
+    if not isinstance(target, Target):
+        raise BadInput(f"a target is one such as gl.CPU(), or text such as 'cpu:8MB' or 'none', got {target!r}")
+    return target
+
+
+def as_it_is(error: GlensideError) -> str:
+    """The words for a program that the default target does not take."""
+    return f"the program is compiled as it is, not optimized: {error}"
 
 
 @contextmanager

@@ -11,16 +11,17 @@ import ctypes
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from glenside.check.comparison import difference
+from glenside.check.confined import Confined
 from glenside.check.exact import EXACT
-from glenside.check.indices import index_limits
-from glenside.check.stimuli import draw_reals, draw_residues
+from glenside.check.indices import index_limits, picks
+from glenside.check.stimuli import draw_reals, draw_residues, drawn_within
 from glenside.codegen.arguments import pointers
 from glenside.codegen.c_levels import bounds, unsure
 from glenside.codegen.c_numbers import GROWTH, residues
@@ -30,9 +31,10 @@ from glenside.codegen.native import Compiled, Lowered, completed
 from glenside.codegen.packing import Memory
 from glenside.codegen.toolchain import loaded
 from glenside.ir.dtypes import REALS, RECORDS, fraction_bits, name_of
-from glenside.ir.errors import BadInput
+from glenside.ir.errors import BadInput, OutOfBounds
 from glenside.ir.operand import Array, arrays
 from glenside.ir.types import Tensor
+from glenside.semantics import Native
 from glenside.semantics.interpreter import evaluate
 from glenside.semantics.loop_field import LoopField
 from glenside.semantics.prime_field import PRIMES
@@ -104,7 +106,7 @@ class Function(Compiled):
         found = faults(self.loops, self.arena)
         exact, nests = "not compared: the loops are wrong", {}
         if not found:  # so that nothing is read or written outside
-            exact = next((said for p in PRIMES if (said := self._residues(p, seed)) != EXACT), EXACT)
+            exact = next((said for p in PRIMES if (said := self._residues(p, seed + PRIMES.index(p))) != EXACT), EXACT)
             nests = self._rounding(seed)
         how = f"random residues modulo {' and '.join(map(str, PRIMES))}, normal numbers, seed {seed}"
         return CompiledReport(found, exact, nests, how, time.perf_counter() - started)
@@ -114,9 +116,19 @@ class Function(Compiled):
     def _residues(self, p: int, seed: int) -> str:
         term = self.program.term
         arithmetic, limits = LoopField(p), index_limits(term)
-        values = {n: _whole(t, limits.get(n), seed, p) for n, t in self.program.tensors.items()}
-        known = self.program.constants  # those of one element are part of the loops
-        values |= {name: array for name, array in known.items() if array.size == 1}
+        draw = partial(_whole, seed=seed, p=p)
+        values = {n: drawn_within(draw, t, limits.get(n)) for n, t in self.program.tensors.items()}
+        known = {n: array for n, array in self.program.constants.items() if array.size == 1}  # parts of the loops
+        values |= known
+        try:
+            return self._compared(values, arithmetic)
+        except OutOfBounds as error:
+            moved = Confined(picks(term)).settle(values, arithmetic, known, whole=True)
+            return f"not compared: {error}" if moved is None else self._compared(moved, arithmetic)
+
+    def _compared(self, values: Mapping[str, Array], arithmetic: LoopField) -> str:
+        """The verdict on the residues of these values. Raises OutOfBounds."""
+        term, p = self.program.term, arithmetic.p
         constants = {name: values[name] for name in self.program.constants_declared}
         residual = replace(self.program, constants=constants)
         drawn = Lowered(residual, self.machine, schedule=self._lowered.schedule)
@@ -124,6 +136,8 @@ class Function(Compiled):
             return "other constants make other loops, which is a mistake of the compiler"
         try:
             found = _over(arithmetic, drawn, values, self._modular)
+        except OutOfBounds:
+            raise
         except BadInput as error:
             return f"not compared: {error}"
         want = arrays(evaluate([term], values, arithmetic)[0])
@@ -140,8 +154,12 @@ class Function(Compiled):
 
     def _rounding(self, seed: int) -> dict[str, NestRounding]:
         limits = index_limits(self.program.term)
-        inputs = {b.name: draw_reals(self.program.tensors[b.name], seed, limits.get(b.name)) for b in self.inputs}
-        run = _Nests(self, inputs)
+        draw, constants = partial(draw_reals, seed=seed), self.program.constants
+        inputs = {b.name: drawn_within(draw, self.program.tensors[b.name], limits.get(b.name)) for b in self.inputs}
+        held = Confined(picks(self.program.term)).settle({**inputs, **constants}, Native(), constants)
+        if held is None:
+            return {"1": NestRounding(0.0, np.inf, "not compared: an index of every drawn input is outside its axis")}
+        run = _Nests(self, held)
         found: dict[str, NestRounding] = {}
         for number, nest in enumerate(self.loops.nests):
             dims = " ".join(map(str, nest.buffer.dims))
@@ -149,7 +167,7 @@ class Function(Compiled):
         return found
 
 
-def _whole(tensor: Tensor, limit: int | None, seed: int, p: int) -> Array:
+def _whole(tensor: Tensor, limit: int | Array | None = None, *, seed: int, p: int) -> Array:
     """Residues as numbers that the dtype holds: of halves fewer."""
     drawn = draw_residues(tensor, limit, seed=seed, p=p)
     if tensor.dtype not in REALS:

@@ -17,22 +17,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from glenside.check.branches import Branches, Missing, places
 from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, difference, digest, observe, shared, steps
-from glenside.check.indices import counted_from_ends, from_end, index_limits, opaque_limit
+from glenside.check.indices import opaque_limit
+from glenside.check.inputs import Inputs
 from glenside.check.layerwise import equations
 from glenside.check.memory import least_bytes, shortage
-from glenside.check.order import has_order, rounds
+from glenside.check.order import has_order
 from glenside.check.stimuli import declared
-from glenside.check.trials import OWN, Field, Trials, Turn
+from glenside.check.trials import Field, Trials, Turn
 from glenside.check.turns import Turns
-from glenside.ir.errors import GlensideError
+from glenside.ir.errors import GlensideError, OutOfBounds
 from glenside.ir.interrupts import answered
 from glenside.ir.operand import Array, arrays
 from glenside.ir.program import Program
@@ -161,36 +160,33 @@ def _as_a_whole(
     started = time.perf_counter()
     programs = (original, optimized) if source is None else (original, optimized, source)
     roots = (*(p.term for p in programs), *(p.layers[name] for p in (original, optimized) for name in names))
-    declarations, limits, below = declared(*roots), index_limits(*roots), opaque_limit(*roots)
-    ends = counted_from_ends(original.term, *(original.layers[name] for name in names))
+    reference = roots[0], *roots[2 : len(programs) + len(names)]  # the original and its source
+    others = roots[1], *roots[len(programs) + len(names) :]
     trials = Trials(seed, original, *roots)
     branches, clock = Branches(roots, trials.wanted), Clock(0, deadline, progress)
     comparison = _Comparison(original, optimized, source, names, clock)
-    known = dict(given)
-    drawn = {name: tensor for name, tensor in declarations.items() if name not in known}
-    own = _own(drawn, *programs) if trials.ordered and rounds(*roots) else {}
+    inputs, below = Inputs(reference, others, programs, given, trials), opaque_limit(*roots)
 
     def draw(trial: Turn, turn: int) -> dict[str, Array]:
         trial.arithmetic.opaque_below = below
-        values = trial.values(drawn, limits)
-        values |= {name: from_end(values[name], limits[name], turn) for name in ends & values.keys()} | known
-        return values | (own if turn >= OWN else {})
+        return inputs.draw(trial, turn)
 
     def compare(trial: Turn, values: Mapping[str, Array]) -> None:
         branches.watched(trial.arithmetic)
+        branches.begin(None)
         with BLAS_ON_ONE_THREAD:
-            comparison.run(Trial(trial.arithmetic, values, branches.begin))
+            inputs.used(values, trial.arithmetic, lambda v: comparison.run(Trial(trial.arithmetic, v, branches.begin)))
 
-    turns = Turns(trials, comparison, branches, draw, compare, bool(own))
+    turns = Turns(trials, comparison, branches, draw, compare, bool(inputs.own))
     clock.total = comparison.steps * turns.least
-    stopped, reason = "", shortage(least_bytes(declarations.values(), 16 if has_order(*roots) else 4, *roots))
+    stopped, reason = "", shortage(least_bytes(declared(*roots).values(), 16 if has_order(*roots) else 4, *roots))
     try:
         while not (reason or comparison.settled):
             if turns.enough and not trials.go_on(len(branches.missing())):
                 break
             turns.take()
         if not (reason or comparison.settled):
-            turns.aim(drawn.keys() - limits.keys())
+            turns.aim(inputs.movable)
     except OutOfTime:
         stopped, reason = "time-limit", "time ran out"
     except KeyboardInterrupt:
@@ -205,19 +201,6 @@ def _as_a_whole(
     done = turns.done
     verdicts, result = comparison.verdicts(max(turns.least, len(done)), reason, branches.missing())
     return CheckReport(verdicts, result, _how(done or [trials.at(0)], seed), time.perf_counter() - started, stopped)
-
-
-def _own(drawn: Container[str], *programs: Program) -> dict[str, Array]:
-    """The finite values of constants that all programs which have them agree on. What is made integers by a scale that
-    is drawn is mostly cut to the same one: a difference before it is seen by the scale that it was made for.
-    """
-    found: dict[str, Array] = {}
-    for name in dict.fromkeys(name for program in programs for name in program.constants if name in drawn):
-        first, *others = [p.constants[name] for p in programs if name in p.constants]
-        agreed = all(other is first or np.array_equal(other, first) for other in others)
-        if agreed and np.isfinite(first).all():
-            found[name] = first
-    return found
 
 
 def _how(trials: Sequence[Turn], seed: int) -> str:
@@ -350,7 +333,7 @@ class _Comparison:
 
         held = observe([*self.expected, self.original.term], trial, self.clock, note, keep=self.shared)
         self._run_source(results[0], trial)
-        observe([*self.found, self.optimized.term], trial, self.clock, compare, held)
+        self._run_optimized(trial, compare, held)
         self._isolate([name for name in suspects if name not in self.differs], trial)
         self._conclude_result(found, bool(suspects), trial)
 
@@ -361,6 +344,12 @@ class _Comparison:
         else:
             for what in found:
                 self._conclude(_RESULT, what)
+
+    def _run_optimized(self, trial: Trial, compare: Callable[[Term, Any], None], held: Mapping[Term, Array]) -> None:
+        try:
+            observe([*self.found, self.optimized.term], trial, self.clock, compare, held)
+        except OutOfBounds as error:
+            self._conclude(_RESULT, f"differs: {error}, where the original is within")
 
     def _run_source(self, result: Any, trial: Trial) -> None:
         """Run the source, before anything is said of the result."""

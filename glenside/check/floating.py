@@ -6,13 +6,15 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, observe, steps
-from glenside.check.indices import index_limits
-from glenside.check.stimuli import declared, draw_reals
+from glenside.check.confined import Confined
+from glenside.check.indices import index_limits, picks
+from glenside.check.stimuli import declared, draw_reals, drawn_within
 from glenside.ir.operand import arrays
 from glenside.ir.operators.opaque import require_meaning
 from glenside.ir.program import Program
@@ -54,12 +56,15 @@ def check_floating(
     started = time.perf_counter()
     roots = (original.term, *original.layers.values(), optimized.term, *optimized.layers.values())
     require_meaning("a check in floating point", *roots)
-    limits = index_limits(*roots)
+    reference = (original.term, *original.layers.values())
+    limits = index_limits(*reference, others=roots)
     constants = {**optimized.constants, **original.constants}
     declarations = declared(*roots)
+    draw = partial(draw_reals, seed=seed)
     values = {
-        n: constants[n] if n in constants else draw_reals(t, seed, limits.get(n)) for n, t in declarations.items()
+        n: constants[n] if n in constants else drawn_within(draw, t, limits.get(n)) for n, t in declarations.items()
     }
+    values = Confined(picks(*reference)).settle(values, Native(), constants) or values
     common = [name for name in original.layers if name in optimized.layers]
     alike = [n for n in (*common, "") if _term(original, n).type == _term(optimized, n).type]
     errors = {n: math.nan if n in alike else math.inf for n in (*common, "")}

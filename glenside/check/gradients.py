@@ -16,6 +16,7 @@ import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -23,12 +24,13 @@ import numpy as np
 
 from glenside.check.branches import Branches, Missing
 from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, observe, steps
+from glenside.check.confined import Confined
 from glenside.check.exact import EXACT, is_equal
 from glenside.check.gradient_pairs import Pair, pair_of, types
-from glenside.check.indices import index_limits, opaque_limit
+from glenside.check.indices import index_limits, opaque_limit, picks
 from glenside.check.memory import least_bytes, shortage
 from glenside.check.sides import CAST
-from glenside.check.stimuli import declared, draw_near
+from glenside.check.stimuli import declared, draw_near, drawn_within
 from glenside.check.trials import Field, Trials
 from glenside.ir.dtypes import REALS
 from glenside.ir.errors import GlensideError
@@ -208,7 +210,8 @@ class _Comparison:
         self.equal: dict[str, int] = dict.fromkeys([*pair.gradients, *([_VALUE] if pair.values else [])], 0)
         self.replaced: set[str] = set()
         self.fields = [_Residues(p) for p in PRIMES]
-        self._limits = index_limits(*pair.roots)
+        self._limits = index_limits(pair.original, others=[pair.gradient])
+        self._confined = Confined(picks(pair.original))
         self._below = opaque_limit(*pair.roots)
 
     @property
@@ -238,6 +241,8 @@ class _Comparison:
         numbers.opaque_below = self._below
         self.branches.watched(numbers)
         values = {name: self._draw(numbers, tensor, turn, again) for name, tensor in self.pair.tensors.items()}
+        self.branches.begin(None)
+        values = self._confined.settle(values, numbers, self.pair.given) or values
         u = self._cotangents(numbers, values, turn, again)
         terms = self.pair.gradients
         seen: dict[Term, Any] = {}
@@ -253,8 +258,9 @@ class _Comparison:
         if name in self.pair.given:
             return numbers.encode(name, np.asarray(self.pair.given[name]), tensor.dtype)
         weights = {*self.trials.weights, *(self.pair.gradients if turn % _SMALL == 0 else ())}
-        near = draw_near(tensor, limit, seed=self.trials.seed, turn=turn, among=self.trials.calm, weights=weights)
-        if tensor.dtype not in REALS or limit is not None:
+        draw = partial(draw_near, seed=self.trials.seed, turn=turn, among=self.trials.calm, weights=weights)
+        near = drawn_within(draw, tensor, limit)
+        if tensor.dtype not in REALS:
             return numbers.encode(name, near, tensor.dtype)
         jitter = self._stream(name, turn, 0).standard_normal(tensor.dims)
         scale = float(np.std(near)) if near.size > 1 else 1.0

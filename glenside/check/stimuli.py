@@ -21,6 +21,7 @@ from glenside.ir.rational import exact
 from glenside.ir.term import Term, postorder, tensors
 from glenside.ir.types import Dims, Tensor
 
+_MOST_INDEX = (1 << 63) - 1
 _PART = 1 << 16  # elements that are drawn at a time
 Draw = Callable[..., Array]
 """(tensor, what its integers must be below) -> its value in one trial."""
@@ -47,7 +48,7 @@ def _stream(seed: int, salt: int, name: str) -> np.random.Generator:
     return np.random.default_rng([seed, salt, zlib.crc32(name.encode())])
 
 
-def draw_integers(tensor: Tensor, limit: int | None = None, *, seed: int) -> Array:
+def draw_integers(tensor: Tensor, limit: int | Array | None = None, *, seed: int) -> Array:
     """Integers over the full range of the dtype, or valid indices below a limit."""
     rng = _stream(seed, 0, tensor.name)
     if tensor.dtype == "bool":
@@ -55,13 +56,21 @@ def draw_integers(tensor: Tensor, limit: int | None = None, *, seed: int) -> Arr
     dtype = np.dtype(tensor.dtype)
     if limit is not None:
         most = limit if tensor.dtype in REALS else limits(tensor.dtype)[1] + 1
-        return rng.integers(0, max(1, min(limit, most)), tensor.dims).astype(dtype)
+        return rng.integers(0, np.clip(limit, 1, min(most, _MOST_INDEX)), tuple(tensor.dims)).astype(dtype)
     least, most = limits(tensor.dtype)
     drawn = rng.integers(least, most, tensor.dims, np.int8 if tensor.dtype in STORED else dtype, endpoint=True)
     return drawn.astype(dtype, copy=False)
 
 
-def draw_residues(tensor: Tensor, limit: int | None = None, *, seed: int, p: int) -> Array:
+def drawn_within(draw: Draw, tensor: Tensor, limit: int | Array | None) -> Array:
+    """A value of a tensor in which elements that have a limit are below it, and others as without one."""
+    drawn: Array = draw(tensor, limit)
+    if not isinstance(limit, np.ndarray) or limit.all():
+        return drawn
+    return np.where(limit > 0, drawn, draw(tensor))
+
+
+def draw_residues(tensor: Tensor, limit: int | Array | None = None, *, seed: int, p: int) -> Array:
     """Residues modulo p, as signed representatives, for floats; integers for the rest."""
     if tensor.dtype not in REALS:
         return draw_integers(tensor, limit, seed=seed)
@@ -74,7 +83,7 @@ def draw_residues(tensor: Tensor, limit: int | None = None, *, seed: int, p: int
 
 def draw_near(
     tensor: Tensor,
-    limit: int | None = None,
+    limit: int | Array | None = None,
     *,
     seed: int,
     turn: int,
@@ -350,7 +359,7 @@ def _may_wrap(term: Term) -> bool:
     return low < least or most < high
 
 
-def draw_reals(tensor: Tensor, seed: int, limit: int | None = None) -> Array:
+def draw_reals(tensor: Tensor, limit: int | Array | None = None, *, seed: int) -> Array:
     """Normal values for floats; integers for the rest."""
     if tensor.dtype not in REALS:
         return draw_integers(tensor, limit, seed=seed)

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+from glenside.check.indices import Pick, picks
 from glenside.check.order import depends_on_order, dtypes, has_order
 from glenside.check.stimuli import (
     Draw,
@@ -17,6 +18,7 @@ from glenside.check.stimuli import (
     draw_integers,
     draw_near,
     draw_residues,
+    drawn_within,
     is_real,
 )
 from glenside.ir.dtypes import REALS
@@ -53,6 +55,7 @@ _COMPARED = 400
 _DECIDED = 2000  # of results that only say which numbers are the larger
 _TURNS = 128  # for what several tensors must take at once to be seen
 _MOST_TURNS = 400
+_INDICES = 16  # turns, at least, in which indices are drawn anew
 
 
 def _turns(result: Term, *others: Term) -> int:
@@ -64,7 +67,13 @@ def _turns(result: Term, *others: Term) -> int:
     enough = _DECIDED if decided else _COMPARED
     few = enough / max(1, result.access.size) if isinstance(result.type, AccessType) else 0
     rarest = max((_choices(t) for t in postorder(*roots) if depends_on_order(t) and t.operator is compute), default=0)
+    rarest = max([rarest, *map(_picked, picks(*roots))])
     return min(_MOST_TURNS, max(_TURNS, math.ceil(8 * rarest), math.ceil(few)))
+
+
+def _picked(pick: Pick) -> float:
+    """How many places of an axis there are for each index."""
+    return max(pick.sizes, default=0) * len(pick.sizes) / max(1, pick.indices.access.size)
 
 
 def _choices(term: Term) -> float:
@@ -100,7 +109,7 @@ class Field(_Numbers, PrimeField):
     def _drawn(self) -> WeakValueDictionary[str, Array]:
         return WeakValueDictionary()
 
-    def draw(self, tensor: Tensor, limit: int | None = None, *, seed: int) -> Array:
+    def draw(self, tensor: Tensor, limit: int | Array | None = None, *, seed: int) -> Array:
         """See `draw_residues`."""
         drawn = draw_residues(tensor, limit, seed=seed, p=self.p)
         if tensor.dtype in REALS:
@@ -122,12 +131,12 @@ class Turn(NamedTuple):
     arithmetic: Arithmetic
     draw: Draw
 
-    def values(self, tensors: Mapping[str, Tensor], limits: Mapping[str, int]) -> dict[str, Array]:
-        """A value of each tensor, with what its integers must be below: each is drawn of a stream of its own."""
+    def values(self, tensors: Mapping[str, Tensor], limits: Mapping[str, int | Array]) -> dict[str, Array]:
+        """A value of each tensor, with what its integers must be below (see `index_limits`), each of its own stream."""
         drawn: dict[str, Array] = {}
 
         def draw(name: str, _: None = None) -> None:
-            drawn[name] = self.draw(tensors[name], limits.get(name))
+            drawn[name] = drawn_within(self.draw, tensors[name], limits.get(name))
 
         if sum(tensor.dims.product() for tensor in tensors.values()) < _ELEMENTS:
             for name in tensors:
@@ -165,7 +174,9 @@ class Trials:
         if not self.real:
             self.count, self.longest = self.count + 1, self.longest + 1
         elif not self.ordered:
-            self.count = self.longest = len(self.fields)
+            picked = max(map(_picked, picks(*roots)), default=0.0)
+            drawn = _INDICES + math.ceil(8 * picked) if picked else 0
+            self.count = self.longest = max(len(self.fields), min(self.count, drawn))
             self.more = 0
 
     def go_on(self, missing: int) -> bool:
@@ -185,10 +196,10 @@ class Trials:
             return Turn(numbers, numbers, draw)
         field = self.fields[turn % len(self.fields)]
         if not self.ordered:
-            return Turn(field, field, partial(field.draw, seed=self.seed))
+            return Turn(field, field, partial(field.draw, seed=self.seed + turn // len(self.fields)))
         return Turn(field, OrderedField(field), partial(self._near, turn=turn))
 
-    def _near(self, tensor: Tensor, limit: int | None = None, *, turn: int) -> Array:
+    def _near(self, tensor: Tensor, limit: int | Array | None = None, *, turn: int) -> Array:
         """Numbers near constants: near the large ones one tensor in each turn, where there are floats. The places of
         products of two such numbers are rounded to hundreds, and so are sums in which those cancel.
         """

@@ -16,6 +16,7 @@ from glenside.check.comparison import Clock
 from glenside.check.stimuli import further
 from glenside.check.trials import OWN, Trials, Turn
 from glenside.ir.copies import Ahead
+from glenside.ir.errors import OutOfBounds
 from glenside.ir.operand import Array
 from glenside.ir.types import Tensor
 from glenside.semantics import Arithmetic
@@ -145,7 +146,10 @@ class Turns:
         for tensor in tensors:
             self.comparison.clock.look()
             self.trials.aims -= 1
-            found = move(goal, tensor, trial.arithmetic, values, np.random.default_rng(number))
+            try:
+                found = move(goal, tensor, trial.arithmetic, values, np.random.default_rng(number))
+            except OutOfBounds:
+                continue
             if found is not None:
                 self.trials.aims -= 1
                 self.comparison.clock.total += self.comparison.steps

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import undisturbed
+from glenside.ir.packages import install_command
 
 _SYSTEM = ("cc", "gcc", "clang")
 _PATIENCE = 30.0
@@ -28,7 +29,6 @@ _MACROS = ("-dM", "-E", "-x", "c", os.devnull)
 _WRITE = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
 """What would let a compiler write files of its own."""
 _SANITIZED = re.compile(r"__SANITIZE_(ADDRESS|THREAD|HWADDRESS)__|-fsanitize=\S*(address|thread|memory|leak)")
-_NONE = "there is no C compiler: install one, name it in CC, or pip install 'glenside[native]'"
 
 
 class Kind(Enum):
@@ -81,7 +81,7 @@ def known_compiler() -> Compiler:
     """The compiler, which has said what it is. Raises BadInput: there is none, or it is no GCC and no Clang."""
     command = compiler()
     if not command:
-        raise BadInput(_NONE)
+        raise BadInput(f"there is no C compiler: install one, name it in CC, or {install_command('native')}")
     path = shutil.which(command[0])
     found = Path(path).stat() if path is not None else None
     return _asked(tuple(command), path, found and (found.st_size, found.st_mtime_ns))

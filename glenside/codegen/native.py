@@ -32,7 +32,7 @@ from glenside.codegen.verify import verify
 from glenside.gradients.training import state_of
 from glenside.ir.bounds import whole
 from glenside.ir.dtypes import RECORDS
-from glenside.ir.errors import BadInput
+from glenside.ir.errors import BadInput, OutOfBounds
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.types import TupleType, Type
@@ -347,7 +347,7 @@ def completed(loops: Loops, status: int) -> None:
     if status:
         wrong = list(required(loops))[status - 1]
         low, high = -wrong.size, wrong.size - 1
-        raise BadInput(f"{wrong.operator} requires indices from {low} to {high}, got one that is outside")
+        raise OutOfBounds(f"{wrong.operator} requires indices from {low} to {high}, got one that is outside")
 
 
 class _Pool:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
-from glenside.check.indices import direct_index_limits, index_limits
+from glenside.check.confined import Confined
+from glenside.check.indices import index_limits, picks
+from glenside.check.stimuli import drawn_within
 from glenside.fuzzing.cases import Wrong
 from glenside.ir.dtypes import REALS, WHOLE, fraction_bits, limits, wider
 from glenside.ir.operand import Array, arrays
@@ -15,6 +18,7 @@ from glenside.ir.operators.casting import cast
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
 from glenside.ir.types import AccessType, Tensor
+from glenside.semantics import Native
 from glenside.semantics.interpreter import evaluate
 
 _TRIALS = 3
@@ -27,24 +31,24 @@ _HUGE, _TINY = 1e18, 1e-2
 
 def values_of(program: Program, seed: int) -> dict[str, Array]:
     """A value for every tensor: the program's own constants, valid indices, and numbers of several kinds."""
-    direct, below = direct_index_limits(program.term), index_limits(program.term)
+    below = index_limits(program.term)
     known = program.seeded_constants(seed).constants
     found: dict[str, Array] = {}
     for name, tensor in program.tensors.items():
-        limit = direct.get(name, below.get(name) if tensor.dtype in WHOLE else None)
+        limit = below.get(name)
         if name in program.constants or (tensor.constant and limit is None):
             found[name] = np.asarray(known[name])
         else:
-            found[name] = drawn(tensor, seed, limit)
-    return found
+            found[name] = drawn_within(partial(drawn, seed=seed), tensor, limit)
+    return Confined(picks(program.term)).settle(found, Native(), program.constants) or found
 
 
-def drawn(tensor: Tensor, seed: int, limit: int | None = None) -> Array:
+def drawn(tensor: Tensor, limit: int | Array | None = None, *, seed: int) -> Array:
     """Floats that are normal, small whole numbers, halves or zeros; integers of the full range, or small; indices."""
     rng = np.random.default_rng([seed, zlib.crc32(tensor.name.encode())])
     dims, dtype = tuple(tensor.dims), tensor.dtype
     if limit is not None and dtype in WHOLE:
-        return rng.integers(0, max(1, min(limit, limits(dtype)[1] + 1)), dims).astype(dtype)
+        return rng.integers(0, np.clip(limit, 1, min(limits(dtype)[1], 1 << 62) + 1), dims).astype(dtype)
     way = rng.integers(0, 8)
     if dtype in REALS:
         if way < 4:

@@ -55,6 +55,10 @@ class BadInput(GlensideError):
     """A file, an array, a flag or a name is not what is needed."""
 
 
+class OutOfBounds(BadInput):
+    """A computed index is outside of the axis that it selects from."""
+
+
 class Renamed(DeprecationWarning):
     """An old name was used."""
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 from collections.abc import Iterable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import undisturbed
+
+_NAME = "glenside"
 
 
 def load(names: Iterable[str]) -> None:
@@ -33,4 +39,36 @@ def _optional(name: str, need: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise BadInput(f"{need} the package {name}: pip install 'glenside[onnx]'") from None
+        raise BadInput(f"{need} the package {name}: {install_command('onnx')}") from None
+
+
+def install_command(extra: str) -> str:
+    """The pip command that installs an extra of pyproject.toml: from the folder that this package is run or was
+    installed from, else the packages of the extra by name.
+    """
+    from importlib.metadata import requires  # takes as long to import as much of this package
+
+    folder, editable = _source_folder()
+    if folder is not None:
+        place = "." if folder == Path.cwd() else str(folder)
+        return f"pip install {'-e ' if editable else ''}{shlex.quote(f'{place}[{extra}]')}"
+    wanted = (re.match(r"([^;]*);.*extra == ['\"]([^'\"]+)", line) for line in requires(_NAME) or ())
+    named = [shlex.quote(found[1].strip()) for found in wanted if found is not None and found[2] == extra]
+    return f"pip install {' '.join(named)}"
+
+
+def _source_folder() -> tuple[Path | None, bool]:
+    """The folder of the sources, and True if the package is run from there; None where there is none any more."""
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote, urlsplit
+
+    own = Path(__file__).resolve().parents[2]
+    if (own / "pyproject.toml").is_file():
+        return own, True
+    try:
+        known = json.loads(distribution(_NAME).read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        return None, False
+    url = urlsplit(str(known.get("url", "")))
+    folder = Path(unquote(url.path))
+    return (folder if url.scheme == "file" and (folder / "pyproject.toml").is_file() else None), False

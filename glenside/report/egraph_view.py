@@ -76,7 +76,7 @@ class EGraphView:
         return bundle
 
     def widget(self) -> Any:
-        """The e-graph as a widget. Raises ImportError without anywidget: `pip install 'glenside[notebooks]'`."""
+        """The e-graph as a widget. Raises ImportError without anywidget, of the extra `notebooks`."""
         from glenside.report.egraph_widget import EGraphWidget
 
         return EGraphWidget.of(self.record, self.height)

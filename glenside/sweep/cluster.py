@@ -17,6 +17,7 @@ from dataclasses import asdict
 from typing import Any
 
 from glenside.ir.errors import BadInput
+from glenside.ir.packages import install_command
 from glenside.sweep.cells import Cell, Row, Runner, Stop
 from glenside.sweep.processes import POLL, run_in_process
 
@@ -47,9 +48,8 @@ def on_cluster(address: str) -> Iterator[Runner]:
     try:
         import distributed
     except ImportError:
-        raise BadInput(
-            "--scheduler requires the package distributed, which is not installed: pip install 'glenside[distributed]'"
-        ) from None
+        command = install_command("distributed")
+        raise BadInput(f"--scheduler requires the package distributed, which is not installed: {command}") from None
     match = re.fullmatch(r"tcp://([^\s/:\[\]]+|\[[0-9a-fA-F:]+\]):(\d{1,5})", address)
     if match is None or not 0 < int(match[2]) < 1 << 16:
         raise BadInput(f"--scheduler is written tcp://HOST:PORT, such as tcp://127.0.0.1:8786, got {address!r}")

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from fuzzing import Fuzzing
 from hand_gradients import RIGHT
-from mutations import differ_on, mutants, network
+from mutations import NATIVE, differ_on, mutants, network
 
 import glenside as gl
 from glenside.check import check_gradient
-from glenside.check.indices import index_limits
+from glenside.check.confined import Confined
+from glenside.check.indices import index_limits, picks
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
@@ -26,19 +27,20 @@ from glenside.ir.types import Tensor
 _TRIALS, _MUTANTS = 12, 6
 
 
-def drawn(tensor: Tensor, limit: int | None, trial: int, rng: np.random.Generator) -> Array:
-    if tensor.dtype not in FLOATS or limit is not None:
-        return rng.integers(0, limit or 9, tensor.dims).astype(tensor.dtype)
+def drawn(tensor: Tensor, limit: int | Array | None, trial: int, rng: np.random.Generator) -> Array:
+    if tensor.dtype not in FLOATS:
+        return rng.integers(0, np.maximum(1, 9 if limit is None else limit), tensor.dims).astype(tensor.dtype)
     normal = rng.standard_normal(tensor.dims) * (3 if trial % 2 else 1) + (4 if trial % 3 == 2 else 0)
     return normal.astype(tensor.dtype)
 
 
 def apart(a: Term, b: Term, seed: int) -> bool:
-    limits = index_limits(a, b)
+    limits, confined = index_limits(a, others=[b]), Confined(picks(a))
     leaves = [tensor for leaf in tensors(a, b) if isinstance(tensor := leaf.attributes[0], Tensor)]
     for trial in range(_TRIALS):
         rng = np.random.default_rng([seed, trial])
-        if differ_on(a, b, {t.name: drawn(t, limits.get(t.name), trial, rng) for t in leaves}):
+        values = {t.name: drawn(t, limits.get(t.name), trial, rng) for t in leaves}
+        if differ_on(a, b, confined.settle(values, NATIVE) or values):
             return True
     return False
 

@@ -160,7 +160,7 @@ def test_nothing_else_is_stored_over_what_is_read() -> None:
 @pytest.mark.skipif(not compiler(), reason="there is no C compiler")
 @pytest.mark.parametrize("program", [_residual(), _branches(3, 12)], ids=["residual", "branches"])
 def test_what_is_stored_in_place_is_right(program: Program) -> None:
-    compiled = gl.compile(program)
+    compiled = gl.compile(program, "none")
     x = np.random.default_rng(0).standard_normal(tuple(program.inputs["x"].dims)).astype(np.float32)
     want = gl.evaluate([program.term], {**program.constants, "x": x})[0]
     for threads in (1, 2):

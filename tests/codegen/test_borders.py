@@ -45,7 +45,7 @@ def _with_border(loops: Loops) -> Nest:
 )  # fmt: skip
 def test_threads_fill_a_border_along_with_what_lies_beside_it(shape: tuple[int, ...]) -> None:
     program = _padded(*shape)
-    found = gl.compile(program)
+    found = gl.compile(program, "none")
     assert not any(nest.what == "border" for nest in found.loops.nests)
     assert faults(found.loops, found.arena) == []
     (tensor,) = (t for t in program.tensors.values() if not t.constant)

@@ -38,7 +38,7 @@ def _convolution(channels: int, filters: int, size: int) -> Program:
 def test_a_convolution_and_winograd() -> None:
     """Winograd's fractions are exact over residues, and its constants are in the bound of the nest that has them."""
     program = _convolution(16, 24, 12)
-    direct, transformed = gl.compile(program).check(), gl.compile(program, gl.CPU(balance=0.1)).check()
+    direct, transformed = gl.compile(program, "none").check(), gl.compile(program, gl.CPU(balance=0.1)).check()
     assert direct.ok
     assert transformed.ok, transformed
     assert direct.residues == transformed.residues == "exact"
@@ -53,7 +53,7 @@ def test_the_bound_follows_the_depth_of_a_sum() -> None:
     for depth in (16, 256, 4096):
         b = gl.Builder("p")
         product = b.matmul(b.input("x", (8, depth)), b.constant("w", (depth, 16)))
-        report = gl.compile(b.finish(product).seeded_constants(0)).check()
+        report = gl.compile(b.finish(product).seeded_constants(0), "none").check()
         assert report.ok, report
         found.append(max(nest.bound for nest in report.nests.values()))
     assert found[0] < found[1] < found[2] < 4096 * 2.0**-24 * 64
@@ -73,7 +73,7 @@ KINDS: dict[str, Callable[[Term], Term]] = {
 @pytest.mark.parametrize("name", KINDS)
 def test_what_is_no_sum(name: str) -> None:
     x = gl.Builder("p").input("x", (5, 37))
-    report = gl.compile(Program(KINDS[name](x))).check()
+    report = gl.compile(Program(KINDS[name](x)), "none").check()
     assert report.ok, report
 
 
@@ -83,7 +83,7 @@ def test_choices_that_rounding_may_decide_are_told() -> None:
     third = pointwise.multiply(x, pointwise.filled(x, "1/3"))
     both = pointwise.multiply(x, pointwise.filled(x, "2/3"))
     above = pointwise.cast(pointwise.compare("lt", pointwise.add(third, third), both), "int32")
-    report = gl.compile(Program(above)).check()
+    report = gl.compile(Program(above), "none").check()
     assert report.residues == "exact"
     assert [nest.verdict for nest in report.nests.values()] == ["not bounded: what it chooses may depend on rounding"]
     assert not report.ok
@@ -151,7 +151,7 @@ OF_LEVELS: tuple[Callable[[Term, str], Term], ...] = (
 
 def _nests_of_levels(*terms: Term) -> list[tuple[float, str]]:
     """Of one nest for each of the terms, the bound and the verdict."""
-    report = gl.compile(Program(build("construct-tuple", *terms))).check()
+    report = gl.compile(Program(build("construct-tuple", *terms)), "none").check()
     assert report.residues == "exact"
     assert len(report.nests) == len(terms)
     return [(nest.bound, nest.verdict) for nest in report.nests.values()]
@@ -189,7 +189,7 @@ def test_levels_that_are_wrong(monkeypatch: pytest.MonkeyPatch, factor: float) -
         return loaded(replace(source, nests=nests), machine)
 
     monkeypatch.setattr(native, "loaded", changed)
-    report = gl.compile(Program(_levels(x, "int16"))).check()
+    report = gl.compile(Program(_levels(x, "int16")), "none").check()
     (nest,) = report.nests.values()
     assert "elements are off" in nest.verdict
 
@@ -206,10 +206,10 @@ def test_loops_that_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in outside[::4]:
         monkeypatch.setattr(native, "lower", lambda *_, wrong=wrong: wrong)
         with pytest.raises(Unverified, match=r"^the loops of p .*mistake of Glenside's compiler"):
-            gl.compile(program)
+            gl.compile(program, "none")
     for wrong in inside[:2]:
         monkeypatch.setattr(native, "lower", lambda *_, wrong=wrong: wrong)
-        report = gl.compile(program).check()
+        report = gl.compile(program, "none").check()
         assert not report.ok
         assert report.residues.startswith("result 1 differs in")
 
@@ -219,7 +219,7 @@ def test_rounding_that_is_wrong(monkeypatch: pytest.MonkeyPatch, old: str) -> No
     """A constant, a coefficient and a function that are off by a few millionths: far below any guessed tolerance."""
     x = gl.Builder("p").input("x", (40,))
     y = pointwise.add(pointwise.tanh(pointwise.multiply(x, pointwise.filled(x, "1/3"))), pointwise.compute("exp", x))
-    assert gl.compile(Program(y)).check().ok
+    assert gl.compile(Program(y), "none").check().ok
     new = {"exp_f": "1.000003f * exp_f"}.get(old) or _off(old)
 
     def off(line: str) -> str:
@@ -231,7 +231,7 @@ def test_rounding_that_is_wrong(monkeypatch: pytest.MonkeyPatch, old: str) -> No
         return loaded(replace(source, helpers=texts[0], nests=texts[1]), machine)
 
     monkeypatch.setattr(native, "loaded", changed)
-    report = gl.compile(Program(y)).check()
+    report = gl.compile(Program(y), "none").check()
     assert report.residues == "exact"
     (nest,) = report.nests.values()
     assert "elements are off, the first by" in nest.verdict
@@ -261,7 +261,7 @@ def _random(term: Term) -> None:
     parts = [part for part in postorder(term) if isinstance(part.type, AccessType)]
     if any(part.operator.opaque for part in parts):
         return
-    report = gl.compile(Program(term).seeded_constants(0)).check()
+    report = gl.compile(Program(term).seeded_constants(0), "none").check()
     assert not report.faults
     assert report.residues == "exact" or report.residues.startswith("not compared: ")
     assert not any("are off" in nest.verdict or "differs" in nest.verdict for nest in report.nests.values()), report

@@ -26,7 +26,7 @@ def _x() -> Term:
 
 
 def _run(term: Term, *arrays: np.ndarray) -> Any:
-    return gl.compile(Program(term))(*arrays)
+    return gl.compile(Program(term), "none")(*arrays)
 
 
 @needs_compiler
@@ -58,7 +58,7 @@ def _doubled(x: Term) -> Term:
 @needs_compiler
 @pytest.mark.parametrize("make", [_deep, _doubled], ids=["deep", "doubled"])
 def test_no_formula_grows_with_the_program(make: Callable[[Term], Term]) -> None:
-    compiled = gl.compile(Program(make(_x())))
+    compiled = gl.compile(Program(make(_x())), "none")
     assert (compiled(X) == gl.evaluate([make(_x())], {"x": X})[0]).all()
     assert max(map(len, compiled.source.splitlines())) < 10_000
 
@@ -78,7 +78,7 @@ def test_odd_numbers() -> None:
     quarter = build("full", (3,), "-1/4", "float64")
     d = b.input("d", (3,), "float64")
     assert (_run(pointwise.add(d, pointwise.compute("negative", quarter)), np.zeros(3)) == 0.25).all()
-    far = gl.compile(Program(b.gather(_x(), b.input("i", (1,), "uint64"))))
+    far = gl.compile(Program(b.gather(_x(), b.input("i", (1,), "uint64"))), "none")
     with pytest.raises(BadInput, match="requires indices from -2 to 1"):
         far(X, np.array([2**64 - 1], np.uint64))
 
@@ -111,5 +111,5 @@ def test_a_compiler_with_options(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_compiler(monkeypatch: pytest.MonkeyPatch, command: str, said: str) -> None:
     monkeypatch.setenv("CC", command)
     with pytest.raises(BadInput) as caught:
-        gl.compile(Program(pointwise.relu(_x())))
+        gl.compile(Program(pointwise.relu(_x())), "none")
     assert said in str(caught.value)

@@ -151,7 +151,7 @@ def _is_exact(program: Program, machines: list[str], seed: int = 0) -> str:
     given = [values[name] for name, t in program.tensors.items() if not t.constant]
     texts = []
     for name in machines:
-        compiled = gl.compile(program, machine=name)
+        compiled = gl.compile(program, "none", machine=name)
         assert faults(compiled.loops, compiled.arena) == []
         for threads in (1, 2):
             assert np.array_equal(compiled(*given, threads=threads), want), name
@@ -275,7 +275,7 @@ def test_conversions(given: str) -> None:
     program = Program(build("construct-tuple", *(pointwise.cast(pointwise.add(y, y), name) for name in wanted)))
     want = gl.evaluate([program.term], {"x": array})[0]
     for machine in {HERE[0], "generic"} if given in ("uint8", "float32") else HERE[:1]:
-        got = gl.compile(program, machine=machine)(array)
+        got = gl.compile(program, "none", machine=machine)(array)
         for name, one, other in zip(wanted, want, got, strict=True):
             assert np.array_equal(one.astype(np.float64), other.astype(np.float64), equal_nan=True), name
 
@@ -289,7 +289,7 @@ def test_floats_are_cut_in_vectors_as_by_themselves(machine: str) -> None:
     x = gl.Builder("p").input("x", array.shape)
     casts = [pointwise.cast(x, name) for name in ("int32", "int16", "uint16", "int8", "uint8")]
     program = Program(build("construct-tuple", *casts))
-    fast, plain = gl.compile(program, machine=machine), gl.compile(program, machine="plain")
+    fast, plain = gl.compile(program, "none", machine=machine), gl.compile(program, machine="plain")
     assert "cut_x" in fast.source
     assert "cut_x" not in plain.source
     for one, other in zip(fast(array), plain(array), strict=True):
@@ -304,7 +304,7 @@ def test_bfloat16_in_float32_tiles(machine: str) -> None:
     draw = np.random.default_rng(0)  # whole numbers, of which sums are exact
     values = {n: draw.integers(-8, 9, t.dims).astype(t.dtype) for n, t in program.tensors.items()}
     (want,) = gl.evaluate([program.term], values)
-    compiled = gl.compile(replace(program, constants={"w": values["w"]}), machine=machine)
+    compiled = gl.compile(replace(program, constants={"w": values["w"]}), "none", machine=machine)
     assert any(b.role is Role.REGISTER for b in _buffers(compiled.loops))
     assert np.array_equal(np.asarray(compiled(values["x"])).view(np.uint16), np.asarray(want).view(np.uint16))
 
@@ -333,7 +333,7 @@ def test_rounding_to_bytes(zero: int, least: int) -> None:
     program = Program(build("construct-tuple", narrow, wide))
     want = gl.evaluate([program.term], {"x": array})[0]
     for machine in HERE:
-        got = gl.compile(program, machine=machine)(array)
+        got = gl.compile(program, "none", machine=machine)(array)
         assert all(np.array_equal(a, b) for a, b in zip(want, got, strict=True)), machine
 
 
@@ -349,7 +349,7 @@ def test_networks_of_bytes(activation: str) -> None:
     program, given = _of_bytes(activation)
     (want,) = gl.evaluate([program.term], given)
     for machine in HERE[:1] + HERE[-1:]:
-        compiled = gl.compile(program, machine=machine)
+        compiled = gl.compile(program, "none", machine=machine)
         assert faults(compiled.loops, compiled.arena) == []
         assert np.array_equal(compiled(given["x"]), want)
     assert "dot4_x" in compiled.source

@@ -50,7 +50,7 @@ def test_whatever_is_possible_computes_the_same(tmp_path: Path, numbers: dict[st
     lines = [f"{key} = {number}" for key, number in numbers.items()]
     path = _file(tmp_path, "\n".join(['like = "generic"', *lines]))
     want = np.asarray(gl.evaluate([program.term], {**program.constants, "x": value})[0])
-    assert np.allclose(gl.compile(program, machine=path)(value), want, 1e-4, 1e-5)
+    assert np.allclose(gl.compile(program, "none", machine=path)(value), want, 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize(

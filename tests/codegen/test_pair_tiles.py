@@ -115,7 +115,7 @@ def test_pairs_are_of_machines_that_add_them(name: str) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_keep_to_their_bounds(name: str) -> None:
     program = PROGRAMS[name]()
-    found = gl.compile(program, machine=MACHINE)
+    found = gl.compile(program, "none", machine=MACHINE)
     assert faults(found.loops, found.arena) == []
     checked = found.check()
     assert checked.ok, str(checked)
@@ -124,7 +124,7 @@ def test_programs_keep_to_their_bounds(name: str) -> None:
     whole = {n: draw.integers(-8, 9, t.dims).astype(t.dtype) for n, t in program.tensors.items()}
     constants = {n: array for n, array in whole.items() if n != given.name}
     (want,) = gl.evaluate([program.term], whole)
-    got = gl.compile(replace(program, constants=constants), machine=MACHINE)(whole[given.name])
+    got = gl.compile(replace(program, constants=constants), "none", machine=MACHINE)(whole[given.name])
     assert np.array_equal(np.asarray(got).view(np.uint16), np.asarray(want).reshape(got.shape).view(np.uint16))
 
 
@@ -135,7 +135,7 @@ def test_numbers_below_the_normal_ones_are_within_the_bound() -> None:
     program = _product(16, 32, 16)
     small = np.full((32, 16), 2.0**-130).astype(program.constants["w"].dtype)
     program = replace(program, constants={"w": small})
-    assert gl.compile(program, machine=MACHINE).check().ok
+    assert gl.compile(program, "none", machine=MACHINE).check().ok
 
 
 def test_products_of_floats_are_as_they_were() -> None:

@@ -72,11 +72,11 @@ def _step(network: Callable[[], Program]) -> tuple[Program, dict[str, Any]]:
 @pytest.mark.parametrize(("network", "machine"), [(_chain, "plain"), (_joined, "native"), (_dense, "plain")])
 def test_bits_are_as_before_and_the_budget_is_held(network: Callable[[], Program], machine: str) -> None:
     program, given = _step(network)
-    free = gl.compile(program, machine=machine)
+    free = gl.compile(program, "none", machine=machine)
     whole = Lowered(free.program, free.machine)
     steps, beside = steps_of(whole.loops), whole.memory - whole.arena.size
     most = beside + (3 * ordered(steps).peak + steps.least) * 64 // 4
-    held = gl.compile(program, machine=machine, memory=most)
+    held = gl.compile(program, "none", machine=machine, memory=most)
     schedule = held.report.schedule
     assert schedule is not None
     assert schedule.holds
@@ -95,7 +95,7 @@ def test_bits_are_as_before_and_the_budget_is_held(network: Callable[[], Program
 def test_what_is_computed_again_is_checked_exactly() -> None:
     program, _ = _step(_dense)
     free = Lowered(program, machine_of("native"))
-    checked = gl.compile(program, memory=free.memory * 2 // 3).check()
+    checked = gl.compile(program, "none", memory=free.memory * 2 // 3).check()
     assert checked.residues == "exact"
     assert not checked.faults
 
@@ -107,7 +107,7 @@ def test_memory_that_is_told_is_what_is_allocated(monkeypatch: pytest.MonkeyPatc
     map_pages = packing._mapped
     monkeypatch.setattr(packing, "_mapped", lambda size: pages.append(size) or map_pages(size))
     program, given = _step(lambda: _chain(96))
-    held = gl.compile(program, machine=PLAIN, memory=Lowered(program, None).memory * 2 // 3)
+    held = gl.compile(program, "none", machine=PLAIN, memory=Lowered(program, None).memory * 2 // 3)
     assert held.report.schedule is not None
     assert held.report.schedule.holds
     tracemalloc.start()
@@ -133,11 +133,11 @@ def test_a_budget_that_cannot_be_held_says_what_can() -> None:
 @pytest.mark.parametrize("memory", [0, -1, "much"])
 def test_budgets_that_are_none(memory: int | str) -> None:
     with pytest.raises(BadInput, match="a memory budget is"):
-        gl.compile(_dense(), memory=memory)
+        gl.compile(_dense(), "none", memory=memory)
 
 
 def test_a_target_has_its_own_budget() -> None:
-    with pytest.raises(BadInput, match="cpu:1MB has its own"):
+    with pytest.raises(BadInput, match="cpu:1MB has a budget of its own"):
         gl.compile(_dense(), gl.CPU("1MB"), memory="1MB")
 
 

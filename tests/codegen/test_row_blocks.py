@@ -62,14 +62,14 @@ def test_rows_are_those_of_the_whole_matrix(
     program = _attention(rows, heads, depth, **more)  # type: ignore[arg-type]
     arrays = _drawn(program)
     monkeypatch.setattr(row_blocks, "told_alone", lambda nests, _: len(nests))  # whatever prices tell
-    found = gl.compile(program)
+    found = gl.compile(program, "none")
     (nest,) = _blocks(found.loops)
     assert all(isinstance(loop, For) and loop.way is Way.PARALLEL for loop in nest.body)
     assert max(b.bytes for b in found.loops.buffers) <= 4 * more.get("batch", 1) * rows * max(heads * depth, rows)
     assert faults(found.loops, found.arena) == []
     assert found.check().ok
     monkeypatch.setattr(row_blocks, "_ROWS", ())
-    whole = gl.compile(program)
+    whole = gl.compile(program, "none")
     assert not _blocks(whole.loops)
     for threads in (1, 3):
         assert np.array_equal(found(*arrays, threads=threads), whole(*arrays))
@@ -111,7 +111,7 @@ def test_random_attention() -> None:
         heads, depth, batch = int(draw.integers(1, 6)), int(draw.integers(1, 40)), int(draw.integers(1, 3))
         program = _attention(rows, heads, depth, batch=batch, keys=keys, mask=bool(draw.integers(2)))
         arrays = _drawn(program)
-        found = gl.compile(program)
+        found = gl.compile(program, "none")
         taken += len(_blocks(found.loops))
         want = gl.compile(program, machine="plain")(*arrays)
         assert faults(found.loops, found.arena) == []

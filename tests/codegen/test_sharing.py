@@ -76,7 +76,7 @@ def test_a_program_that_shares_nothing_has_no_other_threads() -> None:
     if not compiler():
         pytest.skip("there is no C compiler")
     program = _layers(5, 40)
-    f = gl.compile(program)
+    f = gl.compile(program, "none")
     x = f.drawn()
     want = gl.evaluate([program.term], {**program.constants, "x": x[0]})[0]
     assert "pthread_create" not in f.source

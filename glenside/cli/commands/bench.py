@@ -58,7 +58,7 @@ def bench(
     if len(machines) > 1:
         raise BadInput(f"what is timed is for one machine, got {machine}")
     (of,) = machines
-    found = prepared(source, of, wanted, bounds)
+    found = prepared(source, of, wanted, bounds, by_default=target is None)
     unless_stopped()  # what a search found by then is no figure yet
     model = Path(source.source) if Path(source.source).suffix == ".onnx" else None
     with status_line("compile") as show:
@@ -81,7 +81,7 @@ def bench(
     _say(contest.notes if model is not None else ["other runtimes take ONNX files: save it as one, and bench that"])
     words = [f"milliseconds are {what}{_beside(busy)}.", *_COLUMNS]
     facts = {"program": one_line(source.source), "machine": "plain loops" if of is None else of.name}
-    facts |= {"target": target or "none: as it is", "seed": str(source.seed)}
+    facts |= {"target": "none: as it is" if found.found is None else found.found.target.name, "seed": str(source.seed)}
     if contest.interrupted:
         _write_page(
             html, compiled.program.name, rows, [], ["Interrupted: these are the rounds until then.", *words], facts

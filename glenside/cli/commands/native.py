@@ -11,7 +11,7 @@ import typer
 
 from glenside.cli.options import Bounds, Valued, command
 from glenside.cli.output import OK, WRONG, status_line, writable
-from glenside.ir.errors import BadInput
+from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.interrupts import INTERRUPTED, answered, finishing, stopped, unless_stopped, waited_for
 from glenside.ir.names import one_line
 
@@ -35,7 +35,11 @@ MachineName = Annotated[
 ]
 Chosen = Annotated[
     str | None,
-    typer.Option("--target", help="What it is optimized for before, such as cpu:unlimited,balance=2; nothing else."),
+    typer.Option(
+        "--target",
+        help="The target to optimize for first, such as cpu:8MB; none: compile the program as it is. By default cpu, "
+        "or none where cpu does not take the program.",
+    ),
 ]
 
 
@@ -76,7 +80,7 @@ def compile(
         others = (f"{path.stem}.h", f"{path.stem}.weights", *file_names(c_name(path.stem), machines))
         writable(*(str(path.parent / other) for other in others))
     made = _Made(machines, emit, output)
-    found = prepared(source, machines[0], wanted, bounds, made.put)
+    found = prepared(source, machines[0], wanted, bounds, made.put, by_default=target is None)
     try:
         made.put(found)
     except KeyboardInterrupt:
@@ -167,7 +171,7 @@ def run_compiled(load: Callable[[], Program], on: str, seed: int) -> tuple[Any, 
     require_given(program)
     with status_line("compile"):
         opened, values = program.seeded_constants(seed).with_inputs_open()
-        compiled = driver.compile(opened, machine=on)
+        compiled = driver.compile(opened, "none", machine=on)
     given = {name: array for name, array in values.items() if name in opened.inputs}
     return waited_for(lambda: compiled(given)), program.result_names()
 
@@ -196,12 +200,12 @@ def machines_for(text: str | None, target: str | None) -> tuple[Sequence[Machine
     BadInput, also where both say one and the program is not compiled for the target's.
     """
     from glenside.codegen.machine import machines_of
-    from glenside.targets import parse_target
+    from glenside.driver import DEFAULT_TARGET, target_named
 
     machines = machines_of("native" if text is None else text)
-    if target is None:
+    wanted = target_named(DEFAULT_TARGET if target is None else target, None, machines[0])
+    if wanted is None:
         return machines, None
-    wanted = parse_target(target)
     found = wanted.compiled_for(machines[0])
     own = found.processor
     if own is None:
@@ -219,17 +223,29 @@ def prepared(
     target: Target | None,
     bounds: Bounds,
     on_answer: Callable[[Prepared], None] = lambda _: None,
+    *,
+    by_default: bool = False,
 ) -> Prepared:
     """A program as it is compiled for a target, or as it is; a search gives each answer that is still refined or
-    checked, too. Raises BadInput.
+    checked, too. A program that a target `by_default` does not take is compiled as it is. Raises BadInput.
     """
+    from glenside.driver import as_it_is
     from glenside.passes.integer_sums import for_processors
     from glenside.passes.network import Search, uninterrupted
 
-    if target is None:
-        program = source.loader()().seeded_constants(source.seed)
-        return Prepared(program if machine is None else uninterrupted(*for_processors(program, Search())))
-    return _searched(source, target, bounds, on_answer)
+    bounds.limits()  # wrong options are not what a target does not take
+    note = ""
+    if target is not None:
+        try:
+            return _searched(source, target, bounds, on_answer)
+        except GlensideError as error:
+            if not by_default:
+                raise
+            note = f"glenside: note: {one_line(as_it_is(error))}"
+    program = source.loader()().seeded_constants(source.seed)
+    if note:
+        print(note, file=sys.stderr)
+    return Prepared(program if machine is None else uninterrupted(*for_processors(program, Search())))
 
 
 def _searched(source: Valued, target: Target, bounds: Bounds, on_answer: Callable[[Prepared], None]) -> Prepared:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.dtypes import INTEGERS
-from glenside.ir.errors import BadInput
+from glenside.ir.errors import OutOfBounds
 from glenside.ir.operand import Array
 from glenside.ir.operator import Field, Kind, OperatorKind, example, fields, operator, require
 from glenside.ir.operators.requirements import require_axis, require_number, spelled
@@ -17,10 +17,10 @@ from glenside.ir.types import AccessType, Dims
 
 
 def _within(operator: str, indices: Array, size: int) -> Array:
-    """The indices as positions: those below 0 count from the end. Raises BadInput for one outside of the axis."""
+    """The indices as positions: those below 0 count from the end. Raises OutOfBounds."""
     if indices.size and not (-size <= int(indices.min()) and int(indices.max()) < size):
         least, most = indices.min(), indices.max()
-        raise BadInput(f"{operator} requires indices from {-size} to {size - 1}, got {least} to {most}")
+        raise OutOfBounds(f"{operator} requires indices from {-size} to {size - 1}, got {least} to {most}")
     positions = indices.astype(np.intp, copy=False)
     return np.where(positions < 0, positions + size, positions) if positions.size and positions.min() < 0 else positions
 

@@ -1,0 +1,229 @@
+"""Inputs whose computed indices stay within the axes that they select from.
+
+Where drawn numbers lead outside, the tensors below the indices are moved into intervals: from a point at which all
+indices are inside, each interval grows, first those of all tensors at once, then one after the other, as long as
+numbers at its ends and between lead to none that is outside. A tensor that may be anything is left as it is drawn.
+Of i + j one interval is wide where the other is narrow: several boxes of intervals are found, and take turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from glenside.check.indices import Pick
+from glenside.check.stimuli import constants_of, declared
+from glenside.ir.dtypes import REALS, WHOLE, limits
+from glenside.ir.errors import OutOfBounds
+from glenside.ir.operand import Array
+from glenside.ir.operators.casting import cast
+from glenside.ir.term import Term, postorder
+from glenside.ir.types import AccessType, Tensor
+from glenside.semantics import Arithmetic
+from glenside.semantics.interpreter import evaluate
+
+_ELEMENTS = 1 << 26  # that the search evaluates, at most
+_MOST_TRIES = 300
+_LEAST_TRIES = 24
+_FINEST = 1 / 8  # how near the ends of an interval of floats are to where they could be
+_WIDEST = 1 << 20
+_RETRIES, _SEARCHES, _PROBES = 4, 6, 3
+
+Interval = tuple[float, float]
+Values = dict[str, Array]
+
+
+class Box(NamedTuple):
+    """An interval for each of some tensors, and a number in all of them."""
+
+    centre: float
+    intervals: Mapping[str, Interval]
+
+    def shrunk(self, share: float, whole: bool) -> Box:
+        """Intervals of a share of their width."""
+        step = 1.0 if whole else _FINEST
+
+        def end(at: float) -> float:
+            return at if share == 1 else self.centre + int((at - self.centre) * share / step) * step
+
+        return Box(self.centre, {name: (end(low), end(high)) for name, (low, high) in self.intervals.items()})
+
+    def point(self, names: Iterable[str]) -> Box:
+        """The centre alone, for these tensors."""
+        return Box(self.centre, dict.fromkeys(names, (self.centre, self.centre)))
+
+
+class Confined:
+    """Values of tensors with which the indices of some picks are within their axes.
+
+    tensors  those below computed indices, by name: others are never changed
+    boxes    what was found where drawn numbers lead outside, a box for each of a few sets of them
+    """
+
+    def __init__(self, found: Sequence[Pick]) -> None:
+        computed = [pick.indices for pick in found if _is_computed(pick.indices)]
+        self._picks = found if computed else ()
+        self._roots = list(dict.fromkeys(pick.indices for pick in self._picks))
+        self.tensors = {n: t for n, t in declared(*computed).items() if t.dtype != "bool"}
+        self.among = [*map(float, constants_of(*self._roots))] if computed else []
+        self.boxes: list[Box] = []
+        self._uses = 0
+        size = sum(t.access.size for t in postorder(*self._roots) if isinstance(t.type, AccessType))
+        self.tries = max(_LEAST_TRIES, min(_MOST_TRIES, _ELEMENTS // max(1, size)))
+
+    @property
+    def bounded(self) -> set[str]:
+        """The tensors that some box has an interval of."""
+        return {name for box in self.boxes for name in box.intervals}
+
+    def settle(
+        self, values: Mapping[str, Array], arithmetic: Arithmetic, fixed: Collection[str] = (), *, whole: bool = False
+    ) -> Values | None:
+        """The values, where necessary moved so that all indices are within, but for those that are fixed; None where no
+        such were found. With `whole`, floats that are moved are whole numbers.
+        """
+        if not self.tensors or self.is_within(values, arithmetic):
+            return dict(values)
+        if len(self.boxes) < _SEARCHES:
+            self.boxes.append(_Search(self, values, arithmetic, fixed, whole).found())
+        self._uses += 1
+        box = self.boxes[-1 if self._uses <= _SEARCHES else self._uses % _SEARCHES]
+        for tried in (*(box.shrunk(2.0**-n, whole) for n in range(_RETRIES)), box.point(self.tensors)):
+            held = {n: _of_dtype(self.tensors[n], at) for n, at in tried.intervals.items() if n not in fixed}
+            moved = {n: _folded(a, held[n]) if n in held else a for n, a in values.items()}
+            if self.is_within(moved, arithmetic):
+                return moved
+        return None
+
+    def is_within(self, values: Mapping[str, Array], arithmetic: Arithmetic) -> bool:
+        """True if all indices are within their axes."""
+        try:
+            found = dict(zip(self._roots, evaluate(self._roots, values, arithmetic), strict=True))
+        except OutOfBounds:
+            return False
+        return not any(pick.outside(found[pick.indices]).any() for pick in self._picks)
+
+
+class _Search:
+    """The search for intervals, by one set of drawn values."""
+
+    def __init__(
+        self,
+        confined: Confined,
+        values: Mapping[str, Array],
+        arithmetic: Arithmetic,
+        fixed: Collection[str],
+        whole: bool,
+    ) -> None:
+        self._confined, self._values, self._arithmetic, self._whole = confined, values, arithmetic, whole
+        self._names = [n for n in confined.tensors if n in values and n not in fixed]
+        self._left = confined.tries
+        self._rng = np.random.default_rng(len(confined.boxes))
+        self._at: dict[str, Interval] = {}
+
+    def found(self) -> Box:
+        """A box about a centre, of the tensors that may not be anything: which of them grow first, chance says."""
+        names = [self._names[i] for i in self._rng.permutation(len(self._names))]
+        centre = next((c for c in self._centres() if self._holds(dict.fromkeys(names, (c, c)))), None)
+        if centre is None:
+            return Box(0.0, dict.fromkeys(names, (0.0, 0.0)))
+        self._at = dict.fromkeys(names, (centre, centre))
+        self._free(names)
+        step = _FINEST
+        while self._at and self._grown({n: (low - step, high + step) for n, (low, high) in self._at.items()}):
+            step *= 2
+        for at in self._rng.permutation(2 * len(self._at)):
+            self._grow([*self._at][at // 2], int(at % 2))
+        return Box(centre, self._at)
+
+    def _centres(self) -> Sequence[float]:
+        powers = [sign * 2.0**power for power in range(-1, 7) for sign in (1, -1)]
+        beside = [sign * c + off for c in self._confined.among for sign in (1, -1) for off in (0, 1, -1)]
+        return [
+            c for c in dict.fromkeys((0.0, *powers, *beside)) if abs(c) <= _WIDEST and (c == int(c) or not self._whole)
+        ]
+
+    def _free(self, names: Sequence[str]) -> None:
+        """Take the intervals from those that may be anything."""
+        if not names:
+            return
+        rest = {n: interval for n, interval in self._at.items() if n not in names}
+        if self._holds(rest):
+            self._at = rest
+        elif len(names) > 1:
+            self._free(names[: len(names) // 2])
+            self._free(names[len(names) // 2 :])
+
+    def _grow(self, name: str, side: int) -> None:
+        """Move one end of an interval as far as it goes."""
+        finest = 1.0 if self._whole or self._confined.tensors[name].dtype not in REALS else _FINEST
+        step, away = 1.0, 1 if side else -1
+        faster = True
+        while step >= finest:
+            ends = [*self._at[name]]
+            ends[side] += away * step
+            grown = self._grown({**self._at, name: (ends[0], ends[1])})
+            faster &= grown
+            step *= 2.0 if faster else 0.5
+
+    def _grown(self, intervals: Mapping[str, Interval]) -> bool:
+        """Take these intervals if all is within, at their ends and between."""
+        widest = max(high - low for low, high in intervals.values())
+        if widest > _WIDEST or self._left <= 0 or not all(self._holds(intervals) for _ in range(_PROBES)):
+            return False
+        self._at = dict(intervals)
+        return True
+
+    def _holds(self, intervals: Mapping[str, Interval]) -> bool:
+        self._left -= 1
+        values = {**self._values, **{n: self._sample(n, interval) for n, interval in intervals.items()}}
+        return self._confined.is_within(values, self._arithmetic)
+
+    def _sample(self, name: str, interval: Interval) -> Array:
+        """Numbers of an interval: either end, any, or a third of each."""
+        given, tensor = self._values[name], self._confined.tensors[name]
+        low, high = _of_dtype(tensor, interval)
+        dims = given.shape
+        steps = 1.0 if self._whole or tensor.dtype not in REALS else 1 / _FINEST
+        between = low + self._rng.integers(0, int((high - low) * steps) + 1, dims) / steps
+        way = self._rng.integers(0, 6)
+        chosen = np.full(dims, way) if way < 2 else self._rng.integers(0, 3, dims)
+        return _like(given, np.choose(chosen, [np.full(dims, low), np.full(dims, high), between]))
+
+
+def _of_dtype(tensor: Tensor, interval: Interval) -> Interval:
+    """The part of an interval that a tensor holds."""
+    if tensor.dtype in REALS:
+        return interval
+    low, high = (float(np.clip(np.floor(end), *limits(tensor.dtype))) for end in interval)
+    return low, high
+
+
+def _like(given: Array, real: Array) -> Array:
+    """Numbers in the form of others: of those that have a residue too, their places."""
+    return real + 1j * given.imag if given.dtype.kind == "c" else real.astype(given.dtype)
+
+
+def _folded(a: Array, interval: Interval) -> Array:
+    """Numbers as they are inside of an interval, and others taken modulo its width."""
+    low, high = interval
+    inside = (a.real >= low) & (a.real <= high)
+    turned: Array
+    if a.dtype.kind in "iu":
+        least, count = int(low), int(high) - int(low) + 1
+        turned = (a.astype(np.int64) % count - least % count) % count + least
+        return np.where(inside, a, turned.astype(a.dtype))
+    turned = low + np.mod(a.real - low, high - low) if high > low else np.full(a.shape, low)
+    return _like(a, np.where(inside, a.real, turned))
+
+
+def _is_computed(indices: Term) -> bool:
+    """True if indices are more than integers that are given, moved or cast between integers."""
+    return any(
+        term.operator.name != "access-tensor"
+        and not (term.index_map is not None and term.children)
+        and not (term.operator is cast and term.children[0].access.dtype in WHOLE)
+        for term in postorder(indices)
+    )

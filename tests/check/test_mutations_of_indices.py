@@ -1,0 +1,72 @@
+"""Wrong programs that select by computed indices are never called equal, and equal ones always are."""
+
+from __future__ import annotations
+
+import random
+from itertools import islice
+
+import pytest
+from fuzzing import Fuzzing
+from indexed_programs import equal_ones, indexed, is_exact
+from mutations import mutants, unseen
+
+from glenside.check import check, is_equal
+from glenside.ir.program import Program
+from glenside.ir.term import Term
+
+COUNT = 6
+PARTS = 4  # tests that share the slow seeds
+
+
+def legal(pick: random.Random) -> Term:
+    """A program that some inputs are valid for."""
+    while not check(Program(term := indexed(pick)), Program(term), layers=False).ok:
+        pass
+    return term
+
+
+def missed(seed: int) -> tuple[int, list[str]]:
+    """How many mutants of one program numpy tells from it, and those of which the check does not."""
+    pick = random.Random(seed)
+    term = legal(pick)
+    exact = (mutant for mutant in mutants(term, pick) if is_exact(mutant))
+    return unseen(term, islice(exact, COUNT), seed)
+
+
+def alarms(seed: int, count: int) -> list[str]:
+    """What the check says of programs that are equal to one, and differ in how."""
+    pick = random.Random(seed)
+    term = legal(pick)
+    found = []
+    for names, other in islice(equal_ones(term, pick), count):
+        verdict = check(Program(term), Program(other), layers=False).result
+        if not is_equal(verdict):
+            found.append(f"seed {seed}, {names}, {verdict}:\n{Program(term)}\n{Program(other)}")
+    return found
+
+
+def test_no_mutant_of_an_index_is_called_equal() -> None:
+    judged = [missed(seed) for seed in range(12)]
+    assert sum(wrong for wrong, _ in judged) > 30
+    assert [text for _, texts in judged for text in texts] == []
+
+
+def test_equal_indices_are_called_equal() -> None:
+    assert [text for seed in range(3) for text in alarms(seed, 2)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_mutant_of_many_indices_is_called_equal(part: int, fuzzing: Fuzzing) -> None:
+    """None of the committed seeds, some 5,000 mutants; of others at most 1 of 1,000."""
+    judged = [missed(seed + part) for seed in fuzzing.seeds(1200 // PARTS, step=PARTS)]
+    found = [text for _, texts in judged for text in texts]
+    wrong = sum(count for count, _ in judged)
+    assert len(found) <= wrong / 1000 * (fuzzing.seed is not None), f"{len(found)} of {wrong}, such as\n{found[0]}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_many_equal_indices_are_called_equal(part: int, fuzzing: Fuzzing) -> None:
+    found = [text for seed in fuzzing.seeds(1000 // PARTS, step=PARTS) for text in alarms(seed + part, 2)]
+    assert not found, f"{len(found)}, such as\n{found[0]}"
