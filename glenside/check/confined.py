@@ -8,6 +8,7 @@ Of i + j one interval is wide where the other is narrow: several boxes of interv
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -122,6 +123,7 @@ class _Search:
         self._left = confined.tries
         self._rng = np.random.default_rng(len(confined.boxes))
         self._at: dict[str, Interval] = {}
+        self._ends: Array = np.zeros(0, np.int64)
 
     def found(self) -> Box:
         """A box about a centre, of the tensors that may not be anything: which of them grow first, chance says."""
@@ -136,7 +138,7 @@ class _Search:
             step *= 2
         for at in self._rng.permutation(2 * len(self._at)):
             self._grow([*self._at][at // 2], int(at % 2))
-        return Box(centre, self._at)
+        return Box(centre, {n: _of_dtype(self._confined.tensors[n], at) for n, at in self._at.items()})
 
     def _centres(self) -> Sequence[float]:
         powers = [sign * 2.0**power for power in range(-1, 7) for sign in (1, -1)]
@@ -171,24 +173,28 @@ class _Search:
     def _grown(self, intervals: Mapping[str, Interval]) -> bool:
         """Take these intervals if all is within, at their ends and between."""
         widest = max(high - low for low, high in intervals.values())
-        if widest > _WIDEST or self._left <= 0 or not all(self._holds(intervals) for _ in range(_PROBES)):
+        if widest > _WIDEST or self._left <= 0 or not all(self._holds(intervals, probe) for probe in range(_PROBES)):
             return False
         self._at = dict(intervals)
         return True
 
-    def _holds(self, intervals: Mapping[str, Interval]) -> bool:
+    def _holds(self, intervals: Mapping[str, Interval], probe: int = 0) -> bool:
+        """True if all indices are within: each tensor at one end of its interval, at the other, then at any numbers."""
         self._left -= 1
-        values = {**self._values, **{n: self._sample(n, interval) for n, interval in intervals.items()}}
+        ends = self._rng.integers(0, 2, len(intervals)) if probe == 0 else 1 - self._ends
+        self._ends = ends
+        ways = [2] * len(intervals) if probe == 2 else [int(end) for end in ends]
+        sampled = {n: self._sample(n, at, way) for way, (n, at) in zip(ways, intervals.items(), strict=True)}
+        values = {**self._values, **sampled}
         return self._confined.is_within(values, self._arithmetic)
 
-    def _sample(self, name: str, interval: Interval) -> Array:
-        """Numbers of an interval: either end, any, or a third of each."""
+    def _sample(self, name: str, interval: Interval, way: int) -> Array:
+        """Numbers of an interval: its low end, its high end, or those and others."""
         given, tensor = self._values[name], self._confined.tensors[name]
         low, high = _of_dtype(tensor, interval)
         dims = given.shape
         steps = 1.0 if self._whole or tensor.dtype not in REALS else 1 / _FINEST
         between = low + self._rng.integers(0, int((high - low) * steps) + 1, dims) / steps
-        way = self._rng.integers(0, 6)
         chosen = np.full(dims, way) if way < 2 else self._rng.integers(0, 3, dims)
         return _like(given, np.choose(chosen, [np.full(dims, low), np.full(dims, high), between]))
 
@@ -197,8 +203,9 @@ def _of_dtype(tensor: Tensor, interval: Interval) -> Interval:
     """The part of an interval that a tensor holds."""
     if tensor.dtype in REALS:
         return interval
-    low, high = (float(np.clip(np.floor(end), *limits(tensor.dtype))) for end in interval)
-    return low, high
+    least, most = map(float, limits(tensor.dtype))
+    high = min(max(math.floor(interval[1]), least), most)
+    return min(max(math.ceil(interval[0]), least), high), high
 
 
 def _like(given: Array, real: Array) -> Array:
