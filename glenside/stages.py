@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from glenside.analysis.layers import product_sizes
@@ -13,6 +13,7 @@ from glenside.egraph.part import MANY
 from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress, declared
 from glenside.egraph.search import SearchResult, ahead, program_snapshot, search, search_here
+from glenside.ir.errors import Failed
 from glenside.ir.interrupts import undisturbed
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
@@ -49,6 +50,8 @@ class Stages:
 
     on_draft  is given each answer that is going to be refined
     stopped   why a search ended before it had seen everything: the first reason, or saturation
+    faults    why searches failed, where some did
+    wrong     the rules that are to blame: searches after that do without them
     """
 
     program: Program
@@ -63,6 +66,8 @@ class Stages:
     prepared: Program | None = None
     problem: Problem | None = None
     searched: SearchResult | None = None
+    faults: list[str] = field(default_factory=list)
+    wrong: set[str] = field(default_factory=set)
 
     def run(self) -> Result:
         """The best answer, or the baseline mapping where the search stopped before it had mapped as much. Raises
@@ -101,10 +106,13 @@ class Stages:
         way = _hurried(self._least())
         problem = Problem.of(self.prepared or self.program, self.target, way)
         searched = search_here(*self._problem(problem, way), limits, reported=REPORTED, trace=way.explain or way.trace)
+        self._heard(searched.progress)
         searched = replace(searched, progress=replace(searched.progress, stopped=self._why(searched)))
         least = self._extracted(problem, searched, way)
         if least is None or (result is not None and result.report.mapped >= least.report.mapped):
             least = result
+        if least is None and self.faults:
+            raise Failed(f"the search failed before there was an answer: {self.faults[0]}")
         if least is None:
             raise Unfinished("the search stopped before there was an answer")
         return least
@@ -122,7 +130,8 @@ class Stages:
 
     def _prepare(self, passes: Sequence[Pass]) -> Program:
         """The program after the target's passes."""
-        program, run = self.program, replace(self.search, on_progress=partial(_tell, self.listener, "fold"))
+        program = self.program
+        run = replace(self.search, on_progress=partial(_tell, self.listener, "fold"), on_end=self._heard)
         for change in passes:
             program, why = change(program, run)
             self.stopped = why if self.stopped == SATURATED else self.stopped
@@ -132,7 +141,7 @@ class Stages:
         """The e-graph of the problem."""
         known = {"e_nodes": len(problem.nodes), "bound": self._certain()}
         self.listener(Event("saturate", "starting", unit=self._unit(), **known))
-        return search(
+        found = search(
             *self._problem(problem, self.way),
             self.search.limits,
             reported=REPORTED,
@@ -143,6 +152,14 @@ class Stages:
             on_snapshot=None if self.listener is silent else self._glances(problem),
             meanwhile=self.target.load_back_end,
         )
+        self._heard(found.progress)
+        return found
+
+    def _heard(self, progress: Progress) -> None:
+        """Keep why a search failed, if it did."""
+        if progress.fault and progress.fault not in self.faults:
+            self.faults.append(progress.fault)
+            self.wrong |= {progress.wrong} - {""}
 
     def _glances(self, problem: Problem) -> Callable[[SearchResult], None]:
         """Who tells the listener of the best answer so far: seldom enough that the search does not wait."""
@@ -184,7 +201,7 @@ class Stages:
 
     def _problem(self, problem: Problem, way: Way) -> tuple[Sequence[Term], Sequence[Rule], Parameters]:
         """What is searched: the nodes, by which rules, with which parameters."""
-        rules = of_families(self.target.families(way, problem.nodes))
+        rules = [r for r in of_families(self.target.families(way, problem.nodes)) if r.name not in self.wrong]
         return problem.nodes, rules, self.target.rule_parameters()
 
     def _extracted(self, problem: Problem, searched: SearchResult, way: Way) -> Result | None:
@@ -196,6 +213,7 @@ class Stages:
             report = report_of(self.program, self.target, problem, searched, answer)
             report.stopped = self.stopped if searched.stopped == SATURATED else searched.stopped
             report.seconds = self.clock.seconds
+            report.faults = tuple(self.faults)
             return Result(self.program, self.target, report, answer, self.seed)
 
         def on_draft(answer: Answer) -> None:

@@ -21,6 +21,8 @@ OK = 0
 WRONG = 1
 """There is an answer, and something in it is unmapped, unequal, above its budget, or missing."""
 BAD_INPUT = 2
+FAILED = 3
+"""A rule is wrong, or a search process died: the answer, if there is one, is the baseline, checked."""
 
 
 def writable(*paths: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
@@ -14,7 +15,7 @@ import typer
 
 from glenside.check import is_equal
 from glenside.cli.instructions import Instructions, is_code, require_code
-from glenside.cli.output import OK, WRONG, save_program, writable, write_json
+from glenside.cli.output import FAILED, OK, WRONG, save_program, writable, write_json
 from glenside.ir.errors import BadInput
 from glenside.ir.files import write_text
 from glenside.ir.interrupts import INTERRUPTED, answered, undisturbed, write_down
@@ -199,6 +200,8 @@ class Outcome:
         if self.result.stopped == "interrupted" or self.result.interrupted:
             return INTERRUPTED
         report = self.result.report
+        if report.faults and (not checked or is_equal(report.checked)):
+            return FAILED
         wrong = report.mapped < len(report.layers) or report.notes or (checked and not report.ok)
         ran = self.code.ran
         wrong = wrong or (self.code.output is not None and self.code.made is None)
@@ -209,6 +212,8 @@ class Outcome:
         """End with the exit status. A cache that could not keep the answer is an error, now that nothing is lost."""
         if self.result.not_kept is not None:
             raise self.result.not_kept
+        for fault in self.result.report.faults:
+            print(f"glenside: error: the search failed: {fault}", file=sys.stderr)
         raise typer.Exit(self.exit_status(checked))
 
 

@@ -15,14 +15,21 @@ from glenside.ir.types import Tensor
 
 
 def named_wants(wants: str, nodes: Sequence[Term]) -> str:
-    """The wants of an example as actions: `$root` is the program's result, `$x` the tensor x, `$x2` the access of x
-    with split 2."""
+    """The wants of an example as actions."""
+    places = named_places(nodes)
+    return re.sub(r"\$(\w+)", lambda name: f"({PROGRAM_NODE} {places[name[1]]})", wants)
+
+
+def named_places(nodes: Sequence[Term]) -> dict[str, int]:
+    """Where nodes of a program are that wants name: `root` is its result, `x` the tensor x, `x2` the access of x with
+    split 2.
+    """
     places = {"root": len(nodes) - 1}
     for i, node in enumerate(nodes):
         words = (*(node.children[0].attributes if node.operator.name == "access" else ()), *node.attributes)
         if node.operator.name in ("access", "access-tensor") and isinstance(words[0], Tensor):
             places.setdefault(f"{words[0].name}{''.join(map(str, words[1:]))}", i)
-    return re.sub(r"\$(\w+)", lambda name: f"({PROGRAM_NODE} {places[name[1]]})", wants)
+    return places
 
 
 class Shown(NamedTuple):

@@ -26,7 +26,7 @@ _PIPE = 1 << 20  # bytes of a pipe, where the system lets one say so: what is as
 
 
 class SearchFailed(RuntimeError):
-    """A rule contradicts a type, or egglog failed: a mistake of the rules, not of the input."""
+    """The search process is not there any more."""
 
 
 class Worker:

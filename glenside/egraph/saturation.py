@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from egglog import bindings
 
 SATURATED, NODE_LIMIT, TIME_LIMIT, ITERATION_LIMIT = "saturated", "node-limit", "time-limit", "iteration-limit"
-MEMORY_LIMIT, INTERRUPTED = "memory-limit", "interrupted"
+MEMORY_LIMIT, INTERRUPTED, FAILED = "memory-limit", "interrupted", "failed"
 LIMITS = {
     NODE_LIMIT: ("e-nodes", "--node-limit"),
     TIME_LIMIT: ("seconds", "--time-limit"),
@@ -135,13 +135,15 @@ def declared(rules: Sequence[Rule], parameters: Parameters, trace: bool = False)
 
 @dataclass
 class Progress:
-    """What the search has done so far; picklable."""
+    """What the search has done so far; picklable. `fault` is why it failed, where it did, and `wrong` the rule."""
 
     iterations: int = 0
     rows: int = 0
     stopped: str | None = None
     seconds: float = 0.0
     rules: dict[str, RuleRun] = field(default_factory=dict)
+    fault: str = ""
+    wrong: str = ""
 
     @staticmethod
     def joint(parts: Sequence[Progress], at_once: bool) -> Progress:
@@ -152,7 +154,8 @@ class Progress:
             rules[name] = RuleRun(known.matches + run.matches, known.seconds + run.seconds)
         seconds = (max if at_once else sum)(part.seconds for part in parts)
         iterations, rows = max(part.iterations for part in parts), sum(part.rows for part in parts)
-        return Progress(iterations, rows, None, seconds, rules)
+        fault, wrong = next(((p.fault, p.wrong) for p in parts if p.fault), ("", ""))
+        return Progress(iterations, rows, None, seconds, rules, fault, wrong)
 
 
 class Saturation:
@@ -195,7 +198,7 @@ class Saturation:
     def step(self) -> None:
         """One iteration; sets `progress.stopped` when it was the last."""
         progress, limits = self.progress, self.request.limits
-        active = [name for name, _ in self.request.rules if self._banned.get(name, 0) <= progress.iterations]
+        active = self._active()
         changed = self._iterate(active)
         progress.iterations += 1
         self._stamp()
@@ -211,6 +214,10 @@ class Saturation:
             progress.stopped = NODE_LIMIT
         elif limits.seconds is not None and progress.seconds >= limits.seconds:
             progress.stopped = TIME_LIMIT
+
+    def _active(self) -> list[str]:
+        """The rules that are not banned."""
+        return [name for name, _ in self.request.rules if self._banned.get(name, 0) <= self.progress.iterations]
 
     def _stamp(self) -> None:
         """Where a trace is kept: what was made since the last iteration was made in this one."""

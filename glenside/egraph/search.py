@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from glenside.egraph.encode import WRITTEN
+from glenside.egraph.faults import fault, raw_fault
 from glenside.egraph.part import joined, unshared
 from glenside.egraph.process import IDLE, SearchFailed, Worker, begin, end_idle, messages
 from glenside.egraph.rule import Parameters, Rule
-from glenside.egraph.saturation import INTERRUPTED, SATURATED, TIME_LIMIT, Limits, Progress, Request, Saturation
+from glenside.egraph.saturation import FAILED, INTERRUPTED, SATURATED, TIME_LIMIT, Limits, Progress, Request, Saturation
 from glenside.egraph.snapshot import ENode, Fact, Snapshot, closed
 from glenside.ir.interrupts import answered
 from glenside.ir.term import Term, tensors
@@ -73,6 +74,7 @@ class _Part:
     latest   what was told last, of which there may be no snapshot
     stopped  why it is over; None while it is not
     stays    whether its process may serve again
+    fault    why it failed, where it did, and the rule that is wrong, or ""
     """
 
     places: Sequence[int]
@@ -82,6 +84,7 @@ class _Part:
     latest: Progress
     stopped: str | None = None
     stays: bool = False
+    fault: tuple[str, str] | None = None
 
     @staticmethod
     def of(nodes: Sequence[Term], places: Sequence[int], request: Request) -> _Part:
@@ -92,9 +95,9 @@ class _Part:
         return _Part(places, request.of_part(own, limits), program_snapshot(own), Progress(), Progress())
 
     def told(self, kind: str, *content: Any) -> None:
-        """What its process says. Raises SearchFailed."""
-        if kind == "failed":
-            raise SearchFailed(content[0])
+        """What its process says."""
+        if kind == "fault":
+            self.fault = content[0], content[1]
         if kind in ("snapshot", "done"):
             self.snapshot, self.progress = content[:2]
             self.latest = self.progress
@@ -105,7 +108,8 @@ class _Part:
         elif kind == "stopped":
             self.stopped = content[0]
         elif kind == "ended" and self.stopped is None:
-            raise SearchFailed("the search process ended without an answer")
+            self.fault = self.fault or ("the search process ended without an answer: it was killed, or crashed", "")
+            self.stopped = FAILED
 
     def search(self, worker: Worker, seconds: float | None, share: int) -> None:
         """Let a process search, for so long and with one of so many shares of the memory."""
@@ -136,6 +140,8 @@ def search(
     A program of much that shares no node, as layers are, is searched in so many `parts`, each with its share of the
     nodes, and the e-graph is that of all: by as many processes at a time where there are processors and memory for
     them, and no `worker` is given, else one after the other. What is found is the same.
+
+    Where a rule contradicts a type, or a process dies, nothing is found there: `progress.fault` says why.
     """
     limits = limits or Limits()
     whole = Request.of(nodes, rules, parameters, limits, reported=reported, trace=trace)
@@ -145,9 +151,12 @@ def search(
 
     def found() -> SearchResult:
         stopped = [part.stopped for part in apart]
-        why = next((why for why in stopped if why != SATURATED), SATURATED)
-        snapshot = joined([(part.snapshot, part.places) for part in apart])
-        progress = replace(Progress.joint([part.progress for part in apart], together), stopped=why)
+        fault, wrong = next((part.fault for part in apart if part.fault), ("", ""))
+        why = FAILED if fault else next((why for why in stopped if why != SATURATED), SATURATED)
+        written = {i: program_snapshot([nodes[place] for place in p.places]) for i, p in enumerate(apart) if p.fault}
+        snapshot = joined([(written.get(i, part.snapshot), part.places) for i, part in enumerate(apart)])
+        joint = Progress.joint([part.progress for part in apart], together)
+        progress = replace(joint, stopped=why, fault=fault, wrong=wrong)
         return SearchResult(with_program(snapshot, nodes, trace), progress)
 
     def tell(kind: str) -> None:
@@ -184,7 +193,11 @@ def _search_together(
         for part in parts:
             own = worker or _worker(part.request)
             of[own] = part
-            part.search(own, seconds, len(parts))
+            try:
+                part.search(own, seconds, len(parts))
+            except SearchFailed as error:
+                part.told("fault", str(error), "")
+                part.told("stopped", FAILED)
         meanwhile()
         for sender, (kind, *content) in messages([*of], until):
             if sender is not None:
@@ -193,7 +206,7 @@ def _search_together(
             if all(part.stopped is not None for part in parts):
                 return
         for part in parts:
-            part.stopped = part.stopped or TIME_LIMIT
+            part.stopped = part.stopped or (FAILED if part.fault else TIME_LIMIT)
     finally:
         for own, part in of.items():
             _leave(own, part.request) if part.stays else own.end()
@@ -209,9 +222,22 @@ def search_here(
     trace: bool = False,
 ) -> SearchResult:
     """The same in this process, for a small search that somebody waits for: nothing ends it within an iteration."""
-    saturation = Saturation(Request.of(nodes, rules, parameters, limits, reported=reported, trace=trace))
-    progress = saturation.run()
+    request = Request.of(nodes, rules, parameters, limits, reported=reported, trace=trace)
+    saturation = None
+    try:
+        saturation = Saturation(request)
+        progress = saturation.run()
+    except BaseException as error:  # egglog's panics are not Exceptions
+        if isinstance(error, Exception | KeyboardInterrupt | SystemExit) and not _is_of_egglog(error):
+            raise
+        known = (raw_fault(error), "")
+        why, wrong = known if saturation is None else fault(request, saturation.progress.iterations, error)
+        return SearchResult(program_snapshot(nodes), Progress(stopped=FAILED, fault=why, wrong=wrong))
     return SearchResult(with_program(saturation.snapshot(), nodes, trace), progress)
+
+
+def _is_of_egglog(error: BaseException) -> bool:
+    return type(error).__name__ == "EggSmolError"
 
 
 _LEFT = 2  # processes that wait for another search

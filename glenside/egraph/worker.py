@@ -17,8 +17,9 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, BinaryIO
 
+from glenside.egraph.faults import fault, raw_fault
 from glenside.egraph.process import HEADER
-from glenside.egraph.saturation import MEMORY_LIMIT, Compiled, Request, Saturation
+from glenside.egraph.saturation import FAILED, MEMORY_LIMIT, Compiled, Request, Saturation
 
 _WATCH_SECONDS = 0.05
 _ALLOCATIONS = 100_000  # after which Python looks for cycles: rows of an e-graph have none
@@ -112,13 +113,17 @@ def _serve(request: Request, compiled: Compiled, channel: _Channel) -> bool:
             channel.send("snapshot", search.snapshot(), search.progress)
             last, cost = time.perf_counter(), time.perf_counter() - now
 
+    search = None
     try:
         search = Saturation(request, compiled)
         search.run(hand_over)
         snapshot, stays = search.snapshot(), resident_bytes() < _SMALL
         channel.send("done", snapshot, search.progress, stays)
     except BaseException as error:  # egglog's panics are not Exceptions
-        channel.send("failed", f"{type(error).__name__}: {error}")
+        channel.send("fault", raw_fault(error), "")
+        if search is not None:
+            channel.send("fault", *fault(request, search.progress.iterations, error))
+        channel.send("stopped", FAILED)
         return False
     return stays
 

@@ -59,6 +59,12 @@ class OutOfBounds(BadInput):
     """A computed index is outside of the axis that it selects from."""
 
 
+class Failed(GlensideError):
+    """A rule is wrong, or a search process died, and there is no answer without it."""
+
+    status = 3
+
+
 class Renamed(DeprecationWarning):
     """An old name was used."""
 

@@ -30,14 +30,15 @@ from glenside.targets.base import Cost, Prices, free
 
 @dataclass(frozen=True)
 class Search:
-    """What every search of one optimization shares: its limits, its worker processes, who listens, and what is done
-    before it is waited for.
+    """What every search of one optimization shares: its limits, its worker processes, who listens, what is done
+    before it is waited for, and who is told how it ended.
     """
 
     limits: Limits = field(default_factory=Limits)
     worker: Callable[[], Worker | None] = lambda: None
     on_progress: Callable[[Progress], None] = lambda progress: None
     meanwhile: Callable[[], object] = lambda: None
+    on_end: Callable[[Progress], None] = lambda progress: None
 
 
 class Pass(Protocol):
@@ -93,6 +94,7 @@ def rewritten(
         on_progress=run.on_progress,
         meanwhile=run.meanwhile,
     )
+    run.on_end(answer.progress)
     snapshot = answer.snapshot
     choice, cost = cheapest_network(PricedGraph(snapshot, prices), snapshot.program[len(nodes) - 1], method)
     return Rewritten(network_of(program, snapshot, choice, len(nodes)), cost, snapshot, answer.progress)

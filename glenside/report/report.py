@@ -116,6 +116,7 @@ class Report(OldReportNames):
     compared        the measures that tables show for every baseline
     cost            of the whole program by prices of e-nodes, where they add up
     notes           what is wrong with the answer, such as by how much it exceeds a budget
+    faults          why searches failed, where some did: rules that are wrong, and what is kept is the baseline
     remarks         what else must be said of the measures
     black_boxes     name -> how many operators of no known meaning have it: nothing of them is mapped or counted
     sections        what only this target reports, such as the copies of a network
@@ -145,6 +146,7 @@ class Report(OldReportNames):
     cached: bool = False
     cost: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    faults: Sequence[str] = ()
     remarks: Sequence[str] = ()
     black_boxes: Mapping[str, int] = field(default_factory=dict)
     sections: Mapping[str, Any] = field(default_factory=dict)
@@ -205,7 +207,7 @@ class Report(OldReportNames):
     def ok(self) -> bool:
         """Everything is mapped, checked equal, and within its budget."""
         rows = all(row.mapped and is_equal(row.checked) for row in self.layers)
-        return rows and is_equal(self.checked) and not self.notes
+        return rows and is_equal(self.checked) and not self.notes and not self.faults
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -237,6 +239,7 @@ class Report(OldReportNames):
             "checked": self.checked,
             "how_checked": self.how_checked,
             "notes": list(self.notes),
+            "faults": list(self.faults),
             "remarks": list(self.remarks),
             "black_boxes": dict(self.black_boxes),
             **self.sections,

@@ -222,6 +222,7 @@ def sentences(report: Report) -> list[str]:
         *([report.unmapped_sentence()] if counted else []),
         *filter(None, [report.black_boxes_sentence()]),
         *(f"Note: {remark}" for remark in (*report.remarks, *report.notes)),
+        *("Note: the search failed, and this is the best answer without what it found." for _ in report.faults[:1]),
     ]
 
 

@@ -23,7 +23,7 @@ from glenside import __version__
 from glenside.cache import code_version
 from glenside.check import EXACT, is_equal
 from glenside.driver import optimize
-from glenside.egraph.saturation import Limits
+from glenside.egraph.saturation import FAILED, Limits
 from glenside.formats import ENDINGS, ending
 from glenside.formats.sources import loader, pair
 from glenside.ir.errors import BadInput, GlensideError
@@ -113,7 +113,7 @@ class Row:
     seconds: float = 0.0
     """Of loading, search, extraction, check, and the program."""
     stopped: str = ""
-    """Why the search ended."""
+    """Why the search ended; `failed: ..` where a rule is wrong, and the row is of the baseline."""
     checked: str = ""
     """The worst verdict of the result and the layers; "not checked" where they were not compared."""
     failed: str = ""
@@ -142,7 +142,8 @@ class Row:
     @property
     def ok(self) -> bool:
         """Everything is mapped, and equal where it was checked."""
-        return self.complete and (is_equal(self.checked) or self.checked == "not checked")
+        checked = is_equal(self.checked) or self.checked == "not checked"
+        return self.complete and checked and not self.stopped.startswith(FAILED)
 
     def note(self) -> str:
         """What a reader of the row must know, or nothing."""
@@ -378,7 +379,7 @@ def _optimized(cell: Cell) -> Row:
         bytes=total.get("bytes") or 0,
         utilization=report.macs / work if work else 0.0,
         seconds=time.perf_counter() - started if made else report.seconds["total"],
-        stopped=result.stopped,
+        stopped=": ".join((result.stopped, *report.faults)),
         checked=worst,
         gates=target.gates or 0.0,
         **made,

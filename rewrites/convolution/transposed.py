@@ -197,7 +197,10 @@ def windows_of_results_are_made(
         ),
         when(scattered(ROOT, inner, *one)).then(step_of(ROOT, inner, "overlap-add", i, gap)),
         when(scattered(ROOT, inner, *one)).then(scattering(ROOT, inner, *map(vec, one))),
-        when(scattering(ROOT, middle, *_SUMS), scattered(middle, inner, *one)).then(scattering(ROOT, inner, *more)),
+        # Each axis once: where classes are one, a product may be known as a form of itself.
+        when(scattering(ROOT, middle, *_SUMS), scattered(middle, inner, *one), axes.highest() < i).then(
+            scattering(ROOT, inner, *more)
+        ),
     )
 
 

@@ -234,12 +234,13 @@ def reshape_leaves_dot_product(p: V, s: V, i: V, dp: V, sp: V) -> Clauses:
     """dot(reshape(p; (S)(2, I))) = reshape(dot(p); (S)()), when the reshape keeps the tuple axis first.
 
     Sound because the first item axis keeps its size and its place, so the same pairs are multiplied, and the order of a
-    sum does not matter. A reshape that merges the tuple axis into the item changes the meaning and does not match.
+    sum does not matter. A reshape that merges the tuple axis into the item changes the meaning and does not match. Of
+    no operands a product is 1, and how many are added up then differs: that axis is not empty.
     """
     return rewrite(
         op.dot_product(op.reshape(p, s, i)),
         op.reshape(op.dot_product(p), s, vec()),
-        *(dp == dims(p), sp == split(p), sp < dp.length, i.length > 0, dp[sp] == i[0]),
+        *(dp == dims(p), sp == split(p), sp < dp.length, i.length > 0, dp[sp] == i[0], i[0] > 0),
     )
 
 

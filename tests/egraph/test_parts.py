@@ -18,7 +18,6 @@ from glenside.egraph.clause import ROOT, let, union, when
 from glenside.egraph.encode import MADE, WRITTEN
 from glenside.egraph.part import MANY, joined, part, unshared
 from glenside.egraph.pattern import Variable, variables
-from glenside.egraph.process import SearchFailed
 from glenside.egraph.rule import Example, Rule
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.search import SearchResult, program_snapshot, search
@@ -208,7 +207,7 @@ def test_ctrl_c_ends_all_parts(processors: int, monkeypatch: pytest.MonkeyPatch)
     assert PROCESS.IDLE == []
 
 
-def test_one_that_fails_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_all_fail_each_says_why_and_no_process_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     two_processors(monkeypatch)
     begun: list[PROCESS.Worker] = []
 
@@ -226,8 +225,8 @@ def test_one_that_fails_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None
         (Example("(access-tensor x)", {"x": "m"}),),
         False,
     )
-    with pytest.raises(SearchFailed):
-        search(nodes_of(products(MANY)), [wrong], {}, parts=2)
+    found = search(nodes_of(products(MANY)), [wrong], {}, parts=2)
+    assert (found.stopped, found.progress.wrong) == ("failed", "wrong")
     assert len(begun) == 2
     assert not any(worker.serves for worker in begun)
     assert PROCESS.IDLE == []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glenside.cli.options import Bounds, Valued, command
-from glenside.cli.output import OK, WRONG, status_line, writable
+from glenside.cli.output import FAILED, OK, WRONG, status_line, writable
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.interrupts import INTERRUPTED, answered, finishing, stopped, unless_stopped, waited_for
 from glenside.ir.names import one_line
@@ -263,8 +263,10 @@ def _searched(source: Valued, target: Target, bounds: Bounds, on_answer: Callabl
     if result.target.most_bytes is not None:
         result.report.notes = []  # what is compiled has a plan of its own
     status = Outcome(source, result, result.program).exit_status(checked=True)
+    report = result.report
+    if status == FAILED:
+        print(f"glenside: note: the search failed, what is compiled is without it: {report.faults[0]}", file=sys.stderr)
     if status == WRONG:
-        report = result.report
         unmapped = report.mapped < len(report.layers)
         said = f"{report.mapped} of {len(report.layers)} layers are mapped" if unmapped else f"check: {report.checked}"
         print(f"glenside: note: {'; '.join([*report.notes, said])}", file=sys.stderr)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from glenside.cli.options import Html, Opaque, OpenDims, Shape
-from glenside.cli.output import OK, WRONG, status_line, writable, write_json
+from glenside.cli.output import FAILED, OK, WRONG, status_line, writable, write_json
 from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import INTERRUPTED
 
@@ -138,7 +138,8 @@ def sweep(
         print(f"Interrupted: {len(finished)} of {len(wanted)} cells are finished.{left_out}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
     _plot(finished, plot, pareto)
-    raise typer.Exit(OK if all(row.ok for _, row in finished) else WRONG)
+    failed = any(row.stopped.startswith("failed") for _, row in finished)
+    raise typer.Exit(FAILED if failed else OK if all(row.ok for _, row in finished) else WRONG)
 
 
 def _plot(finished: Finished, plot: str | None, pareto: str | None) -> None:

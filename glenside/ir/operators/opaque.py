@@ -79,12 +79,13 @@ opaque_pointwise = operator(
 
 def _of_items(f: Any, key: str, a: Array, dtype: str, parts: Dims, axes: Dims) -> Array:
     order = [*(axis for axis in range(len(parts)) if axis not in axes), *axes]
-    items = a.reshape(tuple(parts)).transpose(order)
+    items = a.reshape(tuple(parts)).transpose(order) if parts else a.reshape(-1)
     if not a.size:
         return np.asarray(f.opaque(key, [a], a.shape, dtype))
     count = math.prod(parts[axis] for axis in axes)
     made = np.stack([f.opaque(key, [item], (count,), dtype) for item in items.reshape(-1, count)])
-    back = made.reshape(items.shape).transpose(sorted(range(len(order)), key=order.__getitem__))
+    back = made.reshape(items.shape)
+    back = back.transpose(sorted(range(len(order)), key=order.__getitem__)) if parts else back
     return np.asarray(back.reshape(a.shape))
 
 
@@ -96,7 +97,7 @@ opaque_items = operator(
     result=lambda key, a, dtype, parts, axes: a.with_dtype(dtype),
     evaluate=_of_items,
     doc="A function of each item as a whole, to one like it, that only its key tells: an item are the elements along "
-    "the axes, in that order, of all elements in row-major order, cut into the parts.",
+    "the axes, in that order, of all elements in row-major order, cut into the parts; or, without parts, each element.",
     operations=lambda key, a, dtype, parts, axes: a.size,
     opaque=True,
     adjoint="nobody here knows its meaning",

@@ -1,0 +1,131 @@
+"""Why a search failed: the rule that made two terms of different types one, and those terms.
+
+An e-graph's panic names a function of types and no rule. So the search is repeated up to the iteration that failed,
+then rule by rule; and once more, with a copy of that rule that notes what it would unite instead of uniting it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from glenside.egraph.examples import smallest_terms
+from glenside.egraph.saturation import Request, Saturation
+from glenside.egraph.schema import relation_text
+from glenside.egraph.sexpr import Sexpr, parts, read_all, write
+from glenside.egraph.snapshot import Snapshot
+from glenside.ir.term import Term
+from glenside.ir.types import Tensor
+
+_UNITED, _COPY = "united-by-rule", "{}-noted"
+_LONGEST = 160
+"""Letters of a term that a sentence quotes."""
+
+
+class _Replay(Saturation):
+    """A search that is done again, and stops where it is told."""
+
+    def steps_before(self, iterations: int, rule: str | None) -> Iterator[Callable[[], object]]:
+        """What a search does in so many iterations, and in the next one before it comes to a rule, or to its end."""
+        for _ in range(iterations):
+            yield self.step
+        first, active = self.request.subsuming, self._active()
+        for name in sorted(active, key=lambda name: name not in first):
+            if name == rule:
+                return
+            yield partial(self._run_alone, name)
+
+    def rule_that_fails(self, iterations: int) -> str | None:
+        """The rule that ends a search after so many iterations; None where each of them, by itself, does not."""
+        for step in self.steps_before(iterations, None):
+            try:
+                step()
+            except BaseException:  # egglog's panics are not Exceptions
+                return step.args[0] if isinstance(step, partial) else None
+        return None
+
+    def note(self, ruleset: str) -> None:
+        """Run rules that only add terms and rows, and find the types of those."""
+        self._demand()
+        self._command(f"(run-schedule (run {ruleset}))")
+        self._find_facts()
+
+    def _run_alone(self, name: str) -> None:
+        if name not in self.request.subsuming:
+            self._demand()
+        self._run_each([name])
+        self._analyze()
+
+
+def raw_fault(error: BaseException) -> str:
+    """What is said of a failed search before its rule is known."""
+    return f"the e-graph failed with {type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def fault(request: Request, iterations: int, error: BaseException) -> tuple[str, str]:
+    """Say which rule ended a search after so many iterations, and what it united; and name it, if it is known.
+
+    Takes as long as that search.
+    """
+    with suppress(BaseException):  # what failed once may fail in another way: then what is known is said
+        rule = _Replay(request).rule_that_fails(iterations)
+        if rule is not None:
+            return f"the rule {rule} is wrong: {_united(request, iterations, rule) or raw_fault(error)}", rule
+    return raw_fault(error), ""
+
+
+def _united(request: Request, iterations: int, rule: str) -> str:
+    """The first two terms of different types that the rule makes one; "" where there are none."""
+    copies = [write(copy) for command in parts(request.declarations) for copy in _copies(command, rule)]
+    noted = [relation_text(_UNITED, ["Access", "Access"]), f"(ruleset {_COPY.format(rule)})", *copies]
+    declared = "\n".join([request.declarations, *noted])
+    search = _Replay(replace(request, declarations=declared, reported=(_UNITED,), trace=False))
+    for before in search.steps_before(iterations, rule):
+        before()
+    search.note(_COPY.format(rule))
+    snapshot = search.snapshot()
+    snapshot = replace(snapshot, tensors=_tensors(snapshot))
+    terms: list[Term] = []
+    for left, right in snapshot.facts[_UNITED]:
+        one, other = snapshot.types[left], snapshot.types[right]
+        if one != other:
+            terms = terms or smallest_terms(snapshot)
+            return f"it makes {_quoted(terms[left])}, of type {one}, equal to {_quoted(terms[right])}, of type {other}"
+    return ""
+
+
+def _copies(command: str, rule: str) -> Iterator[list[Any]]:
+    """The command with rows of a relation in place of unions, if it is of the rule."""
+    if not command.startswith("(rule ") or f":ruleset {rule} " not in command:
+        return
+    (read,) = read_all(command)
+    assert isinstance(read, list)
+    _, facts, actions, _, _, _, name = read
+    assert isinstance(name, str)
+    yield ["rule", facts, list(map(_noted, actions)), ":ruleset", _COPY.format(rule), ":name", f'{name[:-1]} noted"']
+
+
+def _noted(action: Sexpr) -> Sexpr:
+    match action:
+        case ["union", left, right]:
+            return ["set", [_UNITED, left, right], []]
+        case _:
+            return action
+
+
+def _tensors(snapshot: Snapshot) -> dict[str, Tensor]:
+    """The tensors of a search, which knows their names and the types of their classes."""
+    found = {}
+    for node, owner in zip(snapshot.nodes, snapshot.owner, strict=True):
+        type_ = snapshot.types[owner]
+        if node.operator == "access-tensor" and type_ is not None:
+            found[node.attributes[0]] = Tensor(node.attributes[0], type_.dims, type_.dtype)
+    return found
+
+
+def _quoted(term: Term) -> str:
+    text = " ".join(str(term).split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} .."
