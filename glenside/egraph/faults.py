@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any
 
 from glenside.egraph.examples import smallest_terms
-from glenside.egraph.saturation import Request, Saturation
+from glenside.egraph.queries import DEMANDS
+from glenside.egraph.saturation import TYPES, Request, Saturation
 from glenside.egraph.schema import relation_text
 from glenside.egraph.sexpr import Sexpr, parts, read_all, write
 from glenside.egraph.snapshot import Snapshot
@@ -26,7 +27,28 @@ _LONGEST = 160
 
 
 class _Replay(Saturation):
-    """A search that is done again, and stops where it is told."""
+    """A search that is done again, and stops where it is told. The last of the `trail` is the analysis that runs."""
+
+    def __init__(self, request: Request, trail: list[str]) -> None:
+        self._trail = trail
+        super().__init__(request)
+
+    def _find_facts(self) -> bool:
+        """As every search does, but one analysis after the other."""
+        anything = changed = True
+        while changed:
+            changed = self._changes("", TYPES)
+            for name in self.request.analyses:
+                changed |= self._changes(name, f"(run {name})")
+            changed |= self._changes("", f"(run {DEMANDS})")
+            anything |= changed
+        return anything
+
+    def _changes(self, name: str, schedule: str) -> bool:
+        self._trail.append(name)
+        (done,) = self._command(f"(run-schedule {schedule})")
+        self._trail.append("")
+        return bool(done.report.updated)
 
     def steps_before(self, iterations: int, rule: str | None) -> Iterator[Callable[[], object]]:
         """What a search does in so many iterations, and in the next one before it comes to a rule, or to its end."""
@@ -44,7 +66,7 @@ class _Replay(Saturation):
             try:
                 step()
             except BaseException:  # egglog's panics are not Exceptions
-                return step.args[0] if isinstance(step, partial) else None
+                return self._trail[-1] or (step.args[0] if isinstance(step, partial) else None)
         return None
 
     def note(self, ruleset: str) -> None:
@@ -70,10 +92,18 @@ def fault(request: Request, iterations: int, error: BaseException) -> tuple[str,
 
     Takes as long as that search.
     """
+    trail: list[str] = [""]
     with suppress(BaseException):  # what failed once may fail in another way: then what is known is said
-        rule = _Replay(request).rule_that_fails(iterations)
+        rule = None
+        try:
+            rule = _Replay(request, trail).rule_that_fails(iterations)
+        except BaseException:  # before the first iteration
+            rule = trail[-1] or None
         if rule is not None:
-            return f"the rule {rule} is wrong: {_united(request, iterations, rule) or raw_fault(error)}", rule
+            with suppress(BaseException):
+                if united := _united(request, iterations, rule):
+                    return f"the rule {rule} is wrong: {united}", rule
+            return f"the rule {rule} is wrong: {raw_fault(error)}", rule
     return raw_fault(error), ""
 
 
@@ -82,7 +112,7 @@ def _united(request: Request, iterations: int, rule: str) -> str:
     copies = [write(copy) for command in parts(request.declarations) for copy in _copies(command, rule)]
     noted = [relation_text(_UNITED, ["Access", "Access"]), f"(ruleset {_COPY.format(rule)})", *copies]
     declared = "\n".join([request.declarations, *noted])
-    search = _Replay(replace(request, declarations=declared, reported=(_UNITED,), trace=False))
+    search = _Replay(replace(request, declarations=declared, reported=(_UNITED,), trace=False), [""])
     for before in search.steps_before(iterations, rule):
         before()
     search.note(_COPY.format(rule))

@@ -328,8 +328,8 @@ def _egraph_class() -> type[bindings.EGraph]:
     return found
 
 
-_TYPES = "(saturate (seq (run types) (saturate (run shapes))))"
-_FACTS = f"(run-schedule (saturate (seq {_TYPES} (saturate (seq {{}})) (run {DEMANDS}))))"
+TYPES = "(saturate (seq (run types) (saturate (run shapes))))"
+_FACTS = f"(run-schedule (saturate (seq {TYPES} (saturate (seq {{}})) (run {DEMANDS}))))"
 _LATE = f"(run-schedule (saturate (seq (run {LATE_DEMANDS}) (saturate (run shapes)))))"
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from glenside.egraph.encode import WRITTEN
-from glenside.egraph.faults import fault, raw_fault
+from glenside.egraph.faults import fault
 from glenside.egraph.part import joined, unshared
 from glenside.egraph.process import IDLE, SearchFailed, Worker, begin, end_idle, messages
 from glenside.egraph.rule import Parameters, Rule
@@ -228,16 +228,11 @@ def search_here(
         saturation = Saturation(request)
         progress = saturation.run()
     except BaseException as error:  # egglog's panics are not Exceptions
-        if isinstance(error, Exception | KeyboardInterrupt | SystemExit) and not _is_of_egglog(error):
+        if isinstance(error, Exception | KeyboardInterrupt | SystemExit) and type(error).__name__ != "EggSmolError":
             raise
-        known = (raw_fault(error), "")
-        why, wrong = known if saturation is None else fault(request, saturation.progress.iterations, error)
+        why, wrong = fault(request, saturation.progress.iterations if saturation is not None else 0, error)
         return SearchResult(program_snapshot(nodes), Progress(stopped=FAILED, fault=why, wrong=wrong))
     return SearchResult(with_program(saturation.snapshot(), nodes, trace), progress)
-
-
-def _is_of_egglog(error: BaseException) -> bool:
-    return type(error).__name__ == "EggSmolError"
 
 
 _LEFT = 2  # processes that wait for another search

@@ -121,8 +121,7 @@ def _serve(request: Request, compiled: Compiled, channel: _Channel) -> bool:
         channel.send("done", snapshot, search.progress, stays)
     except BaseException as error:  # egglog's panics are not Exceptions
         channel.send("fault", raw_fault(error), "")
-        if search is not None:
-            channel.send("fault", *fault(request, search.progress.iterations, error))
+        channel.send("fault", *fault(request, search.progress.iterations if search is not None else 0, error))
         channel.send("stopped", FAILED)
         return False
     return stays

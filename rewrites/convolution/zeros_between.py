@@ -49,18 +49,21 @@ _OVERS = (
 
 a, x, gap, begin, n = variables("a x gap begin n")
 # Windows of the elements that are left, wherever the axes are: (i, j), in (i2, j2) of a form.
-i, j, i2, j2, first, count, taps, apart = variables("i j i2 j2 first count taps apart")
+i, j, i2, j2, first, count, taps, apart, lead = variables("i j i2 j2 first count taps apart lead")
 _OF = (gap, begin, n, first, count)
 
 
 def _sliding(x: V, window: V, strides: V, step: V) -> Facts:
-    """root steps along axis i over windows of x, along axis j: by 1 where there are gaps."""
+    """root steps along axis i over windows of x, along axis j: by 1 where there are gaps.
+
+    Its own windows, which are of the item: x may have axes that step over others, too.
+    """
     return (
         ROOT == op.windows(x, window, strides),
         gaps(x, i, gap, begin, n),
         slides(ROOT, i, j, step, 1, 1),
         (step - 1) * (gap - 1) == 0,
-        j == i + window.length,
+        *(j == i + window.length, lead == split(x), i >= lead),
     )
 
 
