@@ -21,8 +21,9 @@ columns = relation("columns", y=ACCESS, product=ACCESS, order=INTS, spread=INTS)
 # Places of overlap-add(y), after so many cuts: along each axis `sizes` from `starts` on.
 cropped = relation("cropped", sums=ACCESS, y=ACCESS, strides=INTS, starts=INTS, sizes=INTS, cuts=INT)
 most_cuts = function("most-cuts", INT, "max", y=ACCESS)
-# x is the first operand with zeros along `done` axes, w the second one with as many reversed.
-inserting = relation("inserting", sums=ACCESS, product=ACCESS, x=ACCESS, w=ACCESS, done=INT)
+# x is the operand a with zeros along `done` axes, w is b with as many reversed; a product may have other operands
+# in another form, as those of more depth.
+inserting = relation("inserting", sums=ACCESS, product=ACCESS, a=ACCESS, b=ACCESS, x=ACCESS, w=ACCESS, done=INT)
 
 
 @table(order=Dims, spread=Dims)
@@ -190,7 +191,7 @@ def zeros_are_put_between(a: V, b: V, m: V, y: V, out: V, strides: V, product: V
     )
     x, w, done, axis, size, begin, zeros, wide, longer = variables("x w done axis size begin zeros wide longer")
     step = (
-        *(inserting(ROOT, product, x, w, done), sums, done < axes),
+        *(inserting(ROOT, product, a, b, x, w, done), sums, done < axes),
         *(axis == places[done], size == out[done] + reach[done], begin == starts[done] - reach[done]),
     )
     turned, spans, ones, apart, sizes, back = variables("turned spans ones apart sizes back")
@@ -203,13 +204,15 @@ def zeros_are_put_between(a: V, b: V, m: V, y: V, out: V, strides: V, product: V
     operand, weights, convolved = variables("operand weights convolved")
     neighbours = op.windows(op.access(op.transpose(x, turned), first), spans, ones)
     return (
-        when(sums).then(inserting(ROOT, product, a, b, 0)),
+        when(sums).then(inserting(ROOT, product, a, b, a, b, 0)),
         when(step).then(want_section(op.dilate(x, axis, strides[done] - 1), axis, begin, size)),
         when(
             *(step, zeros == strides[done] - 1),
             *(wide == op.dilate(x, axis, zeros), longer == section(wide, axis, begin, size)),
-        ).then(inserting(ROOT, product, longer, op.flip(w, rows[done]), done + 1)),
-        when(sums, inserting(ROOT, product, x, w, axes), turn, first == da.length - axes, lead == split(ROOT)).then(
+        ).then(inserting(ROOT, product, a, b, longer, op.flip(w, rows[done]), done + 1)),
+        when(
+            sums, inserting(ROOT, product, a, b, x, w, axes), turn, first == da.length - axes, lead == split(ROOT)
+        ).then(
             let(operand, op.access(op.transpose(reshaped(op.windows(neighbours, ones, apart), sizes, 0), back), sa)),
             let(weights, op.access(op.transpose(w, of_weights), sb - axes)),
             let(convolved, dot(operand, weights, m)),

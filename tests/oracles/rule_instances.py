@@ -266,7 +266,10 @@ class _Draw:
         assert isinstance(part, Call), part
         if (id(part), scope) in self.known_calls:
             return self._value(self.known_calls[id(part), scope])
-        values = [self._value((a, scope)) for a in part.arguments]
+        return self._of_call(part, [self._value((a, scope)) for a in part.arguments])
+
+    def _of_call(self, part: Call, values: list[Any]) -> Any:
+        """What a call of values gives. Raises _Unknown, and NoInstance where a table has no row."""
         head = part.head.name
         if head in OPERATORS:
             return _built(OPERATORS[head], values)
@@ -370,22 +373,14 @@ class _Draw:
         """A term of the operator of the call."""
         operator = OPERATORS[call.head.name]
         parts = list(zip(call.arguments, call.head.columns, strict=True))
-        children: dict[int, Any] = {}
-        for i, (part, column) in enumerate(parts):
-            if column.sort is ACCESS:
-                if isinstance(part, Variable):
-                    children[i] = self._term((scope, part.name))
-                elif _is_node(part):
-                    children[i] = self._node(part, scope)
-                else:
-                    children[i] = self._needed((part, scope))
-            elif column.sort is ACCESSES:
-                raise NoInstance
+        if any(column.sort is ACCESSES for _, column in parts):
+            raise NoInstance
+        children = {i: self._child(part, scope) for i, (part, column) in enumerate(parts) if column.sort is ACCESS}
         self._propagate()
         fixed = {i: self._or_unknown((part, scope)) for i, (part, _) in enumerate(parts) if i not in children}
         error: Exception = NoInstance()
         for _ in range(12):
-            values = dict(children)
+            values: dict[int, Any] = dict(children)
             drawn = self._attributes(operator, [values[i] for i in sorted(children)])
             for i, value in fixed.items():
                 guess = next(drawn)
@@ -402,8 +397,12 @@ class _Draw:
                 return term
         raise error
 
-    def _needed(self, scoped: Scoped) -> Any:
-        value = self._or_unknown(scoped)
+    def _child(self, part: Any, scope: int) -> Any:
+        if isinstance(part, Variable):
+            return self._term((scope, part.name))
+        if _is_node(part):
+            return self._node(part, scope)
+        value = self._or_unknown((part, scope))
         if value is _UNKNOWN:
             raise NoInstance
         return value
