@@ -9,21 +9,34 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from fuzzing import Fuzzing
-from rule_checks import PARAMETERS, assert_all_equal, saturated
+from rule_checks import assert_all_equal, whole_numbers
 from rule_instances import Instance, instance, mutant
 
 from glenside.egraph.clause import Action, Clause
-from glenside.egraph.rule import Rule
+from glenside.egraph.encode import PROGRAM_NODE, program_nodes
+from glenside.egraph.rule import Parameters, Rule
+from glenside.egraph.saturation import Limits
+from glenside.egraph.sexpr import literal, row_said
+from glenside.fuzzing.soundness import saturated
+from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.ir.text import parse
 from glenside.rewrites import RULES
 from glenside.rewrites.secure.truncations import LATE
+from glenside.semantics.interpreter import evaluate
+from glenside.targets import ConvolutionUnit, SystolicArray
 
+PARAMETERS: Parameters = {
+    **{name: value for t in (ConvolutionUnit(), SystolicArray(3, 2)) for name, value in t.rule_parameters().items()},
+    **{"scatter": 0, "winograd": 0, "row_strips": 0},
+}
+_LIMITS = Limits(nodes=2_500, iterations=6, seconds=900.0)
 SEARCHED = tuple(rule for rule in RULES.values() if rule.family != LATE)
 CLAUSES = [(rule, clause) for rule in SEARCHED if not rule.analysis for clause in rule.clauses]
 _TOGETHER = 10
@@ -53,9 +66,11 @@ def fault(some: Sequence[Instance], rules: Sequence[Rule] = SEARCHED) -> str:
     """What is wrong where these rules run on these programs together, or ""."""
     terms = list(dict.fromkeys(term for one in some for term in one.terms))
     program = Program(terms[0] if len(terms) == 1 else build("construct-tuple", *terms))
-    told = [want for one in some for want in one.wants]
+    if not _is_legal(program):
+        return ""
+    told = _told(program, [want for one in some for want in one.wants])
     try:
-        snapshot, search = saturated(program, rules, {}, told=told, iterations=6, nodes_limit=2_500, compiled=SEARCHED)
+        snapshot, search = saturated(program, rules, _LIMITS, {}, told, SEARCHED)
         with np.errstate(all="ignore"):
             assert_all_equal(snapshot, rounded=True)
     except KeyboardInterrupt:
@@ -64,6 +79,23 @@ def fault(some: Sequence[Instance], rules: Sequence[Rule] = SEARCHED) -> str:
         return f"{type(error).__name__}: {error}"
     FIRED.update(name for name, run in search.progress.rules.items() if run.matches)
     return ""
+
+
+def _is_legal(program: Program) -> bool:
+    """Whether it has a value: an index that is drawn may be out of range."""
+    try:
+        with np.errstate(all="ignore"):
+            evaluate([program.term], whole_numbers(program.tensors, 0))
+    except GlensideError:
+        return False
+    return True
+
+
+def _told(program: Program, wants: Sequence[tuple[str, Sequence[Any]]]) -> str:
+    """Rows of relations, of terms of the program and values, as actions."""
+    places = {term: f"({PROGRAM_NODE} {i})" for i, term in enumerate(program_nodes(program.term))}
+    said = ((name, [places[a] if isinstance(a, Term) else literal(a) for a in values]) for name, values in wants)
+    return "\n".join(row_said(f"({name} {' '.join(values)})") for name, values in said)
 
 
 FIRED: Counter[str] = Counter()
@@ -141,9 +173,10 @@ def _empty(terms: Sequence[Term]) -> bool:
 
 
 def _unsound(one: Instance, rules: Sequence[Rule]) -> bool:
-    told = [want for want in one.wants if want[0] == "source"]
+    program = Program(one.terms[0])
+    told = _told(program, [want for want in one.wants if want[0] == "source"])
     try:
-        snapshot, _ = saturated(Program(one.terms[0]), rules, {}, told=told, iterations=3)
+        snapshot, _ = saturated(program, rules, Limits(iterations=3), {}, told)
         assert_all_equal(snapshot, rounded=True)
     except Exception:
         return True
