@@ -103,12 +103,17 @@ def schedule_sentences(ledger: Ledger) -> list[str]:
 def _chosen(own: Choices, cycles: int) -> str:
     """What is known of other mappings and other tensors that stay."""
     if own.are_all_tried:
-        return f"No other choice of mappings and of tensors that stay takes fewer cycles: {own.count:,} were compared."
+        every = "The one choice" if own.count == 1 else f"All {own.count:,} choices"
+        return (
+            f"{every} of the mappings that were found and of tensors that stay in lanes, as lowered for this machine,"
+            " were compared: none takes fewer cycles."
+        )
     count = f"{own.count:,}" if own.count < _MANY else f"more than 10^{len(str(own.count - 1)) - 1}"
-    compared = "one was" if own.tried == 1 else f"{own.tried:,} were"
+    compared = {0: "none was", 1: "one was"}.get(own.tried, f"{own.tried:,} were")
     return (
         f"Of {count} choices of mappings and of tensors that stay {compared} compared, and none takes less than"
-        f" {own.least:,} cycles: another one spares {100 * own.gap(cycles):.1f} % at most."
+        f" {own.least:,} cycles, weights, inputs and results by way of DRAM included: another one spares"
+        f" {100 * own.gap(cycles):.1f} % at most."
     )
 
 

@@ -1,9 +1,10 @@
 """What choices take at least, whatever becomes of them: cycles of the array and of DMA that no program spares.
 
 The array takes the rows of every sum, and between two tiles as long as weights load. DMA brings each tile of weights,
-and takes each tensor to DRAM that is not in the lanes, and from there to each layer that streams it: a beat has so many
-bytes, of which a lane takes one a cycle. What else there is is not counted: lane tables, parameters, beats that are not
-full, waits. So a choice that takes more than a program that is there need not be lowered.
+and what streams of inputs and of constants, and takes each tensor to DRAM that is not in the lanes, and from there to
+each layer that streams it: a beat has so many bytes, of which a lane takes one a cycle. Of lane tables and parameters
+the first one is counted; beats that are not full and waits are not. So a choice that takes more than a program that is
+there need not be lowered.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class _Own:
 
     rows     that stream
     windows  cycles of the array where weights load in between
-    weights  beats that bring tiles, each once
+    weights  beats that bring tiles, each once, and constants that stream
     made     beats of what it makes
     """
 
@@ -114,13 +115,21 @@ class Floors:
             rows = self.sizes[name][number]
             windows = sum(max(self.load, own.rows) for own in tiles.values())
             windows += rows - sum(own.rows for own in tiles.values())
-            weights = sum(own.beats for own in tiles.values())
+            weights = sum(own.beats for own in tiles.values()) + self._constants(self.options[name][number])
             if self.layers[name].requantised is None:
                 made = int(_needed(layer).sum()) * self.machine.sum_beats
             else:
                 made = -(-int((layer.elements > 0).sum()) // self.width)
             self._own[name, number] = _Own(rows, windows, weights, made)
         return self._own[name, number]
+
+    def _constants(self, option: Option) -> int:
+        """Beats of constants that stream, each element once."""
+        leaves = [leaf for leaf, tensor in option.streams.items() if tensor is None]
+        if not leaves:
+            return 0
+        seen, first = _seen(option.price.layer), option.price.layer.product.rows.first
+        return sum(-(-int(seen[first[leaf] :][: leaf.access.size].sum()) // self.width) for leaf in leaves)
 
     def streams(self, name: str, number: int) -> tuple[Mapping[Term, _Streamed], int]:
         """Of each tensor what it takes from DRAM, and cycles that fill zeros into rows that are copied."""
@@ -132,9 +141,7 @@ class Floors:
     def _found(self, option: Option) -> tuple[dict[Term, _Streamed], int]:
         layer, found = option.price.layer, dict[Term, _Streamed]()
         every, copied = layer.product.rows, option.price.order.rows.numbers
-        seen = np.zeros(1 + sum(leaf.access.size for leaf in every.first), bool)
-        for own in every.numbers:
-            seen[own.astype(np.intp)] = True
+        seen = _seen(layer)
         empty = int((copied[:, layer.enabled.any(axis=0)] == 0).any(axis=1).sum())
         for leaf, tensor in option.streams.items():
             if tensor is not None:
@@ -182,7 +189,11 @@ class Floors:
         return 0 if layer.result in held else min(own.made, read.get(layer.result, 0))
 
     def _cycles(self, array: int, dma: int) -> int:
-        return max(array + before_rows(self.machine) + after_rows(self.machine), dma + dma_writes_lanes(self.machine))
+        machine = self.machine
+        dma += machine.table_beats + machine.parameter_beats * any(
+            own.requantised is not None for own in self.network.layers
+        )
+        return max(array + before_rows(machine) + after_rows(machine), dma + dma_writes_lanes(machine))
 
     def of_any(self) -> int:
         """Of any choice."""
@@ -194,7 +205,16 @@ class Floors:
             dma += min(each.weights for each in own)
             if self.layers[name].requantised is None or self.layers[name].result in self.outside:
                 dma += min(each.made for each in own)
-        return self._cycles(max(rows, loads - self.load), dma)
+        return self._cycles(max(rows, loads - self.load), dma + sum(map(self._input, self.network.input_terms())))
+
+    def _input(self, tensor: Term) -> int:
+        """Beats of an input that come whatever is chosen: of what some layer streams of it by any of its mappings."""
+        found = 0
+        for name, every in self.options.items():
+            if any(tensor in option.streams.values() for option in every):
+                own = [self.streams(name, number)[0] for number, option in enumerate(every) if option.price.is_cut]
+                found = max(found, min(each[tensor].beats if tensor in each else 0 for each in own))
+        return found
 
 
 def _rests(array: Sequence[int], dma: Sequence[tuple[int, int]], load: int) -> Iterator[Rest]:
@@ -204,6 +224,15 @@ def _rests(array: Sequence[int], dma: Sequence[tuple[int, int]], load: int) -> I
     moved = [*accumulate((own for _, own in reversed(dma)), initial=0)][::-1][1:]
     for stream, own, others in zip(later, [*weights, 0], moved, strict=True):
         yield Rest(max(0, stream - load), own + others)
+
+
+def _seen(layer: Layer) -> Array:
+    """Which elements stream, by number, 0 for none."""
+    rows = layer.product.rows
+    seen = np.zeros(1 + sum(leaf.access.size for leaf in rows.first), bool)
+    for own in rows.numbers:
+        seen[own.astype(np.intp)] = True
+    return seen
 
 
 def _needed(layer: Layer) -> Array:

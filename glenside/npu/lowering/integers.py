@@ -83,18 +83,12 @@ def least(
     first = _planned(network, found, machine, seed, show, keep)
     with stage("smaller machines", alone=True):
         planned = _of_smaller_machines(network, found, machine, first, seed, keep)
-    made, remembered = _searched(network, planned, first.of_any, seed), Remembered(network, seed)
-    if cycles_on(made, machine) > planned.cycles:  # it is quicker where it was planned
-        made = replace(planned.program, choices=made.choices)
+    made, remembered = _searched(network, planned, machine, first.of_any, seed), Remembered(network, seed)
     remembered.add(made)
     cycles, whole = remembered.best(machine) or (planned.cycles, made)
-    if made.machine == whole.machine == machine and cycles == _predicted(made):
-        return made
-    if made.choices is None:
-        return whole
-    at_least = Floors(network, planned.priced, machine).of_any() if first.of_any is None else first.of_any
-    known = Choices(made.choices.count, 1, min(at_least, cycles))  # others were planned elsewhere
-    return replace(whole, choices=known)
+    if made.choices is None or cycles == cycles_on(made, machine):
+        return replace(whole, choices=made.choices)
+    return replace(whole, choices=Choices(made.choices.count, 0, min(made.choices.least, cycles)))
 
 
 @dataclass(frozen=True)
@@ -302,17 +296,17 @@ def _simpler(
         yield layer_by_layer(network, fronts, machine, *how, most)
 
 
-def _searched(network: IntegerNetwork, planned: _Planned, of_any: int | None, seed: int) -> NpuProgram:
-    """That program, or the one of other mappings or other tensors that stay that takes fewer cycles, as far as it is
-    worth looking for one; with what is known of all choices, of which it may be known what any takes at least. Tensors
-    in DRAM are there as the first who reads them wants.
+def _searched(network: IntegerNetwork, planned: _Planned, clock: Machine, of_any: int | None, seed: int) -> NpuProgram:
+    """That program, or the one of other mappings or other tensors that stay that takes fewer cycles on the machine
+    `clock`, as far as it is worth looking for one; with what is known of all choices, of which it may be known what any
+    takes at least. Tensors in DRAM are there as the first who reads them wants.
     """
     quick, choice, priced = planned.program, planned.choice, planned.priced
     machine, options, kept = quick.machine, priced.every, priced.kept
     streams = (tensor for own in options.values() for option in own for tensor in option.streams.values())
     tensors = [tensor for tensor in dict.fromkeys(streams) if tensor is not None]
     made, again = dict[object, float](), defaultdict[int, Again](Again)
-    floors_of = cache(partial(Floors, network, priced, machine))
+    floors_of = cache(partial(Floors, network, priced, clock))
     answers = [*map(len, kept.values()), *(HALVES for _ in tensors)]
 
     def parts(way: Way) -> tuple[dict[str, int], set[Term]]:
@@ -334,16 +328,16 @@ def _searched(network: IntegerNetwork, planned: _Planned, of_any: int | None, se
             if own.cycles >= most:
                 return Told(inf)
             try:
-                trial = Trial(own.rest, {name: again[id(own.layer)] for name, own in taken.items()})
+                trial = Trial(own.rest, {name: again[id(own.layer)] for name, own in taken.items()}, clock)
                 found = chained(network, taken, machine, stay=stay, where=where, most=most, trial=trial)
             except TooLong as error:
                 return Told(inf, error.written)
-            made[key] = _predicted(found)
-            return Told(_predicted(found), found.size)
+            made[key] = cycles_on(found, clock)
+            return Told(made[key], found.size)
         return Told(inf)
 
     start = *(choice.mappings[name] for name in kept), *(int(tensor in choice.held) for tensor in tensors)
-    search = Search(answers, told, least, quick.size, _predicted(quick))
+    search = Search(answers, told, least, quick.size, planned.cycles)
     with stage("compare neighbours", alone=True):
         search.look(start)
     if search.found is not None:

@@ -88,13 +88,13 @@ class Writer:
     later   what is to be written down before anybody reads what it makes
     before  that of the layer before
     first   what is to be written down behind what the program's first rows need
-    counts  instructions of each unit, and busy its cycles
+    counts  instructions of each unit, and busy its cycles on the machine `clock`
     most    cycles, where nobody wants a program that takes as many
     enough  cycles of each unit with which it does
     """
 
     def __init__(self, machine: Machine, most: int | None = None) -> None:
-        self.machine, self.image = machine, Image(machine)
+        self.machine, self.clock, self.image = machine, machine, Image(machine)
         self.written = Written()
         self.counts, self.busy = dict.fromkeys(UNITS, 0), dict.fromkeys(UNITS, 0)
         self.most, self.enough = most, dict[str, float](dict.fromkeys(UNITS, inf))
@@ -114,7 +114,7 @@ class Writer:
     def expect(self, rest: Rest) -> None:
         """That much comes behind the layer that is written next."""
         if self.most is not None:
-            self.enough |= enough(self.most, rest, self.machine)
+            self.enough |= enough(self.most, rest, self.clock)
 
     def layer(self, layer: Layer, source: Source, feed: Feed, sink: Sink, coming: Sequence[Brought] = ()) -> None:
         """The instructions of a layer, whose results go to a sink; `coming` are the tiles of the runs of the next one,
@@ -160,7 +160,7 @@ class Writer:
         for own in unrolled(instruction, self.machine.rows):
             self.written.add(own)
             self.counts[own.unit] += 1
-            self.busy[own.unit] += own.cycles(self.machine)
+            self.busy[own.unit] += own.cycles(self.clock)
             if self.busy[own.unit] >= self.enough[own.unit]:
                 raise TooLong(len(self.written))
             self.clocks.count(own)

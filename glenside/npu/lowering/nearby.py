@@ -95,7 +95,8 @@ class Search:
         if self.ways <= _WAYS and self.is_worth_it:
             every = (way for way in product(*map(range, self.answers)) if way not in self.known)
             return Choices(self.ways, len(self.known), min(self.best, *map(self.least, every)))
-        return Choices(self.ways, max(1, len(self.known)), min(self.best, least()))
+        tried = min(self.ways - 1, max(1, len(self.known)))  # a program that is too large was not compared
+        return Choices(self.ways, tried, min(self.best, least()))
 
     def _near(self, way: Way) -> Iterator[Way]:
         for place, count in enumerate(self.answers):

@@ -95,6 +95,8 @@ class _Chain(Tensors):
     ) -> None:
         super().__init__(network, mapped, machine, axes, stay, where, most)
         self.show, self.trial = show, trial
+        if trial is not None:
+            self.writer.clock = trial.clock
         self.copies: dict[Term, str] = {}
         self.filled = Filled()
         self.stretches = list[Stretch]()

@@ -78,7 +78,9 @@ class Order:
     """A layer's runs, in order.
 
     Groups stream strip by strip: as many rows as half of the lanes hold of all their tiles, for each group, then the
-    next rows. So a beat is read for all of them, and what several tiles read is there once.
+    next rows. So a beat is read for all of them, and what several tiles read is there once. A group of so many tiles
+    that lanes hold fewer rows of each than it takes to load weights streams as many rows as the accumulators hold
+    instead: else all of its weights would be brought and loaded again for a few rows.
 
     depth   rows of half of the lanes that there are for them
     firsts  where these begin in each half
@@ -104,7 +106,8 @@ class Order:
             return
         for groups in self._together():
             depth = len({tile.tobytes() for number in groups for tile in self._tiles(number)})
-            for begin, end in parts(0, m, max(1, self.depth // depth)):
+            most = m if depth > self._most else max(1, self.depth // depth)
+            for begin, end in parts(0, m, most):
                 for number in groups:
                     yield from self._of_group(number, begin, end)
 
@@ -113,15 +116,19 @@ class Order:
         found: Array = self.rows.of_tile[list(self.layer.groups[number].tiles)]
         return found
 
-    def _together(self) -> Iterator[list[int]]:
-        """Groups that stream strip by strip: all for which lanes hold as many rows as make weights load unseen."""
+    @property
+    def _most(self) -> int:
+        """Tiles of which lanes hold so many rows that weights load unseen."""
         m = int(self.rows.of_tile.shape[1])
         rows = -(-m // max(1, m // self.machine.rows))  # the shortest part of all rows that no weights wait for
-        most = max(1, self.depth // max(1, rows))
+        return max(1, self.depth // max(1, rows))
+
+    def _together(self) -> Iterator[list[int]]:
+        """Groups that stream strip by strip: all for which lanes hold as many rows as make weights load unseen."""
         groups, held = list[int](), set[bytes]()
         for number in range(len(self.layer.groups)):
             own = {tile.tobytes() for tile in self._tiles(number)}
-            if groups and len(held | own) > most:
+            if groups and len(held | own) > self._most:
                 yield groups
                 groups, held = [], set()
             groups.append(number)

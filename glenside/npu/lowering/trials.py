@@ -37,10 +37,12 @@ class Trial:
 
     rest   what comes behind each layer, by number, at least
     again  what is known of each layer as it is mapped, by name
+    clock  the machine whose cycles count, which may be larger than the one that it is planned for
     """
 
     rest: Sequence[Rest]
     again: Mapping[str, Again]
+    clock: Machine
 
 
 def enough(most: int, rest: Rest, machine: Machine) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -138,7 +138,17 @@ class NPU(SystolicArray):
             plan = Plan.of(*cone.mapping)
             holding = Holding.of(self.array, self._operands(product), product_sizes(product), plan)
         details = {**known.details, "machine": holding.as_dict()}
-        return replace(known, measures=self._measures(known.measures, holding), details=details)
+        measures, remarks = self._measures(known.measures, holding), (*known.remarks, *self._arrival(product, known))
+        return replace(known, measures=measures, details=details, remarks=remarks)
+
+    def _arrival(self, product: Term, known: Variant) -> Iterator[str]:
+        """Says of a layer whose weights come for longer than the array works how long that is: it is in no mapping."""
+        own, port, cycles = self._operands(product), self.npu.bandwidth, known.measures["cycles"] or 0
+        size = own.left * own.given[0] + own.right * own.given[1]
+        least = -(-size // port)
+        if least > cycles:
+            words = f"{size:,} bytes of weights of a layer take at least {least:,} cycles to come from DRAM"
+            yield f"{words}, {port:,} a cycle: the array takes {cycles:,}"
 
     def runs(self, term: Term) -> bool:
         """Accumulators add up sums of one place: windows may be moved behind the array, and not be added up."""
