@@ -33,7 +33,7 @@ from glenside.check.sides import CAST
 from glenside.check.stimuli import declared, draw_near, drawn_within
 from glenside.check.trials import Field, Trials
 from glenside.ir.dtypes import REALS
-from glenside.ir.errors import GlensideError
+from glenside.ir.errors import BadInput, GlensideError, OutOfBounds
 from glenside.ir.interrupts import answered
 from glenside.ir.names import spelled_name
 from glenside.ir.operand import Array, arrays
@@ -224,7 +224,11 @@ class _Comparison:
         are 0 by chance alone are not 0 there.
         """
         known = dict(self.differs)
-        found = self._compare(self._point(self.turns, 0))
+        try:
+            found = self._compare(self._point(self.turns, 0))
+        except OutOfBounds as error:
+            found = {}
+            known |= {n: f"differs: {error}, where the original is within" for n in self.equal if n not in known}
         if found:
             again = self._compare(self._point(self.turns, 1))
             found = {name: text for name, text in found.items() if name in again}
@@ -242,7 +246,10 @@ class _Comparison:
         self.branches.watched(numbers)
         values = {name: self._draw(numbers, tensor, turn, again) for name, tensor in self.pair.tensors.items()}
         self.branches.begin(None)
-        values = self._confined.settle(values, numbers, self.pair.given) or values
+        settled = self._confined.settle(values, numbers, self.pair.given)
+        if settled is None:
+            raise BadInput("no drawn numbers lead to indices within their axes")
+        values = settled
         u = self._cotangents(numbers, values, turn, again)
         terms = self.pair.gradients
         seen: dict[Term, Any] = {}

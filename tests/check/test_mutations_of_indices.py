@@ -9,12 +9,15 @@ import pytest
 from fuzzing import Fuzzing
 from indexed_programs import equal_ones, indexed, is_exact
 from mutations import mutants, unseen
+from test_gradient_mutants import apart
 
-from glenside.check import check, is_equal
+import glenside as gl
+from glenside.check import check, check_gradient, is_equal
+from glenside.ir.dtypes import FLOATS
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 
-COUNT = 6
+COUNT, GRADIENTS = 6, 4
 PARTS = 4  # tests that share the slow seeds
 
 
@@ -46,8 +49,8 @@ def alarms(seed: int, count: int) -> list[str]:
 
 
 def test_no_mutant_of_an_index_is_called_equal() -> None:
-    judged = [missed(seed) for seed in range(12)]
-    assert sum(wrong for wrong, _ in judged) > 30
+    judged = [missed(seed) for seed in range(6)]
+    assert sum(wrong for wrong, _ in judged) > 15
     assert [text for _, texts in judged for text in texts] == []
 
 
@@ -70,3 +73,41 @@ def test_no_mutant_of_many_indices_is_called_equal(part: int, fuzzing: Fuzzing) 
 def test_many_equal_indices_are_called_equal(part: int, fuzzing: Fuzzing) -> None:
     found = [text for seed in fuzzing.seeds(1000 // PARTS, step=PARTS) for text in alarms(seed + part, 2)]
     assert not found, f"{len(found)}, such as\n{found[0]}"
+
+
+# Gradients.
+
+
+def judged_gradients(seed: int) -> tuple[int, list[str]]:
+    """How many mutants of the gradients of one program numpy tells from them, and what the check gets wrong: of those,
+    and of the right ones.
+    """
+    program = Program(legal(random.Random(seed)))
+    names = [name for name, tensor in program.tensors.items() if tensor.dtype in FLOATS]
+    wrong, found = 0, []
+    for name in names if program.term.access.dtype in FLOATS else ():
+        gradient = gl.gradient(program, name, cotangent="u")
+        report = check_gradient(program, gradient, name)
+        if not report.ok:
+            found.append(f"seed {seed}, {report}:\n{program}\n{gradient}")
+        (right,) = gradient.term.children
+        for mutant in islice(mutants(right, random.Random(seed)), GRADIENTS):
+            if apart(right, mutant, seed):
+                wrong += 1
+                verdict = check_gradient(program, Program(mutant), name, cotangents=["u"]).gradients[name]
+                if not verdict.startswith("differs"):
+                    found.append(f"seed {seed}, {name}, {verdict}:\n{program}\n{Program(mutant)}")
+    return wrong, found
+
+
+def test_gradients_above_indices_are_told_from_wrong_ones() -> None:
+    judged = [judged_gradients(seed) for seed in range(3)]
+    assert sum(wrong for wrong, _ in judged) > 5
+    assert [text for _, texts in judged for text in texts] == []
+
+
+@pytest.mark.slow
+def test_many_gradients_above_indices_are_told_from_wrong_ones(fuzzing: Fuzzing) -> None:
+    judged = [judged_gradients(seed) for seed in fuzzing.seeds(200)]
+    found = [text for _, texts in judged for text in texts]
+    assert not found, f"{len(found)} of {sum(wrong for wrong, _ in judged)}, such as\n{found[0]}"
