@@ -21,7 +21,7 @@ from glenside.ir.operand import Array
 from glenside.ir.threads import in_parallel
 
 _MOST_BYTES = 1 << 30
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+_MIX, _OFFSET = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 _PART = 1 << 16
 _SAMPLE = 256  # elements that tell most arrangements apart
 
@@ -74,7 +74,9 @@ def _unordered_hash(residues: Array) -> int:
 
 
 def _hash(residues: Array) -> int:
-    mixed = residues.astype(np.int64).view(np.uint64) * _MIX
+    mixed = residues.astype(np.int64).view(np.uint64)
+    mixed += _OFFSET  # without it, -2 and 0 sum up to what -1 and -1 do
+    mixed *= _MIX
     mixed ^= mixed >> np.uint64(29)
     return int((mixed * _MIX).sum(dtype=np.uint64))
 
@@ -122,7 +124,12 @@ def _exchanges(dims: Sequence[int], other: Sequence[int]) -> Iterable[tuple[int,
 
 
 def _sorted_alike(seen: _Seen, residues: Array, places: Array) -> Array:
-    """The places seen, as these residues are arranged; of equal residues the lower place is that of the lower one."""
+    """The places seen, as these residues are arranged; of equal residues the lower place is that of the lower one.
+    Where the residues are others, the places are kept.
+    """
+    order, known = np.lexsort((places, residues)), np.lexsort((seen.places, seen.residues))
+    if not np.array_equal(residues[order], seen.residues[known]):
+        return places
     arranged = np.empty_like(places)
-    arranged[np.lexsort((places, residues))] = seen.places[np.lexsort((seen.places, seen.residues))]
+    arranged[order] = seen.places[known]
     return arranged

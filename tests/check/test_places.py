@@ -84,3 +84,12 @@ def test_places_follow_their_numbers_into_another_layout(
     places.settle(first.copy())
     places.settle(later)
     assert np.array_equal(later, expected)
+
+
+def test_other_numbers_of_the_same_sum_are_not_moved() -> None:
+    """-2 - 1 + 0 - 1 is four times -1: neither takes the places of the other."""
+    places = Places()
+    first, second = np.array([-2 - 2j, -1 - 1j, 0, -1 - 1j]), np.full(4, -1 - 1j)
+    places.settle(first)
+    places.settle(second)
+    assert second.real.tolist() == [-1] * 4
