@@ -4,7 +4,7 @@ apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from glenside.npu.lowering.stopwatch import Stopwatch
     from glenside.npu.program import NpuProgram
     from glenside.quantization.asked import Integers
+    from glenside.quantization.layers import IntegerNetwork
     from glenside.report.result import Result
     from glenside.targets.base import Target
 
@@ -71,6 +72,22 @@ def require_code(target: Target, output: str | None, quantize: str | None = None
         raise BadInput(f"--quantize is for a machine of bytes, as --target npu:64x64, and {target.name} is none")
 
 
+def _accuracy(
+    program: Program,
+    network: IntegerNetwork,
+    samples: Mapping[str, Array],
+    seed: int,
+    look: Callable[[], None] = lambda: None,
+) -> dict[str, Sequence[Any]]:
+    """The accuracy of each result by name, as JSON has it."""
+    from glenside.npu.accuracy import accuracy
+    from glenside.quantization.calibration import batches_of
+
+    given = {name: own for name, own in samples.items() if name in program.inputs}
+    found = accuracy(program, network, batches_of(program, given, seed), look)
+    return {name: [own.decibels, own.equal] for name, own in found.items()}
+
+
 @dataclass
 class Instructions:
     """Instructions of a program, as they come to be, within a block. While they do, a second process interprets the
@@ -85,6 +102,7 @@ class Instructions:
     is_over   whether they were over before it was known that no other choice is quicker
     is_quick  whether they were over before there was any choice, so that layers are lowered one by one
     seconds   of each stage
+    accuracy  of each result by name, decibels and share of equal elements; None where nobody measured it
     """
 
     quantize: str | None = None
@@ -99,7 +117,9 @@ class Instructions:
     is_over: bool = False
     is_quick: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
+    accuracy: Mapping[str, Sequence[Any]] | None = None
     _samples: str | Mapping[str, Array] | None = field(default=None, repr=False)
+    _measured: Callable[[], Mapping[str, Sequence[Any]] | None] = field(default=lambda: None, repr=False)
     _wanted: Callable[[], Mapping[str, str] | None] = field(default=lambda: None, repr=False)
     _open: ExitStack = field(default_factory=ExitStack, repr=False)
 
@@ -142,6 +162,10 @@ class Instructions:
         if self.integers is None:
             return program
         network = self.integers.network
+        if not isinstance(self._samples, str | None):
+            measure = partial(_accuracy, program.seeded_constants(self.seed), network, self._samples, self.seed)
+            told = self._open.enter_context(beside(measure, worth=len(network.layers) >= layers.MANY))
+            self._measured = lambda: told() or measure()
         if self.on is not None:
             find = partial(results_wanted, network, self.seed)
             self._wanted = self._open.enter_context(beside(find, worth=len(network.layers) >= layers.MANY))
@@ -212,6 +236,10 @@ class Instructions:
                     raise
                 answered()
 
+    def measure(self) -> None:
+        """Measure how near the results of integers are to those of floats, where there are samples."""
+        self.accuracy = self._measured()
+
     def run(self) -> None:
         """Run them where that is asked for. Raises BadInput, and KeyboardInterrupt: then the file is there."""
         if self.on is None or self.made is None or self.output is None:
@@ -229,7 +257,7 @@ class Instructions:
 
     def words(self) -> str:
         """What a user must know of them; nothing where there are none."""
-        lines = [] if self.integers is None else [self.integers.said]
+        lines = [] if self.integers is None else [self.integers.said, *self._of_accuracy()]
         made = self.made
         if made is not None:
             lines += self._of_layers() if self.integers is None else self._of_network(made)
@@ -244,6 +272,14 @@ class Instructions:
         elif made is not None and self.on is not None:
             lines.append("It was interrupted before its run ended.")
         return "\n".join(lines)
+
+    def _of_accuracy(self) -> list[str]:
+        from glenside.npu.accuracy import Accuracy
+
+        if self.accuracy is None:
+            return []
+        each = ", ".join(f"{one_line(name)} {Accuracy(*own)}" for name, own in self.accuracy.items())
+        return [f"Signal to quantization noise, beside the results of floats on the same samples: {each}."]
 
     def _of_layers(self) -> list[str]:
         return [
@@ -283,6 +319,9 @@ class Instructions:
         if self.made is not None:
             chained = self.integers is not None
             found |= {"chained": chained, "count": self.made.size, "predicted": self.made.predicted, "rest": self.rest}
+        if self.accuracy is not None:
+            parts = ("decibels", "equal")
+            found["accuracy"] = {name: dict(zip(parts, own, strict=True)) for name, own in self.accuracy.items()}
         if self.seconds:
             found |= {"seconds": self.seconds, "out_of_time": self.is_over}
         if self.ran is not None:

@@ -173,6 +173,7 @@ class Outcome:
         """Run its instructions, where that is asked for and nobody pressed Ctrl-C. Raises BadInput."""
         try:
             if self.exit_status(checked=False) != INTERRUPTED:
+                self.code.measure()
                 self.code.run()
         except KeyboardInterrupt:
             answered()

@@ -64,7 +64,7 @@ def quantized(
     load = cache(partial(_values, program, constants or {}, seed if draw else None))
     folded = uninterrupted(*fold_batch_norms(program.as_written(), Search(meanwhile=load)))
     made = _Quantizing(with_inverses(folded), load())
-    made.calibrate(_batches(folded, data or {}, seed))
+    made.calibrate(batches_of(folded, data or {}, seed))
     try:
         return integer_network(*made.program())
     except BeyondSums as beyond:
@@ -81,7 +81,7 @@ def _values(program: Program, given: Mapping[str, Array], seed: int | None) -> d
     return known
 
 
-def _batches(program: Program, data: Mapping[str, Array], seed: int) -> Iterator[dict[str, Array]]:
+def batches_of(program: Program, data: Mapping[str, Array], seed: int) -> Iterator[dict[str, Array]]:
     """The inputs of each run: the data in batches."""
     draw, given = np.random.default_rng(seed), dict[str, Array]()
     for name in data:

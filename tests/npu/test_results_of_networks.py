@@ -20,6 +20,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.npu import assembly, files
+from glenside.npu.accuracy import accuracy
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
 from glenside.npu.results import computed, dtypes
@@ -236,6 +237,20 @@ def test_results_are_near_those_of_onnxruntime(fuzzing: Fuzzing) -> None:
             assert _decibels(made.run(given)[name], wanted) > 15, (seed, name)
 
 
+def test_the_accuracy_that_is_told_is_that_of_the_results() -> None:
+    for seed in (3, 5):
+        own = _made(seed)
+        assert own is not None
+        _, program, network, made, given = own
+        found, wanted = made.run(given), evaluate([program.term], {**program.constants, **given})[0]
+        every = dict(zip(found, wanted if isinstance(wanted, tuple) else (wanted,), strict=True))
+        for name, told in accuracy(program, network, [given]).items():
+            off, signal = (np.asarray(own, np.float64) for own in (found[name] - every[name], every[name]))
+            assert told.equal == np.mean(off == 0)
+            if told.decibels is not None:
+                assert told.decibels == pytest.approx(10 * np.log10((signal**2).sum() / (off**2).sum()))
+
+
 @pytest.mark.parametrize("end", ["relu", "relu6", "softmax"])
 def test_commands_do_what_is_left_to_the_host(
     end: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -250,7 +265,9 @@ def test_commands_do_what_is_left_to_the_host(
     np.save("x.npy", x)
     made = ("tensorize", "n.onnx", "--target", "npu:4x4", "--quantize", "x.npz", "-o", "n.bin", "--no-cache")
     assert run(*made) == 0
-    assert f"Left to the host: scale, {'softmax' if end == 'softmax' else 'clip to 0'}" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"Left to the host: scale, {'softmax' if end == 'softmax' else 'clip to 0'}" in printed
+    assert f"on the same samples: {program.result_names()[0]} " in printed
     assert run("run", "n.bin", "--on", "simulator", "--input", "x=x.npy", "-o", "y.npz", "--json", "y.json") == 0
     (wanted,) = evaluate([program.term], {**program.constants, "x": x})
     (found,) = np.load("y.npz").values()
