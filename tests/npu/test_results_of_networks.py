@@ -245,7 +245,8 @@ def test_the_accuracy_that_is_told_is_that_of_the_results() -> None:
         found, wanted = made.run(given), evaluate([program.term], {**program.constants, **given})[0]
         every = dict(zip(found, wanted if isinstance(wanted, tuple) else (wanted,), strict=True))
         for name, told in accuracy(program, network, [given]).items():
-            off, signal = (np.asarray(own, np.float64) for own in (found[name] - every[name], every[name]))
+            signal = np.asarray(every[name], np.float64)
+            off = np.asarray(found[name], np.float64) - signal
             assert told.equal == np.mean(off == 0)
             if told.decibels is not None:
                 assert told.decibels == pytest.approx(10 * np.log10((signal**2).sum() / (off**2).sum()))
