@@ -91,12 +91,15 @@ def measured(name: str, arguments: argparse.Namespace, baseline: Baseline) -> di
             done = subprocess.run(
                 [sys.executable, "-c", text], cwd=folder, env=environment, capture_output=True, text=True
             )
-            if done.returncode:  # the fault keeps the package from being imported
+            if done.returncode and "does not start" not in done.stderr:  # the package cannot be imported
                 row |= {
                     "found": "yes",
                     "door": "import of the package",
                     "kind": done.stderr.strip().split("\n")[-1][:80],
                 }
+                break
+            if done.returncode:
+                row |= {"found": "not measured"}
                 break
             report = json.loads(done.stdout.strip().split("\n")[-1])
             spent += max(1.0, float(report["processor"]))

@@ -19,9 +19,9 @@ from glenside.fuzzing.doors import Door
 from glenside.fuzzing.worker import OUT_OF_MEMORY, OUT_OF_TIME
 from glenside.ir.child_processes import end
 
-_START_SECONDS = 120.0
-_WALL = 8.0
-"""Times the processor time after which a worker that says nothing is ended."""
+_START_SECONDS = 900.0
+_LONGEST = 40
+"""Times its processor time that a worker may take by the clock, where a busy machine gives it none."""
 _SERVED = 400
 """Cases after which a worker is replaced, so that memory and libraries that were loaded do not add up."""
 _FRAME = re.compile(r'File "([^"]*/(?:glenside|rewrites|extract)/[^"]*)", line \d+ in (\w+)')
@@ -59,11 +59,14 @@ class Child:
             assert self.process.stdin is not None
             self.process.stdin.write(json.dumps(job).encode() + b"\n")
             self.process.stdin.flush()
-            until = began + _WALL * self.seconds
+            used = self._processor_seconds()
             while True:
-                message = self._line(until)
+                message = self._line(time.monotonic() + self.seconds)
                 if message is None:
-                    return self._ended(door.name, stage, began, hung=True)
+                    late = time.monotonic() - began > _LONGEST * self.seconds
+                    if late or self._processor_seconds() - used > self.seconds:
+                        return self._ended(door.name, stage, began, hung=True)
+                    continue
                 if "stage" in message:
                     stage = message["stage"]
                     continue
@@ -100,6 +103,15 @@ class Child:
             said = self._said()
             self.end()
             raise RuntimeError(f"a worker of the fuzzer does not start: {said[-300:]}") from None
+
+    def _processor_seconds(self) -> float:
+        """Processor time of the worker itself; where the system does not say, the clock."""
+        assert self.process is not None
+        try:
+            words = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+        except (OSError, IndexError):
+            return time.monotonic()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
     def _line(self, until: float) -> Mapping[str, Any] | None:
         """The next message; None after that time. Raises EOFError, and Stopped."""
