@@ -162,6 +162,7 @@ def compile(
     *,
     machine: str = "native",
     memory: int | str | None = None,
+    check: bool = False,
     **how: Any,
 ) -> Function:
     """The program as a function on numpy arrays, made by the system's C compiler: `f = gl.compile(p); f(x, ..)`.
@@ -174,9 +175,11 @@ def compile(
     memory   the bytes that temporaries and results may take on one thread, or text such as "64MB": what does not fit is
              computed again, for the least work. With "cpu" it is the budget of `gl.CPU("64MB")`, which variants of
              layers keep to first; other targets have a budget of their own
+    check    whether `f.check()` must be ok: exact over residues, and within bounds of rounding
     how      see `optimize`
 
-    Raises BadInput: a black box, a constant without a value, no compiler.
+    Raises BadInput: a black box, a constant without a value, no compiler; CheckFailed, where a check is asked for and
+    fails; Unverified, where loops break a condition.
     """
     from glenside.check.compiled import Function  # a back end takes as long to load as many a search
     from glenside.codegen.machine import machine_of
@@ -198,18 +201,22 @@ def compile(
         try:
             result = optimize(program, wanted, **how)
         except GlensideError as error:
-            if not by_default or how:
+            if (
+                not by_default or how or error.status != GlensideError.status
+            ):
                 raise
             warnings.warn(as_it_is(error), stacklevel=2)
         else:
             of = wanted.processor or of
             chosen = keeping([result.program, result.prepared], of, wanted.most_bytes)
-            return Function(chosen, of, result.report, wanted.most_bytes)
+            function = Function(chosen, of, result.report, wanted.most_bytes)
+            return function.checked() if check else function
     elif how:
         raise BadInput(f"{', '.join(how)}: how to search is for programs that are compiled for a target")
     if of is not None:
         program = uninterrupted(*for_processors(program, Search()))
-    return Function(program, of, None, most)
+    function = Function(program, of, None, most)
+    return function.checked() if check else function
 
 
 def target_named(target: Target | str | None, memory: int | str | None, machine: Machine | None) -> Target | None:

@@ -31,7 +31,7 @@ from glenside.codegen.native import Compiled, Lowered, completed
 from glenside.codegen.packing import Memory
 from glenside.codegen.toolchain import loaded
 from glenside.ir.dtypes import REALS, RECORDS, fraction_bits, name_of
-from glenside.ir.errors import BadInput, OutOfBounds
+from glenside.ir.errors import BadInput, GlensideError, OutOfBounds
 from glenside.ir.operand import Array, arrays
 from glenside.ir.types import Tensor
 from glenside.semantics import Native
@@ -85,16 +85,39 @@ class CompiledReport:
         rounded = all(nest.verdict == _WITHIN for nest in self.nests.values())
         return not self.faults and self.residues == EXACT and rounded
 
+    @property
+    def wrong(self) -> list[str]:
+        """What is not as it must be, a sentence each."""
+        residues = [f"residues: {self.residues}"] if self.residues != EXACT and not self.faults else []
+        return [*self.faults, *residues, *self._off]
+
+    @property
+    def _off(self) -> list[str]:
+        return [f"{name}: {nest.verdict}" for name, nest in self.nests.items() if nest.verdict != _WITHIN]
+
     def __str__(self) -> str:
-        wrong = [f"{name}: {nest.verdict}" for name, nest in self.nests.items() if nest.verdict != _WITHIN]
+        wrong = self._off
         share = max((nest.share for nest in self.nests.values()), default=0.0)
         within = f"{len(self.nests) - len(wrong)} of {len(self.nests)} nests, to {share:.2g} of it"
         lines = [f"residues: {self.residues}", f"within bounds of rounding: {within}", *self.faults, *wrong]
         return "\n".join([*lines, f"{self.how} ({self.seconds:.2f} s)"])
 
 
+class CheckFailed(GlensideError):
+    """What was compiled is not, or not surely, what the program means: nothing is given or written."""
+
+    status = 1
+
+
 class Function(Compiled):
     """What `gl.compile` gives: see `Compiled`. `check` holds it to the program that it was made of."""
+
+    def checked(self) -> Function:
+        """It, where `check` says that all is as it must be. Raises CheckFailed, which says what is not."""
+        report = self.check()
+        if not report.ok:
+            raise CheckFailed(f"{self.program.name} as compiled fails its check: {'; '.join(report.wrong)}")
+        return self
 
     def check(self, *, seed: int = 0) -> CompiledReport:
         """The loops over residues against the interpreter, and each nest against its bound of rounding.

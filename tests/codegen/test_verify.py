@@ -14,18 +14,24 @@ import pytest
 from command_line import completed
 
 import glenside as gl
+from glenside.builder import pointwise
+from glenside.check.compiled import CheckFailed
 from glenside.codegen import native, passes
 from glenside.codegen.boxes import Box, contains, is_apart, is_apart_each_step, merged
+from glenside.codegen.c_source import Source
 from glenside.codegen.checker import Checker
 from glenside.codegen.compilers import compiler
 from glenside.codegen.conditions import Condition
 from glenside.codegen.footprints import footprint_of
 from glenside.codegen.loops import Loops, Nest
 from glenside.codegen.lower import lower
-from glenside.codegen.machine import MACHINES, Machine, machine_of
+from glenside.codegen.machine import MACHINES, Machine, is_here, machine_of
+from glenside.codegen.toolchain import Loaded, loaded
 from glenside.codegen.verify import Unverified, verified_passes
 from glenside.codegen.written import Written
 from glenside.ir.program import Program
+
+needs_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
 
 
 def _box(random: Random) -> Box:
@@ -154,11 +160,52 @@ def test_wrong_loops_are_not_written(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["net.onnx"]
 
 
+@pytest.fixture
+def other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C of a program has a function that is a little off."""
+
+    def changed(source: Source, machine: Machine | None) -> Loaded:
+        nests = tuple(text.replace("exp", "1.001f * exp") if "exp_f" in text else text for text in source.nests)
+        assert nests != source.nests
+        return loaded(replace(source, nests=nests), machine)
+
+    monkeypatch.setattr(native, "loaded", changed)
+
+
+def _powers() -> Program:
+    b = gl.Builder("net")
+    return b.finish(pointwise.compute("exp", b.input("x", (40,))))
+
+
+@needs_compiler
+@pytest.mark.usefixtures("other_numbers")
+def test_a_check_that_fails_gives_and_writes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(CheckFailed, match=r"^net as compiled fails its check: .*elements are off"):
+        gl.compile(_powers(), None, check=True)
+    gl.save(_powers(), tmp_path / "net.onnx")
+    done = completed("compile", "net.onnx", "-o", "net.c", "--check", "--target", "none", folder=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "fails its check" in done.stderr
+    assert os.listdir(tmp_path) == ["net.onnx"]
+
+
+@needs_compiler
+def test_a_check_that_holds(tmp_path: Path) -> None:
+    assert gl.compile(_convolution(), check=True).check().ok
+    gl.save(_convolution(), tmp_path / "net.onnx")
+    assert completed("compile", "net.onnx", "-o", "net.c", "--check", folder=tmp_path).returncode == 0
+    absent = next((machine.name for machine in MACHINES.values() if not is_here(machine)), None)
+    done = completed("compile", "net.onnx", "-o", "a.c", "--check", "--machine", absent, folder=tmp_path)
+    assert done.returncode == 2
+    assert "this computer has no" in done.stderr
+    assert not (tmp_path / "a.c").exists()
+
+
 def test_conditions_are_told_apart() -> None:
     assert len({condition.value for condition in Condition}) == len(Condition)
 
 
-@pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+@needs_compiler
 def test_right_loops_run() -> None:
     program = _convolution()
     x = np.random.default_rng(0).standard_normal((1, 3, 7, 7)).astype(np.float32)

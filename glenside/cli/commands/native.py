@@ -63,6 +63,9 @@ def compile(
     ] = None,
     target: Chosen = None,
     emit: Annotated[str, typer.Option("--emit", help="c, or loops: the loop nests as text.")] = "c",
+    check: Annotated[
+        bool, typer.Option("--check", help="Run what is compiled and check it exactly before anything is written.")
+    ] = False,
 ) -> None:
     """Write a program as C11 with POSIX threads: NAME.c, NAME.h and NAME.weights; no library but libc is needed."""
     from glenside.codegen.library import c_name, file_names
@@ -79,7 +82,9 @@ def compile(
         path = Path(output)
         others = (f"{path.stem}.h", f"{path.stem}.weights", *file_names(c_name(path.stem), machines))
         writable(*(str(path.parent / other) for other in others))
-    made = _Made(machines, emit, output)
+    if check:
+        _require_here(machines)
+    made = _Made(machines, emit, output, check)
     found = prepared(source, machines[0], wanted, bounds, made.put, by_default=target is None)
     try:
         made.put(found)
@@ -95,6 +100,15 @@ def compile(
     raise typer.Exit(WRONG if most is not None and any(one.memory > most for one in made.lowered) else found.status)
 
 
+def _require_here(machines: Sequence[Machine | None]) -> None:
+    """Raise BadInput where this computer cannot run what is compiled for a machine."""
+    from glenside.codegen.machine import is_here
+
+    for machine in machines:
+        if machine is not None and not is_here(machine):
+            raise BadInput(f"--check runs what is compiled, and this computer has no {machine.name}")
+
+
 @dataclass
 class _Made:
     """What is made of each answer as it comes, so that one is there wherever this is ended: C, or loops, in a file.
@@ -105,12 +119,14 @@ class _Made:
     machines: Sequence[Machine | None]
     emit: str
     output: str | None
+    check: bool = False
     of: Prepared | None = None
     lowered: Sequence[Lowered] = ()
     library: Library | None = None
 
     def put(self, found: Prepared) -> None:
         """All files, or none. Raises BadInput, and KeyboardInterrupt where a signal leaves no time."""
+        from glenside.check.compiled import Function
         from glenside.codegen.library import library
         from glenside.codegen.native import keeping
         from glenside.ir.files import write_text, write_together
@@ -120,6 +136,10 @@ class _Made:
         with finishing():
             with status_line("lower"):
                 lowered = [keeping(found.programs, of, found.most_bytes) for of in self.machines]
+            if self.check:
+                with status_line("check"):
+                    for one in lowered:
+                        Function(one, one.machine).checked()
             made = None
             if self.emit == "c":
                 assert self.output is not None, "C has a file"
