@@ -201,9 +201,7 @@ def compile(
         try:
             result = optimize(program, wanted, **how)
         except GlensideError as error:
-            if (
-                not by_default or how or error.status != GlensideError.status
-            ):
+            if not by_default or how or error.status != GlensideError.status:
                 raise
             warnings.warn(as_it_is(error), stacklevel=2)
         else:

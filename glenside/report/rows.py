@@ -140,7 +140,7 @@ def _total(target: Target, answer: Answer, which: str, rows: list[LayerRow]) -> 
 def _between(
     program: Program, target: Target, answer: Answer, totals: Mapping[str, Amounts]
 ) -> dict[str, dict[str, int | None]]:
-    """What is between the layers: the whole less its layers, each product once."""
+    """What is between the layers: the whole less its layers, each product once; 0 where rounded times are more."""
     once = {id(product): name for name, product in program.layers.items()}.values()
     between: dict[str, dict[str, int | None]] = {}
     for which, total in totals.items():
@@ -149,5 +149,5 @@ def _between(
             of_layers = [answer.variants[which][name].measures[measure] for name in once]
             whole = total[measure]
             unknown = whole is None or None in of_layers
-            between[which][measure] = None if unknown else whole - sum(n or 0 for n in of_layers)  # type: ignore[operator]
+            between[which][measure] = None if unknown else max(0, whole - sum(n or 0 for n in of_layers))  # type: ignore[operator]
     return between

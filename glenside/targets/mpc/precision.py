@@ -2,8 +2,8 @@
 
 Numbers are multiples of u = 2^-f. A tensor that is given is rounded to the nearest, by u / 2; a truncation is off by
 less than u; sums add errors, and a product of a and b has |a| err(b) + |b| err(a) + err(a) err(b). Bounds of magnitudes
-come along. What overflows the ring is not looked at, nor is the chance of a wrong truncation (2^(bits - field) for
-SEMI2K).
+come along. What overflows the ring is another question (`ring`); the chance of a wrong truncation is not looked at
+(2^(bits - field) for SEMI2K).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def error_bound(root: Term, bits: int, magnitude: Callable[[Tensor], float], off
         if term.operator is access_product:
             done[term] = operands
             continue
-        bound = None if unknown else _bound(term, operands, bits, magnitude)
+        bound = None if unknown else bound_of(term, operands, bits, magnitude)
         if bound is None:
             bound = Bound(math.inf, math.inf, unknown or (name_of(term),))
         elif term in offline:
@@ -97,7 +97,7 @@ def seen_error(
     return float(np.max(np.abs(want - got), initial=0))
 
 
-def _bound(term: Term, operands: Sequence[Bound], bits: int, magnitude: Callable[[Tensor], float]) -> Bound | None:
+def bound_of(term: Term, operands: Sequence[Bound], bits: int, magnitude: Callable[[Tensor], float]) -> Bound | None:
     """What is known of an operator: rules of its own, else what its record says that it keeps. None for nothing."""
     name = term.operator.name
     if name in _LEAVES:

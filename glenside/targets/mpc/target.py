@@ -24,6 +24,7 @@ from glenside.targets.mpc.costs import BUILT_IN, costs_of, read_costs
 from glenside.targets.mpc.link import Link, parse_link
 from glenside.targets.mpc.precision import seen_error
 from glenside.targets.mpc.pricing import PUBLIC, Pricing, truncate_late
+from glenside.targets.mpc.ring import reach, said
 from glenside.targets.mpc.semi2k import FIELDS, FRACTION_BITS, NOTHING, Semi2k, Traffic
 from glenside.targets.mpc.traffic import counted, prepare, program_traffic
 from glenside.targets.mpc.work import NO_WORK, Work, program_work
@@ -259,11 +260,13 @@ class MPC(Target):
         return prepare(program.seeded_constants(seed), self.public) if self.prepared else program
 
     def remarks(self, program: Program) -> Sequence[str]:
-        """Operators whose traffic is not counted, because no exact formula for it is known."""
+        """What the ring may not hold, errors of no bound, and operators whose traffic has no exact formula."""
         sent = program_traffic(program, self.public, self.prepared, self.protocol)
         unknown = (t for t, traffic in sent.items() if traffic is None)
         left = ", ".join(dict.fromkeys(map(name_of, unknown)))
-        return [f"what {left} sends is not counted: there is no exact formula for it here"] if left else []
+        sends = [f"what {left} sends is not counted: there is no exact formula for it here"] if left else []
+        found = reach(program, self.bits, self.protocol.field, self.magnitude)
+        return [*said(found, self.bits, self.protocol.field, self.magnitude), *sends]
 
 
 def _check(protocol: str, field: int, parties: int, truncation: str, outputs: Sequence[int]) -> None:
