@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+
 import broken_loops
+import numpy as np
+import planted_faults
 import pytest
 from hypothesis import HealthCheck, given, settings
 from random_terms import terms
 
 import glenside as gl
+from glenside.check.indices import index_limits
+from glenside.check.stimuli import draw_reals
 from glenside.codegen.checker import faults
 from glenside.codegen.constants import prepared
+from glenside.codegen.interpreter import interpret
 from glenside.codegen.loops import Loops
 from glenside.codegen.lower import lower
-from glenside.codegen.machine import MACHINES
+from glenside.codegen.machine import MACHINES, is_here
 from glenside.codegen.validation.samples import Validation, mismatches
 from glenside.ir.errors import BadInput
+from glenside.ir.operand import arrays
 from glenside.ir.operator import COMPUTES, OPERATORS, Compute, Operator
 from glenside.ir.program import Program
 from glenside.ir.term import Term
+from glenside.semantics.interpreter import evaluate
+from glenside.semantics.loop_field import LoopField
 
 WAYS = {"plain": None, **{name: MACHINES[name] for name in ("generic", "avx2", "avx512vnni", "amx")}}
 RECORDS = {**OPERATORS, **COMPUTES}
@@ -67,8 +78,8 @@ def test_many_random_terms(term: Term) -> None:
 
 def _convolution() -> Program:
     b = gl.Builder("p")
-    x = b.conv(b.input("x", (1, 16, 13, 13)), b.constant("w", (24, 16, 3, 3)), padding=1)
-    return b.finish(b.relu(b.add(x, b.constant("b", (1, 24, 1, 1))))).seeded_constants(0)
+    x = b.conv(b.input("x", (1, 3, 7, 7)), b.constant("w", (20, 3, 3, 3)), padding=1)
+    return b.finish(b.relu(b.add(x, b.constant("b", (1, 20, 1, 1))))).seeded_constants(0)
 
 
 @pytest.mark.parametrize(
@@ -82,3 +93,46 @@ def test_wrong_loops(change: broken_loops.Change) -> None:
     found = {what: mismatches(other, program.term, program.constants).wrong or faults(other) for what, other in wrong}
     missed = [what for what, faulty in found.items() if not faulty]
     assert not missed
+
+
+PROGRAMS = planted_faults.programs()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_planted_faults_of_loops(name: str) -> None:
+    """Of faults that are drawn, those that change what the loops compute over residues are refused."""
+    drawn = random.Random(sum(map(ord, name)))
+    program, loops = _lowered(PROGRAMS[name], drawn.choice([*WAYS]))
+    faulty = [found for _ in range(6) if (found := planted_faults.of_loops(loops, drawn)) is not None]
+    for kind, where, other in faulty:
+        if not faults(other) and not mismatches(other, program.term, program.constants).wrong:
+            assert _means(other, program), f"{kind}: {where}"
+
+
+def _means(loops: Loops, program: Program) -> bool:
+    """Whether loops compute what a program does, over residues."""
+    field, limits = LoopField(), index_limits(program.term)
+    tensors = program.tensors.items()
+    values = {name: draw_reals(tensor, 0, limits.get(name)) for name, tensor in tensors} | dict(program.constants)
+    want = arrays(evaluate([program.term], values, field)[0])
+    return all(np.array_equal(a, b) for a, b in zip(want, interpret(loops, values, field), strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", [False, True], ids=["loops", "source"])
+def test_many_planted_faults(source: bool) -> None:
+    """Of 100 faults that change a number when the function runs at least 95 are refused when it is compiled."""
+    found: list[planted_faults.Outcome] = []
+    ways = [way for way, machine in WAYS.items() if machine is None or is_here(machine)]
+    made: dict[tuple[str, str], planted_faults.Made] = {}
+    for seed in itertools.count(1):
+        drawn = random.Random(seed)
+        key = name, way = drawn.choice([*PROGRAMS]), drawn.choice(ways)
+        if source and key not in made:
+            made[key] = planted_faults.made_of(PROGRAMS[name], WAYS[way])
+        one = planted_faults.outcome(PROGRAMS[name], WAYS[way], seed, made.get(key))
+        found += [one] if one.counts else []
+        if len(found) == 100:
+            break
+    missed = [one for one in found if not one.refused]
+    assert len(missed) <= 5, missed

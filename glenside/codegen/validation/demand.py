@@ -126,6 +126,16 @@ class Demand:
             found = self.needs[buffer]
             self.claimed[buffer][np.searchsorted(found, keys)] = True
 
+    @property
+    def products(self) -> int:
+        """Elements times steps of sums that one statement takes, at most."""
+        found = 0
+        for node in self.structure.every:
+            if isinstance(node.statement, Store) and (needed := self.needs.get(node.statement.buffer)) is not None:
+                whole = [loop.axis.size for loop in node.loops if loop in self.whole and loop not in self.steps]
+                found = max(found, needed.size * prod(whole))
+        return found
+
     def active(self, loops: Sequence[Node]) -> Array:
         """The samples that reach what is within loops."""
         found = np.ones(self.samples, bool)

@@ -10,10 +10,12 @@ from glenside.codegen.loops import Buffer, Number, Sort, Store
 from glenside.codegen.validation.structure import PRIVATE, Node, Structure, axes_of
 from glenside.ir.operand import Array
 
-_SAMPLES = 24
+_SAMPLES = 40
 """Elements of a nest that are drawn, where it has few statements that store."""
-_MOST_SAMPLES = 64
-_OF_STORE = 6
+_MOST_SAMPLES = 80
+_OF_STORE = 10
+_EDGES = 4
+"""Steps of a loop at which one quotient or guard changes that are tried, at most."""
 _PRODUCTS = 1 << 17
 """Steps of loops that sums take, of all samples together, from which on fewer are drawn."""
 
@@ -62,14 +64,7 @@ def _of_store(node: Node, structure: Structure, each: int, drawn: np.random.Gene
     buffer = _target(node)
     assert buffer is not None, "it stores"
     tries = 4 * each + 8
-    counters: dict[int, Array] = {}
-    for loop in node.loops:
-        n = loop.axis.size
-        steps, ends = drawn.integers(0, n, tries), drawn.random(tries)
-        steps = np.where(ends < 0.2, 0, np.where(ends < 0.45, n - 1, steps))
-        if each > 2:
-            steps[1], steps[2] = n - 1, 0
-        counters[loop.axis.number] = steps
+    counters = {loop.axis.number: _steps(loop, structure, tries, drawn) for loop in node.loops}
     held = np.ones(tries, bool)
     for guard in node.guards:
         held &= np.broadcast_to(guard.evaluate(counters), tries)  # type: ignore[arg-type]
@@ -82,3 +77,20 @@ def _of_store(node: Node, structure: Structure, each: int, drawn: np.random.Gene
     held &= (place >= 0) & (place < buffer.dims.product())
     for at in np.flatnonzero(held)[:each]:
         yield buffer, int(place[at])
+
+
+def _steps(loop: Node, structure: Structure, tries: int, drawn: np.random.Generator) -> Array:
+    """Steps of a loop: first those at which a quotient, a remainder or a guard changes, and its ends; then any."""
+    size, number = loop.axis.size, loop.axis.number
+    edges = {0, size - 1}
+    for index, bounds in structure.questions.get(number, ()):
+        axes = {axis.number: np.int64(0) for axis in axes_of(index)} | {number: np.arange(size)}
+        value = np.asarray(index.evaluate(axes))  # type: ignore[arg-type]
+        answers = value // bounds[0] if len(bounds) == 1 else (bounds[0] <= value) & (value < bounds[1])
+        changes = np.flatnonzero(np.broadcast_to(answers, size)[1:] != np.broadcast_to(answers, size)[:-1])
+        edges |= {*changes[:_EDGES].tolist(), *(changes[:_EDGES] + 1).tolist()}
+    steps = drawn.integers(0, size, tries)
+    own = drawn.permutation(sorted(edges))[: tries // 2]
+    steps[: len(own)] = own
+    ends = drawn.random(tries)
+    return np.where(np.arange(tries) < len(own), steps, np.where(ends < 0.3, size - 1, np.where(ends > 0.8, 0, steps)))

@@ -35,8 +35,11 @@ _GIVEN = (Role.INPUT, Role.CONSTANT)
 _NAMED = 3
 _PACKED = 256
 """Places of each packed constant that are compared."""
-_FEWER = 4
+_FEWER = 2
 """One of so many samples is left where all take too much."""
+_LEAST = 2
+_PRODUCTS = 1 << 18
+"""Elements times steps of sums that the samples of a nest take, at most, where they are more than the least."""
 
 
 @dataclass
@@ -191,7 +194,7 @@ class _Validating:
             except NotSampled:
                 if len(wanted) == 1:
                     raise
-            wanted = wanted[:: _FEWER if len(wanted) > _FEWER else len(wanted)]
+            wanted = wanted[::_FEWER]
 
     def _sampled(
         self,
@@ -206,7 +209,10 @@ class _Validating:
         sample = {buffer: np.array([i for i, (b, _) in enumerate(wanted) if b is buffer]) for buffer in places}
         of = {buffer: (sample[buffer], np.array(own)) for buffer, own in places.items()}
         stored = self._stored(number, of)
-        run, meaning = Run(self.values, Demand(structure, len(wanted), of)), Meaning(self.values, stored)
+        demand = Demand(structure, len(wanted), of)
+        if demand.products > _PRODUCTS and len(wanted) > _LEAST:
+            raise NotSampled(f"{demand.products:,} products")
+        run, meaning = Run(self.values, demand), Meaning(self.values, stored)
         for buffer, (samples, at) in of.items():
             got, known = run.result(buffer, samples, at)
             report.samples += int(known.sum())

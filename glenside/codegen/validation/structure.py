@@ -4,7 +4,7 @@ other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from glenside.codegen.instructions import FLUSHED, PARTS, Instruction, expanded
@@ -25,7 +25,7 @@ from glenside.codegen.loops import (
     Store,
     When,
 )
-from glenside.ir.index_map import Axis, Guard, Index
+from glenside.ir.index_map import Axis, Divided, Guard, Index, Within
 
 PRIVATE = (Role.REGISTER, Role.SCRATCH)
 _JOINS = ("add", "max", "min", "multiply")
@@ -59,32 +59,18 @@ class Node:
             yield from node.every()
 
 
-def loads_of(*formulas: Formula | None) -> Iterator[Load]:
+def loads_of(*formulas: Formula) -> Iterator[Load]:
     """The loads of formulas."""
-    for formula in formulas:
-        if isinstance(formula, Load):
-            yield formula
-        elif isinstance(formula, Convert):
-            yield from loads_of(formula.formula)
-        elif isinstance(formula, Apply):
-            yield from loads_of(*formula.operands)
-        elif isinstance(formula, Choose):
-            yield from loads_of(formula.then, formula.otherwise)
+    return (part for formula in formulas for part in _parts(formula) if isinstance(part, Load))
 
 
-def locals_of(*formulas: Formula | None) -> Iterator[str]:
+def locals_of(*formulas: Formula) -> Iterator[str]:
     """The names of the variables that formulas read."""
-    for formula in formulas:
-        if isinstance(formula, Local):
-            yield formula.name
-        elif isinstance(formula, Load):
-            yield from (local.name for local, _ in formula.picked)
-        elif isinstance(formula, Convert):
-            yield from locals_of(formula.formula)
-        elif isinstance(formula, Apply):
-            yield from locals_of(*formula.operands)
-        elif isinstance(formula, Choose):
-            yield from locals_of(formula.then, formula.otherwise)
+    for part in (part for formula in formulas for part in _parts(formula)):
+        if isinstance(part, Local):
+            yield part.name
+        elif isinstance(part, Load):
+            yield from (local.name for local, _ in part.picked)
 
 
 def read_by(statement: Statement) -> tuple[Formula, ...]:
@@ -139,19 +125,9 @@ class Structure:
         self.nodes = [self._node(statement, (), ()) for statement in body]
         self.every = [node for root in self.nodes for node in root.every()]
         self.sizes = {n.statement.local.name: n.statement.size for n in self.every if isinstance(n.statement, Require)}
-        self.written: set[Buffer] = set()
-        for node in self.every:
-            if isinstance(node.statement, Store):
-                self.written.add(node.statement.buffer)
-            elif isinstance(node.statement, Sort):
-                self.written.add(node.statement.positions)
-        self.around: dict[Buffer, tuple[Node, ...]] = {}
-        for node in self.every:
-            for buffer in {*(load.buffer for load in loads_of(*read_by(node.statement))), *_stored(node.statement)}:
-                if buffer.role in PRIVATE:
-                    known = self.around.get(buffer, node.loops)
-                    common = [a for a, b in zip(known, node.loops, strict=False) if a is b]
-                    self.around[buffer] = tuple(common)
+        self.written = {buffer for node in self.every for buffer in _stored(node.statement)}
+        self.questions = _asked(self.every)
+        self.around = _private(self.every)
         for node in self.every:
             if isinstance(node.statement, For):
                 node.serial = self._is_serial(node)
@@ -203,6 +179,59 @@ class Structure:
         if len({*places}) == 1:
             return False
         return not _apart(places, loop, {n.axis.number for n in inside if isinstance(n.statement, For)})
+
+
+def _asked(every: Iterable[Node]) -> dict[int, list[tuple[Index, tuple[int, ...]]]]:
+    """By the number of a counter, what is divided that it is part of, or asked about, and by what."""
+    found: dict[int, dict[tuple[Index, tuple[int, ...]], None]] = {}
+    for node in every:
+        for index, bounds in _questions(node):
+            for axis in axes_of(index):
+                found.setdefault(axis.number, {})[index, bounds] = None
+    return {number: list(own) for number, own in found.items()}
+
+
+def _private(every: Iterable[Node]) -> dict[Buffer, tuple[Node, ...]]:
+    """The loops around all that uses a register, or memory of a thread: each of their steps has its own."""
+    found: dict[Buffer, tuple[Node, ...]] = {}
+    for node in every:
+        for buffer in {*(load.buffer for load in loads_of(*read_by(node.statement))), *_stored(node.statement)}:
+            if buffer.role in PRIVATE:
+                common = zip(found.get(buffer, node.loops), node.loops, strict=False)
+                found[buffer] = tuple(a for a, b in common if a is b)
+    return found
+
+
+def _questions(node: Node) -> Iterator[tuple[Index, tuple[int, ...]]]:
+    """The indices that a statement divides, each by what, and those that it asks about, each between which bounds."""
+    statement = node.statement
+    guards = list(statement.guards) if isinstance(statement, When) else []
+    places = [statement.place] if isinstance(statement, Store) else []
+    for part in (part for formula in read_by(statement) for part in _parts(formula)):
+        if isinstance(part, Load):
+            places.append(part.place)
+        elif isinstance(part, Choose):
+            guards += part.guards
+    for guard in guards:
+        yield guard.index, (guard.low, guard.high) if isinstance(guard, Within) else (guard.divisor,)
+    for index in (*places, *(guard.index for guard in guards)):
+        for atom, _ in index.terms:
+            if isinstance(atom, Divided):
+                yield atom.expression, (atom.divisor,)
+
+
+def _parts(formula: Formula) -> Iterator[Formula]:
+    """A formula and all that it is made of."""
+    yield formula
+    inner: tuple[Formula, ...] = ()
+    if isinstance(formula, Convert):
+        inner = (formula.formula,)
+    elif isinstance(formula, Apply):
+        inner = formula.operands
+    elif isinstance(formula, Choose):
+        inner = (formula.then, formula.otherwise)
+    for part in inner:
+        yield from _parts(part)
 
 
 def _beside(statement: Statement, buffer: Buffer) -> tuple[Formula, ...]:
