@@ -6,8 +6,8 @@ import itertools
 import random
 
 import broken_loops
+import lowering_faults
 import numpy as np
-import planted_faults
 import pytest
 from hypothesis import HealthCheck, given, settings
 from random_terms import terms
@@ -95,7 +95,7 @@ def test_wrong_loops(change: broken_loops.Change) -> None:
     assert not missed
 
 
-PROGRAMS = planted_faults.programs()
+PROGRAMS = lowering_faults.programs()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -103,7 +103,7 @@ def test_planted_faults_of_loops(name: str) -> None:
     """Of faults that are drawn, those that change what the loops compute over residues are refused."""
     drawn = random.Random(sum(map(ord, name)))
     program, loops = _lowered(PROGRAMS[name], drawn.choice([*WAYS]))
-    faulty = [found for _ in range(6) if (found := planted_faults.of_loops(loops, drawn)) is not None]
+    faulty = [found for _ in range(6) if (found := lowering_faults.of_loops(loops, drawn)) is not None]
     for kind, where, other in faulty:
         if not faults(other) and not mismatches(other, program.term, program.constants).wrong:
             assert _means(other, program), f"{kind}: {where}"
@@ -122,15 +122,15 @@ def _means(loops: Loops, program: Program) -> bool:
 @pytest.mark.parametrize("source", [False, True], ids=["loops", "source"])
 def test_many_planted_faults(source: bool) -> None:
     """Of 100 faults that change a number when the function runs at least 95 are refused when it is compiled."""
-    found: list[planted_faults.Outcome] = []
+    found: list[lowering_faults.Outcome] = []
     ways = [way for way, machine in WAYS.items() if machine is None or is_here(machine)]
-    made: dict[tuple[str, str], planted_faults.Made] = {}
+    made: dict[tuple[str, str], lowering_faults.Made] = {}
     for seed in itertools.count(1):
         drawn = random.Random(seed)
         key = name, way = drawn.choice([*PROGRAMS]), drawn.choice(ways)
         if source and key not in made:
-            made[key] = planted_faults.made_of(PROGRAMS[name], WAYS[way])
-        one = planted_faults.outcome(PROGRAMS[name], WAYS[way], seed, made.get(key))
+            made[key] = lowering_faults.made_of(PROGRAMS[name], WAYS[way])
+        one = lowering_faults.outcome(PROGRAMS[name], WAYS[way], seed, made.get(key))
         found += [one] if one.counts else []
         if len(found) == 100:
             break
