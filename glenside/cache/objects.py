@@ -21,15 +21,16 @@ LIMIT = 256 << 20
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-def find(key: str) -> Path | None:
-    """The shared object of a key."""
+def find(key: str) -> bytes | None:
+    """The bytes of the shared object of a key: those that were compared with their digest, whoever changes files."""
     try:
         folder = _folder()
         for path in sorted(folder.glob(f"{key}.*.so")) if _is_own(folder) else ():
-            if _is_believed(path):
+            content = _believed(path)
+            if content is not None:
                 with suppress(OSError):
                     os.utime(path)
-                return path
+                return content
     except (OSError, RuntimeError):  # RuntimeError: there is no home
         pass
     return None
@@ -71,17 +72,20 @@ def _is_own(folder: Path) -> bool:
     except OSError:
         return False
     open_above = any(p.st_mode & stat.S_IWOTH and not p.st_mode & stat.S_ISVTX for p in above)
-    return stat.S_ISDIR(found.st_mode) and _is_mine(found) and not open_above
+    of_others = any(p.st_uid not in (0, os.geteuid()) for p in above)  # they could put another folder there
+    return stat.S_ISDIR(found.st_mode) and _is_mine(found) and not open_above and not of_others
 
 
 def _is_mine(found: os.stat_result) -> bool:
     return found.st_uid == os.geteuid() and not found.st_mode & _OTHERS_WRITE
 
 
-def _is_believed(path: Path) -> bool:
-    found = path.lstat()
-    digest = path.name.split(".")[1]
-    return stat.S_ISREG(found.st_mode) and _is_mine(found) and hashlib.sha256(path.read_bytes()).hexdigest() == digest
+def _believed(path: Path) -> bytes | None:
+    """The bytes of a file, opened once, that is this user's and has the digest of its name; None of another one."""
+    with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb") as file:
+        found = os.fstat(file.fileno())
+        content = file.read() if stat.S_ISREG(found.st_mode) and _is_mine(found) else b""
+    return content if hashlib.sha256(content).hexdigest() == path.name.split(".")[1] else None
 
 
 def _make_room(folder: Path, newest: Path) -> None:

@@ -77,8 +77,11 @@ def loaded(source: Source, machine: Machine | None, *, runs_once: bool = False) 
     kept = find(key)
     if kept is not None:
         try:
-            return Loaded(_opened(kept), by.kind.value, True)
-        except OSError:  # a folder from which nothing is run
+            with tempfile.TemporaryDirectory() as name:  # a copy: the file itself may be another one by now
+                copy = Path(name) / "program.so"
+                copy.write_bytes(kept)
+                return Loaded(_opened(copy), by.kind.value, True)
+        except OSError:  # no room, or a folder from which nothing is run
             pass
     try:
         with tempfile.TemporaryDirectory() as name:
