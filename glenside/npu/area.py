@@ -225,9 +225,9 @@ def _statistics(top: str, given: Mapping[str, int], steps: tuple[str, ...]) -> M
             said = next((line for line in lines if "rror" in line), f"status {done.returncode}")
             raise BadInput(f"Yosys does not read the machine: {said}")
         keep(key, folder / "found.json")
-        return _modules(folder / "found.json")
+        return _modules((folder / "found.json").read_bytes())
 
 
-def _modules(path: Path) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))["modules"]
+def _modules(content: bytes) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(content)["modules"]
     return found

@@ -196,7 +196,7 @@ def _program(machine: Machine, folder: Path) -> Path:
         keep(key, made)
         return made
     own = folder / "npu"
-    shutil.copyfile(kept, own)
+    own.write_bytes(kept)
     own.chmod(0o700)
     return own
 
