@@ -16,9 +16,9 @@ import numpy as np
 
 from glenside.check.sessions import LEVELS, CannotRun, Session
 from glenside.ir.dtypes import is_float, wider
-from glenside.ir.files import PathLike
 from glenside.ir.operand import Array
 from glenside.ir.packages import import_onnx
+from glenside.ir.replacing import PathLike
 
 ROUNDS = frozenset("QuantizeLinear DynamicQuantizeLinear Round Floor Ceil Sign Mod".split())
 """Operators that give whole levels, where a number that is a little larger may be a whole level further on."""

@@ -23,11 +23,11 @@ from glenside.check.sessions import CannotRun, Session
 from glenside.check.stimuli import draw_reals, drawn_within
 from glenside.exporters.onnx import save_onnx
 from glenside.ir.dtypes import REALS, RECORDS, STORED, fraction_bits, is_float
-from glenside.ir.files import PathLike
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.packages import import_onnx, import_onnxruntime
 from glenside.ir.program import Program
+from glenside.ir.replacing import PathLike
 from glenside.ir.term import postorder
 from glenside.ir.types import Tensor
 from glenside.semantics import Native

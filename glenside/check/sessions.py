@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.dtypes import RECORDS
-from glenside.ir.files import PathLike
 from glenside.ir.names import shortened
 from glenside.ir.operand import Array
 from glenside.ir.packages import import_onnx, import_onnxruntime
 from glenside.ir.packing import packed, unpacked
+from glenside.ir.replacing import PathLike
 from glenside.ir.types import Dims, Tensor
 
 LEVELS = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL")

@@ -47,7 +47,8 @@ def is_code(path: str | None) -> bool:
 def write_code(program: NpuProgram, path: str) -> None:
     """Write instructions as the ending says, whole or not at all. Raises BadInput."""
     from glenside.formats import ending
-    from glenside.ir.files import write_text
+    from glenside.ir.files import read_text, write_text
+    from glenside.ir.replacing import PathLike, WrittenWrong
     from glenside.npu import assembly, files
 
     if ending(path) not in CODE:
@@ -55,7 +56,12 @@ def write_code(program: NpuProgram, path: str) -> None:
     if ending(path) == CODE[0]:
         files.save(program, path)
     else:
-        write_text(path, assembly.text(program))
+
+        def verify(written: PathLike) -> None:
+            if files.content(assembly.parse(read_text(written), path)) != files.content(program):
+                raise WrittenWrong(path, "its instructions or its DRAM are others")
+
+        write_text(path, assembly.text(program), verify)
 
 
 def require_code(target: Target, output: str | None, quantize: str | None = None, on: str | None = None) -> None:

@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from glenside.ir.errors import BadInput, TypeMismatch
-from glenside.ir.files import PathLike, read_arrays, read_text, write_with_arrays
+from glenside.ir.files import read_arrays, read_text, require_same_program, write_with_arrays
 from glenside.ir.names import shortened, spelled_name
 from glenside.ir.operand import Array
 from glenside.ir.operator import OPERATORS, Field, Kind, Operator
 from glenside.ir.program import Program, Signature
+from glenside.ir.replacing import PathLike, WrittenWrong
 from glenside.ir.term import Term, postorder, weave
 from glenside.ir.text.building import make_term
 from glenside.ir.types import Dims, Tensor, TupleType, Type
@@ -87,7 +88,18 @@ def _type_json(type: Type) -> dict[str, Any]:
 
 def save_json(program: Program, path: PathLike) -> None:
     """Write the program, one node a line, and beside it, as .npz, the values of constants: both or neither."""
-    write_with_arrays(path, _text(program_json(program)), program.constants)
+
+    def verify(text: str) -> None:
+        found = program_of_json(json.loads(text))
+        require_same_program(path, found, program)
+        if (found.name, dict(found.labels), found.signature.outputs) != (
+            program.name,
+            dict(program.labels),
+            program.signature.outputs,
+        ) or (found.layers, found.names) != (dict(program.layers), dict(program.names)):
+            raise WrittenWrong(path, "its names are others")
+
+    write_with_arrays(path, _text(program_json(program)), program.constants, verify)
 
 
 def _text(document: Mapping[str, Any]) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 
 from glenside.ir import files
 from glenside.ir.errors import BadInput
-from glenside.ir.files import PathLike
 from glenside.ir.program import Program
+from glenside.ir.replacing import PathLike
 
 ENDINGS = (".glenside", ".onnx", ".json")
 """Of files that hold programs for certain."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
-import shutil
 import stat
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -22,12 +20,10 @@ from glenside.ir.bounds import TEXT_BYTES
 from glenside.ir.dtypes import DTYPES, RECORDS, bits_dtype
 from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import undisturbed
-from glenside.ir.names import one_line
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
+from glenside.ir.replacing import PathLike, Verify, WrittenWrong, failed, replacing, shown
 from glenside.ir.text import parse, print_program
-
-PathLike = str | os.PathLike[str]
 
 
 def load(
@@ -58,7 +54,19 @@ def load(
 
 def save(program: Program, path: PathLike) -> None:
     """Write the text, and beside it, as .npz, the values of constants when there are any: both or neither."""
-    write_with_arrays(path, print_program(program), program.constants)
+
+    def verify(text: str) -> None:
+        require_same_program(path, parse(text), program)
+
+    write_with_arrays(path, print_program(program), program.constants, verify)
+
+
+def require_same_program(path: PathLike, found: Program, meant: Program) -> None:
+    """Raise WrittenWrong unless a program that was read back is the one that was meant: its term and its tensors."""
+    if found.term is not meant.term:
+        raise WrittenWrong(path, "its term is another one")
+    if list(found.tensors.items()) != list(meant.tensors.items()):
+        raise WrittenWrong(path, f"its tensors are {', '.join(found.tensors)}, for {', '.join(meant.tensors)}")
 
 
 def read_text(path: PathLike) -> str:
@@ -67,7 +75,7 @@ def read_text(path: PathLike) -> str:
         # A byte order mark is no part of the text.
         return read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
-        raise BadInput(f"cannot read {_shown(path)}: it is not UTF-8 text") from None
+        raise BadInput(f"cannot read {shown(path)}: it is not UTF-8 text") from None
 
 
 def place_in_toml(path: PathLike, table: str, key: str, renamed: Mapping[str, str] | None = None) -> str:
@@ -104,16 +112,16 @@ def read_bytes(path: PathLike, most: int = TEXT_BYTES) -> bytes:
         with open(path, "rb") as file:
             content = file.read(most + 1)
     except (OSError, ValueError) as error:
-        raise _failed("read", path, error) from None
+        raise failed("read", path, error) from None
     if len(content) > most:
-        raise BadInput(f"cannot read {_shown(path)}: it has more than {most:,} bytes")
+        raise BadInput(f"cannot read {shown(path)}: it has more than {most:,} bytes")
     return content
 
 
 def _refuse_special(path: PathLike) -> None:
     """Devices and pipes may have no end, or nobody who writes. Raises BadInput and OSError."""
     if not stat.S_ISREG(mode := os.stat(path).st_mode) and not stat.S_ISDIR(mode):
-        raise BadInput(f"cannot read {_shown(path)}: it is not a regular file")
+        raise BadInput(f"cannot read {shown(path)}: it is not a regular file")
 
 
 def read_shapes(path: PathLike) -> dict[str, tuple[int, ...]]:
@@ -207,35 +215,44 @@ def _opened(path: PathLike, kind: str) -> Iterator[IO[bytes]]:
         _refuse_special(path)
         file = open(path, "rb")
     except (OSError, ValueError) as error:
-        raise _failed("read", path, error) from None
+        raise failed("read", path, error) from None
     with file:
         try:
             yield file
         except BadInput as error:
-            raise BadInput(f"cannot read {_shown(path)}: {error.message}") from None
+            raise BadInput(f"cannot read {shown(path)}: {error.message}") from None
         except Exception as error:
             reason = f"it is not {kind}, or it is damaged"
             if "allow_pickle" in str(error):
                 reason = "it holds Python objects, which are never loaded"
-            raise BadInput(f"cannot read {_shown(path)}: {reason}") from None
+            raise BadInput(f"cannot read {shown(path)}: {reason}") from None
 
 
-def _failed(what: str, path: PathLike, error: OSError | ValueError) -> BadInput:
-    """What the system says when a path cannot be opened."""
-    return BadInput(f"cannot {what} {_shown(path)}: {(error.strerror if isinstance(error, OSError) else '') or error}")
-
-
-def write_text(path: PathLike, text: str) -> None:
+def write_text(path: PathLike, text: str, verify: Verify | None = None) -> None:
     """Write a text whole or not at all. Raises BadInput."""
-    write_bytes(path, text.encode())
+    write_bytes(path, text.encode(), verify)
 
 
-def write_with_arrays(path: PathLike, text: str, arrays: Mapping[str, Array]) -> None:
-    """Write a text, and beside it, as .npz, arrays when there are any: both or neither. Raises BadInput."""
+def write_with_arrays(
+    path: PathLike, text: str, arrays: Mapping[str, Array], verify: Callable[[str], None] | None = None
+) -> None:
+    """Write a text, and beside it, as .npz, arrays when there are any: both or neither. Both are read back before they
+    take their names; `verify` is given the text. Raises BadInput.
+    """
+
+    def read_back(written: Path) -> None:
+        if verify is not None:
+            verify(read_text(written))
+
     with ExitStack() as files:
         if arrays:
-            dump_arrays(files.enter_context(replacing(Path(path).with_suffix(".npz"))), arrays)
-        files.enter_context(replacing(path)).write(text.encode())
+            beside = Path(path).with_suffix(".npz")
+            file = files.enter_context(replacing(beside))
+            dump_arrays(file, arrays)
+            file.flush()
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                require_same_arrays(beside, Path(file.name), arrays)
+        files.enter_context(replacing(path, read_back)).write(text.encode())
 
 
 def write_together(contents: Mapping[Path, bytes]) -> None:
@@ -246,26 +263,55 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
             file.write(content)
             file.flush()  # a full disk is found before the first file takes its place
             os.fsync(file.fileno())
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                _require_same_bytes(path, Path(file.name), content)
         with undisturbed(then=True):  # between two of them is no time to stop
             files.close()
 
 
-def write_bytes(path: PathLike, content: bytes) -> None:
-    """Write a file whole or not at all. Raises BadInput."""
-    with replacing(path) as file:
+def write_bytes(path: PathLike, content: bytes, verify: Verify | None = None) -> None:
+    """Write a file whole or not at all; `verify` reads it back before. Raises BadInput."""
+    with replacing(path, verify) as file:
         file.write(content)
 
 
 def write_array(path: PathLike, array: Array) -> None:
-    """Write one array as .npy, whole or not at all. Raises BadInput."""
-    with replacing(path) as file:
+    """Write one array as .npy, whole or not at all, and as it is when it is read back. Raises BadInput."""
+    with replacing(path, lambda written: _require_same(path, "", read_array(written), array)) as file:
         np.lib.format.write_array(file, _plain(path, array), allow_pickle=False)
 
 
 def write_arrays(path: PathLike, arrays: Mapping[str, Array]) -> None:
-    """An .npz file: the same arrays give the same bytes."""
-    with replacing(path) as file:
+    """An .npz file, as it is when it is read back: the same arrays give the same bytes."""
+    with replacing(path, lambda written: require_same_arrays(path, written, arrays)) as file:
         dump_arrays(file, arrays)
+
+
+def require_same_arrays(path: PathLike, written: Path, arrays: Mapping[str, Array]) -> None:
+    """Raise WrittenWrong unless an .npz file that becomes the path holds these arrays, bit by bit."""
+    found = read_arrays(written)
+    if found.keys() != arrays.keys():
+        raise WrittenWrong(path, f"its arrays are {', '.join(found) or 'none'}, for {', '.join(arrays)}")
+    for name, array in arrays.items():
+        _require_same(path, name, found.pop(name), array)
+
+
+def _require_same(path: PathLike, name: str, found: Array, meant: Array) -> None:
+    meant = np.asarray(meant)
+    bits = [np.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in (found, meant)]
+    alike = found.dtype.name == meant.dtype.name and found.shape == meant.shape
+    if not alike or not np.array_equal(bits[0], bits[1]):
+        raise WrittenWrong(path, f"the array {name or 'in it'} is another one")
+
+
+def _require_same_bytes(path: PathLike, written: Path, content: bytes) -> None:
+    with open(written, "rb") as file:
+        same = all(file.read(_PIECE) == content[at : at + _PIECE] for at in range(0, len(content) + 1, _PIECE))
+    if not same:
+        raise WrittenWrong(path, "its bytes are others")
+
+
+_PIECE = 1 << 24
 
 
 def dump_arrays(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
@@ -295,36 +341,5 @@ def _plain(name: PathLike, array: Array) -> Array:
     if value.dtype.name in _AS_BITS:
         return np.ascontiguousarray(value).view(_bits_of(value.dtype.name)).reshape(value.shape)
     if value.dtype.name not in DTYPES:
-        raise BadInput(f"cannot write {_shown(name)}: its dtype {value.dtype.name} is none of {', '.join(DTYPES)}")
+        raise BadInput(f"cannot write {shown(name)}: its dtype {value.dtype.name} is none of {', '.join(DTYPES)}")
     return value
-
-
-@contextmanager
-def replacing(path: PathLike) -> Iterator[IO[bytes]]:
-    """A new file that takes the place of the path when the block ends well, and is gone otherwise."""
-    temporary: Path | None = None
-    try:
-        target = Path(os.path.realpath(path))
-        if target.exists() and not stat.S_ISREG(target.stat().st_mode):
-            # A device or a pipe is written to, not replaced; opening a folder fails, as it should.
-            with open(target, "wb") as file:
-                yield file
-            return
-        temporary = target.parent / f".{secrets.token_hex(8)}.tmp"
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            shutil.copymode(target, temporary)
-        os.replace(temporary, target)
-    except (OSError, ValueError) as error:
-        raise _failed("write", path, error) from None
-    finally:
-        if temporary is not None:
-            with suppress(OSError):
-                temporary.unlink()
-
-
-def _shown(path: PathLike) -> str:
-    return one_line(os.fspath(path))

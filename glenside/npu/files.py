@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
 
 from glenside.ir.errors import BadInput
-from glenside.ir.files import PathLike, read_bytes, write_bytes
+from glenside.ir.files import read_bytes, write_bytes
 from glenside.ir.operand import Array
+from glenside.ir.replacing import PathLike, WrittenWrong
 from glenside.npu.encoding import all_decoded, all_encoded, decoded, package, words
 from glenside.npu.fields import UNITS
 from glenside.npu.machine import Machine
@@ -41,7 +43,13 @@ def layout() -> str:
 
 def save(program: NpuProgram, path: PathLike) -> None:
     """Write a program, whole or not at all. Raises BadInput."""
-    write_bytes(path, content(program))
+    meant = content(program)
+
+    def verify(written: Path) -> None:
+        if content(load(written)) != meant:
+            raise WrittenWrong(path, "its instructions or its DRAM are others")
+
+    write_bytes(path, meant, verify)
 
 
 def content(program: NpuProgram) -> bytes:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.errors import BadInput
-from glenside.ir.files import PathLike, read_arrays, write_arrays
+from glenside.ir.files import read_arrays, write_arrays
 from glenside.ir.names import one_line
 from glenside.ir.operand import Array
+from glenside.ir.replacing import PathLike
 from glenside.ir.types import Tensor
 
 _FORMAT = 1

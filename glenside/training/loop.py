@@ -23,11 +23,11 @@ from glenside.gradients.training import TrainingStep, opened, training_step
 from glenside.ir.bounds import MOST_COUNT, whole
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import BadInput
-from glenside.ir.files import PathLike
 from glenside.ir.interrupts import answered, undisturbed, waited_for
 from glenside.ir.names import one_line, spelled_name
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
+from glenside.ir.replacing import PathLike
 from glenside.ir.term import build
 from glenside.ir.types import AccessType, Dims, Tensor, TupleType
 from glenside.semantics.interpreter import evaluate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import keyword
 import re
 from collections.abc import Iterable
@@ -10,11 +11,12 @@ from glenside.exporters.jax import operators as _operators  # noqa: F401 (fills 
 from glenside.exporters.jax.operators.movement import addressed
 from glenside.exporters.jax.registry import OPERATOR_EXPORTS, OPERATORS_LEFT_OUT, Held, Operand, left_out
 from glenside.exporters.jax.source import Source, Value
-from glenside.ir.files import PathLike, write_with_arrays
+from glenside.ir.files import write_with_arrays
 from glenside.ir.names import quoted
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.program import Program
+from glenside.ir.replacing import PathLike, WrittenWrong
 from glenside.ir.term import Term, postorder, weave
 from glenside.ir.types import AccessType, Tensor
 from glenside.semantics.interpreter import evaluate
@@ -138,4 +140,11 @@ def save_jax(program: Program, path: PathLike) -> None:
 
     Those of dtypes that numpy has not are bits there, in a field that has the dtype's name. Raises BadInput.
     """
-    write_with_arrays(path, export_jax(program), program.constants)
+
+    def verify(text: str) -> None:
+        function = ast.parse(text).body[-1]
+        arguments = [each.arg for each in function.args.args] if isinstance(function, ast.FunctionDef) else []
+        if arguments != [*argument_names(program.tensors).values()]:
+            raise WrittenWrong(path, f"its arguments are {', '.join(arguments)}")
+
+    write_with_arrays(path, export_jax(program), program.constants, verify)

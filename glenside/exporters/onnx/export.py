@@ -18,12 +18,12 @@ from glenside.exporters.onnx.registry import Held
 from glenside.exporters.onnx.writing import Writing
 from glenside.exporters.writer import Value
 from glenside.ir.errors import BadInput
-from glenside.ir.files import PathLike, replacing
 from glenside.ir.names import spelled_name
 from glenside.ir.operand import Array
 from glenside.ir.packages import import_onnx
 from glenside.ir.packing import packed, packed_bytes
 from glenside.ir.program import Program
+from glenside.ir.replacing import PathLike, replacing
 from glenside.ir.term import Term, constants_under
 
 if TYPE_CHECKING:

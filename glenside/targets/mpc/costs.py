@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from glenside.ir.errors import BadInput
-from glenside.ir.files import PathLike, read_toml
+from glenside.ir.files import read_toml
+from glenside.ir.replacing import PathLike
 from glenside.targets.mpc.semi2k import FIELDS, Traffic
 from glenside.targets.mpc.work import Work
 

@@ -1,0 +1,124 @@
+"""What is written is read back before it takes its name, and nothing is left of writers that were killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.formats import load, save
+from glenside.ir import files, replacing
+from glenside.ir.program import Program
+from glenside.ir.replacing import WrittenWrong
+
+
+def _program() -> Program:
+    b = gl.Builder("net")
+    x, w = b.input("x", (2, 3)), b.constant("w", (4, 3), value=np.ones((4, 3), np.float32))
+    return b.finish(b.relu(b.linear(x, w, name="fc")))
+
+
+def _listed(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("ending", [".glenside", ".json", ".py"])
+def test_another_text_does_not_take_the_name(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / f"net{ending}"
+    save(_program(), path)
+    before = {name: (tmp_path / name).read_bytes() for name in _listed(tmp_path)}
+    read = files.read_text
+    monkeypatch.setattr(files, "read_text", lambda path: read(path).replace("relu", "negative").replace("(x", "(y"))
+    with pytest.raises(WrittenWrong, match="read back as something else"):
+        save(_program(), path)
+    assert {name: (tmp_path / name).read_bytes() for name in _listed(tmp_path)} == before
+
+
+def test_other_arrays_do_not_take_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = np.array([0.0, np.nan, 3], np.float32)
+    plain = files._plain
+    for name in ("bfloat16", "float32"):
+        files.write_arrays(tmp_path / "a.npz", {"a": array.astype(name)})
+    monkeypatch.setattr(files, "_plain", lambda name, array: plain(name, -array))
+    for write in (
+        lambda: files.write_arrays(tmp_path / "a.npz", {"a": array}),
+        lambda: files.write_array(tmp_path / "a.npy", array),
+        lambda: save(_program(), tmp_path / "net.glenside"),
+    ):
+        with pytest.raises(WrittenWrong, match="is another one"):
+            write()
+    assert _listed(tmp_path) == ["a.npz"]
+    assert np.array_equal(files.read_arrays(tmp_path / "a.npz")["a"], array, equal_nan=True)
+
+
+_WRITER = """
+import sys, time
+from glenside.ir.replacing import replacing
+with replacing(sys.argv[1]) as file:
+    file.write(b"half")
+    file.flush()
+    print("written", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_killed_writer_leaves_nothing_after_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "run.ckpt.npz"
+    writer = subprocess.Popen([sys.executable, "-c", _WRITER, str(path)], stdout=subprocess.PIPE, text=True)
+    other = subprocess.Popen([sys.executable, "-c", _WRITER, str(path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert writer.stdout is not None
+        assert other.stdout is not None
+        assert [writer.stdout.readline(), other.stdout.readline()] == ["written\n"] * 2
+        writer.kill()
+        writer.wait()
+        assert len(_listed(tmp_path)) == 2
+        files.write_arrays(path, {"a": np.ones(3)})
+        left = _listed(tmp_path)
+        assert len(left) == 2, "the other writer still has its file"
+        assert "run.ckpt.npz" in left
+        other.send_signal(signal.SIGINT)
+        other.wait(20)
+        for _ in range(50):
+            if _listed(tmp_path) == ["run.ckpt.npz"]:
+                break
+            time.sleep(0.1)
+        assert _listed(tmp_path) == ["run.ckpt.npz"]
+    finally:
+        for process in (writer, other):
+            process.kill()
+            process.wait()
+
+
+def test_a_program_of_an_npu_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = gl.Builder("net")
+    x, w = b.input("x", (8, 4)), b.constant("w", (4, 4), value=np.eye(4, dtype=np.float32))
+    program = gl.npu_program(b.finish(b.linear(x, w)), gl.NPU(4, 4))
+    from glenside.cli.instructions import write_code
+    from glenside.npu import files as npu_files
+
+    for ending in (".bin", ".asm"):
+        write_code(program, str(tmp_path / f"net{ending}"))
+    content = npu_files.content
+    calls = iter(range(100))
+    monkeypatch.setattr(npu_files, "content", lambda program: content(program) + b"x" * next(calls))
+    for ending in (".bin", ".asm"):
+        with pytest.raises(WrittenWrong):
+            write_code(program, str(tmp_path / f"new{ending}"))
+    assert _listed(tmp_path) == ["net.asm", "net.bin"]
+
+
+def test_names_of_every_length_can_be_written(tmp_path: Path) -> None:
+    longest = os.pathconf(tmp_path, "PC_NAME_MAX")
+    path = tmp_path / ("n" * (longest - 4) + ".npy")
+    files.write_array(path, np.ones(2))
+    assert load is not None
+    assert _listed(tmp_path) == [path.name]
+    assert replacing.shown(path) == str(path)
