@@ -59,7 +59,9 @@ def save_program(program: Program, path: str, seed: int) -> None:
             names = ", ".join(drawn[:3]) + (f" and {len(drawn) - 3} more" if len(drawn) > 3 else "")
             print(f"glenside: note: {path} has random values of seed {seed} for {names}", file=sys.stderr)
             program = program.seeded_constants(seed)
-    save(program, path)
+    said = save(program, path)
+    if "not compared" in said:
+        print(f"glenside: note: {path}: {said}", file=sys.stderr)
 
 
 def write_json(content: Any, path: str) -> None:

@@ -78,8 +78,10 @@ def _load_onnx(path: PathLike, weights: PathLike | None, open_: Mapping[str, Any
     return replace(program, name=Path(path).stem)
 
 
-def save(program: Program, path: PathLike) -> None:
+def save(program: Program, path: PathLike) -> str:
     """Write a program and the values of its constants, in the format that the ending names: whole or not at all.
+
+    What is written is read back and compared before it takes its name; the sentence says what was compared.
 
     The text and JSON keep values in an .npz file beside them; ONNX needs the value of every constant, and keeps them in
     the file up to its limit of 2 GiB, beyond that in PATH.data beside it. A .py file is a function of JAX, which SPU
@@ -89,14 +91,19 @@ def save(program: Program, path: PathLike) -> None:
     if kind == ".onnx":
         from glenside.exporters.onnx import save_onnx
 
-        save_onnx(program, path)
-    elif kind == ".json":
+        return str(save_onnx(program, path))
+    if kind == ".json":
         from glenside.exporters.json import save_json
 
         save_json(program, path)
-    elif kind == ".py":
+        return _SAME
+    if kind == ".py":
         from glenside.exporters.jax import save_jax
 
         save_jax(program, path)
-    else:
-        files.save(program, path)
+        return "read back: arguments and constants as meant; values not compared: it is a function of JAX"
+    files.save(program, path)
+    return _SAME
+
+
+_SAME = "read back: the same term and constants"

@@ -14,6 +14,7 @@ from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.graph import Graph
 from glenside.exporters.onnx.model import Store, inline, model_of, nodes_of
 from glenside.exporters.onnx.origins import Origins
+from glenside.exporters.onnx.read_back import ReadBack, read_back
 from glenside.exporters.onnx.registry import Held
 from glenside.exporters.onnx.writing import Writing
 from glenside.exporters.writer import Value
@@ -137,8 +138,11 @@ def _spells(name: str) -> bool:
         return False
 
 
-def save_onnx(program: Program, path: PathLike, most_bytes: int = _MOST_BYTES) -> None:
-    """Write `export_onnx(program)`, whole or not at all.
+def save_onnx(
+    program: Program, path: PathLike, most_bytes: int = _MOST_BYTES, *, verify: bool = True
+) -> ReadBack | None:
+    """Write `export_onnx(program)`, whole or not at all; unless told not to, `verify` that it is read back as meant
+    before it takes its name, and say what was compared.
 
     Constants of more than `most_bytes` together go to PATH.data beside it, which must be moved with it: both or neither
     are written. Raises BadInput.
@@ -147,17 +151,27 @@ def save_onnx(program: Program, path: PathLike, most_bytes: int = _MOST_BYTES) -
     emit, outputs = _emitted(program)
     constants = program.constants_declared.values()
     size = sum(packed_bytes(tensor.dims, tensor.dtype) for tensor in constants)
+    said: list[ReadBack] = []
+    data: IO[bytes] | None = None
+
+    def verified(written: Path) -> None:
+        if data is not None:
+            data.flush()
+        said.append(read_back(program, written, path, None if data is None else Path(data.name)))
+
     with ExitStack() as files:
         store: Store = inline
         if size > most_bytes:
             beside = f"{Path(path).name}.data"
-            store = partial(_store_beside, files.enter_context(replacing(Path(path).with_name(beside))), beside)
+            data = files.enter_context(replacing(Path(path).with_name(beside)))
+            store = partial(_store_beside, data, beside)
         model = model_of(program, emit, outputs, store)
         try:
             content = model.SerializeToString(deterministic=True)
         except Exception as error:  # each version of protobuf has another one for what is too large
             raise BadInput(f"cannot write {path}: {error}") from None
-        files.enter_context(replacing(path)).write(content)
+        files.enter_context(replacing(path, verified if verify else None)).write(content)
+    return said[0] if said else None
 
 
 def _store_beside(file: IO[bytes], location: str, tensor: Any, array: Array) -> None:

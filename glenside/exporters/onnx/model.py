@@ -74,7 +74,25 @@ def nodes_of(program: Program, emit: Emitter, outputs: Mapping[str, Value]) -> l
     """The nodes of the model of a graph, in order."""
     nodes = _joined(emit.graph.used([*outputs.values()]), outputs.values())
     nodes = fused(emit.graph, nodes, outputs.values(), program.constants)
-    return [*moved_as_runtimes_can(emit.graph, nodes)]
+    return _sorted([*moved_as_runtimes_can(emit.graph, nodes)])
+
+
+def _sorted(nodes: Sequence[Node]) -> list[Node]:
+    """The nodes, each after those that make its inputs; in their order where they are so."""
+    made = {value.name for node in nodes for value in node.outputs if value.name}
+    found: list[Node] = []
+    rest, done = [*nodes], set[str]()
+    while rest:
+        later = []
+        for node in rest:
+            if all(value.name in done or value.name not in made for value in node.inputs):
+                found.append(node)
+                done.update(value.name for value in node.outputs)
+            else:
+                later.append(node)
+        assert len(later) < len(rest), "a graph has no cycle"
+        rest = later
+    return found
 
 
 def _renamed(graph: Graph, outputs: Mapping[str, Value], nodes: Sequence[Node]) -> dict[str, str]:

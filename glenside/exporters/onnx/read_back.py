@@ -1,0 +1,170 @@
+"""ONNX files that were just written, read back and compared with the program that was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glenside.importers.onnx.model import program_of_model, read_model
+from glenside.importers.onnx.order import in_order
+from glenside.ir.dtypes import REALS, RECORDS
+from glenside.ir.errors import BadInput, GlensideError
+from glenside.ir.operand import Array, arrays
+from glenside.ir.operator import OperatorKind
+from glenside.ir.operators.requirements import spelled
+from glenside.ir.packages import import_onnx
+from glenside.ir.program import Program
+from glenside.ir.replacing import PathLike, WrittenWrong
+from glenside.ir.term import postorder
+from glenside.ir.types import AccessType, Tensor
+from glenside.semantics.interpreter import evaluate
+
+MOST_STEPS = 300_000_000
+"""Multiplications and elements up to which values are compared: about a second of the interpreter, twice."""
+_TOLERANCE = 0.05
+"""How far floats may be apart, in shares of the largest magnitude: what is wrong is wrong by about 1."""
+_FLIPPED = 0.02
+"""The share of whole numbers that may differ: those that are made of floats flip where sums are rounded otherwise."""
+
+
+@dataclass(frozen=True)
+class ReadBack:
+    """What was compared of a file: its structure, always; and its values, or why not."""
+
+    values: str
+
+    def __str__(self) -> str:
+        return f"read back: structure as meant; {self.values}"
+
+
+def read_back(program: Program, written: Path, path: PathLike, data: Path | None = None) -> ReadBack:
+    """Compare the file that becomes a path with the program that it was written from.
+
+    data  the temporary file of the constants that lie beside it
+
+    Raises WrittenWrong: ONNX's checker refuses it, its nodes are in no order, its inputs, results or constants are
+    others, or its values are.
+    """
+    model = read_model(written)
+    if data is not None:
+        for tensor in model.graph.initializer:
+            for entry in tensor.external_data:
+                if entry.key == "location":
+                    entry.value = data.name
+    _check(model, path, data is not None)
+    try:
+        found = program_of_model(model, folder=written.parent, allow_opaque=True)
+    except GlensideError as error:
+        raise WrittenWrong(path, f"the importer refuses it, {error.message}") from None
+    _compare_types(program, found, path)
+    return ReadBack(_compare_values(program, found, path))
+
+
+def _check(model: Any, path: PathLike, external: bool) -> None:
+    onnx = import_onnx()
+    known = {value.name for value in (*model.graph.input, *model.graph.initializer)}
+    if in_order(model.graph.node, known) != range(len(model.graph.node)):
+        raise WrittenWrong(path, "its nodes are not in order")
+    if external:
+        return  # the checker wants its files under their own names
+    standard = all(opset.domain in ("", "ai.onnx", "glenside") for opset in model.opset_import)
+    try:
+        onnx.checker.check_model(model, full_check=standard)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError) as error:
+        words = " ".join(str(error).split())
+        raise WrittenWrong(path, f"ONNX's checker refuses it, {words[:300]}") from None
+
+
+def _compare_types(program: Program, found: Program, path: PathLike) -> None:
+    inputs = [[(t.name, t.dims, t.dtype) for t in each.inputs.values()] for each in (program, found)]
+    if inputs[0] != inputs[1]:
+        raise WrittenWrong(path, f"its inputs are {_named(found.inputs)}, for {_named(program.inputs)}")
+    kinds = [[(own.dims, own.dtype) for own in arrays_of(each)] for each in (program, found)]
+    if kinds[0] != kinds[1]:
+        raise WrittenWrong(path, "its results are of other types")
+    if program.signature.outputs and len(found.signature.outputs) == len(program.signature.outputs):
+        names = [program.signature.outputs, found.signature.outputs]
+        if names[0] != names[1] and len({*names[0]}) == len(names[0]) and not {*names[0]} & {*program.tensors}:
+            raise WrittenWrong(path, f"its results are {', '.join(names[1])}, for {', '.join(names[0])}")
+    for name, value in found.constants.items():
+        if name in program.constants_declared and found.tensors[name] == program.tensors[name]:
+            meant = program.constants[name]
+            if np.ascontiguousarray(value).tobytes() != np.ascontiguousarray(meant).tobytes():
+                raise WrittenWrong(path, f"its constant {name} is another one")
+
+
+def arrays_of(program: Program) -> list[AccessType]:
+    """The types of all arrays of the result, those in tuples too."""
+    found, stack = [], [program.term.type]
+    while stack:
+        kind = stack.pop()
+        if isinstance(kind, AccessType):
+            found.append(kind)
+        else:
+            stack += reversed(kind.items)
+    return found
+
+
+def _named(tensors: Mapping[str, Tensor]) -> str:
+    return ", ".join(f"{t.name} {spelled(t.dims)} {t.dtype}" for t in tensors.values()) or "none"
+
+
+def _compare_values(program: Program, found: Program, path: PathLike) -> str:
+    """Compare values, and say how, or why they are not compared."""
+    if found.term is program.term:
+        return "the importer reads the same term"
+    if any(term.operator.opaque for each in (program, found) for term in postorder(each.term)):
+        return "values not compared: there are black boxes"
+    steps = max(_steps(program), _steps(found))
+    if steps > MOST_STEPS:
+        return f"values not compared: they take {steps:,} steps"
+    for whole in (2, 1):
+        given = {name: _drawn(tensor, whole) for name, tensor in program.inputs.items()}
+        try:
+            values = [
+                arrays(evaluate([each.term], {**each.constants, **{n: given[n] for n in each.inputs}})[0])
+                for each in (program, found)
+            ]
+        except BadInput:  # an index that no axis has
+            continue
+        for number, (meant, own) in enumerate(zip(*values, strict=True)):
+            if not _alike(np.asarray(meant), np.asarray(own)):
+                name = found.signature.outputs[number : number + 1] or [str(number)]
+                raise WrittenWrong(path, f"the values of its result {name[0]} are others")
+        return "values as meant, on random inputs"
+    return "values not compared: they take indices that are in range"
+
+
+def _steps(program: Program) -> int:
+    """About how many elements and products the interpreter computes."""
+    count = 0
+    for term in postorder(program.term):
+        if isinstance(term.type, AccessType):
+            count += term.type.size
+        if term.operator.kind is OperatorKind.COMPUTE and term.attributes[0] == "dot-product":
+            count += term.children[0].access.size
+    return count
+
+
+def _drawn(tensor: Tensor, whole: int) -> Array:
+    """A value of an input: whole numbers below `whole`."""
+    draw = np.random.default_rng(len(tensor.name))
+    dims, dtype = tuple(tensor.dims), RECORDS[tensor.dtype].numpy
+    if tensor.dtype in REALS:
+        return draw.standard_normal(dims).astype(dtype)
+    return draw.integers(0, whole, dims).astype(dtype)
+
+
+def _alike(meant: Array, found: Array) -> bool:
+    if meant.dtype.name not in REALS:
+        return not meant.size or float(np.mean(meant != found)) <= _FLIPPED
+    a, b = (np.asarray(each, np.float64) for each in (meant, found))
+    finite = np.isfinite(a) & np.isfinite(b)
+    if float(np.mean(finite)) < 1 and float(np.mean(np.isfinite(a) != np.isfinite(b))) > _FLIPPED:
+        return False
+    largest = float(np.max(np.abs(a), where=finite, initial=0))
+    return bool(np.all(np.abs(a - b)[finite] <= _TOLERANCE * largest))
