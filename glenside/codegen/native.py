@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from glenside.builder.dropout import SEED
 from glenside.codegen.arena import arena
 from glenside.codegen.arguments import address_of, given_array, is_plain, pointers, require_fits, require_own
 from glenside.codegen.c import source
@@ -179,7 +180,8 @@ class Compiled:
     ) -> Any:
         """The result for arrays of the declared dims and dtypes: an array, or a tuple.
 
-        An input that the program does not read has a place among the arrays, and may be left out by name.
+        An input that the program does not read has a place among the arrays, and may be left out by name, as may the
+        dropout-seed of a file that drops elements out when it runs: it is 0 then.
         Any name may be given in a dict, `f({"out": x})`; arrays of other libraries come by DLPack.
 
         out      arrays that are given the results, in their order, instead of new ones
@@ -313,8 +315,8 @@ class Compiled:
             if name not in names or names[name] in found:
                 raise BadInput(f"{name} is no input that is still missing")
             found[names[name]] = array
-        unused = [b for b in self.inputs if b not in found and b.name not in self._read]
-        found |= {b: np.zeros(tuple(b.dims), RECORDS[b.dtype].numpy) for b in unused}
+        optional = [b for b in self.inputs if b not in found and (b.name not in self._read or b.name == SEED.name)]
+        found |= {b: np.zeros(tuple(b.dims), RECORDS[b.dtype].numpy) for b in optional}
         missing = [b.name for b in self.inputs if b not in found]
         if missing:
             own = [name for name in missing if name in ("out", "threads")]

@@ -122,9 +122,10 @@ def _of_file(
 
 def require_given(program: Program) -> None:
     """Raise BadInput where an input that the program reads has no value; it says how the command line gives one."""
+    from glenside.builder.dropout import SEED
     from glenside.ir.program import Program
 
-    missing = [name for name in Program(program.term).inputs]
+    missing = [name for name in Program(program.term).inputs if name != SEED.name]
     if missing:
         words = ", ".join(map(spelled_name, missing))
         ways = " ".join(f"--input {spelled_name(name)}={_file_of(name)}" for name in missing[:3])

@@ -49,9 +49,8 @@ def replacing(path: PathLike, verify: Verify | None = None) -> Iterator[IO[bytes
             return
         mark = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:12]
         _remove_left(target.parent, mark)
-        temporary = target.parent / f".{mark}-{secrets.token_hex(8)}.tmp"
-        with open(temporary, "xb") as file:
-            _lock(file)
+        temporary, file = _created(target.parent, mark)
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -66,6 +65,22 @@ def replacing(path: PathLike, verify: Verify | None = None) -> Iterator[IO[bytes
         if temporary is not None:
             with suppress(OSError):
                 temporary.unlink()
+
+
+def _created(folder: Path, mark: str) -> tuple[Path, IO[bytes]]:
+    """A new file that is locked; one that another writer removed before it was locked counts for nothing."""
+    while True:
+        path = folder / f".{mark}-{secrets.token_hex(8)}.tmp"
+        file = open(path, "xb")
+        try:
+            if _lock(file) and path.exists():
+                return path, file
+        except BaseException:
+            file.close()
+            path.unlink(missing_ok=True)
+            raise
+        file.close()
+        path.unlink(missing_ok=True)
 
 
 def _lock(file: IO[bytes]) -> bool:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -59,20 +57,22 @@ def test_other_arrays_do_not_take_the_name(tmp_path: Path, monkeypatch: pytest.M
 
 
 _WRITER = """
-import sys, time
+import sys
 from glenside.ir.replacing import replacing
 with replacing(sys.argv[1]) as file:
     file.write(b"half")
     file.flush()
     print("written", flush=True)
-    time.sleep(60)
+    sys.stdin.read()
 """
 
 
 def test_a_killed_writer_leaves_nothing_after_the_next(tmp_path: Path) -> None:
     path = tmp_path / "run.ckpt.npz"
-    writer = subprocess.Popen([sys.executable, "-c", _WRITER, str(path)], stdout=subprocess.PIPE, text=True)
-    other = subprocess.Popen([sys.executable, "-c", _WRITER, str(path)], stdout=subprocess.PIPE, text=True)
+    words = [sys.executable, "-c", _WRITER, str(path)]
+    writer, other = (
+        subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
+    )
     try:
         assert writer.stdout is not None
         assert other.stdout is not None
@@ -84,13 +84,11 @@ def test_a_killed_writer_leaves_nothing_after_the_next(tmp_path: Path) -> None:
         left = _listed(tmp_path)
         assert len(left) == 2, "the other writer still has its file"
         assert "run.ckpt.npz" in left
-        other.send_signal(signal.SIGINT)
-        other.wait(20)
-        for _ in range(50):
-            if _listed(tmp_path) == ["run.ckpt.npz"]:
-                break
-            time.sleep(0.1)
+        assert other.stdin is not None
+        other.stdin.close()
+        assert other.wait(60) == 0
         assert _listed(tmp_path) == ["run.ckpt.npz"]
+        assert path.read_bytes() == b"half"
     finally:
         for process in (writer, other):
             process.kill()

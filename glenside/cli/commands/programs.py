@@ -61,6 +61,7 @@ def run(
     """Run a program on arrays with the interpreter; or as C; or on SPU, with bytes, messages and seconds told and
     measured; or a program of an npu, with its cycles told and measured.
     """
+    from glenside.builder.dropout import SEED
     from glenside.formats import ending
     from glenside.formats.sources import require_given
     from glenside.ir.operators.opaque import require_meaning
@@ -99,7 +100,8 @@ def run(
         program = load()
         require_meaning("a run", program.term)
         require_given(program)
-        (value,) = evaluate([program.term], program.seeded_constants(source.seed).constants)
+        seed = {SEED.name: np.zeros((), np.uint32)}  # of dropouts that run: 0 unless given
+        (value,) = evaluate([program.term], {**seed, **program.seeded_constants(source.seed).constants})
         names = program.result_names()
     if output is None:
         print(value)

@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import glenside
+from glenside.builder.dropout import SEED
 from glenside.exporters.onnx.detours import moved_as_runtimes_can
 from glenside.exporters.onnx.emitter import Emitter, Function
 from glenside.exporters.onnx.fusing import fused
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
 # The first that has local functions.
 _IR_VERSION = 8
+
+_SEED = SEED.name, SEED.dims, SEED.dtype
 
 # (message of a constant, its array): keeps the bytes, in the message or elsewhere.
 Store = Callable[[Any, Array], None]
@@ -48,6 +53,8 @@ def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], stor
     renamed = _renamed(emit.graph, outputs, nodes)
     for tensor in program.inputs.values():
         _describe(model.graph.input.add(), Value(tensor.name, tensor.dims, tensor.dtype), onnx)
+    if SEED in program.inputs.values():  # an input that may be left out
+        _fill_tensor(model.graph.initializer.add(), Value(*_SEED), onnx, np.zeros((), np.uint32), inline)
     for output, value in outputs.items():
         _describe(model.graph.output.add(), replace(value, name=output), onnx)
     for node in nodes:

@@ -166,7 +166,8 @@ def walk(
     values, composed = values or {}, composed or {}
     check_model(model)
     check_given(model.graph, dims, shapes, allow_opaque, values)
-    graph = part_of(model.graph, outputs, values)
+    optional = {SEED.name} & {formal.name for formal in model.graph.input}  # of a file that we wrote
+    graph = part_of(model.graph, outputs, {*values, *optional})
     builder = Builder(model.graph.name or "model")
     versions = {plain_domain(opset.domain): opset.version for opset in model.opset_import}
     given = " ".join(
@@ -177,7 +178,7 @@ def walk(
     )
     scope = Scope(builder, KnownValues(known or {}), versions, functions_of(model), folder, allow_opaque)
     scope.dims, scope.given = dims, given
-    initialized = {tensor.name for tensor in graph.initializer}
+    initialized = {tensor.name for tensor in graph.initializer if tensor.name not in optional}
     inputs, fixed = [], dict[str, Array]()
     for formal in graph.input:
         if formal.name in composed:
