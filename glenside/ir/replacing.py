@@ -44,8 +44,8 @@ def replacing(path: PathLike, verify: Verify | None = None) -> Iterator[IO[bytes
         target = Path(os.path.realpath(path))
         if target.exists() and not stat.S_ISREG(target.stat().st_mode):
             # A device or a pipe is written to, not replaced; opening a folder fails, as it should.
-            with open(target, "wb") as file:
-                yield file
+            with open(target, "wb") as device:
+                yield device
             return
         mark = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:12]
         _remove_left(target.parent, mark)
