@@ -10,7 +10,7 @@ from glenside.codegen.borders import with_borders
 from glenside.codegen.early import early
 from glenside.codegen.loops import Loops, Nest, Packing
 from glenside.codegen.machine import Machine
-from glenside.codegen.renaming import packed_once, with_packings
+from glenside.codegen.renaming import packed_once, with_distinct_names, with_packings
 from glenside.codegen.row_blocks import in_row_blocks
 from glenside.codegen.sharing import shared_where_it_pays
 from glenside.codegen.softmax import Softmax
@@ -48,7 +48,7 @@ def after_each(
     yield "packings", nests, found
     nests = with_borders(nests)
     yield "borders", nests, found
-    nests, found = packed_once(nests, found)
+    nests, found = with_distinct_names(*packed_once(nests, found))
     yield "packed once", nests, found
     nests, found = early(nests, found)
     yield "early results", nests, found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain, count
 
 from glenside.codegen.affine import with_loads
 from glenside.codegen.arena import used
@@ -39,6 +40,20 @@ def packed_once(nests: Sequence[Nest], packings: Iterable[Packing]) -> tuple[lis
         return list(nests), own
     kept = [with_buffers(nest, names) for nest in nests if nest.buffer not in names]
     return kept, [packing for packing in own if packing.buffer not in names]
+
+
+def with_distinct_names(nests: Sequence[Nest], packings: Sequence[Packing]) -> tuple[list[Nest], list[Packing]]:
+    """The nests and packings, where packed buffers of one name, as of a matrix and its transpose, get a number."""
+    names: dict[Buffer, Buffer] = {}
+    taken: set[str] = set()
+    for buffer in dict.fromkeys(packing.buffer for packing in packings):
+        numbered = (f"{buffer.name}.{number}" for number in count(2))
+        name = next(name for name in chain([buffer.name], numbered) if name not in taken)
+        taken.add(name)
+        if name != buffer.name:
+            names[buffer] = replace(buffer, name=name)
+    found = [replace(p, buffer=names.get(p.buffer, p.buffer)) for p in packings]
+    return [with_buffers(nest, names) for nest in nests], found
 
 
 def with_buffers_of(made: Made, names: Mapping[Buffer, Buffer]) -> Made:

@@ -56,6 +56,7 @@ LONG = {
     "train": Moments("train network.json data.npz --epochs 1000 -o out.json", "out.json"),
     "run": Moments("run resnet-18 --set resolution=224 --input x=1 -o out.npy", "out.npy"),
     "run native": Moments("run resnet-18 --set resolution=448 --input x=1 --on plain -o out.npy", "out.npy"),
+    "fuzz": Moments("fuzz --minutes 1 --jobs 1"),
     "check": Moments("check large.json large.json"),
 }
 SHORT = {"winograd", "assemble", "area", "models", "ops", "rules", "targets"}

@@ -7,12 +7,14 @@ compared with the terms' own elements, computed from operator records and from w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import thread_time
 
 import numpy as np
 
+from glenside.codegen.arena import used
 from glenside.codegen.conditions import Condition, Fault
 from glenside.codegen.loops import Buffer, For, Layout, Loops, Nest, Packing, Role, Sort, Statement, Store, When
 from glenside.codegen.parts import PartPacking
@@ -208,22 +210,37 @@ class _Validating:
         places = {buffer: [place for b, place in wanted if b is buffer] for buffer, _ in wanted}
         sample = {buffer: np.array([i for i, (b, _) in enumerate(wanted) if b is buffer]) for buffer in places}
         of = {buffer: (sample[buffer], np.array(own)) for buffer, own in places.items()}
-        stored = self._stored(number, of)
         demand = Demand(structure, len(wanted), of)
         if demand.products > _PRODUCTS and len(wanted) > _LEAST:
             raise NotSampled(f"{demand.products:,} products")
-        run, meaning = Run(self.values, demand), Meaning(self.values, stored)
+        run, meaning = Run(self.values, demand), Meaning(self.values, self._stored(number, of))
+        again = Meaning(self.values, self._stored(number, of, self._read(nest)))
         for buffer, (samples, at) in of.items():
             got, known = run.result(buffer, samples, at)
             report.samples += int(known.sum())
-            for what, own, want in self._wanted(buffer, at, held[buffer], known, meaning):
-                wrong = np.flatnonzero(want != got[own])
-                if wrong.size:
-                    count = f"{wrong.size} of {own.size} samples"
-                    yield f"{buffer}[{int(at[own[wrong[0]]])}] is not the element of {what} that lies there ({count})"
+            wrong = list(self._wrong(buffer, at, held[buffer], known, got, meaning))
+            if wrong:  # it may compute again what lies in memory, and then reads no element of it
+                with suppress(NotSampled):
+                    wrong = list(self._wrong(buffer, at, held[buffer], known, got, again))
+            yield from wrong
             if not known.all():
                 lost = f"{int((~known).sum())} of {known.size} samples of {buffer} are not known"
                 report.skipped.append(Fault(Condition.MEANING, lost, nest))
+
+    def _wrong(
+        self, buffer: Buffer, at: Array, held: Sequence[Layout], known: Array, got: Array, meaning: Meaning
+    ) -> Iterator[str]:
+        """The samples of a buffer, at places, that are other elements than those that are to lie there."""
+        for what, own, want in self._wanted(buffer, at, held, known, meaning):
+            wrong = np.flatnonzero(want != got[own])
+            if wrong.size:
+                count = f"{wrong.size} of {own.size} samples"
+                yield f"{buffer}[{int(at[own[wrong[0]]])}] is not the element of {what} that lies there ({count})"
+
+    def _read(self, nest: Nest) -> set[str]:
+        """The origins of the buffers that a nest uses, and of what these are packed of."""
+        found = {origin(buffer) for buffer in used(nest.body)}
+        return found | {origin(self.values.packings[name].source) for name in found & self.values.packings.keys()}
 
     def _held(self, buffer: Buffer, nest: Nest) -> list[Layout]:
         """What is to lie in a buffer that a nest stores to: the result, or terms of the nest, the smallest first."""
@@ -251,8 +268,12 @@ class _Validating:
         if left.any():
             raise OutOfBounds(f"no term lies at {buffer}[{int(places[np.argmax(left)])}]")
 
-    def _stored(self, number: int, wanted: Mapping[Buffer, tuple[Array, Array]]) -> Callable[[Term], Layout | None]:
-        """What tells where a term lies before a nest runs; None where it does not, as of those that the nest stores."""
+    def _stored(
+        self, number: int, wanted: Mapping[Buffer, tuple[Array, Array]], read: Container[str] | None = None
+    ) -> Callable[[Term], Layout | None]:
+        """Returns a function that gives the layout of a term that is stored before a nest runs, else None: as for terms
+        that the nest stores itself, and those outside of the buffers `read`, where these are given.
+        """
         places = {origin(buffer): at for buffer, (_, at) in wanted.items()}
 
         def stored(term: Term) -> Layout | None:
@@ -261,6 +282,8 @@ class _Validating:
                 return layout
             buffer = origin(layout.buffer)
             if buffer in places and _element(layout, places[buffer])[0].any():  # it makes some of it
+                return None
+            if read is not None and buffer not in read:
                 return None
             return layout if self.first.get(buffer, number) < number else None
 
