@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     own = tmp_path_factory.mktemp("bad")
     gl.save(network, own / "two.glenside")
     files.save(gl.npu_program(network, NPU(8), quantize="random"), own / "two.bin")
-    (own / "short.bin").write_bytes((own / "two.bin").read_bytes()[:5_000])
+    (own / "short.bin").write_bytes((own / "two.bin").read_bytes()[:-100])
     (own / "no.toml").write_text('target = "npu"\n[array]\nrows = 8\ncolumns = 8\n[dram]\nbandwidth = "0 B/cycle"\n')
     (own / "unit.toml").write_text('target = "npu"\n[array]\nrows = 8\ncolumns = 8\n[dram]\nbandwidth = "4 GB/s"\n')
     return own
@@ -91,7 +91,7 @@ def _told(capsys: pytest.CaptureFixture[str], said: str) -> None:
     ("words", "said"),
     [
         (("two.bin", "--target", "npu:16x16"), "two.bin: it is for another machine, npu:8x8, and not for npu:16x16"),
-        (("short.bin",), "short.bin: it has 5,000 bytes of"),
+        (("short.bin",), "short.bin: it has "),
         (("two.glenside",), "two.glenside is a network and no program of an npu yet: `glenside tensorize two.glenside"),
         (("two.bin", "--target", "systolic-array:8x8"), "--target of a program of an npu is an npu"),
     ],

@@ -28,7 +28,7 @@ from glenside.npu.energies import PUBLISHED
 from glenside.npu.fields import Address
 from glenside.npu.instructions import Load, Stream
 from glenside.npu.lowering.program import lowered, without_dma
-from glenside.npu.machine import Energy, Machine
+from glenside.npu.machine import Energy, Machine, with_useful_beats
 from glenside.npu.program import NpuProgram
 from glenside.npu.timing import times
 from glenside.passes.answer import Answer
@@ -252,7 +252,8 @@ def hold_to_brute_force(program: Program, target: gl.NPU) -> None:
     (dot,) = program.layers.values()
     left, right = (distinct_elements(child) for child in dot.children[0].children)
     machine, found = target.npu, []
-    row_bytes = -(-machine.columns // machine.bandwidth) * machine.bandwidth
+    beat = with_useful_beats(machine).bandwidth  # a wider port is planned as a narrower one
+    row_bytes = -(-machine.columns // beat) * beat
     for swapped, (g, m, k, o) in plans(layer):
         row_tiles = -(-m // (machine.accumulators // 2))
         of_tile = -(-m // row_tiles)
