@@ -52,8 +52,8 @@ def test_layers_take_what_their_program_does() -> None:
     result = gl.optimize(_windows(), _target(), verify=False)
     taken = sum(row.variants["chosen"].measures["time"] or 0 for row in result.report.layers)
     between = result.report.between_layers["chosen"]["time"] or 0
-    assert between >= -len(result.report.layers)  # rounded
-    assert taken + between == result.cost["time"]
+    assert between >= 0
+    assert 0 <= taken + between - result.cost["time"] <= len(result.report.layers)  # each layer is rounded
 
 
 def test_prices_decide() -> None:
