@@ -118,7 +118,8 @@ class Meaning:
         every, ones = (count, *item), tuple(1 for _ in item)
         spread = [np.broadcast_to(p.reshape(count, *ones), every) for p in places]
         within = [np.broadcast_to(g[None], every) for g in np.ogrid[tuple(slice(0, n) for n in item)]] if item else []
-        items = self.at(child, (*spread[:split], *within, *spread[split:]))
+        found = self.at(child, (*spread[:split], *within, *spread[split:]))
+        items = np.broadcast_to(found, every)  # an operand without axes has no places
         return self._of_items(kind, parameters, items, child.access.with_dims(Dims(every)), 1)
 
     def _of_items(self, kind: Any, parameters: Sequence[str], items: Array, type_: AccessType, split: int) -> Array:
