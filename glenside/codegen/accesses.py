@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from glenside.codegen.affine import loads_in
 from glenside.codegen.loops import (
     Apply,
     Buffer,
     Choose,
     Convert,
+    Fence,
     For,
     Formula,
     Let,
     Load,
     Local,
+    Prefetch,
+    Require,
     Sort,
     Statement,
     Store,
@@ -127,3 +131,21 @@ def changed_locals(body: Sequence[Statement]) -> set[str]:
 def is_written_first(buffer: Buffer, body: Sequence[Statement]) -> bool:
     """Whether the first access to a buffer is a write."""
     return next((access.writes for access in accesses(body) if access.buffer == buffer), False)
+
+
+def used_buffers(body: Sequence[Statement]) -> Iterator[Buffer]:
+    """The buffers that statements read or write."""
+    for statement in body:
+        if isinstance(statement, For | When):
+            yield from used_buffers(statement.body)
+            if isinstance(statement, When) and statement.condition is not None:
+                yield from (load.buffer for load in loads_in(statement.condition))
+        elif isinstance(statement, Store):
+            yield statement.buffer
+            yield from (load.buffer for load in loads_in(statement.formula))
+        elif isinstance(statement, Let):
+            yield from (load.buffer for load in loads_in(statement.formula))
+        elif isinstance(statement, Sort):
+            yield from (statement.items, statement.positions)
+        else:
+            assert isinstance(statement, Require | Prefetch | Fence), "what is asked of a variable uses no buffer"

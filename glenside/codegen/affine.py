@@ -224,3 +224,8 @@ def with_merged(block: Block, axes: Iterator[int]) -> Block:
     found, places = joined_axes(merged(all_indices(block), block.axes), axes)
     block = with_places(block, partial(substituted, places=places))
     return replace(block, axes=tuple(sorted(found, key=lambda axis: -abs(coefficient(block.place, axis)))))
+
+
+def at(axis: Axis) -> Index:
+    """The place of a counter."""
+    return Index(((axis, 1),)) if axis.size != 1 else Index()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from glenside.codegen.affine import loads_in
+from glenside.codegen.accesses import used_buffers
 from glenside.codegen.in_place import overwritten
-from glenside.codegen.loops import Buffer, Fence, For, Let, Loops, Prefetch, Require, Role, Sort, Statement, Store, When
+from glenside.codegen.loops import Buffer, For, Loops, Role, Statement
 from glenside.codegen.placement import Interval, Plan, placed
 from glenside.ir.dtypes import RECORDS
 
@@ -119,7 +119,7 @@ def _lives(bodies: Sequence[Sequence[Statement]], role: Role) -> dict[Buffer, tu
     """The first and the last of some bodies that use a buffer."""
     lives: dict[Buffer, tuple[int, int]] = {}
     for time, body in enumerate(bodies):
-        for buffer in used(body):
+        for buffer in used_buffers(body):
             if buffer.role is role:
                 lives[buffer] = lives.get(buffer, (time, time))[0], time
     return lives
@@ -128,21 +128,3 @@ def _lives(bodies: Sequence[Sequence[Statement]], role: Role) -> dict[Buffer, tu
 def lines(buffer: Buffer) -> int:
     """Lines of the cache that a buffer takes."""
     return -(-buffer.bytes // LINE)
-
-
-def used(body: Sequence[Statement]) -> Iterator[Buffer]:
-    """The buffers that statements read or write."""
-    for statement in body:
-        if isinstance(statement, For | When):
-            yield from used(statement.body)
-            if isinstance(statement, When) and statement.condition is not None:
-                yield from (load.buffer for load in loads_in(statement.condition))
-        elif isinstance(statement, Store):
-            yield statement.buffer
-            yield from (load.buffer for load in loads_in(statement.formula))
-        elif isinstance(statement, Let):
-            yield from (load.buffer for load in loads_in(statement.formula))
-        elif isinstance(statement, Sort):
-            yield from (statement.items, statement.positions)
-        else:
-            assert isinstance(statement, Require | Prefetch | Fence), "what is asked of a variable uses no buffer"

@@ -12,8 +12,10 @@ from functools import partial
 from itertools import count
 from math import prod
 
+from glenside.codegen.accesses import used_buffers
 from glenside.codegen.affine import (
     all_indices,
+    at,
     coefficient,
     indices_of,
     is_affine,
@@ -22,9 +24,7 @@ from glenside.codegen.affine import (
     with_loads,
     with_places,
 )
-from glenside.codegen.arena import used
 from glenside.codegen.blocks import Block
-from glenside.codegen.lanes import at
 from glenside.codegen.loops import (
     Buffer,
     For,
@@ -86,7 +86,7 @@ def _groups(nests: Sequence[Nest], made: Mapping[int, Scheduled], machine: Machi
     makers: dict[Buffer, list[int]] = {}
     for number, nest in enumerate(nests):
         makers.setdefault(nest.buffer, []).append(number)
-        for buffer in used(nest.body):
+        for buffer in used_buffers(nest.body):
             users.setdefault(buffer, set()).add(number)
     of: dict[int, dict[int, Axis]] = {}
     for number in sorted(made):

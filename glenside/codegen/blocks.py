@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from glenside.codegen.filling import around
 from glenside.codegen.formulas import apply
-from glenside.codegen.loops import Buffer, Formula, Let, Local, Statement, Store
+from glenside.codegen.loops import Buffer, Formula, Let, Local, Packing, Statement, Store
 from glenside.ir.index_map import Axis, Index
 
 
@@ -55,3 +55,11 @@ class Block:
         """Loops over the axes in their order."""
         before = [statement for joined in self.joined for statement in joined.statements()]
         return around(self.axes, [*before, *self.stores()])
+
+
+@dataclass(frozen=True)
+class ScheduledBlock:
+    """A block in loops, and what must be packed for them."""
+
+    statements: list[Statement]
+    packings: tuple[Packing, ...] = ()

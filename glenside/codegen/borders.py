@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
-from glenside.codegen.affine import coefficient, substituted
+from glenside.codegen.affine import at, coefficient, substituted
 from glenside.codegen.filling import around
-from glenside.codegen.lanes import at
 from glenside.codegen.loops import Buffer, For, Nest, Statement, Store, Way
 from glenside.ir.index_map import Axis
 

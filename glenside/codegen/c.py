@@ -12,8 +12,9 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
 
+from glenside.codegen.accesses import used_buffers
 from glenside.codegen.alike import alike
-from glenside.codegen.arena import arena, scratch_of, used
+from glenside.codegen.arena import arena, scratch_of
 from glenside.codegen.c_jobs import SHARE, Job, Part
 from glenside.codegen.c_matrices import HELD, matrix_functions
 from glenside.codegen.c_pointers import Pointers
@@ -168,7 +169,7 @@ class Printer(Pointers):
             last = body[0].axis.size if isinstance(body[0], For) else 1
             name, buffers = self._function(body, parallel)
             given = [*(f"b{numbers[buffer]}" for buffer in buffers), "0", str(last)]
-            if any(buffer.role is Role.SCRATCH for buffer in used(body)):
+            if any(buffer.role is Role.SCRATCH for buffer in used_buffers(body)):
                 given.append(f"arena + {self.arena.size}")
             yield f"    if ((status = {name}({', '.join(given)}))) return status;"
 
@@ -178,7 +179,7 @@ class Printer(Pointers):
         for loop in loops:
             name, buffers = self._function([loop], True)
             given += [f"b{numbers[buffer]}" for buffer in buffers]
-            scratch = any(buffer.role is Role.SCRATCH for buffer in used([loop]))
+            scratch = any(buffer.role is Role.SCRATCH for buffer in used_buffers([loop]))
             parts.append(Part(name, len(buffers), scratch, loop.beside and (steps, *loop.beside, loop.axis.size)))
         job = Job(tuple(parts))
         name = self.jobs.setdefault(job, f"each{len(self.jobs) + 1}")

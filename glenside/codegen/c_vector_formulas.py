@@ -17,9 +17,8 @@ from glenside.codegen.c_conversions import (
 )
 from glenside.codegen.c_formulas import Formulas, number_in_c
 from glenside.codegen.c_primitives import STORED_AS
-from glenside.codegen.c_vectors import VECTOR_SYMBOLS, beside_number, vector_function
+from glenside.codegen.c_vectors import VECTOR_SYMBOLS, beside_number, comparison_of, is_clamped, vector_function
 from glenside.codegen.instructions import Instruction, Operand
-from glenside.codegen.lanes import asked, fits
 from glenside.codegen.loops import Apply, Convert, Formula, Load, Number, Role, Statement, Store
 from glenside.ir.dtypes import HALVES, INTEGERS
 from glenside.ir.index_map import Axis, Index
@@ -105,7 +104,7 @@ class VectorFormulas(Formulas):
     def _one_of_two(self, choice: Apply) -> tuple[str, bool]:
         """One of two vectors, lane by lane, and whether it is one: C has no `?:` of vectors."""
         assert self.lane is not None
-        relation, compared = asked(choice)
+        relation, compared = comparison_of(choice)
         parts = [self._vector(operand) for operand in (*compared, *choice.operands[1:])]
         if not any(varies for _, varies in parts):
             return self.formula(choice), False
@@ -150,7 +149,7 @@ class VectorFormulas(Formulas):
         given, wanted = formula.formula.dtype, formula.dtype
         if wanted in HALVES:
             return self._changed(self._changed(text, "float32", wanted), wanted, "float32")
-        if given == "float32" and wanted in INTEGERS and not fits(formula.formula, wanted):
+        if given == "float32" and wanted in INTEGERS and not is_clamped(formula.formula, wanted):
             assert self.lane is not None
             name, texts = cut(self.lane.size)
             self.functions |= dict.fromkeys(texts)

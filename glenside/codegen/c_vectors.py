@@ -8,6 +8,11 @@ float32, measured over the whole range). What is not here goes lane by lane.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+
+from glenside.codegen.c_primitives import RELATIONS
+from glenside.codegen.loops import Apply, Convert, Formula, Number
+from glenside.ir.dtypes import RECORDS
 
 VECTOR_SYMBOLS: Mapping[str, str] = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 """Primitives that C has on vectors."""
@@ -162,3 +167,36 @@ _MADE: Mapping[str, Callable[[str, int], list[str]]] = {
     "tanh": lambda kind, lanes: _rational("tanh", *_TANH, kind, lanes),
     "erf": lambda kind, lanes: _rational("erf", *_ERF, kind, lanes),
 }
+
+
+def comparison_of(choice: Apply) -> tuple[str, Sequence[Formula]]:
+    """What the condition of a choice compares, and how: itself with zero, where it is no comparison."""
+    own = condition = choice.operands[0]
+    while isinstance(own, Convert) and not own.bits:  # of a truth, which stays one
+        own = own.formula
+    if isinstance(own, Apply) and own.primitive.name in RELATIONS:
+        return RELATIONS[own.primitive.name], own.operands
+    while isinstance(condition, Convert) and not condition.bits and _is_of_truth(condition):
+        condition = condition.formula
+    return "!=", (condition, Number(Fraction(0), condition.dtype))
+
+
+def _is_of_truth(formula: Convert) -> bool:
+    """Whether it makes a truth of what may as well be compared with zero itself, or is of such a truth."""
+    inner = formula.formula
+    return formula.dtype == "bool" or (inner.dtype == "bool" and isinstance(inner, Convert))
+
+
+def is_clamped(formula: Formula, dtype: str) -> bool:
+    """Whether floats are held to what 32 bits hold, as clipped ones are, and become integers of fewer bits: what is no
+    number is 0 in those, however it is cut.
+    """
+    within = float(1 << 30)
+    low = high = False
+    while isinstance(formula, Apply) and formula.primitive.name in ("min", "max"):
+        number = next((o for o in formula.operands if isinstance(o, Number) and o.value is not None), None)
+        if number is None or number.value is None or abs(number.value) > within:
+            return False
+        low, high = low or formula.primitive.name == "max", high or formula.primitive.name == "min"
+        formula = next((o for o in formula.operands if o is not number), number)
+    return low and high and RECORDS[dtype].bits < 32

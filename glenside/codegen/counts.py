@@ -16,8 +16,7 @@ from glenside.codegen.affine import coefficient, loads_in
 from glenside.codegen.alike import Like
 from glenside.codegen.arena import LINE, arena
 from glenside.codegen.holders import Holders
-from glenside.codegen.instructions import DOT_2
-from glenside.codegen.lanes import MOST_TURNS
+from glenside.codegen.instructions import DOT_2, MAX_INTERLEAVE
 from glenside.codegen.loops import (
     Apply,
     Buffer,
@@ -269,7 +268,7 @@ class _Step:
         """The vectors that an access is, where it is as often; elements that are apart are noted."""
         lane = at.lane
         step = 1 if lane is None else coefficient(access.place, lane)
-        if isinstance(access, Store) and lane is not None and 1 < step <= MOST_TURNS:
+        if isinstance(access, Store) and lane is not None and 1 < step <= MAX_INTERLEAVE:
             self.operations += times * step
             return times * step
         if access.picked or step not in (0, 1) or any(not isinstance(atom, Axis) for atom, _ in access.place.terms):

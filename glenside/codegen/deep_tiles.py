@@ -9,12 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
-from glenside.codegen.affine import coefficient, substituted
+from glenside.codegen.affine import at, coefficient, substituted
 from glenside.codegen.arena import in_line
 from glenside.codegen.blocks import Block
 from glenside.codegen.formulas import number
 from glenside.codegen.instructions import DOT_2
-from glenside.codegen.lanes import at
 from glenside.codegen.loops import Apply, Buffer, Convert, Formula, Load, Number, Packing, Prefetch, Statement, Store
 from glenside.codegen.machine import Machine
 from glenside.codegen.panels import Tile, Turns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from glenside.codegen.arena import used
+from glenside.codegen.accesses import used_buffers
 from glenside.codegen.loops import Buffer, For, Nest, Packing, Role, Sort, Statement, Store, When
 
 
@@ -14,7 +14,7 @@ def early(nests: Sequence[Nest], packings: list[Packing]) -> tuple[list[Nest], l
     packings.
     """
     fills = [set(_filled(nest.body)) for nest in nests]
-    every = [dict.fromkeys(used(nest.body)) for nest in nests]
+    every = [dict.fromkeys(used_buffers(nest.body)) for nest in nests]
     makers: dict[Buffer, list[int]] = {}
     readers: dict[Buffer, list[int]] = {}
     for number, own in enumerate(fills):

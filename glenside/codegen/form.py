@@ -9,8 +9,7 @@ from glenside.codegen.accesses import changed_locals
 from glenside.codegen.affine import coefficient, indices_of, is_direct, loads_in, parts_in, substituted
 from glenside.codegen.conditions import Condition, Fault
 from glenside.codegen.footprints import axes_in
-from glenside.codegen.instructions import Instruction
-from glenside.codegen.lanes import MOST_TURNS
+from glenside.codegen.instructions import MAX_INTERLEAVE, Instruction
 from glenside.codegen.loops import (
     Apply,
     Choose,
@@ -225,7 +224,7 @@ def _register(access: Load | Store, scope: _Scope) -> Iterator[Fault]:
 
 
 def _vector(store: Store, lane: Axis, scope: _Scope) -> Iterator[Fault]:
-    most = MOST_TURNS if store.buffer.dtype == "float32" and store.buffer.role is not Role.REGISTER else 1
+    most = MAX_INTERLEAVE if store.buffer.dtype == "float32" and store.buffer.role is not Role.REGISTER else 1
     if store.picked or not 1 <= coefficient(store.place, lane) <= most or not is_direct(store.place, lane):
         yield Fault(Condition.LANES, f"{store.buffer}[{store.place}] is not next to each other along {lane}")
     yield from _in_lanes(store.formula, lane)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from glenside.codegen.affine import coefficient
 from glenside.codegen.filling import Memory, View, under
+from glenside.codegen.instructions import MAX_INTERLEAVE
 from glenside.codegen.joins import join_of
-from glenside.codegen.lanes import MOST_TURNS
 from glenside.codegen.loops import Layout
 from glenside.codegen.nests import filler
 from glenside.codegen.storing import LEAVES
@@ -115,7 +115,7 @@ def take_turns(term: Term, order: Sequence[int], lanes: int) -> bool:
     if len(parts) < 2 or len(moved) < 2:
         return False
     along, turn = moved[-2:]
-    if not 1 < dims[turn] == len(parts) <= MOST_TURNS or dims[along] < 2 * lanes or term.access.dtype != "float32":
+    if not 1 < dims[turn] == len(parts) <= MAX_INTERLEAVE or dims[along] < 2 * lanes or term.access.dtype != "float32":
         return False
     return all(part.access.dims[turn] == 1 and join_of(_of_order(part)) is not None for part in parts)
 

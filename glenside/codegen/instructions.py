@@ -275,3 +275,7 @@ PARTS = tuple(
 )
 """A float32 as a sum of bfloat16: high, middle and low."""
 INSTRUCTIONS = {instruction.name: instruction for instruction in (DOT_4, DOT_4_TURNED, PRODUCT_OF_16, DOT_2, *PARTS)}
+
+
+MAX_INTERLEAVE = 8
+"""Elements that take turns in memory, at most, where each is a vector that is stored by so many instructions."""

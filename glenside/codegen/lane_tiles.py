@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from math import prod
 
-from glenside.codegen.affine import changed, coefficient, is_asking, loads_in, merged, substituted, with_loads
-from glenside.codegen.blocks import Block
+from glenside.codegen.affine import at, changed, coefficient, is_asking, loads_in, merged, substituted, with_loads
+from glenside.codegen.blocks import Block, ScheduledBlock
 from glenside.codegen.filling import around
 from glenside.codegen.formulas import apply, with_local
-from glenside.codegen.lanes import at, in_vectors, lanes_in, spread, tree
+from glenside.codegen.lanes import in_vectors, lanes_in, spread, tree
 from glenside.codegen.loops import (
     Buffer,
     Fence,
@@ -32,7 +32,6 @@ from glenside.codegen.loops import (
 from glenside.codegen.machine import Machine
 from glenside.codegen.operands import packing_of
 from glenside.codegen.panels import least_lanes, pieces_of, rows_of
-from glenside.codegen.tiles import Made
 from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
 
@@ -109,17 +108,17 @@ class LaneTiles:
         )
         return depth * self._steps / self.size + _OF_LANES * self.lanes < depth * vectors / columns
 
-    def made(self) -> Made:
+    def made(self) -> ScheduledBlock:
         packings = {load: self._packing(load, number) for number, load in enumerate(self.constants)}
         return self._in_tiles(packings)
 
-    def made_of_numbers(self) -> Made:
+    def made_of_numbers(self) -> ScheduledBlock:
         """Without vectors: of some rows at once, read as they lie."""
         found = copy(self)
         found.lanes, found.size, found.others, found.whole = 1, 1, [*self.others, *self.whole], []
         return found._in_tiles({})
 
-    def _in_tiles(self, packings: dict[Load, Packing]) -> Made:
+    def _in_tiles(self, packings: dict[Load, Packing]) -> ScheduledBlock:
         block, height = self.block, max(1, min(_SUMS, self.machine.registers // 2) // self.columns)
         rows = self.row or Axis(0, 1)
         outer = [axis for axis in block.axes if axis not in (self.row, self.column)]
@@ -129,8 +128,10 @@ class LaneTiles:
             bodies.append((tile, self._tile(packings, Axis(next(self.axes), own), at(tile) * own + begin)))
         if outer:
             inner = [statement for tile, body in bodies for statement in around([tile], body)]
-            return Made(spread(outer, inner, steps), tuple(packings.values()))
-        return Made([s for tile, body in bodies for s in spread([tile], body, steps)], tuple(packings.values()))
+            return ScheduledBlock(spread(outer, inner, steps), tuple(packings.values()))
+        return ScheduledBlock(
+            [s for tile, body in bodies for s in spread([tile], body, steps)], tuple(packings.values())
+        )
 
     def _is_run(self, axis: Axis) -> bool:
         """Whether what is no constant lies next to each other along an axis, or is the same."""

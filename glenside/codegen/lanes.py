@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from math import prod
 
-from glenside.codegen.affine import changed, coefficient, indices_of, is_direct, loads_in, merged, substituted
+from glenside.codegen.affine import at, changed, coefficient, indices_of, is_direct, loads_in, merged, substituted
 from glenside.codegen.blocks import Joined
 from glenside.codegen.c_conversions import IN_LANES, converts
-from glenside.codegen.c_primitives import RELATIONS
-from glenside.codegen.c_vectors import IN_VECTORS, LANE_BY_LANE, WHOLE_IN_VECTORS
+from glenside.codegen.c_vectors import IN_VECTORS, LANE_BY_LANE, WHOLE_IN_VECTORS, comparison_of
 from glenside.codegen.filling import around
 from glenside.codegen.formulas import apply
 from glenside.codegen.independence import is_independent
@@ -39,8 +37,6 @@ LEAST_AT_ONCE = 8
 """Steps that threads share, where there are more of another kind: fewer do not divide evenly."""
 _PARALLEL = 20_000
 """Steps from which on a nest is worth more than one thread."""
-MOST_TURNS = 8
-"""Elements that take turns in memory, at most, where each is a vector that is stored by so many instructions."""
 _LONG = 4
 """Instructions that may follow a sum in the registers of a tile: the numbers of more would take some of them."""
 _SUMS = 4
@@ -50,11 +46,6 @@ _SUMS = 4
 def lanes_of(dtype: str, machine: Machine) -> int:
     """Elements of a dtype in a vector."""
     return max(1, machine.vector // RECORDS[dtype].numpy.itemsize)
-
-
-def at(axis: Axis) -> Index:
-    """The place of a counter."""
-    return Index(((axis, 1),)) if axis.size != 1 else Index()
 
 
 def lanes_in(formulas: Iterable[Formula], machine: Machine) -> int:
@@ -79,7 +70,7 @@ def in_vectors(formula: Formula, dtype: str) -> bool:
     if isinstance(formula, Apply):
         if formula.primitive.name == "select":
             return dtype not in INTEGERS and all(
-                in_vectors(o, dtype) for o in (*asked(formula)[1], *formula.operands[1:])
+                in_vectors(o, dtype) for o in (*comparison_of(formula)[1], *formula.operands[1:])
             )
         known = WHOLE_IN_VECTORS if dtype in INTEGERS else IN_VECTORS
         return formula.primitive.name in known and all(in_vectors(o, dtype) for o in formula.operands)
@@ -91,39 +82,6 @@ def in_vectors(formula: Formula, dtype: str) -> bool:
     if isinstance(formula, Load):
         return not formula.picked
     return isinstance(formula, Number | Local)
-
-
-def asked(choice: Apply) -> tuple[str, Sequence[Formula]]:
-    """What the condition of a choice compares, and how: itself with zero, where it is no comparison."""
-    own = condition = choice.operands[0]
-    while isinstance(own, Convert) and not own.bits:  # of a truth, which stays one
-        own = own.formula
-    if isinstance(own, Apply) and own.primitive.name in RELATIONS:
-        return RELATIONS[own.primitive.name], own.operands
-    while isinstance(condition, Convert) and not condition.bits and _is_of_truth(condition):
-        condition = condition.formula
-    return "!=", (condition, Number(Fraction(0), condition.dtype))
-
-
-def _is_of_truth(formula: Convert) -> bool:
-    """Whether it makes a truth of what may as well be compared with zero itself, or is of such a truth."""
-    inner = formula.formula
-    return formula.dtype == "bool" or (inner.dtype == "bool" and isinstance(inner, Convert))
-
-
-def fits(formula: Formula, dtype: str) -> bool:
-    """Whether floats are held to what 32 bits hold, as clipped ones are, and become integers of fewer bits: what is no
-    number is 0 in those, however it is cut.
-    """
-    within = float(1 << 30)
-    low = high = False
-    while isinstance(formula, Apply) and formula.primitive.name in ("min", "max"):
-        number = next((o for o in formula.operands if isinstance(o, Number) and o.value is not None), None)
-        if number is None or number.value is None or abs(number.value) > within:
-            return False
-        low, high = low or formula.primitive.name == "max", high or formula.primitive.name == "min"
-        formula = next((o for o in formula.operands if o is not number), number)
-    return low and high and RECORDS[dtype].bits < 32
 
 
 def steps_of(formula: Formula) -> int:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 
+from glenside.codegen.accesses import used_buffers
 from glenside.codegen.affine import affine, is_asking
-from glenside.codegen.arena import used
 from glenside.codegen.bands import Scheduled
-from glenside.codegen.blocks import Block, Joined
+from glenside.codegen.blocks import Block, Joined, ScheduledBlock
 from glenside.codegen.borders import BORDER
 from glenside.codegen.constants import single
 from glenside.codegen.filling import Filling, Memory, Places, View, around, under
@@ -28,13 +28,13 @@ from glenside.codegen.machine import Machine
 from glenside.codegen.nests import filler, mapped, mapped_rows
 from glenside.codegen.operands import filling
 from glenside.codegen.orders import best_order, is_narrow, lanes_to_fill
-from glenside.codegen.passes import after_each, observe
+from glenside.codegen.pass_observer import observe
+from glenside.codegen.passes import after_each
 from glenside.codegen.reading import asking_of, dims_of_parts
 from glenside.codegen.reductions import normalized
 from glenside.codegen.schedule import scheduled
 from glenside.codegen.softmax import Softmax, softmax
 from glenside.codegen.storing import addressed_by, is_inline, is_sorting, stored_terms
-from glenside.codegen.tiles import Made
 from glenside.ir.elementwise import folds
 from glenside.ir.errors import BadInput
 from glenside.ir.index_map import Axis, Fill, Index, Within
@@ -87,7 +87,7 @@ class _Lowering:
         self.nests: list[Nest] = []
         self.scheduled: dict[int, Scheduled] = {}
         self.softmaxes: dict[int, Softmax] = {}
-        self.made: tuple[Block, Made] | None = None
+        self.made: tuple[Block, ScheduledBlock] | None = None
         self.packings: list[Packing] = []
         self.numbers = count(1)
         self.addressed = {child for term in self.order for child in addressed_by(term)}
@@ -118,7 +118,7 @@ class _Lowering:
 
     def _loops(self, nests: Sequence[Nest], packings: Sequence[Packing]) -> Loops:
         every = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in packings)]
-        read = {buffer for nest in nests for buffer in used(nest.body)}
+        read = {buffer for nest in nests for buffer in used_buffers(nest.body)}
         buffers = [b for b in every if b in read or b.role in (Role.INPUT, Role.RESULT)]
         results = tuple(self.filled[t].buffer for t in self.results)
         layouts = layouts_of(self.views, self.hosted.values())
@@ -229,7 +229,7 @@ class _Lowering:
         self._keep(block, nest, made)
         return made.statements
 
-    def _keep(self, block: Block, nest: Filling, made: Made) -> None:
+    def _keep(self, block: Block, nest: Filling, made: ScheduledBlock) -> None:
         """The block that statements were made of, for bands."""
         found = affine(block, nest.axes)
         self.made = (found, made) if found is not None else None

@@ -13,6 +13,7 @@ from functools import partial
 from math import prod
 
 from glenside.codegen.affine import (
+    at,
     changed,
     coefficient,
     is_affine,
@@ -22,10 +23,10 @@ from glenside.codegen.affine import (
     substituted,
     with_merged,
 )
-from glenside.codegen.blocks import Block
+from glenside.codegen.blocks import Block, ScheduledBlock
 from glenside.codegen.filling import around
 from glenside.codegen.formulas import with_local
-from glenside.codegen.lanes import at, in_vectors, lanes_in, spread
+from glenside.codegen.lanes import in_vectors, lanes_in, spread
 from glenside.codegen.loops import (
     Apply,
     Buffer,
@@ -41,7 +42,6 @@ from glenside.codegen.loops import (
 from glenside.codegen.machine import Machine
 from glenside.codegen.panels import rows_of
 from glenside.codegen.parts import CHUNK, COLUMNS, PRODUCTS, MatrixProduct, PartPacking, cycles
-from glenside.codegen.tiles import Made
 from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
 
@@ -151,7 +151,7 @@ class MatrixTiles:
         """In which it may be done: whether rows are packed by themselves."""
         return [False] if self.block.around else [False, True]
 
-    def made(self, apart: bool) -> Made:
+    def made(self, apart: bool) -> ScheduledBlock:
         """The loops, in one of those orders."""
         assert self.factors, "there are factors"
         count = prod(axis.size for axis in self.rows)
@@ -159,8 +159,8 @@ class MatrixTiles:
         columns = self._packing(self.factors.columns, self.b, [self.columns])
         rows = self._packing(self.factors.rows, self.a, self.rows)
         if apart:
-            return Made(self._apart(rows, columns), (columns, rows))
-        return Made(self._in_groups(rows, columns), (columns,))
+            return ScheduledBlock(self._apart(rows, columns), (columns, rows))
+        return ScheduledBlock(self._in_groups(rows, columns), (columns,))
 
     def _height(self, count: int) -> int:
         """Rows of a tile, two registers of them: what takes the least time for all."""

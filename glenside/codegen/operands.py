@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
-from glenside.codegen.affine import changed, coefficient, substituted
+from glenside.codegen.affine import at, changed, coefficient, substituted
 from glenside.codegen.arena import in_line
 from glenside.codegen.blocks import Block
-from glenside.codegen.lanes import LEAST_AT_ONCE, at, lanes_of, shared
+from glenside.codegen.lanes import LEAST_AT_ONCE, lanes_of, shared
 from glenside.codegen.loops import Buffer, For, Load, Nest, Packing, Role, Statement, Store, Way
 from glenside.codegen.machine import Machine
 from glenside.codegen.panels import pieces_of

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from glenside.codegen.affine import substituted
-from glenside.codegen.lanes import at
+from glenside.codegen.affine import at, substituted
 from glenside.codegen.loops import Buffer, For, Statement, Way
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index, flattened

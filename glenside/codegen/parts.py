@@ -19,11 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from glenside.codegen.affine import substituted
+from glenside.codegen.affine import at, substituted
 from glenside.codegen.filling import around
 from glenside.codegen.formulas import apply, convert
 from glenside.codegen.instructions import PARTS
-from glenside.codegen.lanes import at
 from glenside.codegen.loops import Apply, Buffer, For, Formula, Load, Number, Packing, Prefetch, Statement, Store, Way
 from glenside.codegen.machine import Machine
 from glenside.ir.dtypes import RECORDS

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Iterator, Mapping, Sequence
 
 from glenside.codegen.bands import Scheduled, banded
 from glenside.codegen.borders import with_borders
 from glenside.codegen.early import early
-from glenside.codegen.loops import Loops, Nest, Packing
+from glenside.codegen.loops import Nest, Packing
 from glenside.codegen.machine import Machine
 from glenside.codegen.renaming import packed_once, with_distinct_names, with_packings
 from glenside.codegen.row_blocks import in_row_blocks
@@ -18,8 +17,6 @@ from glenside.codegen.turns import taking_turns
 
 After = tuple[str, Sequence[Nest], Sequence[Packing]]
 """A pass, and the nests and packings that it leaves."""
-OBSERVER: ContextVar[Callable[[str, Loops], None] | None] = ContextVar("observer", default=None)
-"""Who is given the name of each pass, and the loops after it, while a program is lowered."""
 
 
 def after_each(
@@ -53,10 +50,3 @@ def after_each(
     nests, found = early(nests, found)
     yield "early results", nests, found
     yield "sharing", shared_where_it_pays(nests, machine), found
-
-
-def observe(name: str, loops: Callable[[], Loops]) -> None:
-    """Give the loops after a pass to who observes, where somebody does."""
-    observer = OBSERVER.get()
-    if observer is not None:
-        observer(name, loops())

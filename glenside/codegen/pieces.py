@@ -14,9 +14,8 @@ from functools import partial
 from itertools import pairwise
 from math import gcd
 
-from glenside.codegen.affine import coefficient, indices_of, parts_in, substituted, with_places
+from glenside.codegen.affine import at, coefficient, indices_of, parts_in, substituted, with_places
 from glenside.codegen.blocks import Block
-from glenside.codegen.lanes import at
 from glenside.codegen.loops import Choose
 from glenside.ir.index_map import Axis, Divided, Guard, Index, Within
 

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from glenside.codegen.affine import changed, coefficient, loads_in, substituted
+from glenside.codegen.affine import at, changed, coefficient, loads_in, substituted
 from glenside.codegen.arena import LINE, in_line
-from glenside.codegen.lanes import at
 from glenside.codegen.loops import Buffer, Fence, For, Formula, Load, Prefetch, Role, Statement, Store, Way
 from glenside.codegen.machine import Machine
 from glenside.codegen.panels import Tile, Turns

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from glenside.codegen.affine import coefficient, is_affine
+from glenside.codegen.affine import at, coefficient, is_affine
 from glenside.codegen.arena import in_line
-from glenside.codegen.lanes import at
 from glenside.codegen.loops import For, Load, Prefetch, Role, Statement, Way
 from glenside.codegen.machine import Machine
 from glenside.ir.index_map import Axis, flattened

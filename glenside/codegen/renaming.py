@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, count
 
+from glenside.codegen.accesses import used_buffers
 from glenside.codegen.affine import with_loads
-from glenside.codegen.arena import used
+from glenside.codegen.blocks import ScheduledBlock
 from glenside.codegen.loops import Buffer, For, Let, Load, Nest, Packing, Prefetch, Role, Sort, Statement, Store, When
-from glenside.codegen.tiles import Made
 
 
 def with_packings(
@@ -56,15 +56,15 @@ def with_distinct_names(nests: Sequence[Nest], packings: Sequence[Packing]) -> t
     return [with_buffers(nest, names) for nest in nests], found
 
 
-def with_buffers_of(made: Made, names: Mapping[Buffer, Buffer]) -> Made:
+def with_buffers_of(made: ScheduledBlock, names: Mapping[Buffer, Buffer]) -> ScheduledBlock:
     """The loops of a block over other buffers; what was packed of one is now called after the other."""
     if all(name == buffer for name, buffer in names.items()):
         return made
-    own = {*used(made.statements), *(packing.buffer for packing in made.packings)} - {*names}
+    own = {*used_buffers(made.statements), *(packing.buffer for packing in made.packings)} - {*names}
     after = {buffer: _called_after(buffer, names) for buffer in own if buffer.role is not Role.REGISTER}
     now = {**names, **after}
     packings = [replace(p, buffer=now[p.buffer], source=now[p.source]) for p in made.packings]
-    return Made([renamed(statement, now) for statement in made.statements], tuple(packings))
+    return ScheduledBlock([renamed(statement, now) for statement in made.statements], tuple(packings))
 
 
 def _called_after(buffer: Buffer, names: Mapping[Buffer, Buffer]) -> Buffer:
@@ -76,7 +76,7 @@ def _called_after(buffer: Buffer, names: Mapping[Buffer, Buffer]) -> Buffer:
 
 def with_buffers(nest: Nest, now: Mapping[Buffer, Buffer]) -> Nest:
     """A nest over other buffers."""
-    if not any(buffer in now for buffer in used(nest.body)):
+    if not any(buffer in now for buffer in used_buffers(nest.body)):
         return nest
     body = tuple(renamed(statement, now) for statement in nest.body)
     return replace(nest, buffer=now.get(nest.buffer, nest.buffer), body=body)

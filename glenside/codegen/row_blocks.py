@@ -13,14 +13,13 @@ from functools import partial
 from itertools import count
 from math import prod
 
-from glenside.codegen.affine import changed, coefficient, loads_in, substituted, with_loads
+from glenside.codegen.accesses import used_buffers
+from glenside.codegen.affine import at, changed, coefficient, loads_in, substituted, with_loads
 from glenside.codegen.alike import alike
-from glenside.codegen.arena import used
 from glenside.codegen.bands import Scheduled, along, axes_of, in_turn, pairs
 from glenside.codegen.blocks import Block
 from glenside.codegen.counts import told_alone
 from glenside.codegen.filling import around
-from glenside.codegen.lanes import at
 from glenside.codegen.loops import (
     Buffer,
     For,
@@ -79,7 +78,7 @@ def in_row_blocks(
     known: dict[Hashable, int | None] = {}
     users: dict[Buffer, list[int]] = {}
     for number, nest in enumerate(nests if softmaxes else ()):
-        for buffer in {*used(nest.body)}:
+        for buffer in {*used_buffers(nest.body)}:
             users.setdefault(buffer, []).append(number)
     for number, softmax in softmaxes.items():
         ends = _ends(number, softmax, users, made)

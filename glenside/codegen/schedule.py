@@ -11,6 +11,7 @@ from math import prod
 from glenside.codegen.affine import (
     affine,
     all_indices,
+    at,
     coefficient,
     is_affine,
     is_direct,
@@ -21,20 +22,20 @@ from glenside.codegen.affine import (
     with_places,
 )
 from glenside.codegen.alike import Like
-from glenside.codegen.blocks import Block
+from glenside.codegen.blocks import Block, ScheduledBlock
 from glenside.codegen.counts import told_alone
 from glenside.codegen.deep_tiles import PairTiles
 from glenside.codegen.filling import around
 from glenside.codegen.integer_tiles import IntegerTiles
 from glenside.codegen.lane_tiles import LaneTiles
-from glenside.codegen.lanes import at, evenly, in_vectors, joined_in_lanes, lanes_in, run, runs_along, spread
+from glenside.codegen.lanes import evenly, in_vectors, joined_in_lanes, lanes_in, run, runs_along, spread
 from glenside.codegen.loops import Load, Nest, Packing, Role, Statement, Store
 from glenside.codegen.machine import Machine
 from glenside.codegen.matrix_tiles import MatrixTiles
 from glenside.codegen.operands import packing_of
 from glenside.codegen.pieces import in_pieces
 from glenside.codegen.renaming import with_buffers_of
-from glenside.codegen.tiles import Made, Tiles
+from glenside.codegen.tiles import Tiles
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index, flattened
 
@@ -48,7 +49,7 @@ _SQUARE = 16
 """Elements each way of the squares in which what lies the other way is read: those of a line of most caches."""
 
 
-def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | None:
+def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledBlock | None:
     """A block of at most one join in loops for a machine; None where it is not known how.
 
     Those of blocks that are alike are made once: a search lowers a program again for each variant of one layer.
@@ -78,7 +79,7 @@ class _Asked:
 class _Known:
     """How a block is done, which one that was, and the number behind those of its loops."""
 
-    made: Made | None
+    made: ScheduledBlock | None
     like: Like
     end: int
 
@@ -90,7 +91,7 @@ def _known(asked: _Asked, machine: Machine) -> _Known:
     return _Known(made, asked.like, next(axes))
 
 
-def _made(block: Block, axes: Iterator[int], machine: Machine) -> Made | None:
+def _made(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledBlock | None:
     found = affine(block, axes)
     every = [*block.axes, *(axis for joined in block.joined for axis in joined.axes)]
     if len(block.joined) > 1 or not all(axis.size for axis in every) or (found is None and block.joined):
@@ -113,10 +114,10 @@ def _made(block: Block, axes: Iterator[int], machine: Machine) -> Made | None:
     if before is None:
         return in_lanes.made_of_numbers() if in_lanes.is_possible_of_numbers else None
     steps = prod(axis.size for axis in (*found.axes, *joined.axes))
-    return Made(spread(found.axes, [*before, Store(found.buffer, found.place, found.value)], steps))
+    return ScheduledBlock(spread(found.axes, [*before, Store(found.buffer, found.place, found.value)], steps))
 
 
-def _better(block: Block, made: Made, axes: Iterator[int], machine: Machine) -> Made:
+def _better(block: Block, made: ScheduledBlock, axes: Iterator[int], machine: Machine) -> ScheduledBlock:
     """Loops of a block, or those by a unit for matrices, where that is told to take less time."""
     matrix = MatrixTiles(block, axes, machine)
     if not matrix.is_possible:
@@ -127,7 +128,7 @@ def _better(block: Block, made: Made, axes: Iterator[int], machine: Machine) -> 
     return made if min(others) >= _SURE * told else orders[others.index(min(others))]
 
 
-def _passed(block: Block, made: Made, machine: Machine) -> float:
+def _passed(block: Block, made: ScheduledBlock, machine: Machine) -> float:
     """Nanoseconds of what threads fetch from each other's caches where they share a matrix by its columns: the rows,
     which each of them has packed some of and all read, and results, whose rows the next nest is likely to share.
     """
@@ -136,19 +137,21 @@ def _passed(block: Block, made: Made, machine: Machine) -> float:
     return (machine.threads - 1) * (packed + stored) * machine.nanoseconds.far if packed else 0.0
 
 
-def _nests_of(block: Block, made: Made) -> list[Nest]:
+def _nests_of(block: Block, made: ScheduledBlock) -> list[Nest]:
     """The nests of a block, and of what is packed for it each time."""
     packed = [p for p in made.packings if p.source.role is not Role.CONSTANT]
     nests = [Nest("packed", p.buffer, p.statements()) for p in packed]
     return [*nests, Nest("", block.buffer, tuple(made.statements))]
 
 
-def _elementwise(block: Block, axes: Iterator[int], machine: Machine) -> Made:
+def _elementwise(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledBlock:
     """Each element by itself, in pieces in which nothing is asked of it, if there are such."""
     steps = prod(axis.size for axis in block.axes)
     block, packings = _with_constants_along(block)
     pieces = in_pieces(block, axes) or [block]
-    return Made([statement for piece in pieces for statement in _whole(piece, steps, axes, machine)], packings)
+    return ScheduledBlock(
+        [statement for piece in pieces for statement in _whole(piece, steps, axes, machine)], packings
+    )
 
 
 def _with_constants_along(block: Block) -> tuple[Block, tuple[Packing, ...]]:

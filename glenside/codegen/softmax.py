@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
-from glenside.codegen.affine import Change, changed, coefficient, indices_of, is_affine, substituted
+from glenside.codegen.affine import Change, at, changed, coefficient, indices_of, is_affine, substituted
 from glenside.codegen.blocks import Joined
 from glenside.codegen.filling import Filling, around, under
 from glenside.codegen.formulas import apply, number
-from glenside.codegen.lanes import at, in_vectors, joined_in_lanes, lanes_of, run, runs_along, spread
+from glenside.codegen.lanes import in_vectors, joined_in_lanes, lanes_of, run, runs_along, spread
 from glenside.codegen.loops import Buffer, Formula, Let, Load, Local, Role, Statement, Store
 from glenside.codegen.machine import Machine
 from glenside.ir.index_map import Axis, Index

@@ -8,12 +8,13 @@ a packed copy, [panel][place of the sum][column], which a tile reads from its fi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 
 from glenside.codegen.affine import (
     Change,
+    at,
     changed,
     coefficient,
     is_affine,
@@ -23,10 +24,11 @@ from glenside.codegen.affine import (
     substituted,
     with_merged,
 )
-from glenside.codegen.blocks import Block
+from glenside.codegen.blocks import Block, ScheduledBlock
 from glenside.codegen.filling import around
 from glenside.codegen.formulas import apply, with_local
-from glenside.codegen.lanes import LEAST_AT_ONCE, MOST_TURNS, at, in_vectors, is_long, lanes_in, lanes_of, spread
+from glenside.codegen.instructions import MAX_INTERLEAVE
+from glenside.codegen.lanes import LEAST_AT_ONCE, in_vectors, is_long, lanes_in, lanes_of, spread
 from glenside.codegen.loops import (
     Apply,
     Buffer,
@@ -53,14 +55,6 @@ _UNROLLED = 9
 """Steps of a sum that are written one after the other."""
 
 
-@dataclass(frozen=True)
-class Made:
-    """A block in loops, and what must be packed for them."""
-
-    statements: list[Statement]
-    packings: tuple[Packing, ...] = ()
-
-
 class Tiles:
     """Rows x columns of results in registers; every step of the sum adds a product to each.
 
@@ -83,7 +77,7 @@ class Tiles:
         self.copied: dict[Load, Buffer] = {}
         found = next((axis for axis in self.block.axes if self._is_column(axis)), None)
         if found is None and self.dtype == block.buffer.dtype == "float32" and not is_long(block.value):
-            found = next((axis for axis in self.block.axes if self._is_column(axis, MOST_TURNS)), None)
+            found = next((axis for axis in self.block.axes if self._is_column(axis, MAX_INTERLEAVE)), None)
         self.columns, self.has_columns = found or Axis(0, 1), found is not None
 
     @property
@@ -122,7 +116,7 @@ class Tiles:
         axes = (*self.block.around, *self.block.axes, *self.joined.axes)
         return [a for a in axes if coefficient(load.place, a)]
 
-    def made(self) -> Made:
+    def made(self) -> ScheduledBlock:
         columns, place = self.columns, self.block.place
         others = [axis for axis in self.block.axes if axis != columns]
         kept = {axis: sum(not coefficient(load.place, axis) for load in self.loads) for axis in others}
@@ -136,7 +130,7 @@ class Tiles:
         self._order_sum()
         self._pack_rows(height)
         outer = [axis for axis in others if axis not in self.rows]
-        return Made(self._around(outer, height), (*self.packings.values(), *self.of_rows.values()))
+        return ScheduledBlock(self._around(outer, height), (*self.packings.values(), *self.of_rows.values()))
 
     def _may_be_rows(self, _: Axis) -> bool:
         """Whether elements along an axis, which is not that of the columns, can be rows of a tile."""

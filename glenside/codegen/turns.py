@@ -12,10 +12,10 @@ from dataclasses import replace
 from functools import partial
 from itertools import count, groupby
 
-from glenside.codegen.affine import coefficient, substituted, with_places
+from glenside.codegen.affine import at, coefficient, substituted, with_places
 from glenside.codegen.bands import Scheduled, axes_of, in_turn
 from glenside.codegen.blocks import Block
-from glenside.codegen.lanes import at, lanes_of
+from glenside.codegen.lanes import lanes_of
 from glenside.codegen.loops import For, Nest, Packing, Role, Statement, Way
 from glenside.codegen.machine import Machine
 from glenside.codegen.schedule import scheduled

@@ -14,7 +14,7 @@ from glenside.codegen.arena import Arena
 from glenside.codegen.checker import Checker
 from glenside.codegen.conditions import Condition, Fault
 from glenside.codegen.loops import Buffer, Loops, Nest, Role
-from glenside.codegen.passes import OBSERVER
+from glenside.codegen.pass_observer import OBSERVER
 from glenside.codegen.validation.samples import Validation, mismatches, packed_wrongly
 from glenside.ir.errors import GlensideError
 from glenside.ir.operand import Array

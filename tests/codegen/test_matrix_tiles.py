@@ -17,13 +17,14 @@ import pytest
 import glenside as gl
 from glenside.check.compiled import Function
 from glenside.codegen import c_matrices, schedule
-from glenside.codegen.arena import arena, used
+from glenside.codegen.accesses import used_buffers
+from glenside.codegen.affine import at
+from glenside.codegen.arena import arena
 from glenside.codegen.c import source
 from glenside.codegen.c_conversions import vector_type
 from glenside.codegen.checker import faults
 from glenside.codegen.instructions import PARTS
 from glenside.codegen.interpreter import interpret
-from glenside.codegen.lanes import at
 from glenside.codegen.loops import Apply, Buffer, For, Load, Loops, Nest, Role, Statement, Store, Way
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, Machine, is_here
@@ -219,7 +220,7 @@ def test_loops_are_well_formed(name: str, machine: Machine) -> None:
     found = lower(PROGRAMS[name](), machine)
     assert faults(found, arena(found)) == []
     own = (Role.REGISTER, Role.SCRATCH)
-    assert {b for nest in found.nests for b in used(nest.body) if b.role not in own} <= {*found.buffers}
+    assert {b for nest in found.nests for b in used_buffers(nest.body) if b.role not in own} <= {*found.buffers}
 
 
 @needs_compiler

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from glenside.analysis.liveness import operations
-from glenside.codegen.arena import lines, used
+from glenside.codegen.accesses import used_buffers
+from glenside.codegen.arena import lines
 from glenside.codegen.in_place import may_overwrite
 from glenside.codegen.loops import Buffer, Loops, Nest, Role
 from glenside.codegen.renaming import with_buffers
@@ -77,7 +78,7 @@ class Steps:
 
 def steps_of(loops: Loops) -> Steps:
     """The steps of loops."""
-    touched = [list(dict.fromkeys(used(nest.body))) for nest in loops.nests]
+    touched = [list(dict.fromkeys(used_buffers(nest.body))) for nest in loops.nests]
     writers: dict[Buffer, list[int]] = {}
     for number, nest in enumerate(loops.nests):
         writers.setdefault(nest.buffer, []).append(number)

@@ -14,11 +14,11 @@ from time import thread_time
 
 import numpy as np
 
-from glenside.codegen.arena import used
+from glenside.codegen.accesses import used_buffers
 from glenside.codegen.conditions import Condition, Fault
 from glenside.codegen.loops import Buffer, For, Layout, Loops, Nest, Packing, Role, Sort, Statement, Store, When
 from glenside.codegen.parts import PartPacking
-from glenside.codegen.passes import OBSERVER
+from glenside.codegen.pass_observer import OBSERVER
 from glenside.codegen.validation.demand import Demand
 from glenside.codegen.validation.drawing import elements
 from glenside.codegen.validation.elements import OutOfBounds
@@ -242,7 +242,7 @@ class _Validating:
 
     def _read(self, nest: Nest) -> set[str]:
         """The origins of the buffers that a nest uses, and of what these are packed of."""
-        found = {origin(buffer) for buffer in used(nest.body)}
+        found = {origin(buffer) for buffer in used_buffers(nest.body)}
         return found | {origin(self.values.packings[name].source) for name in found & self.values.packings.keys()}
 
     def _held(self, buffer: Buffer, nest: Nest) -> list[Layout]:
