@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from glenside.check.sessions import LEVELS, CannotRun, Session
+from glenside.importers.onnx.sessions import LEVELS, CannotRun, Session
 from glenside.ir.dtypes import is_float, wider
 from glenside.ir.operand import Array
 from glenside.ir.packages import import_onnx

@@ -19,13 +19,13 @@ from glenside.check.confined import Confined
 from glenside.check.floating import relative_error
 from glenside.check.indices import index_limits, picks
 from glenside.check.noise import content_of, read_original, variants
-from glenside.check.sessions import CannotRun, Session
 from glenside.check.stimuli import draw_reals, drawn_within
 from glenside.exporters.onnx import save_onnx
+from glenside.importers.onnx.sessions import CannotRun, Ended, Session
 from glenside.ir.dtypes import REALS, RECORDS, STORED, fraction_bits, is_float
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
-from glenside.ir.packages import import_onnx, import_onnxruntime
+from glenside.ir.packages import import_onnx, require_onnxruntime
 from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike
 from glenside.ir.term import postorder
@@ -53,12 +53,14 @@ class RuntimeReport:
     error    the largest difference of floats, relative to the largest magnitude of the original's output
     how      what computed, on which numbers
     seconds  of exporting and running both
+    ran      whether onnxruntime ran both
     """
 
     verdict: str
     error: float
     how: str
     seconds: float
+    ran: bool = True
 
     @property
     def ok(self) -> bool:
@@ -89,14 +91,15 @@ def check_onnxruntime(
     `exported` is a file that holds the optimized program already; without one it is written to a temporary folder.
     Constants without a value are drawn by the seed. Raises BadInput: a missing package, or what ONNX cannot hold.
     """
-    runtime = import_onnxruntime()
+    version = require_onnxruntime()
     import_onnx()
     started = time.perf_counter()
-    how = f"onnxruntime {runtime.__version__}, random inputs of seed {seed}"
+    how = f"onnxruntime {version}, random inputs of seed {seed}"
 
     def report(verdict: str, error: float = 0.0, more: str = "") -> RuntimeReport:
         return RuntimeReport(verdict, error, how + more, time.perf_counter() - started)
 
+    first_name, second_name = _named("the original", original), _named("the optimized program", exported)
     with TemporaryDirectory() as folder:
         if isinstance(original, Program):
             original = _saved(original, Path(folder) / "original.onnx", seed)
@@ -104,15 +107,17 @@ def check_onnxruntime(
             exported = _saved(optimized, Path(folder) / "optimized.onnx", seed)
         try:
             model = _cut(original, optimized.signature.outputs)
-            first = Session(original if model is None else content_of(model), "the original")
+            first = Session(original if model is None else content_of(model), first_name)
             inputs = _inputs(first, optimized, seed)
             try:
                 expected = first.run(inputs)
+            except Ended:
+                raise
             except CannotRun:  # of an index that is outside, say
                 inputs = _within(inputs, optimized, seed)
                 expected = first.run(inputs)
             del first  # its weights may be large
-            found = Session(exported, "the exported program").run(inputs)
+            found = Session(exported, second_name).run(inputs)
             verdict, error = _compared(expected, found)
             if not verdict or not _comparable(expected, found):
                 return report(verdict, error)
@@ -121,10 +126,15 @@ def check_onnxruntime(
                 if _comparable(expected, other):
                     noise = [max(n, _error(a, b)) for n, a, b in zip(noise, expected, other, strict=True)]
         except CannotRun as error:
-            return report(f"not compared, {error}")
+            return RuntimeReport(f"not compared, {error}", 0.0, how, time.perf_counter() - started, ran=False)
     largest = max(noise)
     more = f"; the original's own results are up to {largest:.2g} apart when it is computed otherwise"
     return report(*_compared(expected, found, noise), more if largest else "")
+
+
+def _named(what: str, of: Program | PathLike | None) -> str:
+    """A model in a sentence, with the name of its file where the user has one."""
+    return what if of is None or isinstance(of, Program) else f"{what} ({Path(of).name})"
 
 
 def _saved(program: Program, path: Path, seed: int) -> Path:

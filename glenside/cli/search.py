@@ -66,10 +66,10 @@ def in_runtime(check: str) -> bool:
     if check not in CHECKS:
         raise BadInput(f"--check is one of {', '.join(CHECKS)}, got {check!r}")
     if check == "onnxruntime":
-        from glenside.ir.packages import import_onnx, import_onnxruntime
+        from glenside.ir.packages import import_onnx, require_onnxruntime
 
         import_onnx()
-        import_onnxruntime()
+        require_onnxruntime()
     return check == "onnxruntime"
 
 
@@ -158,11 +158,16 @@ class Outcome:
         whole = ending(path) == ".onnx" and self.source.is_as_it_stands and self.code.integers is None
         replaced = exported is not None and os.path.realpath(path) == os.path.realpath(exported)
         original = path if whole and not replaced else result.original
-        self.runtime = check_onnxruntime(original, self.program, seed=self.source.seed, exported=exported)
+        try:
+            self.runtime = check_onnxruntime(original, self.program, seed=self.source.seed, exported=exported)
+        except KeyboardInterrupt:
+            answered()
+            result.interrupted = True
+            return ""
         if self.runtime.ok or not is_equal(result.report.checked):
             return str(self.runtime)
-        why = "The exact check finds no difference: it is of rounding, of random numbers, or of the files."
-        return f"{self.runtime} {why}"
+        why = ": it is of rounding, of random numbers, or of the files" if self.runtime.ran else ""
+        return f"{self.runtime} The exact check finds no difference{why}."
 
     def tell_of_program(self) -> None:
         """Let the report say what the program takes that was made, where there is one."""

@@ -6,14 +6,12 @@ import atexit
 import os
 import pickle
 import selectors
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from glenside.ir.child_processes import end
+from glenside.ir.child_processes import end, how_ended, start
 
 if TYPE_CHECKING:
     from glenside.egraph.saturation import Request
@@ -41,16 +39,8 @@ class Worker:
     def __init__(self, first: str | None = None) -> None:
         self.first, self._parent = first, os.getpid()
         # No products are computed there, and threads of BLAS spin while they wait for some.
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "glenside.egraph.worker", *([] if first is None else [first])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,  # Ctrl-C is for the parent, which then ends this process
-            pipesize=_PIPE,
-        )
+        words = [] if first is None else [first]
+        self._process = start("glenside.egraph.worker", *words, pipe_bytes=_PIPE, OPENBLAS_NUM_THREADS="1")
         self._buffer = bytearray()
         self.is_new, self.coming, self.knows = True, list[str](), set[str]()
 
@@ -78,7 +68,7 @@ class Worker:
             pickle.dump(what, self._process.stdin, protocol=5)
             self._process.stdin.flush()
         except BrokenPipeError as error:
-            raise SearchFailed(f"the search process ended with status {self._process.wait()}") from error
+            raise SearchFailed(f"the search process ended {how_ended(self._process.wait())}") from error
 
     def fileno(self) -> int:
         """Where its messages come."""

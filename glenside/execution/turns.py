@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Timer
 from typing import Any
 
+from glenside.ir.child_processes import how_ended, start
 from glenside.ir.interrupts import undisturbed
 from glenside.ir.operand import Array
 
@@ -58,7 +59,7 @@ class Runner:
     """
 
     entrant: Entrant
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[bytes]
     errors: Any
     before: int | None = None
     grown: int | None = None
@@ -67,10 +68,21 @@ class Runner:
 
     def load(self) -> None:
         """Wait until it has loaded the model and run once. Raises CannotRun."""
-        timer = Timer(PATIENCE, self.process.kill)
+        late = False
+
+        def kill() -> None:
+            nonlocal late
+            late = True
+            self.process.kill()
+
+        timer = Timer(PATIENCE, kill)
         timer.start()
         try:
-            answer = self._answer()
+            answer = self._answer("it loaded")
+        except CannotRun:
+            if late:
+                raise CannotRun(f"it took more than {PATIENCE:g} s to load {self.entrant.model.name}") from None
+            raise
         finally:
             timer.cancel()
         self.before = answer["before"].get("now")
@@ -82,9 +94,9 @@ class Runner:
         time.sleep(PAUSE)
         assert self.process.stdin is not None, "it has a pipe"
         with suppress(OSError):  # it has ended: the answer says so
-            self.process.stdin.write(f"{self.entrant.runs}\n")
+            self.process.stdin.write(f"{self.entrant.runs}\n".encode())
             self.process.stdin.flush()
-        answer = self._answer()
+        answer = self._answer("it ran")
         self._stand()
         self.seconds.append(min(answer["seconds"]))
         self.firsts.append(answer["seconds"][0])
@@ -109,11 +121,12 @@ class Runner:
         with suppress(OSError):
             os.killpg(self.process.pid, which)
 
-    def _answer(self) -> dict[str, Any]:
+    def _answer(self, when: str) -> dict[str, Any]:
         assert self.process.stdout is not None, "it has a pipe"
         line = self.process.stdout.readline()
         if not line:
-            raise CannotRun(f"its process ended with status {self.process.wait()}{self._last_words()}")
+            how = how_ended(self.process.wait())
+            raise CannotRun(f"its process ended {how} when {when} {self.entrant.model.name}{self._last_words()}")
         answer: dict[str, Any] = json.loads(line)
         if "failed" in answer:
             raise CannotRun(answer["failed"])
@@ -145,18 +158,9 @@ def begun(
 
 
 def _begin(entrant: Entrant, threads: int, folder: Path) -> Runner:
-    own = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "OMP_NUM_THREADS": str(threads)}
     errors = tempfile.TemporaryFile()
     words = [entrant.name, str(entrant.model), str(threads), str(folder)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "glenside.execution.peers.serve", *words],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        text=True,
-        env=dict(os.environ, **own),
-        start_new_session=True,  # Ctrl-C is for the parent, which then ends it
-    )
+    process = start("glenside.execution.peers.serve", *words, errors=errors, OMP_NUM_THREADS=str(threads))
     return Runner(entrant, process, errors)
 
 

@@ -7,7 +7,6 @@ import os
 import re
 import selectors
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from typing import Any
 from glenside.fuzzing.cases import Case, Outcome, Verdict
 from glenside.fuzzing.doors import Door
 from glenside.fuzzing.worker import OUT_OF_MEMORY, OUT_OF_TIME
-from glenside.ir.child_processes import end
+from glenside.ir.child_processes import end, start
 
 _START_SECONDS = 900.0
 _LONGEST = 40
@@ -85,15 +84,14 @@ class Child:
         if self.stopping:
             raise Stopped
         self.errors = tempfile.TemporaryFile()
-        path = os.pathsep.join(filter(None, sys.path))
-        threads = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "glenside.fuzzing.worker", str(self.seconds), str(self.memory)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            env={**os.environ, **threads, "PYTHONPATH": path, "GLENSIDE_CACHE": str(self.cache)},
-            start_new_session=True,  # Ctrl-C is for the parent, which then ends this process
+        self.process = start(
+            "glenside.fuzzing.worker",
+            str(self.seconds),
+            str(self.memory),
+            errors=self.errors,
+            OPENBLAS_NUM_THREADS="1",
+            OMP_NUM_THREADS="1",
+            GLENSIDE_CACHE=str(self.cache),
         )
         self.served, self.buffer = 0, b""
         try:

@@ -12,8 +12,10 @@ from glenside.fuzzing.compiling import compiled
 from glenside.fuzzing.doors import Visit, door
 from glenside.fuzzing.models import Model
 from glenside.fuzzing.searching import optimized
-from glenside.fuzzing.writing import exported
+from glenside.fuzzing.writing import RUNTIME_SECONDS, exported
 from glenside.importers.onnx import program_of_model
+from glenside.importers.onnx.sessions import CannotRun, Session
+from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.packages import import_onnx
 
@@ -24,7 +26,9 @@ def imported(visit: Visit) -> None:
     model = Model.of(visit.case.text)
     try:
         proto = model.proto()
+        visit.stage("onnx")  # its inference of shapes, in C++
         import_onnx().checker.check_model(proto, full_check=True)
+        visit.stage("")
     except Exception as error:  # the description is not of a valid model
         visit.note(f"not valid: {' '.join(str(error).split())[:60]}")
         return
@@ -44,18 +48,13 @@ def imported(visit: Visit) -> None:
 
 def _elsewhere(visit: Visit, proto: Any, inputs: Mapping[str, Array]) -> Sequence[Array] | None:
     """The results of onnxruntime, else of ONNX's reference; None where neither runs the model."""
-    from glenside.check.sessions import CannotRun, Session
-
     content = proto.SerializeToString()
     try:
-        visit.stage("onnxruntime")
-        session = Session(content, "the model", threads=1)
+        session = Session(content, "the model", threads=1, seconds=RUNTIME_SECONDS)
         visit.note("runs in onnxruntime")
         return session.run(inputs)
-    except (CannotRun, ImportError):
+    except (CannotRun, BadInput):
         pass
-    finally:
-        visit.stage("")
     from onnx.reference import ReferenceEvaluator
 
     try:

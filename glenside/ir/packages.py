@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +28,26 @@ def load(names: Iterable[str]) -> None:
 
 def import_onnx() -> Any:
     """The package onnx. Raises BadInput."""
-    return _optional("onnx", "ONNX files require")
-
-
-def import_onnxruntime() -> Any:
-    """The package onnxruntime. Raises BadInput."""
-    return _optional("onnxruntime", "a check in onnxruntime requires")
-
-
-def _optional(name: str, need: str) -> Any:
     try:
-        return import_module(name)
+        return import_module("onnx")
     except ImportError:
-        raise BadInput(f"{need} the package {name}: {install_command('onnx')}") from None
+        raise _absent("onnx", "ONNX files require") from None
+
+
+def require_onnxruntime() -> str:
+    """The version of the package onnxruntime, which is not loaded: it runs in processes of its own. Raises BadInput."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    if find_spec("onnxruntime") is None:
+        raise _absent("onnxruntime", "a check in onnxruntime requires")
+    try:
+        return version("onnxruntime")
+    except PackageNotFoundError:  # a build of it has another name
+        return "of an unknown version"
+
+
+def _absent(name: str, need: str) -> BadInput:
+    return BadInput(f"{need} the package {name}: {install_command('onnx')}")
 
 
 def install_command(extra: str) -> str:

@@ -10,16 +10,12 @@ from __future__ import annotations
 import json
 import os
 import selectors
-import signal
-import subprocess
 import sys
-import threading
-import time
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
-from glenside.ir.child_processes import end
+from glenside.ir.child_processes import answers, end, how_ended, start, watch_parent
 from glenside.ir.errors import BadInput
 from glenside.sweep.cells import Cell, Row, Runner, Stop, optimize_cell
 
@@ -30,15 +26,7 @@ class CellProcess:
     """A process that runs one cell at a time. Ended with `end`."""
 
     def __init__(self) -> None:
-        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "glenside.sweep.processes"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,
-        )
+        self._process = start("glenside.sweep.processes")
         self._buffer = bytearray()
 
     def fileno(self) -> int:
@@ -61,7 +49,7 @@ class CellProcess:
             line = bytes(self._buffer)
             self._buffer.clear()
             return Row.of_dict(json.loads(line))
-        return None if data else Row(failed=f"its process ended {_how(self._process.wait())}")
+        return None if data else Row(failed=f"its process ended {how_ended(self._process.wait())}")
 
     @property
     def alive(self) -> bool:
@@ -70,17 +58,6 @@ class CellProcess:
     def end(self) -> None:
         """End it now."""
         end(self._process)
-
-
-def _how(status: int) -> str:
-    """`by SIGKILL, which is what happens when memory runs out` or `with status 1`."""
-    if status >= 0:
-        return f"with status {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = f"signal {-status}"
-    return f"by {name}{', as when memory runs out' if -status == signal.SIGKILL else ''}"
 
 
 def in_processes(jobs: int) -> Runner:
@@ -128,17 +105,10 @@ def run_in_process(cell: Cell) -> Row:
     return answer[1]
 
 
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(POLL)
-    os._exit(1)
-
-
 def main() -> None:
     """Serve cells from standard input until it ends."""
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    watch_parent()
+    out = answers()
     for line in sys.stdin.buffer:
         row = optimize_cell(Cell.of_dict(json.loads(line)))
         out.write(json.dumps(asdict(row)).encode() + b"\n")

@@ -256,7 +256,7 @@ def test_what_onnxruntime_does_not_run_is_not_compared(tmp_path: Path, capsys: p
     command = ("tensorize", tmp_path / "warped.onnx", *ARRAY, "--allow-opaque", "--check", "onnxruntime")
     assert run(*command, "--json", tmp_path / "r.json") == 1
     printed = capsys.readouterr().out
-    assert "not compared, onnxruntime does not load the original: " in printed
+    assert "not compared, onnxruntime does not load the original (warped.onnx): " in printed
     assert "Warp" in printed
     assert json.loads((tmp_path / "r.json").read_text())["onnxruntime"]["equal"] is False
 

@@ -70,6 +70,19 @@ def test_what_does_not_load_is_told(tmp_path: Path) -> None:
     assert any(note.startswith("onnxruntime") and "does not run it" in note for note in contest.notes)
 
 
+def test_a_crash_of_a_runtime_is_told(tmp_path: Path) -> None:
+    """onnxruntime 1.32 crashes on a Split whose outputs have no names."""
+    onnx = pytest.importorskip("onnx")
+    model = onnx.load(_model(tmp_path))
+    model.graph.node.append(onnx.helper.make_node("Split", ["x"], ["", ""], axis=3, num_outputs=2))
+    onnx.save(model, tmp_path / "unnamed.onnx")
+    with _contest(_model(tmp_path), tmp_path / "unnamed.onnx", ["onnxruntime"]) as contest:
+        assert [row.title for row in contest.run(1, 1)] == ["native", "plain, one thread"]
+    (note,) = contest.notes
+    assert note.startswith("onnxruntime ")
+    assert "does not run it: its process ended by SIGSEGV when it loaded unnamed.onnx" in note
+
+
 def test_what_ends_early_leaves_the_others(tmp_path: Path) -> None:
     write_arrays(tmp_path / "inputs.npz", {"x": X})
     failed: list[str] = []
@@ -86,7 +99,7 @@ def test_what_ends_early_leaves_the_others(tmp_path: Path) -> None:
         assert [runner.entrant.title for runner in runners] == ["second"]
         assert len(runners[0].seconds) == 2
         process = runners[0].process
-    assert failed == ["first: its process ended with status -9"]
+    assert failed == ["first: its process ended by SIGKILL (out of memory?) when it ran net0.onnx"]
     assert process.poll() is not None
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 
 import glenside as gl
-from glenside.check.sessions import LEVELS, Session
 from glenside.exporters.onnx import export_onnx
+from glenside.importers.onnx.sessions import LEVELS, Session
 from glenside.ir.dtypes import REALS, RECORDS, limits, wider
 from glenside.ir.operand import Array
 from glenside.ir.program import Program

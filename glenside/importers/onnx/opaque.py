@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from glenside.importers.onnx.node import Items, Node, Value
-from glenside.importers.onnx.runtime_types import ONNXRUNTIME
+from glenside.importers.onnx.runtime_types import told as told_of
 from glenside.importers.onnx.schema import given_attributes
 from glenside.importers.onnx.tensors import dtype_name, element_type
 from glenside.ir.dtypes import COMPUTED, DTYPES
@@ -232,7 +232,7 @@ def _told(model: Any) -> Types:
     del run.graph.input[:]
     run.graph.input.extend(kept)
     run.ir_version = min(run.ir_version, 10)  # the oldest that has what this needs: onnxruntime lags behind onnx
-    found = ONNXRUNTIME.ask(run.SerializeToString()) or []
+    found = told_of(run.SerializeToString()) or []
     names = [output.name for output in run.graph.output]
     return {name: told for name, told in zip(names, found, strict=False) if told[0] in DTYPES}
 
