@@ -69,7 +69,7 @@ def test_a_depthwise_convolution_and_the_products_after_it(shape: tuple[int, ...
     (loop,) = nest.body
     assert isinstance(loop, For)
     assert loop.way is Way.PARALLEL
-    assert Role.SCRATCH in {b.role for b in bands.used(nest.body)}
+    assert Role.SCRATCH in {b.role for b in bands.used_buffers(nest.body)}
 
 
 @pytest.mark.usefixtures("every")

@@ -82,7 +82,7 @@ def test_the_matrix_is_never_whole(rows: int, heads: int, machine: str) -> None:
     (nest,) = _blocks(loops)
     whole = 4 * heads * rows * rows
     assert not any(buffer.bytes >= whole for buffer in loops.buffers)
-    own = {b for b in row_blocks.used(nest.body) if b.role is Role.SCRATCH}
+    own = {b for b in row_blocks.used_buffers(nest.body) if b.role is Role.SCRATCH}
     assert own
     assert sum(b.bytes for b in own) <= whole // 2
     assert loops.nests.index(nest) == len(loops.nests) - 1
