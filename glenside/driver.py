@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from glenside.cache import Cache, CacheFull, answers
@@ -276,6 +277,7 @@ def npu_program(
     *,
     quantize: str | Mapping[str, Array] | None = None,
     seed: int = 0,
+    limits: Limits | None = None,
     **how: Any,
 ) -> NpuProgram:
     """The instructions of a program on a machine, `gl.npu_program(p, gl.NPU(64), quantize="random")`: of a quantized
@@ -285,26 +287,40 @@ def npu_program(
     quantize  "random", or samples by input, (samples ..) in whole batches: weights are quantized by output channel,
               activations by tensor
     seed      of constants without a value, random samples, and what DRAM holds of inputs
+    limits    of the search; its seconds bound lowering too, which then ends with the best program so far, and a warning
+              says so. Without limits, lowering takes as long as it takes. No timer is set outside the main thread, or
+              where there is one: then lowering looks at the time before each layer
     how       see `optimize`; nothing is checked but by running it: `glenside.npu.simulator.run`,
               `glenside.npu.rtl.run`, and `glenside.npu.meaning.wrong` of the DRAM that they leave
 
     Raises BadInput: a target without instructions, a layer that the machine does not run, and what is not quantized.
+    Unfinished: the time was over before there was a program.
     """
+    from glenside.npu.lowering.in_time import InTime
+    from glenside.npu.lowering.stopwatch import watched
+    from glenside.passes.answer import Unfinished
     from glenside.quantization.asked import integers
 
     if not target.has_code:
         raise BadInput(f"{target.name} has no instructions: a program of an npu is for the target npu:RxC")
     asked = integers(program, quantize, seed)
-    how = {"verify": False, **how}
-    if asked is None:
-        result = optimize(program, target, seed=seed, **how)
-        result.require_mapped()
-        apart: NpuProgram = target.machine_code(result.program, result.prepared, seed)
-        return apart
-    result = optimize(asked.network.program, target, seed=seed, **how)
+    how = {"verify": False, "limits": limits, **how}
+    result = optimize(program if asked is None else asked.network.program, target, seed=seed, **how)
     result.require_mapped()
-    whole: NpuProgram = target.network_code(result, asked.network, seed)
-    return whole
+    lowering = InTime(inf if limits is None or limits.seconds is None else limits.seconds)
+    with watched() as watch:
+        if asked is None:
+            find = partial(target.machine_code, result.program, result.prepared, seed)
+            lowering.make(lambda show, keep: find(show), None, watch)
+        else:
+            whole = partial(target.network_code, result, asked.network, seed)
+            lowering.make(whole, partial(whole, quick=True), watch)
+    said = lowering.said("limits.seconds")
+    if lowering.made is None:
+        raise Unfinished(f"the program: {said}")
+    if said:
+        warnings.warn(said, stacklevel=2)
+    return lowering.made
 
 
 def way_of(

@@ -9,30 +9,26 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from glenside.cli.npu_runs import Ran, ran, require_machine
 from glenside.cli.output import status_line
 from glenside.ir.errors import BadInput
-from glenside.ir.interrupts import answered, ended_after
+from glenside.ir.interrupts import answered
 from glenside.ir.names import one_line
+from glenside.npu.lowering.in_time import InTime
 
 if TYPE_CHECKING:
     from glenside.ir.operand import Array
     from glenside.ir.program import Program
     from glenside.npu.accounting import Ledger
-    from glenside.npu.lowering.stopwatch import Stopwatch
     from glenside.npu.program import NpuProgram
     from glenside.quantization.asked import Integers
     from glenside.quantization.layers import IntegerNetwork
     from glenside.report.result import Result
     from glenside.targets.base import Target
 
-_UNTIL_FIRST = 0.75
-"""The part of the time by which a first program by prices is being emitted."""
-_GRACE = 3.0
-"""Seconds beyond the time in which a first program may still be emitted."""
+_LIMIT = "--time-limit"
 CODE = (".bin", ".asm")
 """Of files of instructions: as the machine's host loads them, and as text."""
 
@@ -103,10 +99,7 @@ class Instructions:
     output    where they go; None where none are wanted
     on        --on: what is to run them
     ran       what they did then; None where nothing ran them, or Ctrl-C ended that
-    is_best   whether nothing ended the search for quicker ones
-    most      seconds that making them may take
-    is_over   whether they were over before it was known that no other choice is quicker
-    is_quick  whether they were over before there was any choice, so that layers are lowered one by one
+    lowering  what makes them, and what it made so far
     seconds   of each stage
     accuracy  of each result by name, decibels and share of equal elements; None where nobody measured it
     """
@@ -116,18 +109,19 @@ class Instructions:
     output: str | None = None
     on: str | None = None
     integers: Integers | None = None
-    made: NpuProgram | None = None
+    lowering: InTime = field(default_factory=InTime)
     ran: Ran | None = None
-    is_best: bool = True
-    most: float = inf
-    is_over: bool = False
-    is_quick: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
     accuracy: Mapping[str, Sequence[Any]] | None = None
     _samples: str | Mapping[str, Array] | None = field(default=None, repr=False)
     _measured: Callable[[], Mapping[str, Sequence[Any]] | None] = field(default=lambda: None, repr=False)
     _wanted: Callable[[], Mapping[str, str] | None] = field(default=lambda: None, repr=False)
     _open: ExitStack = field(default_factory=ExitStack, repr=False)
+
+    @property
+    def made(self) -> NpuProgram | None:
+        """The program; None where there is none."""
+        return self.lowering.made
 
     def __enter__(self) -> Instructions:
         return self
@@ -143,7 +137,8 @@ class Instructions:
         """With the samples that it names. Raises BadInput."""
         from glenside.formats import ending
 
-        found = Instructions(quantize, seed, output if is_code(output) else None, on, most=most, _samples=quantize)
+        path, lowering = output if is_code(output) else None, InTime(most)
+        found = Instructions(quantize, seed, path, on, lowering=lowering, _samples=quantize)
         if quantize is not None and quantize != "random":
             if ending(quantize) != ".npz":
                 raise BadInput(f"--quantize is random, or an .npz file with samples by input, got {quantize}")
@@ -190,15 +185,13 @@ class Instructions:
             def told(name: str, part: float) -> None:
                 show(f"lower: {name}, {part:.0%}")
 
-            def kept(program: NpuProgram) -> None:
-                self.made, self.is_best = program, False
-
-            find, quick = partial(target.machine_code, mapped, written, self.seed, told), None
-            if self.integers is not None:
-                find = partial(target.network_code, result, self.integers.network, self.seed, told, kept)
-                quick = partial(find, quick=True)
             try:
-                self._make(find, quick, watch)
+                if self.integers is None:
+                    find = partial(target.machine_code, mapped, written, self.seed)
+                    self.lowering.make(lambda show, keep: find(show), None, watch, told)
+                else:
+                    whole = partial(target.network_code, result, self.integers.network, self.seed)
+                    self.lowering.make(whole, partial(whole, quick=True), watch, told)
             except KeyboardInterrupt:
                 if self.made is not None:
                     answered()
@@ -211,36 +204,6 @@ class Instructions:
             self.seconds = dict(watch.seconds)
         if not result.report.cached:
             result.report.seconds["lower"] = sum(self.seconds.values())
-
-    def _make(self, find: Callable[[], NpuProgram], quick: Callable[[], NpuProgram] | None, watch: Stopwatch) -> None:
-        """Make them within their time; where most of it is over and there are none yet, soon. Raises KeyboardInterrupt,
-        and BadInput.
-        """
-        began = monotonic()
-
-        def most() -> float:
-            if self.made is None and watch.has_begun("emit"):
-                return self.most + _GRACE
-            return self.most * (1 if self.made is not None or quick is None else _UNTIL_FIRST)
-
-        with ended_after(most) as is_over:
-            try:
-                self.made, self.is_best = find(), True
-            except KeyboardInterrupt:
-                if not is_over():
-                    raise
-                answered()
-                self.is_over, self.is_best = True, False
-        if self.made is not None or quick is None or watch.has_begun("emit"):
-            return
-        left = self.most + _GRACE - (monotonic() - began)
-        with ended_after(lambda: left) as is_over:
-            try:
-                self.made, self.is_quick = quick(), True
-            except KeyboardInterrupt:
-                if not is_over():
-                    raise
-                answered()
 
     def measure(self) -> None:
         """Measure how near the results of integers are to those of floats, where there are samples."""
@@ -268,8 +231,8 @@ class Instructions:
         if made is not None:
             lines += self._of_layers() if self.integers is None else self._of_network(made)
         elif self.output is not None:
-            how = f"Its {self.most:g} s (--time-limit) were over" if self.is_over else "It was interrupted"
-            lines.append(f"{how} before its instructions were made: {self.output} is as it was.")
+            how = self.lowering.said(_LIMIT) or "It was interrupted before its instructions were made."
+            lines.append(f"{how} {self.output} is as it was.")
         if self.seconds:
             parts = (f"{name} {value:.2f} s" for name, value in self.seconds.items())
             lines.append(f"Seconds of lowering: {', '.join(parts)}, total {sum(self.seconds.values()):.2f} s.")
@@ -297,11 +260,9 @@ class Instructions:
         from glenside.npu.results import dtypes
 
         lines = [f"One program, input to result: {made.size:,} instructions, {made.predicted:,} cycles."]
-        if self.is_over:
-            layer_by_layer = "each layer has its quickest mapping, and all tensors pass DRAM"
-            how = layer_by_layer if self.is_quick else "this is the best program so far"
-            lines.append(f"Its {self.most:g} s (--time-limit) were over before all choices were compared: {how}.")
-        elif not self.is_best:
+        if self.lowering.is_over:
+            lines.append(self.lowering.said(_LIMIT))
+        elif not self.lowering.is_best:
             lines.append("It was interrupted before quicker ones were looked for.")
         for word, places in (("input", made.inputs), ("output", made.outputs)):
             for name, place in places.items():
@@ -329,7 +290,7 @@ class Instructions:
             parts = ("decibels", "equal")
             found["accuracy"] = {name: dict(zip(parts, own, strict=True)) for name, own in self.accuracy.items()}
         if self.seconds:
-            found |= {"seconds": self.seconds, "out_of_time": self.is_over}
+            found |= {"seconds": self.seconds, "out_of_time": self.lowering.is_over}
         if self.ran is not None:
             found["run"] = self.ran.said
         ledger = self.schedule()

@@ -86,30 +86,52 @@ def _raise(which: int, frame: object) -> None:
 @contextmanager
 def ended_after(seconds: Callable[[], float]) -> Iterator[Callable[[], bool]]:
     """Raise KeyboardInterrupt, and again until `answered` is called, once a block has taken so many seconds, which may
-    change meanwhile. Yields whether that happened. Only where `raise_until_answered` was called, in the main thread.
+    change meanwhile. Yields whether they are over, for whoever runs where no timer can be set: outside the main thread,
+    or where another one is.
     """
     global _is_over
-    if not _TIMED or signal.getsignal(signal.SIGALRM) is not _raise or seconds() == inf:
-        yield lambda: False
-        return
     began, ended = monotonic(), False
 
     def is_over() -> bool:
         nonlocal ended
         left = began + seconds() - monotonic()
         ended = ended or left <= 0
-        if not ended:
+        if not ended and _is_over is is_over:
             signal.setitimer(signal.ITIMER_REAL, left, _AGAIN)
         return ended
 
-    signal.setitimer(signal.ITIMER_REAL, max(1e-3, seconds()), _AGAIN)
-    _is_over = is_over
+    if seconds() == inf:
+        yield lambda: False
+        return
+    with _alarm() as is_timed:
+        if is_timed:
+            signal.setitimer(signal.ITIMER_REAL, max(1e-3, seconds()), _AGAIN)
+            _is_over = is_over
+        try:
+            yield lambda: (ended if is_timed else is_over()) and not stopped()
+        finally:
+            if is_timed:
+                _is_over = None
+                if not stopped():
+                    answered()
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@contextmanager
+def _alarm() -> Iterator[bool]:
+    """Let SIGALRM raise KeyboardInterrupt, unless somebody else has a use for it; yields whether it does."""
+    if not _TIMED or threading.current_thread() is not threading.main_thread():
+        yield False
+        return
+    before = signal.getsignal(signal.SIGALRM)
+    if before is not _raise and (before is not signal.SIG_DFL or signal.getitimer(signal.ITIMER_REAL)[0]):
+        yield False
+        return
+    signal.signal(signal.SIGALRM, _raise)
     try:
-        yield lambda: ended and not stopped()
+        yield True
     finally:
-        _is_over = None
-        if not stopped() and not ended:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def answered() -> None:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import completed, run
 
 import glenside as gl
 from glenside.ir import interrupts
+from glenside.npu.lowering import in_time
 from glenside.npu.lowering.stopwatch import OTHERS, stage, watched
+from glenside.npu.meaning import wrong
+from glenside.npu.program import NpuProgram
+from glenside.npu.simulator import run as simulate
+from glenside.passes.answer import Unfinished
 
 
 @pytest.fixture
@@ -46,6 +53,61 @@ def test_no_time_gives_the_program_that_takes_none_to_choose(network: Path, tmp_
     assert "Its 1e-09 s (--time-limit) were over before all choices were compared: each layer has its" in done.stdout
     assert "No other choice" not in done.stdout
     assert "in the simulator" in done.stdout
+
+
+@pytest.mark.usefixtures("timed")
+def test_no_program_in_time_is_said_with_what_would_help(
+    network: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(in_time, "_GRACE", -1.0)
+    assert run("tensorize", network, *MADE, "--time-limit", "1e-9") == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Its 1e-09 s (--time-limit) were over before there was a program" in printed
+    assert "More time helps, and so do larger memories" in printed
+    assert "n.bin is as it was" in printed
+    assert not Path("n.bin").exists()
+
+
+_SOON = gl.Limits(seconds=1e-9)
+
+
+def _of(path: Path, **how: Any) -> NpuProgram:
+    return gl.npu_program(gl.load(path), gl.NPU(4), quantize="random", **how)
+
+
+def test_limits_bound_lowering_from_python(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.warns(UserWarning, match=r"1e-09 s \(limits\.seconds\) were over before all choices were compared"):
+        made = _of(network, limits=_SOON)
+    assert not wrong(made, simulate(made).dram)
+    assert made.choices is None
+    assert _of(network, limits=gl.Limits(seconds=600.0)).choices is not None
+    monkeypatch.setattr(in_time, "_GRACE", -1.0)
+    with pytest.raises(Unfinished, match="were over before there was a program"):
+        _of(network, limits=_SOON)
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+def test_limits_bound_lowering_beside_a_timer_and_in_a_thread(network: Path) -> None:
+    found: list[NpuProgram] = []
+
+    def make() -> None:
+        with pytest.warns(UserWarning, match="were over before all choices were compared"):
+            found.append(_of(network, limits=_SOON))
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    thread.join()
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 500.0)
+    try:
+        make()
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 400
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(found) == 2
 
 
 def test_one_total_and_every_stage(network: Path, capsys: pytest.CaptureFixture[str]) -> None:
