@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -53,6 +54,17 @@ def retargeted(program: NpuProgram, machine: Machine) -> NpuProgram:
         raise BadInput(f"a program of {program.machine} runs on no machine that is smaller, such as {machine}")
     if machine == program.machine:
         return program
+    known = _MOVED.setdefault(program, {})
+    if machine not in known:
+        known[machine] = _moved(program, machine)
+    return known[machine]
+
+
+_MOVED: WeakKeyDictionary[NpuProgram, dict[Machine, NpuProgram]] = WeakKeyDictionary()
+"""Programs that were moved, by machine, as long as somebody has the original."""
+
+
+def _moved(program: NpuProgram, machine: Machine) -> NpuProgram:
     moving = _Moving(program, machine)
     queues = {unit: tuple(map(moving.instruction, program.queue(unit))) for unit in UNITS}
     made = replace(
@@ -70,6 +82,9 @@ def retargeted(program: NpuProgram, machine: Machine) -> NpuProgram:
 
 def cycles_on(program: NpuProgram, machine: Machine) -> int:
     """Cycles that the program takes on a machine that is at least as large."""
+    known = program if machine == program.machine else _MOVED.get(program, {}).get(machine)
+    if known is not None and known.predicted is not None:
+        return known.predicted
     return times(NpuProgram(machine, program.queues, program.dram)).cycles
 
 

@@ -40,17 +40,31 @@ def program() -> NpuProgram:
     return gl.npu_program(network, gl.NPU(MACHINE), quantize="random")
 
 
-def test_a_file_that_is_cut_at_any_byte_is_refused(program: NpuProgram, tmp_path: Path) -> None:
-    good, path = files.content(program), tmp_path / "cut.bin"
-    for end in range(len(good)):
+def _cut(program: NpuProgram, ends: Iterable[int], path: Path) -> None:
+    good = files.content(program)
+    for end in ends:
         path.write_bytes(good[:end])
         with pytest.raises(BadInput, match=r"cut\.bin: it is (not a program of an npu|cut short)|it has .* cut short"):
             files.load(path)
 
 
+def test_a_file_that_is_cut_is_refused(program: NpuProgram, tmp_path: Path) -> None:
+    """Around each border of two parts, and anywhere."""
+    good = files.content(program)
+    borders = [0, *files.queues_of(good), len(good) - files.DIGEST, len(good)]
+    near = {border + by for border in borders for by in (-9, -8, -1, 0, 1, 8)}
+    anywhere = random.Random(0).sample(range(len(good)), 150)
+    _cut(program, sorted(end for end in near.union(range(40), anywhere) if 0 <= end < len(good)), tmp_path / "cut.bin")
+
+
+@pytest.mark.slow
+def test_a_file_that_is_cut_at_any_byte_is_refused(program: NpuProgram, tmp_path: Path) -> None:
+    _cut(program, range(len(files.content(program))), tmp_path / "cut.bin")
+
+
 def test_a_bit_that_is_another_is_noticed(program: NpuProgram, tmp_path: Path) -> None:
     good, path, rng = files.content(program), tmp_path / "bit.bin", random.Random(0)
-    for at in rng.sample(range(len(good)), 400):
+    for at in rng.sample(range(len(good)), 200):
         path.write_bytes(good[:at] + bytes([good[at] ^ 1 << rng.randrange(8)]) + good[at + 1 :])
         with pytest.raises(BadInput, match=r"bit\.bin: "):
             files.load(path)

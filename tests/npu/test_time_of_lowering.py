@@ -32,6 +32,12 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path("n.glenside")
 
 
+@pytest.fixture(autouse=True)
+def unstopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that no signal reached: another test may have sent one."""
+    monkeypatch.setattr(interrupts, "_received", [])
+
+
 @pytest.fixture
 def timed() -> Iterator[None]:
     """As in a process that began with a command: signals raise KeyboardInterrupt until that is answered."""

@@ -156,14 +156,14 @@ def _of_smaller_machines(
     while is_small(best_known.program):
         there = best_known
         for own in smaller(there.program.machine):
-            if own in seen:
+            if own in seen or best_known.cycles <= (best_known.of_any or 0):  # no choice takes fewer
                 continue
             seen.add(own)
             with suppress(BadInput, TooLong):
                 other = _quickly(network, found, own, machine, seed, int(_SLOWER * best_known.cycles))
                 if other.cycles < best_known.cycles:
                     keep(retargeted(other.program, machine))
-                    best_known = other
+                    best_known = replace(other, of_any=best_known.of_any)
         if best_known is there:
             break
     return best_known
