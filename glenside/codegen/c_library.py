@@ -82,16 +82,15 @@ def texts(parts: Sequence[Part], name: str) -> dict[str, str]:
     found = {main: "\n".join([said, *_choice(parts, name), *end]), f"{name}.h": header}
     for path, part in zip(others, parts, strict=True):
         line = f"/* cc: {object_line(path, part.lowered.machine)} */"
-        found[path] = "\n".join([line, *_unit(part, "\n".join(_declared(part)))])
+        found[path] = "\n".join([line, *_unit(part, "\n".join(_declared(part.name, part.lowered)))])
     return found
 
 
-def _declared(part: Part) -> Iterator[str]:
+def _declared(name: str, lowered: Lowered) -> Iterator[str]:
     """What a part gives to what chooses it."""
-    name = part.name
     yield f"typedef struct {name}_program {name}_program;"
     yield f"{name}_program *{name}_open(const char *weights, int threads);"
-    yield f"int {name}_run({name}_program *program, {_parameters(part.lowered)});"
+    yield f"int {name}_run({name}_program *program, {_parameters(lowered)});"
     yield f"void {name}_close({name}_program *program);"
     yield f"const char *{name}_machine(const {name}_program *program);\n"
 
@@ -117,7 +116,7 @@ def _choice(parts: Sequence[Part], name: str) -> Iterator[str]:
     yield "#define _GNU_SOURCE\n#include <stdint.h>\n#include <stdlib.h>\n"
     yield f'#include "{name}.h"\n'
     for part in parts:
-        yield from _declared(part)
+        yield from _declared(part.name, part.lowered)
     yield f"struct {name}_program {{ int part; void *program; }};\n"
     if any(_of_matrices(part.lowered.machine) for part in parts):
         yield _HAS_MATRICES
@@ -276,6 +275,41 @@ def _main(lowered: Lowered, name: str) -> str:
         + f"    {name}_close(program);\n    return 0;\n}}"
     )
 
+
+def reader(lowered: Lowered, name: str, programs: Sequence[str]) -> str:
+    """A main that runs programs of one header, each under its own name, on the arrays of a file, and writes their
+    results to another one: WEIGHTS GIVEN RESULTS THREADS. Where memory does not suffice it ends with NO_MEMORY.
+    """
+    arguments, others = _arguments(lowered), [own for own in programs if own != name]
+    sizes = [f"(size_t){b.dims.product()} * sizeof({STORED_AS[b.dtype]})" for b in _buffers(lowered)]
+    lines = [f'#include <errno.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include "{name}.h"']
+    lines += [line for own in others for line in _declared(own, lowered)]
+    lines += ["int main(int count, char **words)", "{", "    if (count != 5) return 1;"]
+    lines += [
+        '    FILE *given = fopen(words[2], "rb"), *made = fopen(words[3], "wb");',
+        "    if (!given || !made) return 1;",
+    ]
+    for i, (argument, buffer, size) in enumerate(zip(arguments, _buffers(lowered), sizes, strict=True)):
+        lines.append(f"    {STORED_AS[buffer.dtype]} *{argument} = malloc({size} + 1);")
+        lines.append(f"    if (!{argument}) return {NO_MEMORY};")
+        if i < len(lowered.inputs):
+            lines.append(f"    if (fread({argument}, 1, {size}, given) != {size}) return 1;")
+    for own in programs:
+        lines += [f"    errno = 0;\n    {own}_program *{own}_own = {own}_open(words[1], atoi(words[4]));"]
+        lines += [f"    if (!{own}_own && errno == ENOMEM) return {NO_MEMORY};"]
+        lines += [f'    if (!{own}_own) {{ fputs("{own}_open refuses its weights", stderr); return 2; }}']
+        made = [*zip(arguments, sizes, strict=True)][len(lowered.inputs) :]
+        lines += [f"    memset({argument}, 0xA5, {size});" for argument, size in made]
+        lines += [f"    int {own}_status = {own}_run({', '.join([f'{own}_own', *arguments])});"]
+        lines += [f"    if ({own}_status == -1) return {NO_MEMORY};"]
+        lines += [f'    if ({own}_status) {{ fprintf(stderr, "{own}_run gives %d", {own}_status); return 2; }}']
+        lines += [f"    if (fwrite({argument}, 1, {size}, made) != {size}) return 1;" for argument, size in made]
+        lines += [f"    {own}_close({own}_own);"]
+    return "\n".join([*lines, "    return fclose(made) ? 1 : 0;", "}\n"])
+
+
+NO_MEMORY = 3
+"""What a `reader` ends with where memory does not suffice."""
 
 _OPEN = Template(r"""/* Memory in large pages where the system has them: fewer addresses are looked up then. */
 static void *in_large_pages(size_t bytes)

@@ -39,6 +39,10 @@ class Kind(Enum):
     ZIG = "zig"
 
 
+class TakesTooLong(BadInput):
+    """A command did not end within its seconds, and was ended."""
+
+
 @dataclass(frozen=True)
 class Compiler:
     """A command that compiles C, what it is, and a digest of all that it says of itself and its target."""
@@ -50,12 +54,12 @@ class Compiler:
     def __str__(self) -> str:
         return shlex.join(self.command)
 
-    def run(self, tasks: Sequence[Sequence[str | Path]], folder: Path) -> None:
+    def run(self, tasks: Sequence[Sequence[str | Path]], folder: Path, seconds: float | None = None) -> None:
         """Run it for each task, all at once; what it keeps for itself goes to a folder. Raises BadInput with the first
-        error.
+        error, and TakesTooLong where it takes more than so many seconds.
         """
         own = {"ZIG_LOCAL_CACHE_DIR": str(folder), "TMPDIR": str(folder)}
-        for done in _run([[*self.command, *map(str, words)] for words in tasks], own):
+        for done in completed([[*self.command, *map(str, words)] for words in tasks], own, seconds):
             if done.returncode:
                 raise BadInput(f"{self} does not compile what was made: {_said(done)}")
 
@@ -90,7 +94,7 @@ def known_compiler() -> Compiler:
 @lru_cache(maxsize=16)
 def _asked(command: tuple[str, ...], *file: object) -> Compiler:
     """What a command says it is, as long as its file is the same one."""
-    (done,) = _run([[*command, *_MACROS]], {}, _PATIENCE)
+    (done,) = completed([[*command, *_MACROS]], {}, _PATIENCE)
     if done.returncode:
         raise BadInput(f"{shlex.join(command)} does not say what it compiles for: {_said(done)}")
     if _SANITIZED.search(done.stdout + " ".join(command)):
@@ -99,16 +103,19 @@ def _asked(command: tuple[str, ...], *file: object) -> Compiler:
         raise BadInput(f"{shlex.join(command)} is no C compiler with GCC's extensions: GCC, Clang and zig cc are")
     kind = Kind.GCC
     if "#define __clang__" in done.stdout:  # it is zig that has a processor of this name
-        (other,) = _run([[*command, "-Werror", "-mcpu=baseline", *_MACROS]], {}, _PATIENCE)
+        (other,) = completed([[*command, "-Werror", "-mcpu=baseline", *_MACROS]], {}, _PATIENCE)
         kind = Kind.CLANG if other.returncode else Kind.ZIG
     text = "\0".join([*command, *map(str, file), done.stdout])
     return Compiler(command, kind, hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest())
 
 
-def _run(
+def completed(
     commands: Sequence[Sequence[str]], environment: dict[str, str], seconds: float | None = None
 ) -> list[subprocess.CompletedProcess[str]]:
-    """Run commands at the same time; whatever ends this, Ctrl-C too, ends them and what they started."""
+    """Run commands at the same time; whatever ends this, Ctrl-C too, ends them and what they started.
+
+    Raises BadInput where one does not start, TakesTooLong where one takes more than so many seconds.
+    """
     begun: list[subprocess.Popen[str]] = []
     done: list[subprocess.CompletedProcess[str]] = []
     command = commands[0]
@@ -121,7 +128,7 @@ def _run(
             done.append(subprocess.CompletedProcess(command, process.returncode, out, errors))
         return done
     except subprocess.TimeoutExpired as error:
-        raise BadInput(f"{shlex.join(command)} said nothing in {seconds:.0f} seconds") from error
+        raise TakesTooLong(f"{shlex.join(command)} said nothing in {seconds:.0f} seconds") from error
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or error
         raise BadInput(f"{shlex.join(command).removesuffix(' ' + shlex.join(_MACROS))} does not run: {said}") from error

@@ -195,9 +195,12 @@ def spread(axes: Sequence[Axis], body: Sequence[Statement], steps: int) -> list[
 
 
 def shared(statements: Iterable[Statement], steps: int) -> list[Statement]:
-    """Loops whose steps have nothing to do with each other, taken by any thread where so many steps are worth it."""
+    """Loops whose steps have nothing to do with each other, taken by any thread where so many steps are worth it.
+
+    A variable beside them, as the largest of all that softmax takes, is one thread's: other threads do not see it.
+    """
     loops = list(statements)
-    if steps < _PARALLEL:
+    if steps < _PARALLEL or any(isinstance(statement, Let) for statement in loops):
         return loops
     return [with_way(loop, Way.PARALLEL) if isinstance(loop, For) and is_independent(loop) else loop for loop in loops]
 

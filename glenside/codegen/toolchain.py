@@ -72,7 +72,7 @@ def loaded(source: Source, machine: Machine | None, *, runs_once: bool = False) 
     """The shared object of a program, which is compiled once. Raises BadInput: no compiler, or what it says."""
     by = known_compiler()
     told = (*flags(machine, by.kind), *(_ONCE if runs_once else ()))
-    parts = [str(source), *told, by.identity, *_processor()]
+    parts = [str(source), *told, by.identity, *computer()]
     key = hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
     kept = find(key)
     if kept is not None:
@@ -121,7 +121,7 @@ def _made(source: Source, by: Compiler, told: tuple[str, ...], folder: Path) -> 
 
 
 @cache
-def _processor() -> tuple[str, ...]:
+def computer() -> tuple[str, ...]:
     """What this computer is: a folder of objects may be shared with others."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from glenside.check import check_gradient, is_equal
+from glenside.check import check_gradient, is_equal, written_c
 from glenside.check.compiled import CompiledReport, Function
-from glenside.codegen.machine import MACHINES, PLAIN, is_here
+from glenside.codegen.machine import MACHINES, PLAIN, is_here, machine_of
+from glenside.codegen.native import Lowered
 from glenside.driver import compile as compiled_function
 from glenside.driver import npu_program
 from glenside.fuzzing.cases import Wrong
@@ -57,6 +60,14 @@ def compiled_and_optimized(visit: Visit) -> None:
     target = CPU(memory) if memory else CPU()
     made = compiled_function(visit.valued, target, machine=machine, limits=LIMITS, seed=visit.seed, verify=False)
     _run(visit, made, f"optimized for {target.name}, compiled for {machine}")
+
+
+@door("c", "black box", weight=0.5, networks=0.25)
+def written(visit: Visit) -> None:
+    """Write C for one or two machines, and read it back: compiled, run and compared before it has its name."""
+    names = visit.pick.sample(machines()[1:], visit.pick.choice((1, 1, 2)))
+    with TemporaryDirectory() as folder:
+        written_c.write([Lowered(visit.valued, machine_of(name)) for name in names], Path(folder) / "net.c")
 
 
 def _run(visit: Visit, made: Function, what: str) -> None:

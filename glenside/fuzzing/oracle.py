@@ -1,189 +1,21 @@
-"""The oracles: drawn values, what the interpreter computes, and which differences rounding explains."""
+"""The oracle of the doors: the reference results, held to by an exception."""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 
-import numpy as np
-
-from glenside.check.confined import Confined
-from glenside.check.indices import index_limits, picks
-from glenside.check.stimuli import drawn_within
+from glenside.check import expected
+from glenside.check.expected import computed, values_of
 from glenside.fuzzing.cases import Wrong
-from glenside.ir.dtypes import REALS, WHOLE, fraction_bits, limits, wider
-from glenside.ir.operand import Array, arrays
-from glenside.ir.operators.casting import cast
-from glenside.ir.program import Program
-from glenside.ir.term import Term, postorder
-from glenside.ir.types import AccessType, Tensor
-from glenside.semantics import Native
-from glenside.semantics.interpreter import evaluate
+from glenside.ir.operand import Array
 
-_TRIALS = 3
-_SLACK = 16
-"""Multiples of the change that one unit in the last place of the inputs makes which are put down to rounding."""
-_UNITS = 256
-"""Units in the last place of the largest element of an array that are put down to rounding."""
-_HUGE, _TINY = 1e18, 1e-2
+__all__ = ["Expected", "computed", "values_of"]
 
 
-def values_of(program: Program, seed: int) -> dict[str, Array]:
-    """A value for every tensor: the program's own constants, valid indices, and numbers of several kinds."""
-    below = index_limits(program.term)
-    known = program.seeded_constants(seed).constants
-    found: dict[str, Array] = {}
-    for name, tensor in program.tensors.items():
-        limit = below.get(name)
-        if name in program.constants or (tensor.constant and limit is None):
-            found[name] = np.asarray(known[name])
-        else:
-            found[name] = drawn_within(partial(drawn, seed=seed), tensor, limit)
-    return Confined(picks(program.term)).settle(found, Native(), program.constants) or found
-
-
-def drawn(tensor: Tensor, limit: int | Array | None = None, *, seed: int) -> Array:
-    """Floats that are normal, small whole numbers, halves or zeros; integers of the full range, or small; indices."""
-    rng = np.random.default_rng([seed, zlib.crc32(tensor.name.encode())])
-    dims, dtype = tuple(tensor.dims), tensor.dtype
-    if limit is not None and dtype in WHOLE:
-        return rng.integers(0, np.clip(limit, 1, min(limits(dtype)[1], 1 << 62) + 1), dims).astype(dtype)
-    way = rng.integers(0, 8)
-    if dtype in REALS:
-        if way < 4:
-            return rng.standard_normal(dims).astype(dtype)
-        if way < 6:
-            return rng.integers(-4, 5, dims).astype(dtype)
-        if way == 6:
-            return (rng.integers(-6, 7, dims) / 2).astype(dtype)
-        return np.where(rng.random(dims) < 0.5, 0, rng.standard_normal(dims)).astype(dtype)
-    least, most = limits(dtype)
-    if way < 4:
-        least, most = max(least, -4), min(most, 4)
-    return rng.integers(least, most, dims, np.uint64 if least >= 0 else np.int64, endpoint=True).astype(dtype)
-
-
-def computed(term: Term, values: Mapping[str, Array]) -> list[Array]:
-    """The interpreter's results."""
-    return [np.asarray(array) for array in arrays(evaluate([term], values)[0])]
-
-
-class Expected:
-    """What the interpreter computes, and how far each element is uncertain by rounding of the inputs.
-
-    undefined  True if floats that an integer dtype cannot hold are cast to it: each machine has another result
-
-    Integer and truth results are uncertain where rounding of a float below them changes them.
-    """
-
-    def __init__(self, program: Program, values: Mapping[str, Array], seed: int) -> None:
-        self.term, self.values = program.term, values
-        self.results = computed(self.term, values)
-        self.undefined = _casts_undefined(self.term, values)
-        self.slack: list[Array] | None = None
-        self.seed = seed
-        floats = [d for t in postorder(self.term) for d in _dtypes(t) if d in REALS]
-        self.rounds = bool(floats)
-        self.unit = max((2.0 ** -fraction_bits(dtype) for dtype in floats), default=0.0)
-
-    def difference(self, found: Sequence[Array]) -> str:
-        """How the found results differ from the expected ones; "" where they agree."""
-        if self.undefined:
-            return ""
-        if len(found) != len(self.results):
-            return f"{len(found)} results for {len(self.results)}"
-        for number, (want, got) in enumerate(zip(self.results, found, strict=True)):
-            got = np.asarray(got)
-            if (want.shape, want.dtype) != (got.shape, got.dtype):
-                return f"result {number + 1} is {got.dtype} {got.shape}, not {want.dtype} {want.shape}"
-            bad = _unequal(want, got)
-            if not bad.any():
-                continue
-            if self.rounds:
-                bad &= self._certain(number, want, got)
-            if bad.any():
-                at = tuple(int(i) for i in np.argwhere(bad)[0])
-                return (
-                    f"result {number + 1} differs in {int(bad.sum()):,} of {want.size:,} elements, "
-                    f"the first at {at}: {got[at]}, where {want[at]} is right"
-                )
-        return ""
+class Expected(expected.Expected):
+    """The reference results of a program, which a door compares its own with."""
 
     def compare(self, what: str, found: Sequence[Array]) -> None:
         """Raise Wrong where results differ."""
         if said := self.difference(found):
             raise Wrong(f"{what}: {said}")
-
-    def _certain(self, number: int, want: Array, got: Array) -> Array:
-        """The elements that differ by more than rounding explains."""
-        if self.slack is None:
-            self.slack = self._uncertainty()
-        slack = self.slack[number]
-        a, b = _plain(want), _plain(got)
-        with np.errstate(all="ignore"):
-            finite = a[np.isfinite(a) & (np.abs(a) < _HUGE)]
-            scale = float(np.max(np.abs(finite), initial=0.0))
-            own = 2.0 ** -fraction_bits(want.dtype.name) if want.dtype.name in REALS else 0.0
-            tolerance = (
-                _TINY * self.unit + _SLACK * slack + _UNITS * max(own, self.unit) * scale * (want.dtype.name in REALS)
-            )
-            known = np.isfinite(slack) & np.isfinite(a) & (np.abs(a) < _HUGE)
-            if want.dtype.name not in REALS:
-                known &= slack == 0
-            return np.asarray(known & ~(np.abs(a - b) <= tolerance))
-
-    def _uncertainty(self) -> list[Array]:
-        """The largest change of each element when all floats are moved by a unit in the last place."""
-        rng = np.random.default_rng([self.seed, 77])
-        slack = [np.zeros(want.shape) for want in self.results]
-        for _ in range(_TRIALS):
-            moved = {name: _moved(array, self.unit, rng) for name, array in self.values.items()}
-            try:
-                found = computed(self.term, moved)
-            except Exception:
-                return [np.full(want.shape, np.inf) for want in self.results]
-            for own, want, got in zip(slack, self.results, found, strict=True):
-                with np.errstate(all="ignore"):
-                    change = np.where(_unequal(want, got), np.abs(_plain(want) - _plain(got)), 0.0)
-                    np.maximum(own, np.where(np.isnan(change), np.inf, change), out=own)
-        return slack
-
-
-def _casts_undefined(term: Term, values: Mapping[str, Array]) -> bool:
-    """True if a float is cast to an integer dtype that cannot hold it."""
-    casts = [t for t in postorder(term) if t.operator is cast and t.access.dtype in WHOLE]
-    casts = [t for t in casts if t.children[0].access.dtype in REALS]
-    if not casts:
-        return False
-    for made, operand in zip(casts, evaluate([t.children[0] for t in casts], values), strict=True):
-        least, most = limits(made.access.dtype)
-        plain = _plain(np.asarray(operand))
-        if plain.size and not bool(np.all((plain > least - 1) & (plain < most + 1))):
-            return True
-    return False
-
-
-def _moved(array: Array, unit: float, rng: np.random.Generator) -> Array:
-    if array.dtype.name not in REALS or not array.size:
-        return array
-    by = 1 + unit * rng.choice([-4.0, -1.0, 1.0, 4.0], array.shape)
-    return np.asarray(array.astype(np.float64) * by + 1e-9 * unit * rng.standard_normal(array.shape)).astype(
-        array.dtype
-    )
-
-
-def _plain(array: Array) -> Array:
-    return np.asarray(array.astype(wider(array.dtype.name)).astype(np.float64))
-
-
-def _unequal(a: Array, b: Array) -> Array:
-    """Elementwise, with nan equal to nan."""
-    if a.dtype.name in REALS:
-        x, y = _plain(a), _plain(b)
-        return np.asarray((x != y) & ~(np.isnan(x) & np.isnan(y)))
-    return np.asarray(a != b)
-
-
-def _dtypes(term: Term) -> tuple[str, ...]:
-    return (term.type.dtype,) if isinstance(term.type, AccessType) else ()

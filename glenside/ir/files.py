@@ -255,8 +255,13 @@ def write_with_arrays(
         files.enter_context(replacing(path, read_back)).write(text.encode())
 
 
-def write_together(contents: Mapping[Path, bytes]) -> None:
-    """Write files that belong together: all, the last one first, or none. Raises BadInput."""
+def write_together(
+    contents: Mapping[Path, bytes], verify: Callable[[Mapping[Path, Path]], None] = lambda written: None
+) -> None:
+    """Write files that belong together: all, the last one first, or none. `verify` reads them back before they take
+    their names: of each path where it is until then. Raises BadInput.
+    """
+    written: dict[Path, Path] = {}
     with ExitStack() as files:
         for path, content in contents.items():
             file = files.enter_context(replacing(path))
@@ -265,6 +270,9 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
             os.fsync(file.fileno())
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 _require_same_bytes(path, Path(file.name), content)
+                written[path] = Path(file.name)
+        if len(written) == len(contents):
+            verify(written)
         with undisturbed(then=True):  # between two of them is no time to stop
             files.close()
 

@@ -25,12 +25,21 @@ Verify = Callable[[Path], None]
 class WrittenWrong(BadInput):
     """What was written for a path is read back as something else. Nothing has taken the path's place."""
 
+    status = 1
+
     def __init__(self, path: PathLike, fault: str, *_: Any) -> None:
         words = "is not written: what was written for it is read back as something else"
         super().__init__(f"{shown(path)} {words}: {fault}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return BadInput, (self.message,)
+        return _again, (self.message,)
+
+
+def _again(message: str) -> WrittenWrong:
+    """One that came from another process."""
+    found = WrittenWrong("", "")
+    found.message, found.args = message, (message,)
+    return found
 
 
 @contextmanager

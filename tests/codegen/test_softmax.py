@@ -117,3 +117,12 @@ def test_short_rows_whose_elements_lie_apart() -> None:
     given = np.random.default_rng(0).standard_normal((1, 16, 9, 40)).astype(np.float32)
     want = gl.compile(program, machine="plain")(given)
     np.testing.assert_allclose(gl.compile(program, "none")(given), want, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("machine", [*MACHINES])
+@pytest.mark.parametrize("kind", ["softmax", "log-softmax"])
+def test_one_row_of_all_elements_on_one_thread(kind: str, machine: str) -> None:
+    """Of many elements without a row of their own, no other thread sees the largest."""
+    for dims in ("6 9 74", "4000", "3 7 1 500", "2 3 4"):
+        program = gl.parse(f"(input x (shape {dims}) float32)\n(compute {kind} (access-tensor x))")
+        assert not faults(Lowered(program, MACHINES[machine]).loops)

@@ -123,13 +123,15 @@ class _Made:
     of: Prepared | None = None
     lowered: Sequence[Lowered] = ()
     library: Library | None = None
+    read: str = ""
+    """What was compared of the files before they took their names."""
 
     def put(self, found: Prepared) -> None:
         """All files, or none. Raises BadInput, and KeyboardInterrupt where a signal leaves no time."""
         from glenside.check.compiled import Function
-        from glenside.codegen.library import library
+        from glenside.check.written_c import write
         from glenside.codegen.native import keeping
-        from glenside.ir.files import write_text, write_together
+        from glenside.ir.files import write_text
 
         if self.of is not None and self.of.program.term is found.program.term:
             return
@@ -143,13 +145,20 @@ class _Made:
             made = None
             if self.emit == "c":
                 assert self.output is not None, "C has a file"
-                path = Path(self.output)
-                made = library(lowered, path.stem)
-                texts = {path.parent / name: text.encode() for name, text in made.texts.items()}
-                write_together({**texts, path.with_suffix(".weights"): made.weights})
+                made, self.read = write(lowered, self.output, self._read_back)
             elif self.output is not None and self.output != "-":
                 write_text(self.output, f"{lowered[0].loops}\n")
             self.of, self.lowered, self.library = found, lowered, made
+
+    @staticmethod
+    def _read_back(read: Callable[[], str]) -> str:
+        """Read what is written back before it has its name; at Ctrl-C it gets its name as it is."""
+        with status_line("read back"):
+            try:
+                return read()
+            except KeyboardInterrupt:
+                answered()
+                return "not read back: interrupted"
 
     def show(self) -> None:
         """Say what was made; print loops that go to no file."""
@@ -169,6 +178,7 @@ class _Made:
             if most is not None:
                 print(f"Budget: {budget_words(one.memory, most)}.")
         print(f"Weights: {len(self.library.weights):,} bytes, in the order in which they are read.")
+        print(f"{self.read[:1].upper()}{self.read[1:]}.")
         within = "" if path.parent == Path() else f", in {path.parent}"
         print(f"Compile it{within}: {' && '.join(self.library.build)}")
 
@@ -259,7 +269,7 @@ def prepared(
         try:
             return _searched(source, target, bounds, on_answer)
         except GlensideError as error:
-            if not by_default:
+            if not by_default or error.status != GlensideError.status:
                 raise
             note = f"glenside: note: {one_line(as_it_is(error))}"
     program = source.loader()().seeded_constants(source.seed)

@@ -1,0 +1,217 @@
+"""C that was just written: compiled from its files as they say, run, and compared with the program that was meant."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from glenside.cache.objects import find, keep
+from glenside.check.expected import Expected, values_of
+from glenside.codegen.c_library import NO_MEMORY, file_names, machine_name, reader
+from glenside.codegen.compilers import Compiler, TakesTooLong, completed, known_compiler
+from glenside.codegen.library import Library, library
+from glenside.codegen.loops import Buffer
+from glenside.codegen.machine import Machine, is_here, processors
+from glenside.codegen.native import Lowered
+from glenside.codegen.toolchain import LIBRARIES, computer, flags
+from glenside.ir.dtypes import RECORDS
+from glenside.ir.errors import BadInput
+from glenside.ir.files import write_together
+from glenside.ir.operand import Array
+from glenside.ir.replacing import PathLike, WrittenWrong
+from glenside.semantics.effort import seconds
+
+MOST_SECONDS = 5.0
+"""Predicted seconds of the interpreter, and of plain loops, up to which values are compared."""
+_COMPILING, _RUNNING = 60.0, 30.0
+"""Seconds that the compiler, and what it makes, may take."""
+_PLAIN_PRODUCT = 2e-9
+"""Seconds that plain loops take for a product."""
+_READER = "read-back"  # no program in C has this name
+
+
+class _NotCompared(Exception):
+    """Values are not compared, for this reason."""
+
+
+class _CannotCompile(BadInput):
+    """The compiler compiles nothing for a machine."""
+
+
+def write(
+    lowered: Sequence[Lowered], path: PathLike, around: Callable[[Callable[[], str]], str] = lambda read: read()
+) -> tuple[Library, str]:
+    """Write a program, for each of the machines, as C at a path NAME.c, with its other files beside it: all or none,
+    and read back before. Returns the files, and what that says.
+
+    around  calls what reads them back
+    Raises BadInput, WrittenWrong.
+    """
+    file = Path(path)
+    made, said = library(lowered, file.stem), ""
+
+    def verify(written: Mapping[Path, Path]) -> None:
+        nonlocal said
+        said = around(partial(read_back, lowered, file, written))
+
+    texts = {file.parent / name: text.encode() for name, text in made.texts.items()}
+    write_together({**texts, file.with_suffix(".weights"): made.weights}, verify)
+    return made, said
+
+
+def read_back(lowered: Sequence[Lowered], path: PathLike, written: Mapping[Path, Path], seed: int = 0) -> str:
+    """Compile the files that become a path and those beside it, run them on drawn inputs, and compare the results with
+    the interpreter's. Returns a sentence: what was compared, or why not.
+
+    lowered  the program for each of the machines
+    written  where each of the files is until it has its name
+
+    Raises WrittenWrong: the files do not compile, do not open their weights, do not run, or give something else.
+    """
+    here = [one for one in lowered if one.machine is None or is_here(one.machine)]
+    absent = ", ".join(machine_name(one.machine) for one in lowered if one not in here)
+    if not here:
+        return f"not read back: this computer has no {absent}"
+    try:
+        by = known_compiler()
+    except BadInput as error:
+        return f"not read back: {error.message}"
+    more = f"; {absent} is not on this computer, and not read back" if absent else ""
+    try:
+        with TemporaryDirectory() as folder:
+            files = _Written(lowered, here, Path(path), Path(folder), by)
+            for file, now in written.items():
+                (files.folder / file.name).symlink_to(now.resolve())
+            made = files.compiled()
+            try:
+                files.compare(made, seed)
+            except _NotCompared as reason:
+                return f"compiled by {files.by}; values not compared: {reason}{more}"
+            return f"compiled by {files.by} and run, values as meant on random inputs{more}"
+    except (TakesTooLong, _CannotCompile) as error:
+        return f"not read back: {error.message}"
+    except OSError as error:  # no room, or a folder from which nothing is run
+        return f"not read back: {error.strerror or error}"
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Files of C in a folder, and who compiles them.
+
+    lowered  the program for each of the machines
+    here     those of machines that this computer has
+    path     the file that they become
+    """
+
+    lowered: Sequence[Lowered]
+    here: Sequence[Lowered]
+    path: Path
+    folder: Path
+    by: Compiler
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def _units(self) -> dict[str, Machine | None]:
+        """The files of C that can be compiled here, and for which machine."""
+        main, *others = file_names(self.name, [one.machine for one in self.lowered])
+        if not others:
+            return {main: self.here[0].machine}
+        units = {file: one.machine for file, one in zip(others, self.lowered, strict=True) if one in self.here}
+        return units if len(self.here) < len(self.lowered) else {main: None, **units}
+
+    @property
+    def programs(self) -> list[str]:
+        """What their programs are called: of several machines, the one that chooses, and each."""
+        return [Path(file).stem for file in self._units]
+
+    def compiled(self) -> Path:
+        """A program that runs them. Raises WrittenWrong, TakesTooLong, _CannotCompile, OSError."""
+        main = self.folder / f"{_READER}.c"
+        main.write_text(reader(self.here[0], self.name, self.programs), encoding="utf-8")
+        made, units = self.folder / _READER, self._units
+        told = {file: flags(machine, self.by.kind) for file, machine in units.items()}
+        texts = [(self.folder / file).read_text(encoding="utf-8") for file in (*units, f"{self.name}.h", main.name)]
+        parts = [*texts, *(word for words in told.values() for word in words), self.by.identity, *computer()]
+        key = hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
+        kept = find(key)
+        if kept is not None:
+            made.write_bytes(kept)
+            made.chmod(0o700)
+            return made
+        objects = [(self.folder / file).with_suffix(".o") for file in units]
+        tasks: list[list[str | Path]] = [
+            [*told[file], "-c", self.folder / file, "-o", own] for file, own in zip(units, objects, strict=True)
+        ]
+        try:
+            self.by.run(tasks, self.folder, _COMPILING)
+            self.by.run([[*flags(None, self.by.kind), main, *objects, "-o", made, *LIBRARIES]], self.folder, _COMPILING)
+        except TakesTooLong:
+            raise
+        except BadInput as error:
+            self._require_compiler([*told.values()])
+            raise WrittenWrong(self.path, error.message) from None
+        keep(key, made)
+        return made
+
+    def _require_compiler(self, told: Sequence[Sequence[str]]) -> None:
+        """Raise _CannotCompile where the compiler, told that, does not even compile a program that does nothing."""
+        empty = self.folder / f"{_READER}-empty.c"
+        empty.write_text("int main(void) { return 0; }\n", encoding="utf-8")
+        for words in told:
+            try:
+                self.by.run([[*words, empty, "-o", empty.with_suffix(""), *LIBRARIES]], self.folder, _COMPILING)
+            except BadInput as error:
+                raise _CannotCompile(error.message) from None
+
+    def compare(self, made: Path, seed: int) -> None:
+        """Raise WrittenWrong where what was compiled gives other results, _NotCompared where they are not known."""
+        one = self.here[0]
+        product = {"product": _PLAIN_PRODUCT} if any(own.machine is None for own in self.here) else {}
+        predicted = seconds(one.program.term, **product)
+        if predicted > MOST_SECONDS:
+            raise _NotCompared(f"they take about {predicted:.0f} seconds")
+        values = values_of(one.program, seed)
+        try:
+            expected = Expected(one.program, values, seed)
+        except BadInput as error:  # an index of every drawn input is outside of its axis
+            raise _NotCompared(error.message) from None
+        if expected.undefined:
+            raise _NotCompared("floats are cast to integers that cannot hold them, or bits of nan are asked for")
+        for name, found in zip(self.programs, self._results(made, values), strict=True):
+            if said := expected.difference(found):
+                raise WrittenWrong(self.path, f"compiled by {self.by} and run, {said} ({name}_run)")
+
+    def _results(self, made: Path, values: Mapping[str, Array]) -> Iterator[list[Array]]:
+        """The results of each program."""
+        one, given, found = self.here[0], self.folder / f"{_READER}.in", self.folder / f"{_READER}.out"
+        with open(given, "wb") as file:
+            for buffer in one.inputs:
+                file.write(np.ascontiguousarray(values[buffer.name], RECORDS[buffer.dtype].numpy).tobytes())
+        threads = str(min(2, processors()))
+        weights = self.folder / f"{self.name}.weights"
+        try:
+            (done,) = completed([[str(made), str(weights), str(given), str(found), threads]], {}, _RUNNING)
+        except BadInput as error:  # it takes too long, or lies in a folder from which nothing is run
+            raise _NotCompared(error.message) from None
+        if done.returncode == NO_MEMORY:
+            raise _NotCompared("memory does not suffice")
+        if done.returncode:
+            how = done.stderr.strip() or f"it ends with status {done.returncode}"
+            raise WrittenWrong(self.path, f"compiled by {self.by} it does not run: {how}")
+        content, at = found.read_bytes(), 0
+        for _ in self.programs:
+            own: dict[Buffer, Array] = {}
+            for buffer in one.results:
+                count, dtype = buffer.dims.product(), RECORDS[buffer.dtype].numpy
+                own[buffer] = np.frombuffer(content, dtype, count, at).reshape(tuple(buffer.dims))
+                at += count * dtype.itemsize
+            yield [own[buffer] for buffer in one.loops.results]
