@@ -22,6 +22,7 @@ from glenside.cli.commands.train import train
 from glenside.cli.commands.winograd import winograd
 from glenside.cli.output import BAD_INPUT, OK
 from glenside.ir.errors import GlensideError, Renamed
+from glenside.ir.ways import command_line
 
 app = typer.Typer(
     add_completion=False,
@@ -84,7 +85,8 @@ def run() -> int:
 
 def _run() -> int:
     try:
-        status = _reader()(standalone_mode=False) or OK
+        with command_line():
+            status = _reader()(standalone_mode=False) or OK
         sys.stdout.flush()
         return status
     except GlensideError as error:

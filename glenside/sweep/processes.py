@@ -17,6 +17,7 @@ from dataclasses import asdict
 
 from glenside.ir.child_processes import answers, end, how_ended, start, watch_parent
 from glenside.ir.errors import BadInput
+from glenside.ir.ways import command_line
 from glenside.sweep.cells import Cell, Row, Runner, Stop, optimize_cell
 
 POLL = 0.1  # seconds
@@ -110,7 +111,8 @@ def main() -> None:
     watch_parent()
     out = answers()
     for line in sys.stdin.buffer:
-        row = optimize_cell(Cell.of_dict(json.loads(line)))
+        with command_line():
+            row = optimize_cell(Cell.of_dict(json.loads(line)))
         out.write(json.dumps(asdict(row)).encode() + b"\n")
         out.flush()
 

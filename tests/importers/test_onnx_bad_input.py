@@ -128,13 +128,13 @@ def test_cycles_are_refused_by_the_names_of_their_nodes() -> None:
 def test_open_dims_are_named_with_what_fixes_them() -> None:
     open_ = model(node("Relu"), inputs=[info("x", ("batch", 3, "width"))])
     message = refusal(open_, dims={"batch": 2})
-    assert message == "input x has open dimensions, axis 2 (width); --dim width=64 fixes them"
+    assert message == 'input x has open dimensions, axis 2 (width); dims={"width": 64} fixes them'
     assert str(program_of_model(open_, dims={"batch": 2, "width": 5}).term.type) == "()(2 3 5) float32"
     nameless = model(node("Relu"), inputs=[info("x", (None, 3))])
-    assert refusal(nameless) == "input x has open dimensions, axis 0; --shape x=1,3 fixes them"
+    assert refusal(nameless) == 'input x has open dimensions, axis 0; shapes={"x": [1, 3]} fixes them'
     assert str(program_of_model(nameless, shapes={"x": (4, 3)}).term.type) == "()(4 3) float32"
     shapeless = model(node("Relu"), inputs=[info("x", None)])
-    assert "input x has no shape; --shape x=" in refusal(shapeless)
+    assert 'input x has no shape; shapes={"x": [' in refusal(shapeless)
     assert "axis 0" in refusal(model(node("Relu"), inputs=[info("x", (-5, 3))]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -114,8 +115,8 @@ def test_branches_that_both_stay_are_said_to_be_counted() -> None:
     alike.graph.initializer[1].CopyFrom(onnx.numpy_helper.from_array(np.ones((4, 3), np.float32), "slow"))
     result = gl.optimize(program_of_model(alike), ARRAY)
     assert len(result.report.layers) == 2
-    assert any("both branches are computed and counted; --input sr=VALUE" in r for r in result.report.remarks)
-    assert "--input sr=VALUE takes one of them" in refusal(rates())
+    assert any('both branches are computed and counted; values={"sr": ..}' in r for r in result.report.remarks)
+    assert 'values={"sr": ..} makes it known' in refusal(rates())
 
 
 BAD_VALUES: list[tuple[dict[str, Any], str]] = [
@@ -246,10 +247,10 @@ def tailed() -> Any:
 def test_a_refusal_says_where_to_cut_and_cutting_there_works() -> None:
     message = refusal(tailed())
     assert message.startswith("node #5 (NonZero): input 0 requires a value that is known beforehand")
-    names = re.search(r"--outputs (\S+) leaves out this node", message)
+    names = re.search(r"outputs=\[(.*)\] leaves out this node", message)
     assert names is not None
-    assert names[1] == "b,m,total"
-    program = program_of_model(tailed(), outputs=names[1])
+    assert names[1] == '"b", "m", "total"'
+    program = program_of_model(tailed(), outputs=json.loads(f"[{names[1]}]"))
     assert program.result_names() == ["b", "m", "total"]
     assert gl.export_onnx(program).graph.output[0].name == "b"
 
@@ -267,7 +268,7 @@ def test_what_only_later_nodes_need_is_left_out() -> None:
     [
         (["foun"], 'an output is a tensor of the graph, and none is called "foun"; did you mean found?'),
         (["s", "s"], 'an output is named once, got "s" twice'),
-        (["k"], "--outputs m leaves out this node and what needs it"),
+        (["k"], 'outputs=["m"] leaves out this node and what needs it'),
     ],
 )
 def test_outputs_that_cannot_be(outputs: list[str], words: str) -> None:
@@ -276,7 +277,7 @@ def test_outputs_that_cannot_be(outputs: list[str], words: str) -> None:
 
 def test_a_model_can_be_cut_before_an_operator_that_is_not_known() -> None:
     made = model(node("Relu", "x", "a"), node("Warp", "a", "b", domain="acme"), node("Neg", "b"), domains=["acme"])
-    words = "acme.Warp of version 1 has no meaning here; --allow-opaque keeps it; --outputs a leaves out this node"
+    words = 'acme.Warp of version 1 has no meaning here; allow_opaque=True keeps it; outputs=["a"] leaves out this node'
     assert words in refusal(made)
     assert program_of_model(made, outputs=["a"]).result_names() == ["a"]
 
@@ -286,7 +287,7 @@ def test_a_tensor_inside_of_a_branch_is_no_output() -> None:
 
 
 def test_nothing_is_advised_where_nothing_can_be_computed() -> None:
-    assert "--outputs" not in refusal(model(node("NonZero"), outputs=["y"]))
+    assert "outputs=" not in refusal(model(node("NonZero"), outputs=["y"]))
 
 
 # Sizes that do not go together.
@@ -300,5 +301,5 @@ def test_a_refusal_after_given_sizes_names_them() -> None:
     )
     message = refusal(halves, dims={"height": 8})
     assert message.startswith("node both (Concat): ")
-    assert message.endswith("; its inputs are of (1 3 8 8), (1 3 4 4) with --dim height=8")
-    assert "with --shape x=1,3,6,8" in refusal(halves, shapes={"x": (1, 3, 6, 8)})
+    assert message.endswith('; its inputs are of (1 3 8 8), (1 3 4 4) with dims={"height": 8}')
+    assert 'with shapes={"x": [1, 3, 6, 8]}' in refusal(halves, shapes={"x": (1, 3, 6, 8)})

@@ -306,7 +306,7 @@ MISTAKES = {
     "(relu (access-tensor x))": "1:1: unknown operator relu; a compute type is written (compute relu ..)",
     "(let () (input z (shape 1)))": "1:9: unknown operator input; declarations stand before the term",
     "(access (access-tensor z) 1)": '1:24: no shape for tensor "z": declare it with (input z (shape ..)) or give it '
-    "with --shapes or --shape z=..",
+    'with shapes={"z": ..}',
     "(access-tensor 3)": "1:16: access-tensor requires tensor to be the name of a tensor, got 3 (such a name "
     'is quoted: "3")',
     "(access (access-tensor x))": "1:1: access requires the arguments a split, got 1 of them",

@@ -28,6 +28,7 @@ from glenside.ir.names import shortened
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.term import Term, build
+from glenside.ir.ways import black_boxes
 
 DEPTH = 64
 """Functions and subgraphs in each other."""
@@ -173,11 +174,12 @@ class Scope:
             inputs = tuple(map(self._input, proto.input))
             self._bind(proto, self.node(proto, inputs))
         except GlensideError as error:
-            kind = type(error) if isinstance(error, NoTerm) else BadInput
-            if error.message.startswith("node "):
-                raise kind(error.message) from None
-            place = described(proto, position, self.prefix)
-            raise kind(f"{place}: {one_line(error.message)}{self._sizes(inputs)}") from None
+            message = error.message
+            if not message.startswith("node "):
+                message = f"{described(proto, position, self.prefix)}: {one_line(message)}{self._sizes(inputs)}"
+            if isinstance(error, DependsOnData):
+                raise DependsOnData(message, error.value) from None
+            raise (NoTerm if isinstance(error, NoTerm) else BadInput)(message) from None
         except FAULTS as error:
             place = described(proto, position, self.prefix)
             raise BadInput(f"{place} cannot be read: {type(error).__name__}: {one_line(str(error))}") from error
@@ -286,7 +288,7 @@ class Scope:
         name = shortened(f"{node.domain}.{node.op_type}" if node.domain else node.op_type)
         why = MISSING.get(node.op_type) if node.domain == MICROSOFT else None
         reason = f": {why}" if why else ""
-        words = f"has no meaning here{reason}; --allow-opaque keeps it"
+        words = f"has no meaning here{reason}; {black_boxes()} keeps it"
         raise NoTerm(f"the operator {name} of version {node.version} {words}")
 
     def version(self, domain: str) -> int:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from glenside.importers.onnx.checks import Shapes, check_given, check_model
 from glenside.importers.onnx.functions import functions_of, plain_domain
 from glenside.importers.onnx.graph import Scope
 from glenside.importers.onnx.known import KnownValues
-from glenside.importers.onnx.node import Items, NoTerm, Value
+from glenside.importers.onnx.node import DependsOnData, Items, NoTerm, Value
 from glenside.importers.onnx.order import part_of
 from glenside.importers.onnx.tensors import check_size, dtype_name
+from glenside.ir import ways
 from glenside.ir.errors import BadInput
 from glenside.ir.files import read_bytes
 from glenside.ir.names import shortened
@@ -170,12 +172,7 @@ def walk(
     graph = part_of(model.graph, outputs, {*values, *optional})
     builder = Builder(model.graph.name or "model")
     versions = {plain_domain(opset.domain): opset.version for opset in model.opset_import}
-    given = " ".join(
-        [
-            *(f"--dim {shortened(name)}={size}" for name, size in dims.items()),
-            *(f"--shape {shortened(name)}={','.join(map(str, shape))}" for name, shape in shapes.items()),
-        ]
-    )
+    given = " ".join([*([ways.dims(dims)] if dims else []), *([ways.shapes(shapes)] if shapes else [])])
     scope = Scope(builder, KnownValues(known or {}), versions, functions_of(model), folder, allow_opaque)
     scope.dims, scope.given = dims, given
     initialized = {tensor.name for tensor in graph.initializer if tensor.name not in optional}
@@ -198,9 +195,18 @@ def walk(
         results = scope.evaluate(graph)
     except NoTerm as error:
         names = scope.computable(graph.node, {value.name for value in graph.output})
-        raise NoTerm(error.message + _cut(names)) from None
+        needed = error.unknown(scope.known) if isinstance(error, DependsOnData) else []
+        raise NoTerm(error.message + _valued_by(needed) + _cut(names)) from None
     inputs += [SEED] if builder.tensors.get(SEED.name) == SEED else []
     return Walked(results, inputs, builder, fixed, tuple(scope.tally.remarks), scope.tally.origins, scope.tally.weights)
+
+
+def _valued_by(inputs: Sequence[Tensor]) -> str:
+    """What to give so that a value is known which these inputs decide."""
+    if not inputs:
+        return ""
+    given = ways.values({tensor.name: prod(tensor.dims) for tensor in inputs})
+    return f"; {given} make{'s' * (len(inputs) == 1)} it known"
 
 
 def _cut(names: Sequence[str]) -> str:
@@ -209,8 +215,9 @@ def _cut(names: Sequence[str]) -> str:
         return ""
     words = ",".join(names)
     if len(words) > _WORDS:
-        return f"; --outputs can cut the model before it, at {len(names)} tensors such as {shortened(names[0])}"
-    return f"; --outputs {words} leaves out this node and what needs it"
+        first = ways.outputs([shortened(names[0])])
+        return f"; {first} leaves out this node and what needs it, and so can {len(names) - 1} other tensors"
+    return f"; {ways.outputs(names)} leaves out this node and what needs it"
 
 
 _WORDS = 160  # characters of names in one sentence
@@ -270,7 +277,7 @@ def _sizes(formal: Any, dims: Mapping[str, int], given: Sequence[int] | None) ->
             raise BadInput(f"input {name} requires a shape of {len(tensor.shape.dim)} sizes, got {spelled(given)}")
         return check_size(f"input {name}", given)
     if not tensor.HasField("shape"):
-        raise BadInput(f"input {name} has no shape; --shape {name}=1,3,224,224 gives it one")
+        raise BadInput(f"input {name} has no shape; {ways.shapes({formal.name: [1, 3, 224, 224]})} gives it one")
     sizes, open_ = [], []
     for axis, dim in enumerate(tensor.shape.dim):
         kind = dim.WhichOneof("value")
@@ -284,9 +291,7 @@ def _sizes(formal: Any, dims: Mapping[str, int], given: Sequence[int] | None) ->
         return check_size(f"input {name}", sizes)
     words = " and ".join(f"axis {axis} ({shortened(param)})" if param else f"axis {axis}" for axis, param in open_)
     likely = {axis: 1 if axis < 2 else 64 for axis in range(len(tensor.shape.dim))}  # which halves and halves again
-    named = [f"--dim {shortened(param)}={likely[axis]}" for axis, param in open_ if param]
-    fixed = ",".join(
-        str(dim.dim_value if dim.dim_value > 0 else likely[axis]) for axis, dim in enumerate(tensor.shape.dim)
-    )
-    how = " ".join(named) if len(named) == len(open_) else f"--shape {name}={fixed}"
+    fixed = [dim.dim_value if dim.dim_value > 0 else likely[axis] for axis, dim in enumerate(tensor.shape.dim)]
+    whole = not all(param for _, param in open_)
+    how = ways.shapes({formal.name: fixed}) if whole else ways.dims({param: likely[axis] for axis, param in open_})
     raise BadInput(f"input {name} has open dimensions, {words}; {how} fixes them")

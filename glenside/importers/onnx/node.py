@@ -17,7 +17,8 @@ from glenside.ir.dtypes import is_integer
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.packages import load
-from glenside.ir.term import Term
+from glenside.ir.term import Term, postorder
+from glenside.ir.types import Tensor
 
 if TYPE_CHECKING:
     from glenside.importers.onnx.graph import Scope
@@ -45,7 +46,29 @@ class NoTerm(BadInput):
 
 
 class DependsOnData(NoTerm):
-    """A shape, an axis or a count is computed from data, so that the type of a result cannot be known."""
+    """A shape, an axis or a count is computed from data, so that the type of a result cannot be known.
+
+    value  what had to be known
+    """
+
+    def __init__(self, message: str, value: Term | None = None) -> None:
+        super().__init__(message)
+        self.value = value
+
+    def unknown(self, known: Callable[[Term], object]) -> list[Tensor]:
+        """The inputs whose values make it known; none where it depends on more, such as random numbers."""
+        if self.value is None:
+            return []
+        leaves: list[Tensor] = []
+        for term in postorder(self.value):
+            if term.operator.opaque:
+                return []
+            if term.operator.name == "access-tensor" and known(term) is None:
+                tensor = term.attributes[0]
+                if not isinstance(tensor, Tensor) or tensor.constant:
+                    return []
+                leaves.append(tensor)
+        return leaves
 
 
 @dataclass(frozen=True)
@@ -112,7 +135,8 @@ class Node:
         """The value of input i, which must be known beforehand, as shapes and axes are. Raises BadInput."""
         value = self.scope.known(self.term(i))
         if value is None:
-            raise DependsOnData(f"input {i} requires a value that is known beforehand, got one that depends on data")
+            words = f"input {i} requires a value that is known beforehand, got one that depends on data"
+            raise DependsOnData(words, self.term(i))
         return value
 
     def known_ints(self, i: int) -> list[int] | None:

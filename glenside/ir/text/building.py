@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from typing import Any
 
+from glenside.ir import ways
 from glenside.ir.bounds import LARGEST
 from glenside.ir.errors import ParseError, Place, TypeMismatch
 from glenside.ir.names import shortened, spelled_name, suggestion
@@ -74,7 +75,7 @@ class Tensors:
                 plain = spelled_name(name)
                 message = (
                     f"no shape for tensor {shortened(name, quoted=True)}: declare it with (input {plain} (shape ..)) "
-                    f"or give it with --shapes or --shape {plain}=.."
+                    f"or give it with {ways.shape(name)}"
                 )
                 raise self._reader.error(message, token.offset)
             dims, dtype = Dims(self._shapes[name]), self._dtypes.get(name, "float32")

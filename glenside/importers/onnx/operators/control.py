@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
 from glenside.builder.layout import element, pad, reshape, slice_axis, stack
 from glenside.builder.pointwise import select
 from glenside.importers.onnx.node import DependsOnData, Items, Node, Value, normal_axis, onnx_operator
+from glenside.ir import ways
 from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened
 from glenside.ir.term import Term, build, tensors
@@ -68,10 +70,10 @@ def conditional(node: Node) -> list[Value]:
 def _takes_one(condition: Term) -> str:
     """What a user can do where a condition depends on inputs."""
     read = [leaf.attributes[0] for leaf in tensors(condition)]
-    inputs = [tensor.name for tensor in read if isinstance(tensor, Tensor) and not tensor.constant]
+    inputs = {tensor.name: prod(tensor.dims) for tensor in read if isinstance(tensor, Tensor) and not tensor.constant}
     if not inputs:
         return ""
-    return "; " + " ".join(f"--input {shortened(name)}=VALUE" for name in inputs[:3]) + " takes one of them"
+    return f"; {ways.values(inputs)} takes one of them"
 
 
 def _either(condition: Term, a: Value, b: Value) -> Value:
@@ -84,7 +86,7 @@ def _either(condition: Term, a: Value, b: Value) -> Value:
         return select(condition, a, b)
     got = f"{_described(a)} and {_described(b)}"
     words = f"a condition that depends on data requires branches that give equal types, got {got}"
-    raise DependsOnData(f"{words}{_takes_one(condition)}")
+    raise DependsOnData(words, condition)
 
 
 def _described(value: Value) -> str:
@@ -131,7 +133,8 @@ def _holds(node: Node, condition: Term | None, carried: Sequence[Value]) -> bool
                     node.scope.known(state)
     value = node.scope.known(condition)
     if value is None:
-        raise DependsOnData("a loop requires a condition that is known before each pass, got one that depends on data")
+        words = "a loop requires a condition that is known before each pass, got one that depends on data"
+        raise DependsOnData(words, condition)
     return bool(value)
 
 

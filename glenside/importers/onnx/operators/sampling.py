@@ -13,7 +13,7 @@ from glenside.builder.indexing import gather_nd
 from glenside.builder.layout import broadcast, common_dims, element, reshape, slice_axis, stack, transpose
 from glenside.builder.pointwise import add, cast, combine, compare, compute, divide, multiply, select, subtract
 from glenside.builder.reductions import weighted_elements
-from glenside.importers.onnx.node import Node, onnx_operator
+from glenside.importers.onnx.node import DependsOnData, Node, onnx_operator
 from glenside.importers.onnx.tensors import TABLE, check_size, float_dtype, require_table
 from glenside.importers.onnx.windows import per_axis
 from glenside.ir.errors import BadInput
@@ -277,7 +277,8 @@ class _Boxes:
             return np.full((self.size.access.dims[0], 2), ratio)
         known = self.node.scope.known(self.size)
         if known is None:
-            raise BadInput("attribute sampling_ratio is required above 0 where boxes depend on data, got 0")
+            words = "attribute sampling_ratio is required above 0 where boxes depend on data, got 0"
+            raise DependsOnData(words, self.size)
         counts = np.nan_to_num(np.ceil(known[:, ::-1] / np.array(self.pooled, known.dtype)))
         return np.asarray(np.clip(counts, 0, TABLE).astype(np.int64))
 
