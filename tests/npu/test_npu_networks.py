@@ -307,29 +307,38 @@ def _floats(folder: Path) -> tuple[Path, Array]:
     return folder / "small.glenside", np.random.default_rng(3).standard_normal((1, 3, 9, 7)).astype(np.float32)
 
 
-def test_a_network_of_floats_runs_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("quantize", "said"),
+    [
+        pytest.param("random", "normal random numbers", marks=pytest.mark.slow),
+        ("samples.npz", "3 samples of x"),
+    ],
+)
+def test_a_network_of_floats_runs_from_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, quantize: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     source, x = _floats(tmp_path)
     np.save(tmp_path / "x.npy", x)
     np.savez(tmp_path / "samples.npz", x=np.concatenate([x] * 3))
     out, report = tmp_path / "small.bin", tmp_path / "run.json"
-    for quantize, said in (("random", "normal random numbers"), (tmp_path / "samples.npz", "3 samples of x")):
-        assert run("tensorize", source, "--target", "npu:4x4", "--quantize", quantize, "-o", out, "--no-cache") == 0
-        words = capsys.readouterr().out
-        assert said in words
-        assert "One program, input to result" in words
-        assert "Left to the host: scale, softmax" in words
-        floats = ("--input", f"x={tmp_path / 'x.npy'}", "-o", tmp_path / "y.npz")
-        assert run("run", out, "--on", "simulator", *floats, "--json", report) == 0
-        told = json.loads(report.read_text())
-        assert told["equal"]
-        assert told["cycles"] == told["predicted"]
-        assert len(told["layers"]) == 3
-        program = gl.load(source).seeded_constants(0)
-        (want,) = gl.evaluate([program.term], {**program.constants, "x": x})
-        (got,) = np.load(tmp_path / "y.npz").values()
-        assert got.dtype == np.float32
-        assert np.abs(got - want).max() < 0.05
-        assert np.ptp(want) > 0.2
+    assert run("tensorize", source, "--target", "npu:4x4", "--quantize", quantize, "-o", out, "--no-cache") == 0
+    words = capsys.readouterr().out
+    assert said in words
+    assert "One program, input to result" in words
+    assert "Left to the host: scale, softmax" in words
+    floats = ("--input", f"x={tmp_path / 'x.npy'}", "-o", tmp_path / "y.npz")
+    assert run("run", out, "--on", "simulator", *floats, "--json", report) == 0
+    told = json.loads(report.read_text())
+    assert told["equal"]
+    assert told["cycles"] == told["predicted"]
+    assert len(told["layers"]) == 3
+    program = gl.load(source).seeded_constants(0)
+    (want,) = gl.evaluate([program.term], {**program.constants, "x": x})
+    (got,) = np.load(tmp_path / "y.npz").values()
+    assert got.dtype == np.float32
+    assert np.abs(got - want).max() < 0.05
+    assert np.ptp(want) > 0.2
 
 
 def test_what_cannot_be_quantized_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -469,7 +478,7 @@ def _narrow_mobilenet(size: int) -> NpuProgram:
     return gl.npu_program(gl.models.mobilenet_v1(resolution=32, width=0.25), gl.NPU(size), quantize="random")
 
 
-@pytest.mark.parametrize("size", [8, 16])
+@pytest.mark.parametrize("size", [pytest.param(8, marks=pytest.mark.slow), 16])
 def test_a_narrow_mobilenet_in_the_simulator(size: int) -> None:
     """Input to logits, all of its 28 layers."""
     program = _narrow_mobilenet(size)
@@ -479,7 +488,7 @@ def test_a_narrow_mobilenet_in_the_simulator(size: int) -> None:
 
 
 @needs_verilator
-@pytest.mark.parametrize("size", [8, 16])
+@pytest.mark.parametrize("size", [pytest.param(8, marks=pytest.mark.slow), 16])
 def test_a_narrow_mobilenet_in_rtl(size: int) -> None:
     program = _narrow_mobilenet(size)
     assert any(isinstance(own, Spread) and own.tables > 1 for own in program.queue("dma"))

@@ -282,7 +282,7 @@ def hold_to_brute_force(program: Program, target: gl.NPU) -> None:
 SIZES = st.integers(1, 12)
 
 
-@FEW
+@settings(FEW, max_examples=5)
 @given(layers(), SIZES, SIZES, st.booleans(), st.sampled_from((2, 6, 512)))
 def test_fronts_are_held_to_brute_force(program: Program, rows: int, columns: int, fast: bool, sums: int) -> None:
     hold_to_brute_force(program, gl.NPU(rows, columns, pipelined=fast, accumulators=sums, bandwidth=4))
