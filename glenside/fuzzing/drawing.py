@@ -20,6 +20,8 @@ from glenside.ir.text import parse, print_program
 from glenside.ir.types import Tensor, TupleType
 from glenside.rewrites import RULES
 
+_TOGETHER = 6
+"""Examples of rules in one program."""
 _MUTATED = 0.4
 """The share of cases that continue a kept program."""
 
@@ -43,10 +45,12 @@ def _example(pick: random.Random) -> str:
     "" where the sizes are not legal.
     """
     examples = [example for rule in RULES.values() for example in rule.examples]
-    draw = Generator(pick, examples=examples)
-    if pick.random() < 0.4:
-        several = [Generator(pick, Settings(steps=2), examples=examples).term() for _ in range(3)]
-        return print_program(_joined(several))
+    draw = Generator(pick)
+    draw.pool = [draw.input(draw.dims(), "float32") for _ in range(3)]
+    if pick.random() < 0.6:
+        several = (draw.applied(pick.choice(examples)) for _ in range(_TOGETHER))
+        found = [term for term in several if term is not None]
+        return print_program(_joined(found)) if found else ""
     example = pick.choice(examples)
     try:
         found = draw.instance(example)

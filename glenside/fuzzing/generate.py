@@ -150,9 +150,13 @@ class Generator(Leaves):
                 picks[indices] = found
         inside = {*postorder(*picks)}
 
-        def replace(term: Term, _: tuple[Term, ...]) -> Term | None:
+        def replace(term: Term, children: tuple[Term, ...]) -> Term | None:
             if term in picks:
                 return picks[term]
+            if len(children) == 2 and children[0] is children[1]:  # operands that are one hide which of them is read
+                own = children[0].access
+                other = split_at(self.leaf(own.dims, own.dtype), own.split)
+                return make(term.operator, weave(term.operator, (children[0], other), term.attributes))
             if term.operator.name == "access-tensor" and term not in inside:
                 return self.like(term.access.dims, term.access.dtype)
             return None

@@ -108,7 +108,7 @@ def folded(visit: Visit) -> None:
     compare(visit, "folded", fold(visit.valued), EXACT)
 
 
-@door("rules", weight=2, examples=0.6)
+@door("rules", weight=4, examples=0.7)
 def ruled(visit: Visit) -> None:
     """Apply all or some rules in a drawn order, and compare every e-node of every class."""
     late, pick = of_families([LATE]), visit.pick
