@@ -47,7 +47,7 @@ def placed_copies(root: Term, copied: Copied, layout: int) -> list[tuple[Term, C
     for term in postorder(root):
         if constant[term] or not isinstance(term.type, AccessType):
             continue
-        operands = [child.access for child in term.children]
+        operands = [child.access for child in term.children if isinstance(child.type, AccessType)]
         moved = copied(term.operator.name, term.attributes, operands, term.type)
         if moved:
             name = term.operator.name.removeprefix("access-").replace("rearrange", "transpose")

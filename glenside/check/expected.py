@@ -15,8 +15,8 @@ from glenside.ir.dtypes import REALS, WHOLE, fraction_bits, limits, wider
 from glenside.ir.operand import Array, arrays
 from glenside.ir.operators.casting import bitcast, cast
 from glenside.ir.program import Program
-from glenside.ir.term import Term, postorder
-from glenside.ir.types import AccessType, Tensor
+from glenside.ir.term import Term, build, postorder
+from glenside.ir.types import AccessType, Tensor, TupleType
 from glenside.semantics import Native
 from glenside.semantics.interpreter import evaluate
 
@@ -68,29 +68,33 @@ def computed(term: Term, values: Mapping[str, Array]) -> list[Array]:
     return [np.asarray(array) for array in arrays(evaluate([term], values)[0])]
 
 
+def each_result(term: Term) -> list[Term]:
+    """Every result as ()(dims), those of inner tuples too."""
+    if isinstance(term.type, TupleType):
+        made = term.operator.name == "construct-tuple"
+        items = term.children if made else [build("tuple-get-item", term, i) for i in range(len(term.type.items))]
+        return [found for item in items for found in each_result(item)]
+    return [build("access", term, 0) if term.access.split else term]
+
+
 class Expected:
     """What the interpreter computes, and how far each element is uncertain by rounding of the inputs.
 
-    undefined  True if floats that an integer dtype cannot hold are cast to it, or the bits of a nan are asked for: each
-               machine has another result
+    parts  a term for each result, which is judged by what it is computed from alone
 
-    Integer and truth results are uncertain where rounding of a float below them changes them.
+    Integer and truth results are uncertain where rounding of a float below them changes them. Nothing is expected of a
+    result where floats that an integer dtype cannot hold are cast to it, or the bits of a nan are asked for: each
+    machine has another result.
     """
 
     def __init__(self, program: Program, values: Mapping[str, Array], seed: int) -> None:
-        self.term, self.values = program.term, values
-        self.results = computed(self.term, values)
-        self.undefined = _casts_undefined(self.term, values)
-        self.slack: list[Array] | None = None
-        self.seed = seed
-        floats = [d for t in postorder(self.term) for d in _dtypes(t) if d in REALS]
-        self.rounds = bool(floats)
-        self.unit = max((2.0 ** -fraction_bits(dtype) for dtype in floats), default=0.0)
+        self.values, self.seed = values, seed
+        self.results = computed(program.term, values)
+        self.parts = each_result(program.term)
+        self.slack: dict[int, Array] = {}
 
     def difference(self, found: Sequence[Array]) -> str:
         """How the found results differ from the expected ones; "" where they agree."""
-        if self.undefined:
-            return ""
         if len(found) != len(self.results):
             return f"{len(found)} results for {len(self.results)}"
         for number, (want, got) in enumerate(zip(self.results, found, strict=True)):
@@ -100,8 +104,10 @@ class Expected:
             bad = _unequal(want, got)
             if not bad.any():
                 continue
-            if self.rounds:
-                bad &= self._certain(number, want, got)
+            if _casts_undefined(self.parts[number], self.values):
+                continue
+            if unit := self._unit(number):
+                bad &= self._certain(number, unit, want, got)
             if bad.any():
                 at = tuple(int(i) for i in np.argwhere(bad)[0])
                 return (
@@ -110,18 +116,23 @@ class Expected:
                 )
         return ""
 
-    def _certain(self, number: int, want: Array, got: Array) -> Array:
+    def _unit(self, number: int) -> float:
+        """The unit in the last place of the coarsest floats below a result; 0 where there are none."""
+        floats = [d for t in postorder(self.parts[number]) for d in _dtypes(t) if d in REALS]
+        return max((2.0 ** -fraction_bits(dtype) for dtype in floats), default=0.0)
+
+    def _certain(self, number: int, unit: float, want: Array, got: Array) -> Array:
         """The elements that differ by more than rounding explains."""
         a, b = _plain(want), _plain(got)
         with np.errstate(all="ignore"):
             finite = a[np.isfinite(a) & (np.abs(a) < _HUGE)]
             scale = float(np.max(np.abs(finite), initial=0.0))
             own = 2.0 ** -fraction_bits(want.dtype.name) if want.dtype.name in REALS else 0.0
-            units = _TINY * self.unit + _UNITS * max(own, self.unit) * scale * (want.dtype.name in REALS)
+            units = _TINY * unit + _UNITS * max(own, unit) * scale * (want.dtype.name in REALS)
             if want.dtype.name in REALS and bool(np.all(~_unequal(want, got) | (np.abs(a - b) <= units))):
                 return np.zeros(want.shape, bool)  # whatever the inputs' own rounding does
-            if self.slack is None:
-                self.slack = self._uncertainty()
+            if number not in self.slack:
+                self.slack[number] = self._uncertainty(number, unit)
             slack = self.slack[number]
             tolerance = units + _SLACK * slack
             known = np.isfinite(slack) & np.isfinite(a) & (np.abs(a) < _HUGE)
@@ -129,20 +140,19 @@ class Expected:
                 known &= slack == 0
             return np.asarray(known & ~(np.abs(a - b) <= tolerance))
 
-    def _uncertainty(self) -> list[Array]:
+    def _uncertainty(self, number: int, unit: float) -> Array:
         """The largest change of each element when all floats are moved by a unit in the last place."""
-        rng = np.random.default_rng([self.seed, 77])
-        slack = [np.zeros(want.shape) for want in self.results]
+        rng, want = np.random.default_rng([self.seed, 77]), self.results[number]
+        slack = np.zeros(want.shape)
         for _ in range(_TRIALS):
-            moved = {name: _moved(array, self.unit, rng) for name, array in self.values.items()}
+            moved = {name: _moved(array, unit, rng) for name, array in self.values.items()}
             try:
-                found = computed(self.term, moved)
+                (found,) = computed(self.parts[number], moved)
             except Exception:
-                return [np.full(want.shape, np.inf) for want in self.results]
-            for own, want, got in zip(slack, self.results, found, strict=True):
-                with np.errstate(all="ignore"):
-                    change = np.where(_unequal(want, got), np.abs(_plain(want) - _plain(got)), 0.0)
-                    np.maximum(own, np.where(np.isnan(change), np.inf, change), out=own)
+                return np.full(want.shape, np.inf)
+            with np.errstate(all="ignore"):
+                change = np.where(_unequal(want, found), np.abs(_plain(want) - _plain(found)), 0.0)
+                np.maximum(slack, np.where(np.isnan(change), np.inf, change), out=slack)
         return slack
 
 

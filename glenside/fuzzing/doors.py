@@ -55,9 +55,10 @@ class Door:
     run       raises Wrong, Invalid, GlensideError, or whatever is a crash
     refusals  sentences with which it may refuse
     doc       one sentence
-    weight    how often it is chosen, relative to others
+    weight    its share of the time, relative to others
     networks  the share of cases that are networks of layers
     examples  the share of cases that are put together of the examples of rules
+    joined    whether random programs are mostly several in one, for doors where each case has a price of its own
     needs     packages
     """
 
@@ -69,6 +70,7 @@ class Door:
     weight: float = 1.0
     networks: float = 0.3
     examples: float = 0.0
+    joined: bool = False
     needs: tuple[str, ...] = ()
 
     def missing(self) -> str:
@@ -88,13 +90,15 @@ def door(
     weight: float = 1.0,
     networks: float = 0.3,
     examples: float = 0.0,
+    joined: bool = False,
     needs: tuple[str, ...] = (),
 ) -> Callable[[Callable[[Visit], None]], Callable[[Visit], None]]:
     """Register a function as a door; the first line of its docstring describes it, `needs` are packages."""
 
     def declare(run: Callable[[Visit], None]) -> Callable[[Visit], None]:
         doc = (run.__doc__ or "").strip().split("\n")[0]
-        DOORS[name] = Door(name, form, run, Refusals((*refusals, *_ANYWHERE)), doc, weight, networks, examples, needs)
+        allowed = Refusals((*refusals, *_ANYWHERE))
+        DOORS[name] = Door(name, form, run, allowed, doc, weight, networks, examples, joined, needs)
         return run
 
     return declare

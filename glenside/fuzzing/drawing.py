@@ -12,7 +12,7 @@ from glenside.fuzzing.generate import Generator
 from glenside.fuzzing.leaves import Settings
 from glenside.fuzzing.networks import Networks
 from glenside.fuzzing.onnx_recipes import drawn_model
-from glenside.fuzzing.searching import WANTS
+from glenside.fuzzing.searching import ONLY, WANTS
 from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build, postorder, rebuild
@@ -21,7 +21,9 @@ from glenside.ir.types import Tensor, TupleType
 from glenside.rewrites import RULES
 
 _TOGETHER = 6
-"""Examples of rules in one program."""
+"""Rules whose examples are in one program."""
+_JOINED = 0.7
+"""The share of random programs that are several, at doors where a case has a price of its own."""
 _MUTATED = 0.4
 """The share of cases that continue a kept program."""
 
@@ -44,14 +46,15 @@ def _example(pick: random.Random) -> str:
 
     "" where the sizes are not legal.
     """
-    examples = [example for rule in RULES.values() for example in rule.examples]
     draw = Generator(pick)
     draw.pool = [draw.input(draw.dims(), "float32") for _ in range(3)]
-    if pick.random() < 0.6:
-        several = (draw.applied(pick.choice(examples)) for _ in range(_TOGETHER))
-        found = [term for term in several if term is not None]
-        return print_program(_joined(found)) if found else ""
-    example = pick.choice(examples)
+    if pick.random() < 0.8:
+        rules = pick.sample([rule for rule in RULES.values() if not rule.analysis], _TOGETHER)
+        several = (draw.applied(example) for rule in rules for example in pick.sample(rule.examples, 1))
+        terms = [term for term in several if term is not None]
+        only = f"{ONLY}{' '.join(rule.name for rule in rules)}\n" if pick.random() < 0.8 else ""
+        return only + print_program(_joined(terms)) if terms else ""
+    example = pick.choice([example for rule in RULES.values() for example in rule.examples])
     try:
         found = draw.instance(example)
     except GlensideError:
@@ -87,4 +90,6 @@ def _program(pick: random.Random, door: Door, kept: Sequence[Case]) -> Program:
         return Generator(pick, settings, parts[: pick.randint(1, len(parts))]).program()
     if pick.random() < door.networks:
         return Networks(pick).program()
+    if door.joined and pick.random() < _JOINED:
+        return _joined([Generator(pick).term() for _ in range(pick.randint(2, 4))])
     return Generator(pick, Settings(opaque=pick.random() < 0.02)).program()

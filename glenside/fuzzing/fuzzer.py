@@ -34,7 +34,7 @@ class Fuzzer:
     """One run.
 
     doors    names of doors
-    seed     of all cases: case n of a seed is the same in every run that begins with the same corpus
+    seed     of all cases: case n of a door and a seed is the same in every run that begins with the same corpus
     minutes  after which no new case is begun
     cases    after which no new case is begun; then what this run adds to the corpus is not mutated
     jobs     worker processes
@@ -61,6 +61,8 @@ class Fuzzer:
         self.numbers = count()
         self.lock = threading.Lock()
         self.stopping = False
+        self.drawn: Counter[str] = Counter()
+        self.waiting: dict[str, float] = {door.name: 0.0 for door in doors}
         self.reached: set[str] = set()
         self.shrunk_of: Counter[tuple[str, str, str]] = Counter()
         self.found: dict[tuple[str, ...], Failure] = {}
@@ -117,16 +119,29 @@ class Fuzzer:
 
     def _one(self, child: Child, number: int) -> None:
         """Draw a case, and put it through a door."""
-        pick = random.Random(f"{self.seed}/{number}")
-        door = pick.choices(self.doors, [door.weight for door in self.doors])[0]
         with self.lock:
+            door = self._next_door(number)
+            self.drawn[door.name] += 1
+            self.waiting[door.name] += 1.0  # so that other workers go elsewhere meanwhile
+            pick = random.Random(f"{self.seed}/{door.name}/{self.drawn[door.name]}")
             kept = self.corpus.cases[: self.known] if self.cases is not None else list(self.corpus.cases)
         case = drawn_case(pick, door, kept)
         outcome = child.visit(case, door)
         with self.lock:
+            self.waiting[door.name] -= 1.0
             self._count(case, outcome)
         if outcome.failed:
             self._failed(child, case, outcome)
+
+    def _next_door(self, number: int) -> Door:
+        """The door that is the furthest behind its share of the time, so that a slow one does not starve others; where
+        cases are counted, one that is drawn by the number of the case alone.
+        """
+        if self.cases is not None:
+            pick = random.Random(f"{self.seed}/{number}")
+            return pick.choices(self.doors, [door.weight for door in self.doors])[0]
+        busy = {door.name: self.report.doors[door.name].seconds + self.waiting[door.name] for door in self.doors}
+        return min(self.doors, key=lambda door: busy[door.name] / door.weight)
 
     def _count(self, case: Case, outcome: Outcome) -> None:
         own = self.report.doors[outcome.door]

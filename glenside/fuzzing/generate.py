@@ -15,7 +15,7 @@ from string import Template
 from typing import Any
 
 from glenside.fuzzing.adapting import SIZE_LIMIT, adapted, below, cast_to, fits, split_at
-from glenside.fuzzing.leaves import LARGE, NUMBERS, ROW_BYTES, Leaves, Settings
+from glenside.fuzzing.leaves import LARGE, NUMBERS, PAGES, Leaves, Settings
 from glenside.ir.dtypes import COMPUTED, DTYPES, limits
 from glenside.ir.errors import GlensideError
 from glenside.ir.operator import COMPUTES, OPERATORS, Compute, Example, Field, Kind, Operator, OperatorKind
@@ -128,7 +128,7 @@ class Generator(Leaves):
         words = [*re.findall(r"\$(\w+)", example.text), *(w for dims in example.shapes.values() for w in dims.split())]
         sizes = {word: self.size() for word in sorted(set(words)) if not word.isdigit()}
         if sizes and self.wide:
-            sizes[self.pick.choice(sorted(sizes))] = self.pick.choice((ROW_BYTES // 4, ROW_BYTES // 2, *LARGE))
+            sizes[self.pick.choice(sorted(sizes))] = self.pick.choice((*PAGES, *LARGE))
         shapes = {
             name: tuple(int(word) if word.isdigit() else sizes[word] for word in dims.split())
             for name, dims in example.shapes.items()

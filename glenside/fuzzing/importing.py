@@ -40,7 +40,7 @@ def imported(visit: Visit) -> None:
     found = _elsewhere(visit, proto, {**values, **absent})
     if found is not None:
         visit.expected.compare("beside another runtime", found)
-    then = visit.pick.choice((None, compiled, optimized, exported))
+    then = visit.pick.choice((None, None, None, compiled, optimized, exported))
     if then is not None:
         inner = replace(visit, program=visit.program)
         then(inner)

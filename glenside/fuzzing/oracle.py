@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glenside.check import expected
-from glenside.check.expected import computed, values_of
+from glenside.check.expected import computed, each_result, values_of
 from glenside.fuzzing.cases import Wrong
 from glenside.ir.operand import Array
 
-__all__ = ["Expected", "computed", "values_of"]
+__all__ = ["Expected", "computed", "each_result", "values_of"]
 
 
 class Expected(expected.Expected):

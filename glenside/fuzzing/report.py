@@ -9,6 +9,9 @@ from typing import Any
 
 from glenside.fuzzing.cases import Failure, Outcome, Verdict
 
+_REASONS = 3
+"""Reasons of refusals that are told of a door."""
+
 
 @dataclass
 class DoorReport:
@@ -69,8 +72,19 @@ class FuzzReport:
         )
         return f"{self.cases:,} cases in {self.seconds:.0f} s{ended}, seed {self.seed}: {found}"
 
+    def refused(self) -> list[str]:
+        """For each door that refused cases, how many, and the most frequent reasons."""
+        lines = []
+        for name, door in self.doors.items():
+            why = Counter({said: count for (own, said), count in self.refusals.items() if own == name})
+            if door.refused:
+                often = "; ".join(f"{count} {said}" for said, count in why.most_common(_REASONS))
+                alone = ", all of them" if door.refused == door.cases else ""
+                lines.append(f"{name} refused {door.refused:,} of {door.cases:,} cases{alone}: {often}")
+        return lines
+
     def __str__(self) -> str:
-        lines = [self.sentence()]
+        lines = [self.sentence(), *self.refused()]
         for failure in self.failures:
             again = f" ({failure.count} cases)" if failure.count > 1 else ""
             lines += ["", f"{failure}{again}", failure.case.text.rstrip()]

@@ -25,8 +25,12 @@ from glenside.targets.base import Target
 LIMITS = Limits(nodes=20_000, seconds=15.0, iterations=40)
 _FEW = Limits(nodes=4_000, seconds=10.0, iterations=12)
 
-WANTS = "; wants: "
-"""Before the demands that stand in an e-graph before its search begins, in the first line of a case."""
+WANTS, ONLY = "; wants: ", "; rules: "
+"""What the first line of a case may begin with: before the demands that stand in an e-graph before its search begins,
+and before the names of rules that run with few others.
+"""
+_BESIDE = 12
+"""Rules that run with those that a case names."""
 TARGETS = {
     "systolic-array": "systolic-array:{rows}x{columns}",
     "output-stationary": "output-stationary:{rows}x{columns}",
@@ -114,8 +118,13 @@ def ruled(visit: Visit) -> None:
     late, pick = of_families([LATE]), visit.pick
     every = late if pick.random() < 0.1 else tuple(rule for rule in RULES.values() if rule not in late)
     rules = pick.sample(every, len(every) if pick.random() < 0.7 else max(1, len(every) // 2))
+    if named := _first_line(visit.case.text, ONLY).split():
+        some = pick.sample(every, min(_BESIDE, len(every)))
+        rules = [rule for rule in every if rule.analysis or rule.name in named or rule in some]
+        pick.shuffle(rules)
+    wants = _first_line(visit.case.text, WANTS)
     try:
-        snapshot, search = saturated(visit.valued, rules, _FEW, wants=_wants(visit.case.text), compiled=every)
+        snapshot, search = saturated(visit.valued, rules, _FEW, wants=wants, compiled=every)
     except KeyError:  # what was wanted is not in the program any more
         snapshot, search = saturated(visit.valued, rules, _FEW, compiled=every)
     for name, run in search.progress.rules.items():
@@ -125,10 +134,10 @@ def ruled(visit: Visit) -> None:
         raise Wrong(said)
 
 
-def _wants(text: str) -> str:
-    """What the first line of a case says is wanted of the e-graph, or ""."""
+def _first_line(text: str, begin: str) -> str:
+    """What follows in the first line of a case that begins so, or ""."""
     first = text.lstrip().split("\n", 1)[0]
-    return first.removeprefix(WANTS) if first.startswith(WANTS) else ""
+    return first.removeprefix(begin) if first.startswith(begin) else ""
 
 
 @door("extract")

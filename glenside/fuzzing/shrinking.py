@@ -27,7 +27,7 @@ def shrunk(case: Case, fails: Fails, seconds: float, tries: int = 400) -> Case:
     until = time.monotonic() + seconds
     best, term, seen = case, parse(case.text).term, {case.text}
     first = case.text.split("\n", 1)[0]
-    said = f"{first}\n" if first.startswith("; wants:") else ""
+    said = f"{first}\n" if first.startswith("; ") else ""
     again = True
     while again:
         again = False

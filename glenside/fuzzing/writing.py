@@ -8,24 +8,23 @@ import numpy as np
 
 from glenside.check import check, is_equal
 from glenside.exporters.json import program_json, program_of_json
-from glenside.fuzzing.adapting import split_at
 from glenside.fuzzing.cases import Invalid, Wrong
 from glenside.fuzzing.doors import Visit, door
-from glenside.fuzzing.oracle import computed
+from glenside.fuzzing.oracle import computed, each_result
 from glenside.importers.onnx.sessions import CannotRun, Session
 from glenside.ir.dtypes import STORED
 from glenside.ir.errors import BadInput
 from glenside.ir.packages import import_onnx
 from glenside.ir.program import Program
-from glenside.ir.term import Term, build, postorder
+from glenside.ir.term import build, postorder
 from glenside.ir.text import parse, print_program
-from glenside.ir.types import AccessType, TupleType
+from glenside.ir.types import AccessType
 
 RUNTIME_SECONDS = 60.0
 """What another runtime may take to load a model, or to run it."""
 
 
-@door("text", weight=0.5)
+@door("text", weight=0.25)
 def printed(visit: Visit) -> None:
     """Print and parse, as text and as JSON."""
     program = visit.program
@@ -40,7 +39,7 @@ def printed(visit: Visit) -> None:
         raise Wrong("the JSON is read as another program")
 
 
-@door("onnx", "black box", weight=2, needs=("onnx",))
+@door("onnx", "black box", weight=3, joined=True, needs=("onnx",))
 def exported(visit: Visit) -> None:
     """Write ONNX, check the file, read it again, compare exactly, and run it in onnxruntime."""
     from glenside.exporters.onnx import export_onnx
@@ -65,7 +64,7 @@ def _compare(visit: Visit, program: Program, again: Program) -> None:
     """Raise Wrong where what was read is not what was written: exactly, unless constants were computed when written,
     and in floats.
     """
-    before, after = _flat(program.term), _flat(again.term)
+    before, after = each_result(program.term), each_result(again.term)
     for number, (a, b) in enumerate(zip(before, after, strict=False)):
         if (a.access.dims, a.access.dtype) != (b.access.dims, b.access.dtype):
             raise Wrong(f"read again: result {number + 1} is {b.type}, not {a.type}")
@@ -79,15 +78,6 @@ def _compare(visit: Visit, program: Program, again: Program) -> None:
         if not is_equal(verdict) and not verdict.startswith("not checked"):
             raise Wrong(f"read again: {verdict}")
     visit.expected.compare("read again", computed(found.term, {**constants, **visit.values}))
-
-
-def _flat(term: Term) -> list[Term]:
-    """Every result as ()(dims), those of inner tuples too."""
-    if isinstance(term.type, TupleType):
-        made = term.operator.name == "construct-tuple"
-        items = term.children if made else [build("tuple-get-item", term, i) for i in range(len(term.type.items))]
-        return [found for item in items for found in _flat(item)]
-    return [split_at(term, 0)]
 
 
 def in_runtime(visit: Visit, program: Program, content: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import tracemalloc
 
 import broken_loops
 import lowering_faults
@@ -26,6 +27,7 @@ from glenside.ir.operand import arrays
 from glenside.ir.operator import COMPUTES, OPERATORS, Compute, Operator
 from glenside.ir.program import Program
 from glenside.ir.term import Term
+from glenside.ir.text import parse
 from glenside.semantics.interpreter import evaluate
 from glenside.semantics.loop_field import LoopField
 
@@ -145,3 +147,18 @@ def test_many_planted_faults(source: bool) -> None:
             break
     missed = [one for one in found if not one.refused]
     assert len(missed) <= 5, missed
+
+
+def test_many_samples_of_many_places_take_little_memory() -> None:
+    """Each of 9,216 elements may be written at each of 9,216 places."""
+    x, places, updates = "(access-tensor x)", "(access-tensor i)", "(access-tensor u)"
+    program = parse(
+        "(input x (shape 512 9 2) float32)\n(input i (shape 4 2) int64)\n(input u (shape 4 2) float32)\n"
+        f"(compute softmax (access (access-scatter-nd {x} {places} {updates} 0 add) 2))"
+    )
+    tracemalloc.start()
+    found = _validated(program, "plain")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert not found.wrong, found.wrong
+    assert most < 500 << 20

@@ -23,6 +23,7 @@ from glenside.fuzzing.corpus import Corpus
 from glenside.fuzzing.drawing import drawn_case
 from glenside.fuzzing.generate import Generator
 from glenside.fuzzing.leaves import Settings
+from glenside.fuzzing.models import Model
 from glenside.fuzzing.searching import TARGETS
 from glenside.fuzzing.shrinking import shrunk
 from glenside.ir.dtypes import DTYPES
@@ -41,8 +42,8 @@ SMALL = "(input x (shape 2 3) float32)\n(compute exp (access-tensor x))"
 
 def test_every_record_and_dtype_and_kind_of_shape_is_drawn() -> None:
     records, dtypes, ranks, sizes, results = Counter[str](), set[str](), set[int](), set[int](), 0
-    for seed in range(1500):
-        term = Generator(random.Random(seed), Settings(opaque=seed % 10 == 0)).term()
+    for seed in range(900):
+        term = Generator(random.Random(seed), Settings(opaque=seed % 5 == 0)).term()
         results += not isinstance(term.type, AccessType)
         for part in postorder(term):
             name = part.operator.name
@@ -56,7 +57,7 @@ def test_every_record_and_dtype_and_kind_of_shape_is_drawn() -> None:
     assert dtypes == {*DTYPES}
     assert ranks >= {*range(7)}
     assert sizes >= {0, 1, 2, 3, 5, 512, 1024}
-    assert results > 100
+    assert results > 60
 
 
 def test_a_seed_draws_the_same_case() -> None:
@@ -73,7 +74,6 @@ def test_programs_of_text_are_mutated() -> None:
 
 def test_models_of_every_recipe_and_version_are_drawn_and_valid() -> None:
     onnx = pytest.importorskip("onnx")
-    from glenside.fuzzing.models import Model
     from glenside.fuzzing.onnx_recipes import RECIPES, drawn_model
 
     drawn, versions, valid = set[str](), set[int](), 0
@@ -95,7 +95,6 @@ def test_models_of_every_recipe_and_version_are_drawn_and_valid() -> None:
 
 def test_a_model_is_shrunk() -> None:
     pytest.importorskip("onnx")
-    from glenside.fuzzing.models import Model
     from glenside.fuzzing.onnx_recipes import drawn_model
 
     def fails(case: Case) -> bool:
@@ -108,6 +107,33 @@ def test_a_model_is_shrunk() -> None:
 
 def test_every_target_has_a_door() -> None:
     assert TARGETS.keys() == REGISTERED.keys()
+
+
+_WINDOWS = """
+(compute dot-product (access-cartesian-product
+  (access-squeeze (access (access-reshape
+    (access-windows (access-windows (access (full (shape 3 2 1 7 9) 1 float32) 2) (shape 1 3 5) (shape 1 1 1))
+      (shape 1 1 1) (shape 1 1 2))
+    (access-shape (shape 3 2 1 5 5 1 3 3) (shape))) 5) 2)
+  (access (full (shape 0 0 1 3 3) 1 float32) 2)))
+"""
+_TUPLE = """
+(input x (shape 2 3 1) float32)
+(tuple-get-item (construct-tuple (compute relu (access (access-tensor x) 3)) (full (shape 1 3 2) 1 int16)) 0)
+"""
+_SIZE = Model(15, {"x": ("bool", (1, 1))}, nodes=[("Size", "", ["x"], ["y"], {})], outputs=["y"]).text()
+
+
+@pytest.mark.parametrize(
+    ("door", "text"),
+    [("rules", _WINDOWS), ("optimize", _WINDOWS), ("layout", _WINDOWS), ("layout", _TUPLE), ("import", _SIZE)],
+)
+def test_what_once_failed_passes(door: str, text: str) -> None:
+    if missing := DOORS[door].missing():
+        pytest.skip(f"it takes {missing}")
+    for seed in range(2):
+        outcome = visited(text, door, seed)
+        assert outcome.verdict is Verdict.PASSED, outcome.detail
 
 
 @pytest.fixture
@@ -179,7 +205,7 @@ def test_what_is_found_is_kept_with_a_test(tmp_path: Path) -> None:
 
 
 def test_a_run_of_so_many_cases_is_repeatable() -> None:
-    first, again = (gl.fuzz(2, 5, ["own-wrong"], cases=25).as_dict() for _ in range(2))
+    first, again = (gl.fuzz(2, 5, ["own-wrong"], cases=5).as_dict() for _ in range(2))
     assert first["failures"]
     assert [f["case"] for f in first["failures"]] == [f["case"] for f in again["failures"]]
 
@@ -240,8 +266,8 @@ def test_the_corpus_of_the_repository_is_of_programs() -> None:
     assert sum(isinstance(parse(case.text), Program) for case in found if case.form == "program") >= 10
 
 
-def test_a_budget_of_cases_at_every_door(tmp_path: Path) -> None:
-    report = gl.fuzz(5, 0, [door.name for door in OWN], corpus=_kept(tmp_path), cases=45)
+def test_a_budget_of_time_at_every_door(tmp_path: Path) -> None:
+    report = gl.fuzz(0.35, 0, [door.name for door in OWN], corpus=_kept(tmp_path))
     assert report.ok, str(report)
 
 

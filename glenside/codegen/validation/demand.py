@@ -97,6 +97,13 @@ def solutions(place: Index, sizes: Mapping[int, int], wanted: Array) -> tuple[Ar
     return which, found
 
 
+def unmoved(places: Array, moves: Array) -> Array:
+    """For each place, where each move begins that ends there. Raises NotSampled."""
+    if places.size * moves.size > MOST:
+        raise NotSampled(f"{places.size:,} elements that {moves.size:,} moves each may lead to")
+    return (places[:, None] - moves[None]).reshape(-1)
+
+
 class Demand:
     """What samples need of a nest.
 
@@ -253,9 +260,8 @@ class Demand:
             return
         size = buffer.dims.product()
         sample, places = np.divmod(needed, size)
-        wanted = (places[:, None] - moves[None]).reshape(-1)
         sizes = {loop.axis.number: loop.axis.size for loop in node.loops}
-        which, counters = solutions(place, sizes, wanted)
+        which, counters = solutions(place, sizes, unmoved(places, moves))
         for guard in node.guards:
             if {axis.number for axis in axes_of(guard.index)} <= counters.keys():
                 held = np.broadcast_to(guard.evaluate(counters), which.shape)  # type: ignore[arg-type]
