@@ -104,7 +104,7 @@ class Expected:
             bad = _unequal(want, got)
             if not bad.any():
                 continue
-            if _casts_undefined(self.parts[number], self.values):
+            if self._is_undefined(number):
                 continue
             if unit := self._unit(number):
                 bad &= self._certain(number, unit, want, got)
@@ -115,6 +115,14 @@ class Expected:
                     f"the first at {at}: {got[at]}, where {want[at]} is right"
                 )
         return ""
+
+    @property
+    def undefined(self) -> bool:
+        """True if nothing is expected of some result."""
+        return any(map(self._is_undefined, range(len(self.parts))))
+
+    def _is_undefined(self, number: int) -> bool:
+        return _casts_undefined(self.parts[number], self.values)
 
     def _unit(self, number: int) -> float:
         """The unit in the last place of the coarsest floats below a result; 0 where there are none."""
