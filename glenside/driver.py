@@ -39,7 +39,7 @@ REPEATABLE = (SATURATED, NODE_LIMIT, ITERATION_LIMIT)
 
 def optimize(
     program: Program,
-    target: Target,
+    target: Target | str,
     *,
     limits: Limits | None = None,
     blocking: str = "tile-loops",
@@ -60,6 +60,7 @@ def optimize(
 ) -> Result:
     """Find the equal program that uses the target best, and check that it is equal.
 
+    target    as an object or as text: `gl.NPU(64)` or "npu:64x64"
     limits    of each search
     blocking, mapping, method, extract_seconds, explain
               how to search, where the target leaves a choice: see `glenside.targets.base.Way`
@@ -76,7 +77,7 @@ def optimize(
     Unfinished where there was no time for any answer.
     """
     with _told_to(listener, progress) as listener:
-        program = program.as_written()
+        program, target = _program(program, "optimized").as_written(), as_target(target)
         way = replace(way_of(target, blocking, mapping, method, extract_seconds, explain), trace=trace)
         limits = limits or Limits()
         key = answers.key(program, target, limits, way, seed, verify) if cache is not None and target.repeatable else ""
@@ -187,8 +188,7 @@ def compile(
     from glenside.codegen.native import keeping
     from glenside.passes.integer_sums import for_processors
 
-    if not isinstance(program, Program):
-        raise BadInput(f"what is compiled is a program, such as gl.load gives, got {type(program).__name__}")
+    _program(program, "compiled")
     of = machine_of(machine)
     most = byte_count(memory, "a memory budget") if isinstance(memory, str) else memory
     if most is not None and most <= 0:
@@ -222,17 +222,29 @@ def target_named(target: Target | str | None, memory: int | str | None, machine:
     """The target of an object or a text, "cpu" with that budget of memory; None for a program as it is, which plain
     loops are of. Raises BadInput.
     """
-    from glenside.targets import parse_target
-
     if target is None or target == AS_IT_IS:
         return None
+    if isinstance(target, str) and target == DEFAULT_TARGET:
+        return None if machine is None else as_target(DEFAULT_TARGET if memory is None else f"cpu:{memory}")
+    return as_target(target)
+
+
+def as_target(target: Target | str) -> Target:
+    """The target of an object or a text. Raises BadInput."""
+    from glenside.targets import parse_target
+
     if isinstance(target, str):
-        if target == DEFAULT_TARGET:
-            return None if machine is None else parse_target(DEFAULT_TARGET if memory is None else f"cpu:{memory}")
         return parse_target(target)
     if not isinstance(target, Target):
-        raise BadInput(f"a target is one such as gl.CPU(), or text such as 'cpu:8MB' or 'none', got {target!r}")
+        raise BadInput(f"a target is one such as gl.CPU(), or text such as 'cpu:8MB', got {target!r}")
     return target
+
+
+def _program(given: Program, use: str) -> Program:
+    """A program, which it must be. Raises BadInput."""
+    if not isinstance(given, Program):
+        raise BadInput(f"what is {use} is a program, such as gl.load gives, got {type(given).__name__}")
+    return given
 
 
 def as_it_is(error: GlensideError) -> str:
@@ -273,7 +285,7 @@ _SEEN = 0.05  # seconds
 
 def npu_program(
     program: Program,
-    target: Target,
+    target: Target | str,
     *,
     quantize: str | Mapping[str, Array] | None = None,
     seed: int = 0,
@@ -301,9 +313,10 @@ def npu_program(
     from glenside.passes.answer import Unfinished
     from glenside.quantization.asked import integers
 
+    target = as_target(target)
     if not target.has_code:
         raise BadInput(f"{target.name} has no instructions: a program of an npu is for the target npu:RxC")
-    asked = integers(program, quantize, seed)
+    asked = integers(_program(program, "run on an npu"), quantize, seed)
     how = {"verify": False, "limits": limits, **how}
     result = optimize(program if asked is None else asked.network.program, target, seed=seed, **how)
     result.require_mapped()

@@ -108,6 +108,20 @@ def assert_optimized_equals(term: Term, rows: int, columns: int) -> None:
     assert result.program.term.type == term.type
 
 
+def test_targets_are_objects_or_text() -> None:
+    program = gl.parse(DOT, shapes={"a": (5, 7), "b": (3, 7)})
+    by_text, by_object = gl.optimize(program, "systolic-array:2x3"), gl.optimize(program, gl.SystolicArray(2, 3))
+    assert by_text.program.term == by_object.program.term
+    for wrong in ("none", "2x3", None, 3):
+        with pytest.raises(BadInput, match="target"):
+            gl.optimize(program, wrong)  # type: ignore[arg-type]
+        with pytest.raises(BadInput, match="target"):
+            gl.npu_program(program, wrong)  # type: ignore[arg-type]
+    for run in (gl.optimize, gl.npu_program, gl.compile):
+        with pytest.raises(BadInput, match=r"is a program, such as gl\.load gives, got str"):
+            run(DOT, "npu:2x3")  # type: ignore[operator]
+
+
 MORE = [pytest.param(rows, columns, marks=pytest.mark.slow) for rows, columns in ((8, 2), (64, 64))]
 
 

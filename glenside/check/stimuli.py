@@ -17,6 +17,7 @@ from glenside.ir.dtypes import REALS, STORED, WHOLE, limits
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.operators.casting import cast
+from glenside.ir.operators.compute import compute, parse_compute
 from glenside.ir.rational import exact
 from glenside.ir.term import Term, postorder, tensors
 from glenside.ir.types import Dims, Tensor
@@ -347,6 +348,41 @@ def constants_of(*roots: Term) -> list[Fraction]:
                 numbers = (exact(word) for word in attribute.strip("()").split())
                 found.update(dict.fromkeys(n for n in numbers if n is not None and abs(n) < largest))
     return list(found)
+
+
+def periods_of(*roots: Term) -> list[float]:
+    """Numbers at which what is left of a division by a constant is one of a few: multiples of it, and other constants
+    beside those. A rest is the same there as of a small number, and all else is not.
+    """
+    moduli = [term.children[0] for term in postorder(*roots) if term.operator is compute and _is_rest(term)]
+    if not moduli:
+        return []
+    divisors = [float(abs(c)) for c in constants_of(*moduli) if 1 < abs(c) < _LARGE]
+    rests = [0.0, *(float(c) for c in constants_of(*roots) if abs(c) < _LARGE and c not in divisors)]
+    points = (m * d + c for m in _MULTIPLES for d in divisors for c in (*rests, *divisors))
+    return list(dict.fromkeys(points))[:_MOST_POINTS]
+
+
+_MULTIPLES = (1, -1, 2)
+_MOST_POINTS = 1 << 10
+
+
+def _is_rest(term: Term) -> bool:
+    return parse_compute(str(term.attributes[0]))[0].name == "mod"
+
+
+def draw_points(
+    tensor: Tensor, limit: int | Array | None = None, *, seed: int, turn: int, points: Sequence[float]
+) -> Array:
+    """Some of these numbers, others each time, as far as the dtype holds them; half of them half above."""
+    if tensor.dtype == "bool" or limit is not None:
+        return draw_integers(tensor, limit, seed=seed + turn)
+    rng, size = _stream(seed, 6, tensor.name), tensor.dims.product()
+    order = np.asarray(points)[rng.permutation(len(points))]
+    found = order[(turn * size + np.arange(size)) % len(order)].reshape(tensor.dims)
+    if tensor.dtype in REALS:
+        return np.asarray(found + _stream(seed + turn, 7, tensor.name).integers(0, 2, tensor.dims) / 2)
+    return np.asarray(np.clip(found, *held(tensor.dtype)).astype(tensor.dtype))
 
 
 def _may_wrap(term: Term) -> bool:

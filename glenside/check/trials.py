@@ -17,9 +17,11 @@ from glenside.check.stimuli import (
     declared,
     draw_integers,
     draw_near,
+    draw_points,
     draw_residues,
     drawn_within,
     is_real,
+    periods_of,
 )
 from glenside.ir.dtypes import REALS
 from glenside.ir.operand import Array
@@ -50,6 +52,9 @@ OWN = 1 << 20 | 1
 numbers are about several centres.
 """
 
+
+_EVERY, _AT_PERIODS = 8, 2
+"""Of so many turns the one in which numbers are where rests of divisions repeat, in programs with any."""
 
 _COMPARED = 400
 _DECIDED = 2000  # of results that only say which numbers are the larger
@@ -161,6 +166,7 @@ class Trials:
         self.seed, self.weights = seed, frozenset(original.constants_declared)
         self.among = tuple(map(float, constants_of(*roots)))
         self.calm = tuple(c for c in self.among if abs(c) <= _CALM)
+        self.periods = periods_of(*roots)
         self.names = [*declared(*roots)]
         self.ordered, self.real = has_order(*roots), is_real(*roots)
         self.fields = [Field(p) for p in PRIMES]
@@ -204,5 +210,7 @@ class Trials:
         products of two such numbers are rounded to hundreds, and so are sums in which those cancel.
         """
         far = not self.real or tensor.name == self.names[zlib.crc32(b"%d" % turn) % len(self.names)]
+        if far and self.periods and turn % _EVERY == _AT_PERIODS and tensor.name not in self.weights:
+            return draw_points(tensor, limit, seed=self.seed, turn=turn // _EVERY, points=self.periods)
         among = self.among if far else self.calm
         return draw_near(tensor, limit, seed=self.seed, turn=turn, among=among, weights=self.weights)

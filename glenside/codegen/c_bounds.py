@@ -57,8 +57,8 @@ static inline num left(double v, double rest, double e, double unit, double leas
 {
     if (isinf(v)) return (num){v, e < INFINITY ? 0 : INFINITY};
     if (e == 0 && (kind == 0 ? rest == 0 : fits(v, kind))) return (num){v, 0};
-    e += unit * (fabs(v) + e) + least;
-    return (num){v, fabs(v) + e <= largest ? e : INFINITY};
+    double most = fabs(v) + e; /* up to half a unit above the largest number it is rounded to that */
+    return (num){v, most <= largest * (1 + unit / 2) ? e + unit * most + least : INFINITY};
 }
 #define OF double unit, double least, double largest, int kind
 #define SO unit, least, largest, kind

@@ -34,7 +34,7 @@ from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.maxima import fills_with_least
 from glenside.quantization.network import integer_network
 from glenside.quantization.normalizing import inside, standardisation
-from glenside.quantization.values import largest_tensor, name_in
+from glenside.quantization.values import largest_tensor, name_in, place_of
 from glenside.semantics.interpreter import evaluate
 
 _LEVELS, _LOWEST, _LARGEST = 255, -128, 127
@@ -234,14 +234,16 @@ class _Quantizing:
         return pair.children if pair is not None and both else ()
 
     def calibrate(self, runs: Iterator[dict[str, Array]]) -> None:
-        """See what values tensors take."""
+        """See what values tensors take. Raises BadInput, which names the place, where they are not finite."""
+        layers = {term: name for name, term in reversed(list(self.folded.layers.items()))}
 
         def see(term: Term, value: Array) -> None:
             first = self.alike[term]
             low, high = self.ranges[first]
             least, most = float(np.min(value)), float(np.max(value))
             if not np.isfinite([least, most]).all():
-                raise BadInput("a network whose values are not finite is not quantized")
+                place = place_of(term, layers, self.constant)
+                raise BadInput(f"{place}: numbers that are quantized are finite, got {least:g} to {most:g}")
             self.ranges[first] = min(low, least), max(high, most)
 
         for values in runs:

@@ -14,7 +14,7 @@ from glenside.builder.layout import reshape, split_at
 from glenside.ir.dtypes import FLOATS, INTEGERS
 from glenside.ir.errors import BadInput, TypeMismatch
 from glenside.ir.operand import Array
-from glenside.ir.operators.compute import name_of, parse_compute
+from glenside.ir.operators.compute import parse_compute
 from glenside.ir.program import Program, is_product
 from glenside.ir.rational import exact
 from glenside.ir.term import Term, constants_under, make, postorder, tensors, weave
@@ -43,6 +43,7 @@ from glenside.quantization.values import (
     bytes_of_weights,
     name_in,
     narrow,
+    place_of,
     standing_for,
 )
 from glenside.semantics.interpreter import evaluate
@@ -139,18 +140,11 @@ class Follower:
 
     def _placed(self, term: Term, error: BadInput | TypeMismatch) -> str:
         """Why a term is refused, and where."""
-        return error.message if isinstance(error, _Placed) else f"{self._where(term)}: {error.message}"
-
-    def _where(self, term: Term) -> str:
-        """The layer whose operand or result a term is."""
-        names = [self.names[t] for t in postorder(term) if t in self.names]
-        if term in self.names:
-            return f"the layer {self.names[term]}"
-        if names:
-            return f"{name_of(term)} behind the layer {names[-1]}"
-        inputs = [name_in(t) for t in tensors(term) if not self.constant[t]]
-        whose = f"the input {', '.join(inputs)}"
-        return whose if term.operator.name == "access-tensor" else f"{name_of(term)} of {whose}"
+        return (
+            error.message
+            if isinstance(error, _Placed)
+            else f"{place_of(term, self.names, self.constant)}: {error.message}"
+        )
 
     def _step(self, term: Term) -> Affine:
         operator = term.operator.name

@@ -118,6 +118,18 @@ def name_in(stand_in: Term) -> str:
     return tensor.name
 
 
+def place_of(term: Term, layers: Mapping[Term, str], constant: Mapping[Term, bool]) -> str:
+    """The layer whose operand or result a term is, in words."""
+    names = [layers[t] for t in postorder(term) if t in layers]
+    if term in layers:
+        return f"the layer {layers[term]}"
+    if names:
+        return f"{name_of(term)} behind the layer {names[-1]}"
+    inputs = [name_in(t) for t in tensors(term) if not constant[t]]
+    whose = f"the input {', '.join(inputs)}"
+    return whose if term.operator.name == "access-tensor" else f"{name_of(term)} of {whose}"
+
+
 def largest_tensor(term: Term) -> str:
     """The name of the largest tensor that a term is made of; weight where there is none."""
     leaves = sorted(tensors(term), key=lambda leaf: -leaf.access.size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from stepped_programs import by, plus, tensor, times
 import glenside as gl
 from glenside.builder.indexing import gather_nd, top
 from glenside.builder.layout import concatenate, flip, gather, reshape, slice_axis
-from glenside.builder.pointwise import add, cast, compute, multiply, relu
+from glenside.builder.pointwise import add, cast, combine, compare, compute, multiply, relu, select
 from glenside.builder.reductions import position
 from glenside.check import check, check_gradient
 from glenside.check.confined import Confined
@@ -105,6 +106,34 @@ def test_an_index_that_only_some_numbers_make_valid(case: str) -> None:
 def test_what_reads_outside_differs() -> None:
     narrow = gather(slice_axis(T, 0, 0, 5), I)
     assert check(Program(gather(T, I)), Program(narrow)).result.startswith("differs: access-gather requires indices")
+
+
+def rest(i: Term, divisor: int, rounding: str = "floor") -> Term:
+    """What is left of indices that are divided by one number."""
+    return combine(f"(mod {rounding})", i, build("full", tuple(i.access.dims), str(divisor), "int64"))
+
+
+AS_FAR_AS_THE_DIVISOR: dict[str, Callable[[Term, int], Term]] = {
+    "cut": lambda i, n: compute(f"(clip 0 {n - 1})", i),
+    "itself": lambda i, n: i,
+    "of twice as much": lambda i, n: rest(i, 2 * n),
+    "of the other rounding": lambda i, n: rest(i, n, "truncate"),
+}
+
+
+@pytest.mark.parametrize("other", AS_FAR_AS_THE_DIVISOR)
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+def test_a_rest_is_told_from_what_is_the_same_up_to_the_divisor(other: str, dtype: str) -> None:
+    """Where it is compared with one number, few numbers beyond the divisor show a difference."""
+    x = tensor("x", (2, 2), dtype)
+    i = cast(compute("floor", x), "int64") if dtype == "float64" else x
+    for divisor, one, seed in product((10, 100, 4096), (1, 7), range(2)):
+        right, wrong = (
+            select(compare("eq", j, build("full", (2, 2), str(one), "int64")), x, compute("negative", x))
+            for j in (rest(i, divisor), AS_FAR_AS_THE_DIVISOR[other](i, divisor))
+        )
+        report = check(Program(right), Program(wrong), layers=False, seed=seed)
+        assert report.result.startswith("differs"), (divisor, one, seed, report)
 
 
 def test_the_order_of_few_indices_is_seen() -> None:

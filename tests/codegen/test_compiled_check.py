@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import broken_loops
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from random_terms import terms
@@ -47,6 +48,30 @@ def test_a_convolution_and_winograd() -> None:
     assert all(0 <= nest.share <= 1 and nest.bound < 1e-4 for nest in transformed.nests.values())
     assert "residues: exact" in str(transformed)
     assert f"{len(transformed.nests)} of {len(transformed.nests)} nests" in str(transformed)
+
+
+@pytest.mark.parametrize("away", [-np.inf, np.finfo(np.float32).min, -1e9])
+@pytest.mark.parametrize("how", ["added", "selected", "one number", "scattered"])
+def test_masks(away: float, how: str) -> None:
+    """Numbers of masks are no reason to doubt what is compiled, however they come in."""
+    b = gl.Builder("p")
+    scores, number = b.matmul(b.input("q", (3, 4)), b.input("k", (4, 3))), np.float32(away)
+    table = np.triu(np.full((3, 3), number), 1)
+    if how == "added":
+        masked = b.add(scores, b.constant("mask", (3, 3)))
+    elif how == "scattered":
+        places = build("cast", b.reshape(build("iota", 2, "int64"), (2, 1)), "int64")
+        masked, table = (
+            b.scatter_nd(b.constant("mask", (3, 3)), places, b.slice_axis(scores, 0, 0, 2)),
+            np.full((3, 3), number),
+        )
+    else:
+        own = b.constant("mask", (3, 3) if how == "selected" else (1, 1))
+        masked = b.select(b.input("m", (3, 3), "bool"), scores, b.broadcast(own, (3, 3)))
+        table = table if how == "selected" else np.full((1, 1), number)
+    program = b.finish(b.softmax(masked)).with_constants({"mask": table})
+    report = gl.compile(program, "none").check()
+    assert report.ok, report
 
 
 def test_the_bound_follows_the_depth_of_a_sum() -> None:

@@ -118,6 +118,19 @@ def test_what_follows_from_whole_numbers_is_refused_at_the_input() -> None:
         quantized(program, values)
 
 
+@pytest.mark.parametrize("how", ["added", "selected"])
+def test_a_mask_of_infinity_is_refused_where_it_is(how: str) -> None:
+    b = gl.Builder("p")
+    scores = b.matmul(b.input("q", (3, 4)), b.constant("keys", (4, 3)))
+    away = b.constant("mask", (3, 3))
+    masked = b.add(scores, away) if how == "added" else b.select(b.compare("lt", away, b.full((3, 3), 0)), away, scores)
+    program = b.finish(b.matmul(b.softmax(masked), b.constant("rows", (3, 4))))
+    values = {name: np.ones(tensor.dims, np.float32) for name, tensor in program.constants_declared.items()}
+    values["mask"] = np.triu(np.full((3, 3), -np.inf, np.float32), 1)
+    with pytest.raises(BadInput, match=r"^\w[\w-]* behind the layer \w+: numbers .* finite, got -inf to "):
+        quantized(program, values)
+
+
 def test_gates_are_products() -> None:
     """Squeeze and excitation: a product of what is computed, element by element."""
     b = gl.Builder("p")
