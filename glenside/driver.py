@@ -99,7 +99,9 @@ def optimize(
             with beside(result.compared) if meanwhile and checks else nullcontext(lambda: None) as verdict:
                 on_answer(result)
                 if checks:
+                    waited = time.perf_counter()  # for the verdict, too
                     result.check(_told(listener), verdict())
+                    result.report.seconds["check"] = time.perf_counter() - waited
         except KeyboardInterrupt:
             answered()
             result.interrupted = True

@@ -60,9 +60,7 @@ def test_a_custom_operator_between_products(tmp_path: Path) -> None:
     )
     path = tmp_path / "warp.onnx"
     onnx.save(given, path)
-    with pytest.raises(
-        BadInput, match=r"node warp \(Warp\): the operator acme.Warp of version 3 .* allow_opaque=True"
-    ):
+    with pytest.raises(BadInput, match=r"node warp \(Warp\): the operator acme.Warp of version 3 .* allow_opaque=True"):
         load_onnx(path, dims={"batch": 5})
     program = load_onnx(path, dims={"batch": 5, "depth": 2}, allow_opaque=True)
     first, last = boxes(program)
