@@ -42,9 +42,11 @@ def test_resize_to_sizes(seed: int) -> None:
     named["axes"] = one_of(random, [1, 2], [2, 0])
     named["keep_aspect_ratio_policy"] = one_of(random, "stretch", "not_larger", "not_smaller")
     transformation = one_of(random, *TRANSFORMATIONS, "tf_crop_and_resize")
-    if transformation == "tf_crop_and_resize":
+    if transformation in ("tf_crop_and_resize", "align_corners"):
         # ONNX's reference divides by the size that keeps the ratio before it is rounded.
-        named |= {"extrapolation_value": 7.0, "keep_aspect_ratio_policy": "stretch"}
+        named |= {"keep_aspect_ratio_policy": "stretch"}
+    if transformation == "tf_crop_and_resize":
+        named |= {"extrapolation_value": 7.0}
     inputs = [x, roi(random, 2), None, np.array(sizes)]
     named["coordinate_transformation_mode"] = transformation
     agree("reference", "Resize", inputs, version=19, dtypes=[x.dtype.name], **named)
@@ -54,9 +56,20 @@ def test_resize_to_sizes(seed: int) -> None:
 def test_resize_by_scales(seed: int) -> None:
     random = np.random.default_rng(seed)
     x, scales = floats(random, *whole(random, 2, 7, 2)), random.choice([0.41, 0.61, 0.83, 1, 1.27, 1.7, 2, 3], 2)
-    named = mode(random) | {"coordinate_transformation_mode": one_of(random, *TRANSFORMATIONS[:2], "align_corners")}
+    named = mode(random) | {"coordinate_transformation_mode": one_of(random, *TRANSFORMATIONS[:2])}
     named.pop("antialias", None)  # which opset 13 does not have
     agree("reference", "Resize", [x, None, scales.astype(np.float32)], version=13, **named)
+
+
+@pytest.mark.parametrize("version", [11, 13, 18, 19])
+@pytest.mark.parametrize("kind", ["nearest", "linear", "cubic"])
+def test_the_last_element_stays_the_last(kind: str, version: int) -> None:
+    """The length that align_corners divides by is that of the result, rounded, as onnxruntime has it."""
+    random = np.random.default_rng(version)
+    named = {"mode": kind, "coordinate_transformation_mode": "align_corners"}
+    for scales in random.choice([0.3, 0.41, 0.6, 0.83, 1, 1.27, 1.7, 2.5, 3], (12, 2)):
+        x, given = floats(random, 1, 2, *whole(random, 2, 7, 2)), np.array([1, 1, *scales], np.float32)
+        agree("onnxruntime", "Resize", [x, np.zeros(0, np.float32), given], version=version, **named)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -49,9 +49,11 @@ def _half_pixel_symmetric(axis: ResizedAxis, x: Array) -> Array:
 
 
 def _align_corners(axis: ResizedAxis, x: Array) -> Array:
-    """The size that this divides by is that before it is cut to a whole number, as ONNX's tests have it."""
-    whole = axis.scale * axis.size
-    return np.zeros_like(x) if whole == 1 else x * (axis.size - 1) / (whole - 1)
+    """The last element stays the last: `length_resized` of the specification is the length of the result.
+
+    So does onnxruntime, and PyTorch, which exports this. ONNX's reference divides by scale * size - 1, not rounded.
+    """
+    return np.zeros_like(x) if axis.resized <= 1 else x * (axis.size - 1) / (axis.resized - 1)
 
 
 def _crop_and_resize(axis: ResizedAxis, x: Array) -> Array:
