@@ -35,7 +35,7 @@ FAILURES: Mapping[str, tuple[str, ...]] = {
     ),
     "float8e8m0, which has neither a zero nor negative numbers, is no dtype here": (r"test_cast_e8m0_.*",),
     "the results are random": (r"test_bernoulli.*", r"test_training_dropout(_default)?(_mask)?"),
-    "expects align_corners with a length that is not rounded, where the specification, onnxruntime and PyTorch round it": (
+    "expects align_corners of a length before rounding, where the specification and onnxruntime take it rounded": (
         r"test_resize_downsample_scales_(linear|cubic)_align_corners",
     ),
     "images in files are not decoded": (r"test_image_decoder_.*",),

@@ -330,7 +330,7 @@ NO_ORACLE: Mapping[str, str] = {
     r"Celu-\d+/.*bfloat16": "one step of bfloat16 apart",
     r"Attention-23/.*_with_past_and_present_qk_matmul_bias.*_causal": "onnxruntime's scores are those of opset 24",
     r"Dropout-\d+/test_training_dropout(_default)?(_mask)?": "the results are random",
-    r"Dropout-(1|6|7|10)/.*mask.*": "what the mask of an inference is was not specified, and onnxruntime's is all false",
+    r"Dropout-(1|6|7|10)/.*mask.*": "the mask of an inference was not specified, and onnxruntime's is all false",
     r"AveragePool-1/.*": "ONNX's reference counts the padding, which the converter of versions says it does not",
     r"ReduceMax-\d+/.*empty_set_bool": "bool is no dtype of that version",
 }
