@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,3 +121,21 @@ def test_names_of_every_length_can_be_written(tmp_path: Path) -> None:
     assert load is not None
     assert _listed(tmp_path) == [path.name]
     assert replacing.shown(path) == str(path)
+
+
+def test_a_model_of_onnx_is_read_back_as_a_file_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnx")
+    from glenside.exporters.onnx import export
+
+    made = export.model_of
+
+    def other(*given: Any) -> Any:
+        model = made(*given)
+        next(node for node in model.graph.node if node.op_type == "Relu").op_type = "Neg"
+        return model
+
+    assert gl.export_onnx(_program()).graph.node
+    monkeypatch.setattr(export, "model_of", other)
+    with pytest.raises(WrittenWrong, match="the values of its result"):
+        gl.export_onnx(_program())
+    assert gl.export_onnx(_program(), verify=False).graph.node

@@ -14,7 +14,7 @@ from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.graph import Graph
 from glenside.exporters.onnx.model import Store, inline, model_of, nodes_of
 from glenside.exporters.onnx.origins import Origins
-from glenside.exporters.onnx.read_back import ReadBack, read_back
+from glenside.exporters.onnx.read_back import ReadBack, compare, read_back
 from glenside.exporters.onnx.registry import Held
 from glenside.exporters.onnx.writing import Writing
 from glenside.exporters.writer import Value
@@ -40,20 +40,25 @@ _ALIGNMENT = 4096
 _SMALL = 1024
 
 
-def export_onnx(program: Program) -> onnx.ModelProto:
+def export_onnx(program: Program, *, verify: bool = True) -> onnx.ModelProto:
     """The program as a model of standard operators of ai.onnx with static shapes.
 
     Inputs and results have the names and the order that the program's signature says; without one a result is `output`,
-    a tuple `output_0` and so on. Layers name the values that compute
-    them. Tile instructions are calls of local functions of the domain `glenside`, so that any runtime executes the
-    file. Black boxes are the nodes that they were. The opset is 18, or the lowest above it that has what the program
-    needs: 26 for the bits of floats, and for a black box the version in which it was imported. Equal programs give
-    equal bytes. What ONNX leaves open is up to the runtime: the extremes and the order of nan, and indices of a gather
-    that are out of range. Raises BadInput: a constant without a value, a name that ONNX cannot hold, a result of
-    nothing, black boxes of other files or of versions that do not go together, or no package onnx.
+    a tuple `output_0` and so on. Layers name the values that compute them. Tile instructions are calls of local
+    functions of the domain `glenside`, so that any runtime executes the file. Black boxes are the nodes that they were.
+    The opset is 18, or the lowest above it that has what the program needs: 26 for the bits of floats, and for a black
+    box the version in which it was imported. Equal programs give equal bytes. What ONNX leaves open is up to the
+    runtime: the extremes and the order of nan, and indices of a gather that are out of range.
+
+    Unless told not to, `verify` that the model is read back as meant, as `save_onnx` does. Raises BadInput: a constant
+    without a value, a name that ONNX cannot hold, a result of nothing, black boxes of other files or of versions that
+    do not go together, or no package onnx; and WrittenWrong where the model is read back as another program.
     """
     emit, outputs = _emitted(program)
-    return model_of(program, emit, outputs)
+    model = model_of(program, emit, outputs)
+    if verify and model.ByteSize() < _MOST_BYTES:
+        compare(program, model, program.name or "the model")
+    return model
 
 
 _MOVING = ("Concat", "Expand", "Gather", "Pad", "Slice", "Split", "Tile", "Transpose")

@@ -14,17 +14,17 @@ from glenside.importers.onnx.order import in_order
 from glenside.ir.dtypes import REALS, RECORDS
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.operand import Array, arrays
-from glenside.ir.operator import OperatorKind
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.packages import import_onnx
 from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike, WrittenWrong
 from glenside.ir.term import postorder
 from glenside.ir.types import AccessType, Tensor
+from glenside.semantics.effort import seconds
 from glenside.semantics.interpreter import evaluate
 
-MOST_STEPS = 300_000_000
-"""Multiplications and elements up to which values are compared: about a second of the interpreter, twice."""
+MOST_SECONDS = 3.0
+"""Predicted seconds of the interpreter up to which values are compared; it takes about half, twice."""
 _TOLERANCE = 0.05
 """How far floats may be apart, in shares of the largest magnitude: what is wrong is wrong by about 1."""
 _FLIPPED = 0.02
@@ -46,8 +46,7 @@ def read_back(program: Program, written: Path, path: PathLike, data: Path | None
 
     data  the temporary file of the constants that lie beside it
 
-    Raises WrittenWrong: ONNX's checker refuses it, its nodes are in no order, its inputs, results or constants are
-    others, or its values are.
+    Raises WrittenWrong, as `compare`.
     """
     model = read_model(written)
     if data is not None:
@@ -55,9 +54,22 @@ def read_back(program: Program, written: Path, path: PathLike, data: Path | None
             for entry in tensor.external_data:
                 if entry.key == "location":
                     entry.value = data.name
-    _check(model, path, data is not None)
+    return compare(program, model, path, written.parent, data is not None)
+
+
+def compare(
+    program: Program, model: Any, path: PathLike, folder: Path | None = None, external: bool = False
+) -> ReadBack:
+    """Compare a model, in a folder, with the program that it was made from; `path` is what it is called.
+
+    external  whether it has constants in other files
+
+    Raises WrittenWrong: ONNX's checker refuses it, its nodes are in no order, its inputs, results or constants are
+    others, or its values are.
+    """
+    _check(model, path, external)
     try:
-        found = program_of_model(model, folder=written.parent, allow_opaque=True)
+        found = program_of_model(model, folder=folder, allow_opaque=True)
     except GlensideError as error:
         raise WrittenWrong(path, f"the importer refuses it, {error.message}") from None
     _compare_types(program, found, path)
@@ -119,9 +131,9 @@ def _compare_values(program: Program, found: Program, path: PathLike) -> str:
         return "the importer reads the same term"
     if any(term.operator.opaque for each in (program, found) for term in postorder(each.term)):
         return "values not compared: there are black boxes"
-    steps = max(_steps(program), _steps(found))
-    if steps > MOST_STEPS:
-        return f"values not compared: they take {steps:,} steps"
+    predicted = max(seconds(program.term), seconds(found.term))
+    if predicted > MOST_SECONDS:
+        return f"values not compared: they take about {predicted:.0f} seconds"
     for whole in (2, 1):
         given = {name: _drawn(tensor, whole) for name, tensor in program.inputs.items()}
         try:
@@ -137,17 +149,6 @@ def _compare_values(program: Program, found: Program, path: PathLike) -> str:
                 raise WrittenWrong(path, f"the values of its result {name[0]} are others")
         return "values as meant, on random inputs"
     return "values not compared: they take indices that are in range"
-
-
-def _steps(program: Program) -> int:
-    """About how many elements and products the interpreter computes."""
-    count = 0
-    for term in postorder(program.term):
-        if isinstance(term.type, AccessType):
-            count += term.type.size
-        if term.operator.kind is OperatorKind.COMPUTE and term.attributes[0] == "dot-product":
-            count += term.children[0].access.size
-    return count
 
 
 def _drawn(tensor: Tensor, whole: int) -> Array:
