@@ -310,8 +310,8 @@ def npu_program(
     Raises BadInput: a target without instructions, a layer that the machine does not run, and what is not quantized.
     Unfinished: the time was over before there was a program.
     """
+    from glenside.ir.stopwatch import watched
     from glenside.npu.lowering.in_time import InTime
-    from glenside.npu.lowering.stopwatch import watched
     from glenside.passes.answer import Unfinished
     from glenside.quantization.asked import integers
 

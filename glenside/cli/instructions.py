@@ -176,7 +176,7 @@ class Instructions:
         """Make them, and write them whole or not at all; at Ctrl-C, and where their time is over, the best there are.
         Raises BadInput.
         """
-        from glenside.npu.lowering.stopwatch import stage, watched
+        from glenside.ir.stopwatch import stage, watched
 
         target, written = result.target, result.prepared
         result.require_mapped()

@@ -7,7 +7,7 @@ buffer: a depthwise convolution and the products of its pixels; Winograd's trans
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from math import prod
@@ -38,6 +38,7 @@ from glenside.codegen.loops import (
     When,
 )
 from glenside.codegen.machine import Machine
+from glenside.codegen.module import Module
 from glenside.codegen.prefetching_bands import asking_for_next
 from glenside.codegen.schedule import scheduled
 from glenside.codegen.softmax import Softmax
@@ -51,36 +52,28 @@ _LEAST_BANDS = 4
 """So that there is something to do for several threads."""
 
 
-@dataclass(frozen=True)
-class Scheduled:
-    """A nest, the block that it was made of, with affine places, and what was packed for it."""
-
-    nest: Nest
-    block: Block
-    packings: tuple[Packing, ...]
-
-
-def banded(
-    nests: Sequence[Nest], made: Mapping[int, Scheduled], machine: Machine
-) -> tuple[list[Nest], list[Packing], list[Packing]]:
-    """The nests with bands instead of some of them; the packings that are no longer needed, and the new ones."""
-    found = list[Nest | None](nests)
+def fuse_producer_consumer(module: Module, machine: Machine) -> Module:
+    """Fuses nests with those that fill their operands, along one axis."""
+    blocks = {number: nest.block for number, nest in enumerate(module.nests) if isinstance(nest.block, Block)}
+    found = list[Nest | None](module.nests)
     dropped: list[Packing] = []
     added: list[Packing] = []
-    for group in _groups(nests, made, machine):
-        band = _band([made[i] for i in sorted(group)], [group[i] for i in sorted(group)], machine)
+    for group in _groups(module.nests, blocks, machine):
+        order = sorted(group)
+        own = [module.nests[i] for i in order]
+        band = _band(own, [blocks[i] for i in order], [group[i] for i in order], machine)
         if band is None:
             continue
         nest, packings = band
         for i in group:
             found[i] = None
-            dropped += made[i].packings
+            dropped += module.nests[i].packings
         found[max(group)] = nest
         added += packings
-    return [nest for nest in found if nest is not None], dropped, added
+    return module.rescheduled([nest for nest in found if nest is not None], dropped, added)
 
 
-def _groups(nests: Sequence[Nest], made: Mapping[int, Scheduled], machine: Machine) -> list[dict[int, Axis]]:
+def _groups(nests: Sequence[Nest], blocks: Mapping[int, Block], machine: Machine) -> list[dict[int, Axis]]:
     """Nests that are taken together, each with the axis along which it is."""
     users: dict[Buffer, set[int]] = {}
     makers: dict[Buffer, list[int]] = {}
@@ -89,14 +82,14 @@ def _groups(nests: Sequence[Nest], made: Mapping[int, Scheduled], machine: Machi
         for buffer in used_buffers(nest.body):
             users.setdefault(buffer, set()).add(number)
     of: dict[int, dict[int, Axis]] = {}
-    for number in sorted(made):
+    for number in sorted(blocks):
         between: dict[Buffer, int] = {}
-        loads = (load.buffer for load in _loads(made[number].block) if load.buffer.role is Role.TEMPORARY)
+        loads = (load.buffer for load in _loads(blocks[number]) if load.buffer.role is Role.TEMPORARY)
         for buffer in dict.fromkeys(loads):  # in their order: of several of one size the first is the largest
             maker = makers.get(buffer, [])
             if len(maker) == 1 and users[buffer] == {number, maker[0]}:
                 between[buffer] = maker[0]
-        group = _grown(number, between, of, made, machine)
+        group = _grown(number, between, of, nests, blocks, machine)
         of |= dict.fromkeys(group, group)
     return list({id(group): group for group in of.values()}.values())
 
@@ -105,25 +98,26 @@ def _grown(
     number: int,
     between: Mapping[Buffer, int],
     of: Mapping[int, dict[int, Axis]],
-    made: Mapping[int, Scheduled],
+    nests: Sequence[Nest],
+    blocks: Mapping[int, Block],
     machine: Machine,
 ) -> dict[int, Axis]:
     """The group of what fills the largest buffer that a nest reads, with that nest; an empty one where none can be."""
-    largest = max((b for b in between if between[b] in made), key=lambda b: b.bytes, default=None)
+    largest = max((b for b in between if between[b] in blocks), key=lambda b: b.bytes, default=None)
     if largest is None:
         return {}
     before = between[largest]
-    if not _pays((*made[before].packings, *made[number].packings), largest, machine):
+    if not _pays((*nests[before].packings, *nests[number].packings), largest, machine):
         return {}
     group = of.get(before, {})
-    for first, second in pairs(made[before].block, made[number].block, largest):
+    for first, second in pairs(blocks[before], blocks[number], largest):
         if group.get(before, first) != first or largest.bytes // first.size > machine.l2 // 3:
             continue
-        if not (_leaves(made[before].block, first) and _leaves(made[number].block, second)):
+        if not (_leaves(blocks[before], first) and _leaves(blocks[number], second)):
             continue
         own = {before: first} | group
         beside = [b for b, maker in between.items() if maker in own and b is not largest]
-        if all((own[between[b]], second) in pairs(made[between[b]].block, made[number].block, b) for b in beside):
+        if all((own[between[b]], second) in pairs(blocks[between[b]], blocks[number], b) for b in beside):
             group.update({**own, number: second})
             return group
     return {}
@@ -187,11 +181,13 @@ def along(place: Index, buffer: Buffer, number: int) -> Axis | None:
     return found[0][0]
 
 
-def _band(steps: Sequence[Scheduled], own: Sequence[Axis], machine: Machine) -> tuple[Nest, list[Packing]] | None:
+def _band(
+    nests: Sequence[Nest], blocks: Sequence[Block], own: Sequence[Axis], machine: Machine
+) -> tuple[Nest, list[Packing]] | None:
     """One nest of several, each at one place along its axis at a time; None where one cannot be made so."""
-    blocks = [step.block for step in steps]
-    for step, axis in zip(steps[:-1], own, strict=False):
-        blocks = _in_scratch(blocks, step, axis)
+    whole = list(blocks)
+    for nest, block, axis in zip(nests[:-1], whole[:-1], own, strict=False):
+        blocks = _in_scratch(blocks, nest.buffer, block.place, axis)
     axes = count(1 + max(axis.number for block in blocks for axis in axes_of(block)))
     band = Axis(next(axes), own[0].size)
     blocks = [
@@ -210,19 +206,18 @@ def _band(steps: Sequence[Scheduled], own: Sequence[Axis], machine: Machine) -> 
         statements = [in_turn(statement) for statement in made.statements]
         body += asking_for_next(statements, [*_loads(blocks[0])], band, machine) if block is longest else statements
         packings += made.packings
-    what = ", ".join(step.nest.what for step in steps)
-    terms = tuple(term for step in steps for term in step.nest.terms)
-    return Nest(f"bands of {what}", steps[-1].nest.buffer, (For(band, tuple(body), Way.PARALLEL),), terms), packings
+    what = ", ".join(nest.what for nest in nests)
+    terms = tuple(term for nest in nests for term in nest.terms)
+    return Nest(f"bands of {what}", nests[-1].buffer, (For(band, tuple(body), Way.PARALLEL),), terms), packings
 
 
 def _steps(block: Block) -> int:
     return prod(axis.size for axis in (*block.axes, *(axis for joined in block.joined for axis in joined.axes)))
 
 
-def _in_scratch(blocks: Sequence[Block], step: Scheduled, axis: Axis) -> list[Block]:
+def _in_scratch(blocks: Sequence[Block], buffer: Buffer, place: Index, axis: Axis) -> list[Block]:
     """Blocks with what one fills and others read in scratch memory, of one band."""
-    buffer = step.nest.buffer
-    number = next(i for i in range(len(buffer.dims)) if along(step.block.place, buffer, i) == axis)
+    number = next(i for i in range(len(buffer.dims)) if along(place, buffer, i) == axis)
     inner = prod(buffer.dims[number + 1 :])
     outer = inner * buffer.dims[number]
     scratch = Buffer(buffer.name, buffer.dims.remove(number), buffer.dtype, Role.SCRATCH)

@@ -6,31 +6,34 @@ that one's cache, line by line; and a nest of its own would wait for all threads
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 
 from glenside.codegen.affine import at, coefficient, substituted
 from glenside.codegen.filling import around
 from glenside.codegen.loops import Buffer, For, Nest, Statement, Store, Way
+from glenside.codegen.machine import Machine
+from glenside.codegen.module import Module
 from glenside.ir.index_map import Axis
 
 BORDER = "border"
 """What such a nest computes, in words."""
 
 
-def with_borders(nests: Sequence[Nest]) -> list[Nest]:
-    """The nests; what fills a border is part of the one before it, where threads share that and it fills the rest."""
+def fuse_padding(module: Module, _machine: Machine) -> Module:
+    """Fuses nests that fill padding into the parallel loop before them, where that fills the rest of the buffer."""
     made: list[Nest] = []
-    for nest in nests:
+    for nest in module.nests:
         last = made[-1] if made and made[-1].buffer == nest.buffer and nest.what == BORDER else None
         beside = None if last is None else _beside(last.body[-1], nest)
         if last is None or beside is None:
             made.append(nest)
             continue
         terms = tuple(dict.fromkeys((*last.terms, *nest.terms)))
-        made[-1] = replace(last, what=f"{last.what}, {BORDER}", body=(*last.body, *beside), terms=terms)
-    return made
+        body = (*last.body, *beside)
+        made[-1] = replace(last, what=f"{last.what}, {BORDER}", body=body, terms=terms, block=None)
+    return module.with_nests(made)
 
 
 def _beside(before: Statement, border: Nest) -> list[For] | None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from glenside.codegen.accesses import used_buffers
-from glenside.codegen.loops import Buffer, For, Nest, Packing, Role, Sort, Statement, Store, When
+from glenside.codegen.loops import Buffer, For, Role, Sort, Statement, Store, When
+from glenside.codegen.machine import Machine
+from glenside.codegen.module import Module
 
 
-def early(nests: Sequence[Nest], packings: list[Packing]) -> tuple[list[Nest], list[Packing]]:
-    """The nests, of which those that alone fill a result, which no other one reads, directly follow the last one that
-    fills what they read, those first that use the least. What they alone read packed is packed before them. And the
-    packings.
+def hoist_results(module: Module, _machine: Machine) -> Module:
+    """Hoists each nest that alone fills a result, which no nest reads, to directly behind the last one that fills its
+    operands; those with the fewest bytes first. What it alone reads packed is packed before it.
     """
+    nests = module.nests
     fills = [set(_filled(nest.body)) for nest in nests]
     every = [dict.fromkeys(used_buffers(nest.body)) for nest in nests]
     makers: dict[Buffer, list[int]] = {}
@@ -22,7 +24,7 @@ def early(nests: Sequence[Nest], packings: list[Packing]) -> tuple[list[Nest], l
             for buffer in buffers:
                 found.setdefault(buffer, []).append(number)
     reads = [[b for b in found if b in makers and b not in own] for found, own in zip(every, fills, strict=True)]
-    packed = {packing.buffer for packing in packings}
+    packed = {packing.buffer for packing in module.packings}
     after: dict[int, list[list[int]]] = {}
     moved: set[int] = set()
     for number, own in enumerate(fills):
@@ -40,7 +42,7 @@ def early(nests: Sequence[Nest], packings: list[Packing]) -> tuple[list[Nest], l
         if number not in moved:
             groups = sorted(after.get(number, ()), key=lambda group: sum(b.bytes for n in group for b in every[n]))
             order += [number, *(n for group in groups for n in group)]
-    return [nests[number] for number in order], packings
+    return module.with_nests([nests[number] for number in order])
 
 
 def _filled(body: Sequence[Statement]) -> Iterator[Buffer]:

@@ -11,13 +11,17 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from math import prod
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Guard, Index, flattened
 from glenside.ir.scalar import Primitive
 from glenside.ir.term import Term
 from glenside.ir.types import Dims
+
+if TYPE_CHECKING:
+    from glenside.codegen.blocks import Block
+    from glenside.codegen.softmax import Softmax
 
 
 class Role(Enum):
@@ -251,12 +255,20 @@ Statement = Let | Store | For | When | Require | Sort | Prefetch | Fence
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops that fill a buffer, and what they compute: in words, and the terms of the program."""
+    """The loops that fill a buffer.
+
+    what      the operators that they compute, in words
+    terms     the terms of the program that they compute
+    block     the block (or softmax) from which they were scheduled, if a pass may schedule it anew
+    packings  of operands, made when that block was scheduled
+    """
 
     what: str
     buffer: Buffer
     body: tuple[Statement, ...]
     terms: tuple[Term, ...] = field(default=(), compare=False)
+    block: Block | Softmax | None = field(default=None, compare=False, repr=False)
+    packings: tuple[Packing, ...] = field(default=(), compare=False, repr=False)
 
 
 _COLUMNS = 64

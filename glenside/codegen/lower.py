@@ -8,13 +8,12 @@ is computed where it is read, if that is one place for each of its elements: bia
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import count
 
 from glenside.codegen.accesses import used_buffers
 from glenside.codegen.affine import affine, is_asking
-from glenside.codegen.bands import Scheduled
 from glenside.codegen.blocks import Block, Joined, ScheduledBlock
 from glenside.codegen.borders import BORDER
 from glenside.codegen.constants import single
@@ -25,11 +24,12 @@ from glenside.codegen.joins import join_of
 from glenside.codegen.lanes import lanes_of, shared
 from glenside.codegen.loops import Counter, Formula, Load, Loops, Nest, Number, Packing, Role, Statement, Store
 from glenside.codegen.machine import Machine
+from glenside.codegen.module import Module
 from glenside.codegen.nests import filler, mapped, mapped_rows
 from glenside.codegen.operands import filling
 from glenside.codegen.orders import best_order, is_narrow, lanes_to_fill
 from glenside.codegen.pass_observer import observe
-from glenside.codegen.passes import after_each
+from glenside.codegen.pipeline import LOWER, after_each
 from glenside.codegen.reading import asking_of, dims_of_parts
 from glenside.codegen.reductions import normalized
 from glenside.codegen.schedule import scheduled
@@ -42,6 +42,7 @@ from glenside.ir.operator import Category
 from glenside.ir.operators.compute import name_of, parse_compute
 from glenside.ir.program import Program
 from glenside.ir.rational import exact
+from glenside.ir.stopwatch import stage
 from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import Dims, TupleType
 
@@ -49,9 +50,20 @@ _OF_POWERS = 20
 """Steps of a loop that one element of a softmax is worth, twice the power of which is taken."""
 
 
-def lower(program: Program, machine: Machine | None = None) -> Loops:
-    """The loop nests of a program: tiled for a machine, or plain ones. Raises BadInput for a black box, by its name."""
-    return _Lowering(program, machine).loops()
+def lower(program: Program, machine: Machine | None = None, without: Collection[str] = ()) -> Loops:
+    """Lowers a program to loop nests, for a machine by all passes but those named in `without`; plain loops for None.
+
+    Raises BadInput for a black box, by its name.
+    """
+    lowering = _Lowering(program, machine)
+    with stage(LOWER):
+        module = lowering.module()
+    observe(LOWER, partial(lowering.loops, module))
+    if machine is not None:
+        for name, after in after_each(module, machine, without):
+            observe(name, partial(lowering.loops, after))
+            module = after
+    return lowering.loops(module)
 
 
 class _Lowering:
@@ -85,9 +97,8 @@ class _Lowering:
         self.computed: dict[Term, None] = {}
         self.memories: list[Memory] = []
         self.nests: list[Nest] = []
-        self.scheduled: dict[int, Scheduled] = {}
-        self.softmaxes: dict[int, Softmax] = {}
-        self.made: tuple[Block, ScheduledBlock] | None = None
+        self.block: Block | Softmax | None = None
+        self.packed: tuple[Packing, ...] = ()
         self.packings: list[Packing] = []
         self.numbers = count(1)
         self.addressed = {child for term in self.order for child in addressed_by(term)}
@@ -98,7 +109,8 @@ class _Lowering:
         }
         self.stored = stored_terms(self.order, self.results, self._host if machine else lambda *_: ())
 
-    def loops(self) -> Loops:
+    def module(self) -> Module:
+        """The nests of the program, each with the block that it was scheduled from."""
         for tensor in self.program.tensors.values():
             role = Role.CONSTANT if tensor.constant else Role.INPUT
             memory = Memory(tensor.name, tensor.dims, tensor.dtype, role)
@@ -110,19 +122,16 @@ class _Lowering:
         for term in self.order:
             if term in self.stored:
                 self.filled[term] = self._fill(term)
-        found = self.nests, self.packings, self.scheduled, self.softmaxes
-        for name, nests, packings in after_each(*found, self.machine):
-            made = partial(self._loops, nests, packings)
-            observe(name, made)
-        return made()
+        return Module(tuple(self.nests), tuple(self.packings))
 
-    def _loops(self, nests: Sequence[Nest], packings: Sequence[Packing]) -> Loops:
-        every = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in packings)]
-        read = {buffer for nest in nests for buffer in used_buffers(nest.body)}
+    def loops(self, module: Module) -> Loops:
+        """The program of a module's nests: the buffers that they use, results, and layouts."""
+        every = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in module.packings)]
+        read = {buffer for nest in module.nests for buffer in used_buffers(nest.body)}
         buffers = [b for b in every if b in read or b.role in (Role.INPUT, Role.RESULT)]
         results = tuple(self.filled[t].buffer for t in self.results)
         layouts = layouts_of(self.views, self.hosted.values())
-        return Loops(self.program.name, tuple(buffers), tuple(nests), results, tuple(packings), layouts)
+        return Loops(self.program.name, tuple(buffers), module.nests, results, module.packings, layouts)
 
     def _memory(self, term: Term, dims: Dims | None = None) -> Memory:
         role = Role.RESULT if term in self.results else Role.TEMPORARY
@@ -195,11 +204,9 @@ class _Lowering:
             statements = make(nest) if make else self._scheduled(nest)
             if self.machine and make is normalized:
                 statements = shared(statements, _OF_POWERS * nest.dims.product())
-        self.nests.append(Nest(what, nest.buffer, tuple(statements), tuple(self.computed)))
-        self.computed = around
-        if self.made is not None and self.made[1].statements is statements:
-            block, made = self.made
-            self.scheduled[len(self.nests) - 1] = Scheduled(self.nests[-1], block, made.packings)
+        terms = tuple(self.computed)
+        self.nests.append(Nest(what, nest.buffer, tuple(statements), terms, self.block, self.packed))
+        self.computed, self.block, self.packed = around, None, ()
 
     def _scheduled(self, nest: Filling) -> list[Statement]:
         """Element by element: in tiles, where the machine has them and the block allows it."""
@@ -230,9 +237,9 @@ class _Lowering:
         return made.statements
 
     def _keep(self, block: Block, nest: Filling, made: ScheduledBlock) -> None:
-        """The block that statements were made of, for bands."""
-        found = affine(block, nest.axes)
-        self.made = (found, made) if found is not None else None
+        """Keeps the block from which loops were scheduled for their nest, where its indices are affine."""
+        self.block = affine(block, nest.axes)
+        self.packed = () if self.block is None else made.packings
 
     def _is_apart(self, nest: Filling, block: Block) -> bool:
         """Whether a sum is better stored, in an order of its own, than made where it is read."""
@@ -257,7 +264,7 @@ class _Lowering:
         if found is None or statements is None:
             return None
         if not found.logarithm:
-            self.softmaxes[len(self.nests)] = found
+            self.block = found
         return statements
 
     def _mapped(self, nest: Filling) -> list[Statement] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain, count
@@ -11,24 +11,15 @@ from glenside.codegen.accesses import used_buffers
 from glenside.codegen.affine import with_loads
 from glenside.codegen.blocks import ScheduledBlock
 from glenside.codegen.loops import Buffer, For, Let, Load, Nest, Packing, Prefetch, Role, Sort, Statement, Store, When
+from glenside.codegen.machine import Machine
+from glenside.codegen.module import Module
 
 
-def with_packings(
-    nests: Sequence[Nest], packings: Iterable[Packing], changes: Iterable[Sequence[Sequence[Packing]]]
-) -> tuple[list[Nest], list[Packing]]:
-    """The nests and the packings, of which some are dropped and others added: what filled those is no longer there."""
-    kept, gone = list(packings), set[Buffer]()
-    for dropped, added in changes:
-        gone |= {packing.buffer for packing in dropped}
-        kept = [*(packing for packing in kept if packing.buffer not in gone), *added]
-    return [nest for nest in nests if nest.buffer not in gone], kept
-
-
-def packed_once(nests: Sequence[Nest], packings: Iterable[Packing]) -> tuple[list[Nest], list[Packing]]:
-    """The nests, of which those that read something in the same order read the same packed copy of it: of a constant,
-    or what a nest of its own packs before the first one, as rows that queries, keys and values are made of.
+def share_packings(module: Module, _machine: Machine) -> Module:
+    """Shares one packed copy among nests that read an operand in the same order: of a constant, or what a nest packs
+    before the first of them, as rows of which queries, keys and values are computed.
     """
-    own, filled = list(packings), {nest.buffer: i for i, nest in enumerate(nests)}
+    own, filled = module.packings, {nest.buffer: i for i, nest in enumerate(module.nests)}
     first: dict[object, Packing] = {}
     names: dict[Buffer, Buffer] = {}
     for packing in sorted(own, key=lambda packing: filled.get(packing.buffer, -1)):
@@ -37,23 +28,23 @@ def packed_once(nests: Sequence[Nest], packings: Iterable[Packing]) -> tuple[lis
             if known is not packing:
                 names[packing.buffer] = known.buffer
     if not names:
-        return list(nests), own
-    kept = [with_buffers(nest, names) for nest in nests if nest.buffer not in names]
-    return kept, [packing for packing in own if packing.buffer not in names]
+        return module
+    kept = tuple(with_buffers(nest, names) for nest in module.nests if nest.buffer not in names)
+    return Module(kept, tuple(packing for packing in own if packing.buffer not in names))
 
 
-def with_distinct_names(nests: Sequence[Nest], packings: Sequence[Packing]) -> tuple[list[Nest], list[Packing]]:
-    """The nests and packings, where packed buffers of one name, as of a matrix and its transpose, get a number."""
+def name_packings(module: Module, _machine: Machine) -> Module:
+    """Numbers packed buffers of one name, as those of a matrix and its transpose."""
     names: dict[Buffer, Buffer] = {}
     taken: set[str] = set()
-    for buffer in dict.fromkeys(packing.buffer for packing in packings):
+    for buffer in dict.fromkeys(packing.buffer for packing in module.packings):
         numbered = (f"{buffer.name}.{number}" for number in count(2))
         name = next(name for name in chain([buffer.name], numbered) if name not in taken)
         taken.add(name)
         if name != buffer.name:
             names[buffer] = replace(buffer, name=name)
-    found = [replace(p, buffer=names.get(p.buffer, p.buffer)) for p in packings]
-    return [with_buffers(nest, names) for nest in nests], found
+    packings = tuple(replace(p, buffer=names.get(p.buffer, p.buffer)) for p in module.packings)
+    return Module(tuple(with_buffers(nest, names) for nest in module.nests), packings)
 
 
 def with_buffers_of(made: ScheduledBlock, names: Mapping[Buffer, Buffer]) -> ScheduledBlock:

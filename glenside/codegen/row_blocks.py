@@ -16,7 +16,7 @@ from math import prod
 from glenside.codegen.accesses import used_buffers
 from glenside.codegen.affine import at, changed, coefficient, loads_in, substituted, with_loads
 from glenside.codegen.alike import alike
-from glenside.codegen.bands import Scheduled, along, axes_of, in_turn, pairs
+from glenside.codegen.bands import along, axes_of, in_turn, pairs
 from glenside.codegen.blocks import Block
 from glenside.codegen.counts import told_alone
 from glenside.codegen.filling import around
@@ -33,6 +33,7 @@ from glenside.codegen.loops import (
     Way,
 )
 from glenside.codegen.machine import Machine
+from glenside.codegen.module import Module
 from glenside.codegen.panels import rows_of
 from glenside.codegen.renaming import renamed
 from glenside.codegen.schedule import scheduled
@@ -66,12 +67,11 @@ class _Chain:
     others: tuple[tuple[Axis, Axis, Axis], ...]
 
 
-def in_row_blocks(
-    nests: Sequence[Nest], made: Mapping[int, Scheduled], softmaxes: Mapping[int, Softmax], machine: Machine
-) -> tuple[list[Nest], dict[int, Scheduled], list[Packing], list[Packing]]:
-    """The nests with one in place of each chain that takes less so; what was made of the others; the packings that are
-    no longer needed, and the new ones.
-    """
+def fuse_softmax_rows(module: Module, machine: Machine) -> Module:
+    """Fuses products, the softmax of their rows and the products of that, where this is predicted to take less time."""
+    nests = module.nests
+    blocks = {number: nest.block for number, nest in enumerate(nests) if isinstance(nest.block, Block)}
+    softmaxes = {number: nest.block for number, nest in enumerate(nests) if isinstance(nest.block, Softmax)}
     found: dict[int, list[Nest]] = {}
     dropped: list[Packing] = []
     added: list[Packing] = []
@@ -81,28 +81,22 @@ def in_row_blocks(
         for buffer in {*used_buffers(nest.body)}:
             users.setdefault(buffer, []).append(number)
     for number, softmax in softmaxes.items():
-        ends = _ends(number, softmax, users, made)
+        ends = _ends(number, softmax, users, blocks)
         if ends is None:
             continue
         matrix, first, last = ends
-        old = [p for end in (first, last) for p in made[end].packings]
+        old = [p for end in (first, last) for p in nests[end].packings]
         filled = {p.buffer for p in old if p.source.role is not Role.CONSTANT}
         own = [i for i, nest in enumerate(nests) if i in (first, number, last) or nest.buffer in filled]
-        blocks = made[first].block, softmax, made[last].block
-        chain = _chain(blocks, tuple(nests[i] for i in own), matrix)
+        chain = _chain((blocks[first], softmax, blocks[last]), tuple(nests[i] for i in own), matrix)
         best = None if chain is None else _best(chain, machine, known)
         if best is None:
             continue
         found |= {i: [] for i in own} | {last: best[0]}
         dropped += old
         added += best[1]
-    kept: list[Nest] = []
-    places: dict[int, Scheduled] = {}
-    for number, nest in enumerate(nests):
-        if number in made and number not in found:
-            places[len(kept)] = made[number]
-        kept += found.get(number, [nest])
-    return kept, places, dropped, added
+    kept = [own for number, nest in enumerate(nests) for own in found.get(number, [nest])]
+    return module.rescheduled(kept, dropped, added)
 
 
 def _best(
@@ -128,7 +122,7 @@ def _rows(chain: _Chain, machine: Machine) -> int | None:
 
 
 def _ends(
-    number: int, softmax: Softmax, users: Mapping[Buffer, Sequence[int]], made: Mapping[int, Scheduled]
+    number: int, softmax: Softmax, users: Mapping[Buffer, Sequence[int]], blocks: Mapping[int, Block]
 ) -> tuple[Buffer, int, int] | None:
     """The matrix that a softmax is of, the nest that fills it, and the one that reads the shares, nobody else being
     one of either; None where that is not so.
@@ -142,7 +136,7 @@ def _ends(
     (first, second), (third, last) = users[matrix], users[softmax.buffer]
     if second != number or third != number:
         return None
-    if not all(end in made and _is_product(made[end].block) for end in (first, last)):
+    if not all(end in blocks and _is_product(blocks[end]) for end in (first, last)):
         return None
     return matrix, first, last
 

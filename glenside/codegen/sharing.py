@@ -14,6 +14,7 @@ from dataclasses import replace
 from glenside.codegen.counts import EitherWay, either_way
 from glenside.codegen.loops import Buffer, Nest, Way, is_parallel
 from glenside.codegen.machine import Machine
+from glenside.codegen.module import Module
 
 _HANDING = 1500.0
 """Nanoseconds until other threads have begun a loop, and have told that they are done."""
@@ -21,13 +22,13 @@ _FETCHING = 0.2
 """Nanoseconds for a byte that another thread's cache has: 13 for a line of 64."""
 
 
-def shared_where_it_pays(nests: Sequence[Nest], machine: Machine) -> list[Nest]:
-    """The nests, of which those are one thread's that cost less so; of two threads where loops are chosen for one."""
-    threads = max(2, machine.threads)
+def parallelize(module: Module, machine: Machine) -> Module:
+    """Makes nests serial that are predicted to cost less on one thread; for two threads, where the machine has one."""
+    nests, threads = module.nests, max(2, machine.threads)
     ways = [either_way(nest, machine, threads) for nest in nests]
     spared = [_spared(nest, way) for nest, way in zip(nests, ways, strict=True)]
     shared = decided(spared, _passed(nests, ways, threads))
-    return [nest if shared[i] else _alone(nest) for i, nest in enumerate(nests)]
+    return module.with_nests([nest if shared[i] else _alone(nest) for i, nest in enumerate(nests)])
 
 
 def _spared(nest: Nest, way: EitherWay) -> float:

@@ -7,17 +7,18 @@ all read is near, too, when the next one reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count, groupby
 
 from glenside.codegen.affine import at, coefficient, substituted, with_places
-from glenside.codegen.bands import Scheduled, axes_of, in_turn
+from glenside.codegen.bands import axes_of, in_turn
 from glenside.codegen.blocks import Block
 from glenside.codegen.lanes import lanes_of
 from glenside.codegen.loops import For, Nest, Packing, Role, Statement, Way
 from glenside.codegen.machine import Machine
+from glenside.codegen.module import Module
 from glenside.codegen.schedule import scheduled
 from glenside.ir.index_map import Axis
 
@@ -25,33 +26,31 @@ _VECTORS = 2
 """Of columns that all nests store before the next ones."""
 
 
-def taking_turns(
-    nests: Sequence[Nest], made: Iterable[Scheduled], machine: Machine
-) -> tuple[list[Nest], list[Packing], list[Packing]]:
-    """The nests, one instead of those that take turns; the packings that are no longer needed, and the new ones."""
-    of = {id(step.nest): step for step in made}
+def interleave_phases(module: Module, machine: Machine) -> Module:
+    """Interleaves nests that each store every n-th element of one buffer."""
     found: list[Nest] = []
     dropped: list[Packing] = []
     added: list[Packing] = []
-    for _, group in groupby(nests, key=lambda nest: _kind(nest, of.get(id(nest)))):
+    for _, group in groupby(module.nests, key=_kind):
         own = list(group)
-        steps = [of[id(nest)] for nest in own if id(nest) in of]
-        together = _together(steps, machine) if len(steps) == len(own) > 1 else None
+        blocks = [nest.block for nest in own if isinstance(nest.block, Block)]
+        together = _together(own, blocks, machine) if len(blocks) == len(own) > 1 else None
         if together is None:
             found += own
             continue
         nest, packings = together
         found.append(nest)
-        dropped += [packing for step in steps for packing in step.packings]
+        dropped += [packing for nest in own for packing in nest.packings]
         added += packings
-    return found, dropped, added
+    return module.rescheduled(found, dropped, added)
 
 
-def _kind(nest: Nest, step: Scheduled | None) -> object:
+def _kind(nest: Nest) -> object:
     """The same for nests that may take turns: they are of one buffer, and go along it alike."""
-    if step is None or len(step.block.joined) != 1 or step.block.around:
+    block = nest.block
+    if not isinstance(block, Block) or len(block.joined) != 1 or block.around:
         return id(nest)
-    steps = [(axis.size, coefficient(step.block.place, axis)) for axis in step.block.axes]
+    steps = [(axis.size, coefficient(block.place, axis)) for axis in block.axes]
     apart = min((step for size, step in steps if size != 1), default=1)
     return (nest.buffer, tuple(steps)) if apart > 1 else id(nest)
 
@@ -61,8 +60,7 @@ def _columns(block: Block) -> Axis:
     return min((axis for axis in block.axes if axis.size != 1), key=lambda axis: coefficient(block.place, axis))
 
 
-def _together(steps: Sequence[Scheduled], machine: Machine) -> tuple[Nest, list[Packing]] | None:
-    blocks = [step.block for step in steps]
+def _together(nests: Sequence[Nest], blocks: Sequence[Block], machine: Machine) -> tuple[Nest, list[Packing]] | None:
     columns = [_columns(block) for block in blocks]
     axes = count(1 + max(axis.number for block in blocks for axis in axes_of(block)))
     width = _VECTORS * lanes_of(blocks[0].joined[0].local.dtype, machine)
@@ -86,6 +84,6 @@ def _together(steps: Sequence[Scheduled], machine: Machine) -> tuple[Nest, list[
             inner += map(in_turn, found.statements if found else part.plain())
             packings += found.packings if found else ()
         body += [For(panel, tuple(inner), Way.PARALLEL)] if times > 1 else inner
-    what = ", ".join(dict.fromkeys(step.nest.what for step in steps))
-    terms = tuple(dict.fromkeys(term for step in steps for term in step.nest.terms))
-    return Nest(f"{what} in turns", steps[0].nest.buffer, tuple(body), terms), packings
+    what = ", ".join(dict.fromkeys(nest.what for nest in nests))
+    terms = tuple(dict.fromkeys(term for nest in nests for term in nest.terms))
+    return Nest(f"{what} in turns", nests[0].buffer, tuple(body), terms), packings

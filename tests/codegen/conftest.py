@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 
-from glenside.codegen import passes
-from glenside.codegen.loops import Nest
-from glenside.codegen.machine import Machine
+from glenside.codegen import pipeline
 from glenside.codegen.verify import verified_passes
 
 
 @pytest.fixture(autouse=True)
 def everything_is_shared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "shared_by_price" not in request.fixturenames:
-        monkeypatch.setattr(passes, "shared_where_it_pays", _all)
+        kept = tuple(one for one in pipeline.PIPELINE if one.name != "parallelize")
+        monkeypatch.setattr(pipeline, "PIPELINE", kept)
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +27,3 @@ def passes_are_verified() -> Iterator[None]:
 @pytest.fixture
 def shared_by_price() -> None:
     """Asked for where what is shared is what pays, as in a program."""
-
-
-def _all(nests: Sequence[Nest], machine: Machine) -> list[Nest]:
-    return [*nests]

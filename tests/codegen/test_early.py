@@ -9,11 +9,12 @@ import numpy as np
 import glenside as gl
 from glenside.codegen.arena import arena
 from glenside.codegen.checker import faults
-from glenside.codegen.early import early
+from glenside.codegen.early import hoist_results
 from glenside.codegen.interpreter import interpret
 from glenside.codegen.loops import Loops, Role
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES
+from glenside.codegen.module import Module
 from glenside.ir.program import Program
 from glenside.ir.term import build
 
@@ -65,6 +66,6 @@ def test_what_others_read_stays_where_it_is() -> None:
     second = b.matmul(first, x)
     third = b.matmul(second, first)
     loops = lower(b.finish(build("construct-tuple", first, second, third)), MACHINE)
-    again, _ = early(loops.nests, list(loops.packings))
-    assert [nest.buffer for nest in again] == [nest.buffer for nest in loops.nests]
+    again = hoist_results(Module(loops.nests, loops.packings), MACHINE)
+    assert [nest.buffer for nest in again.nests] == [nest.buffer for nest in loops.nests]
     assert [n for n in _written(loops) if n.startswith("result")] == [buffer.name for buffer in loops.results]

@@ -15,8 +15,8 @@ from command_line import completed, run
 
 import glenside as gl
 from glenside.ir import interrupts
+from glenside.ir.stopwatch import OTHERS, stage, watched
 from glenside.npu.lowering import in_time
-from glenside.npu.lowering.stopwatch import OTHERS, stage, watched
 from glenside.npu.meaning import wrong
 from glenside.npu.program import NpuProgram
 from glenside.npu.simulator import run as simulate

@@ -9,11 +9,11 @@ from functools import partial
 import highspy
 
 from glenside.analysis.places import leaves_of
+from glenside.ir.stopwatch import stage
 from glenside.npu.lowering.choice import FIRST, SPARED, Choice, Known, chosen
 from glenside.npu.lowering.mapped import Mapped, results_of
 from glenside.npu.lowering.options import Options, options_of
 from glenside.npu.lowering.staying import Staying
-from glenside.npu.lowering.stopwatch import stage
 from glenside.npu.lowering.tensors import Tensors
 from glenside.npu.machine import Machine
 from glenside.quantization.layers import IntegerNetwork

@@ -21,6 +21,7 @@ import numpy as np
 
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
+from glenside.ir.stopwatch import stage
 from glenside.ir.term import Term
 from glenside.npu.lowering.distinct import ordered
 from glenside.npu.lowering.estimates import Estimate, close_all
@@ -28,7 +29,6 @@ from glenside.npu.lowering.operands import Tiles
 from glenside.npu.lowering.options import Option, axes_of, best_filled, bytes_of_tiles, copied, copied_at_least, cut
 from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.staying import Stay
-from glenside.npu.lowering.stopwatch import stage
 from glenside.npu.lowering.storing import rows_needed
 from glenside.npu.lowering.tensors import Where
 from glenside.npu.lowering.whole_numbers import WORK, How, Solution, WholeNumbers

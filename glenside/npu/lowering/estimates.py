@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from glenside.ir.stopwatch import stage
 from glenside.ir.threads import in_parallel
-from glenside.npu.lowering.stopwatch import stage
 
 
 @dataclass(eq=False)

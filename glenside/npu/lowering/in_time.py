@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from glenside.ir.interrupts import answered, ended_after
-from glenside.npu.lowering.stopwatch import Stopwatch
+from glenside.ir.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from glenside.npu.program import NpuProgram

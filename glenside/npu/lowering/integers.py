@@ -14,6 +14,7 @@ import numpy as np
 
 from glenside.ir.copies import beside
 from glenside.ir.errors import BadInput
+from glenside.ir.stopwatch import stage
 from glenside.ir.term import Term
 from glenside.npu.lowering.again import Again
 from glenside.npu.lowering.as_mapped import as_mapped
@@ -27,7 +28,6 @@ from glenside.npu.lowering.network import chained
 from glenside.npu.lowering.options import Options, options_of
 from glenside.npu.lowering.remembered import Remembered
 from glenside.npu.lowering.smaller import smaller
-from glenside.npu.lowering.stopwatch import stage
 from glenside.npu.lowering.tensors import Tensors, Where
 from glenside.npu.lowering.trials import TooLong, Trial
 from glenside.npu.machine import HALVES, Machine, with_useful_beats

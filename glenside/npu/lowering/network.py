@@ -12,6 +12,7 @@ import numpy as np
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
+from glenside.ir.stopwatch import stage
 from glenside.ir.term import Term, postorder, rebuild_all
 from glenside.npu import requantise
 from glenside.npu.lowering.abreast import abreast
@@ -26,7 +27,6 @@ from glenside.npu.lowering.pieces import Piece, pieces
 from glenside.npu.lowering.program import Filled, counted, finished, stand_in
 from glenside.npu.lowering.sources import Copied, Source
 from glenside.npu.lowering.spreading import spreadings
-from glenside.npu.lowering.stopwatch import stage
 from glenside.npu.lowering.storing import Bytes, BytesOut
 from glenside.npu.lowering.sums_out import SumsOut
 from glenside.npu.lowering.tensors import Somewhere, Tensors, Where

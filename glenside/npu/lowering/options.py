@@ -11,6 +11,7 @@ import numpy as np
 from glenside.analysis.places import leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
+from glenside.ir.stopwatch import stage
 from glenside.ir.term import Term
 from glenside.ir.threads import in_parallel
 from glenside.ir.types import Tensor
@@ -18,7 +19,6 @@ from glenside.npu.lowering.copying import cycles_of_copy
 from glenside.npu.lowering.elementwise import every_mapping
 from glenside.npu.lowering.mapped import Mapped, tiled
 from glenside.npu.lowering.price import Priced
-from glenside.npu.lowering.stopwatch import stage
 from glenside.npu.lowering.storing import rows_needed
 from glenside.npu.lowering.tiles import instruction_of
 from glenside.npu.machine import Machine

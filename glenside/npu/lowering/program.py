@@ -12,6 +12,7 @@ from glenside.analysis.places import leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program, is_product
+from glenside.ir.stopwatch import stage
 from glenside.ir.term import Term, build, constants_under, rebuild_all
 from glenside.ir.types import Tensor
 from glenside.npu.fields import Wait
@@ -19,7 +20,6 @@ from glenside.npu.lowering.layers import Feed, Writer
 from glenside.npu.lowering.operands import Tiles, arranged
 from glenside.npu.lowering.runs import Order
 from glenside.npu.lowering.sources import Copied
-from glenside.npu.lowering.stopwatch import stage
 from glenside.npu.lowering.sums_out import SumsOut
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.lowering.waits_beside import WaitsBeside

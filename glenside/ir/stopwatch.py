@@ -1,4 +1,4 @@
-"""The seconds of each stage of lowering, for whoever asks where the time goes."""
+"""Times the stages of a computation: of lowering for an npu, and of the passes of code generation."""
 
 from __future__ import annotations
 

@@ -1,0 +1,73 @@
+"""The passes that transform the loop nests of a program, in order. Nothing else knows the order.
+
+A pass is a function from a module to a module: loops that satisfy the conditions of the verifier in, and such loops
+out; tests verify after each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from glenside.codegen.bands import fuse_producer_consumer
+from glenside.codegen.borders import fuse_padding
+from glenside.codegen.early import hoist_results
+from glenside.codegen.machine import Machine
+from glenside.codegen.module import Module
+from glenside.codegen.renaming import name_packings, share_packings
+from glenside.codegen.row_blocks import fuse_softmax_rows
+from glenside.codegen.sharing import parallelize
+from glenside.codegen.turns import interleave_phases
+from glenside.ir.errors import BadInput
+from glenside.ir.names import suggestion
+from glenside.ir.stopwatch import stage
+
+LOWER = "lower"
+"""What comes first: terms become nests, each scheduled for the machine (tiled, vectorized, packed, prefetched)."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A transformation of loop nests.
+
+    name      of dumps, times and options
+    run       the function
+    purpose   what it does, in a sentence
+    optional  True if a program is right without it
+    """
+
+    name: str
+    run: Callable[[Module, Machine], Module]
+    purpose: str
+    optional: bool = True
+
+
+PIPELINE: tuple[Pass, ...] = (
+    Pass("fuse-softmax-rows", fuse_softmax_rows, "Fuses products, softmax and products, some rows at a time."),
+    Pass("fuse-producer-consumer", fuse_producer_consumer, "Fuses nests along an axis, so that data stay in cache."),
+    Pass("interleave-phases", interleave_phases, "Interleaves nests that store every n-th element of one buffer."),
+    Pass("fuse-padding", fuse_padding, "Fuses nests that fill padding into the parallel loop before them."),
+    Pass("share-packings", share_packings, "Packs an operand once for all nests that read it in the same order."),
+    Pass("name-packings", name_packings, "Numbers packed operands of one name.", optional=False),
+    Pass("hoist-results", hoist_results, "Hoists nests of results to directly behind their operands."),
+    Pass("parallelize", parallelize, "Makes nests serial that are predicted to cost less on one thread."),
+)
+OPTIONAL = tuple(one.name for one in PIPELINE if one.optional)
+NAMES = (LOWER, *(one.name for one in PIPELINE))
+
+
+def after_each(module: Module, machine: Machine, without: Collection[str] = ()) -> Iterator[tuple[str, Module]]:
+    """Yields the name of each pass that runs and the module after it; passes named in `without` are left out."""
+    for one in PIPELINE:
+        if one.name not in without:
+            with stage(one.name):
+                module = one.run(module, machine)
+            yield one.name, module
+
+
+def require_optional(names: Collection[str]) -> None:
+    """Raises BadInput for a name that is none of an optional pass."""
+    for name in names:
+        if name not in OPTIONAL:
+            what = f"the pass {name} is required" if name in NAMES else f"there is no pass {name!r}"
+            raise BadInput(f"{what}: passes that can be left out are {', '.join(OPTIONAL)}{suggestion(name, OPTIONAL)}")
