@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -167,6 +167,7 @@ def compile(
     machine: str = "native",
     memory: int | str | None = None,
     check: bool = False,
+    without: Sequence[str] = (),
     **how: Any,
 ) -> Function:
     """The program as a function on numpy arrays, made by the system's C compiler: `f = gl.compile(p); f(x, ..)`.
@@ -180,6 +181,7 @@ def compile(
              computed again, for the least work. With "cpu" it is the budget of `gl.CPU("64MB")`, which variants of
              layers keep to first; other targets have a budget of their own
     check    whether `f.check()` must be ok: exact over residues, and within bounds of rounding
+    without  passes over loops that are left out, such as "fuse-padding" (`glenside compile --emit passes` lists them)
     how      see `optimize`
 
     Raises BadInput: a black box, a constant without a value, no compiler; CheckFailed, where a check is asked for and
@@ -187,7 +189,7 @@ def compile(
     """
     from glenside.check.compiled import Function  # a back end takes as long to load as many a search
     from glenside.codegen.machine import machine_of
-    from glenside.codegen.native import keeping
+    from glenside.codegen.native import Lowered, keeping
     from glenside.passes.integer_sums import for_processors
 
     _program(program, "compiled")
@@ -209,14 +211,14 @@ def compile(
             warnings.warn(as_it_is(error), stacklevel=2)
         else:
             of = wanted.processor or of
-            chosen = keeping([result.program, result.prepared], of, wanted.most_bytes)
+            chosen = keeping([result.program, result.prepared], of, wanted.most_bytes, without)
             function = Function(chosen, of, result.report, wanted.most_bytes)
             return function.checked() if check else function
     elif how:
         raise BadInput(f"{', '.join(how)}: how to search is for programs that are compiled for a target")
     if of is not None:
         program = uninterrupted(*for_processors(program, Search()))
-    function = Function(program, of, None, most)
+    function = Function(Lowered(program, of, most, without=without), of, None, most)
     return function.checked() if check else function
 
 

@@ -155,5 +155,5 @@ def test_everything_declared_is_documented() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=_module)
-def test_a_file_is_one_idea(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 420
+def test_no_file_is_long(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 500

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from glenside.codegen.arena import Arena
 from glenside.codegen.rematerialization.plan import Schedule
 from glenside.codegen.validation.samples import Validation
 from glenside.ir.names import one_line
+
+_SLOWEST = 3
+"""Stages that are named."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class CompileReport:
     budget       whether a budget of the search is kept, in a sentence; "" where there is none
     validation   which elements of its nests were compared with the program's when it was compiled
     found        the report of the search, if there was one
+    passes       seconds of each stage of lowering
     """
 
     program: str
@@ -41,12 +46,14 @@ class CompileReport:
     budget: str = ""
     validation: Validation | None = None
     found: object = None
+    passes: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         how = "kept from before" if self.kept else f"compiled by {self.compiler}"
         lines = [
             f"{one_line(self.program)}: {self.nests} nests of loops, {self.functions} functions, for {self.machine};"
             f" {how}, {self.seconds:.2f} s",
+            self._stages(),
             f"Weights: {self.weights:,} bytes, in the order in which they are read.",
             str(self.arena),
             *(
@@ -59,3 +66,9 @@ class CompileReport:
             *([] if self.validation is None else [str(self.validation)]),
         ]
         return "\n".join([*lines, *([] if self.found is None else [str(self.found)])])
+
+    def _stages(self) -> str:
+        """The seconds of lowering, and of its slowest stages."""
+        slowest = sorted(self.passes.items(), key=lambda item: -item[1])[:_SLOWEST]
+        named = ", ".join(f"{name} {seconds:.2f}" for name, seconds in slowest)
+        return f"Lowering: {sum(self.passes.values()):.2f} s, of which {named}."

@@ -29,7 +29,7 @@ from glenside.codegen.nests import filler, mapped, mapped_rows
 from glenside.codegen.operands import filling
 from glenside.codegen.orders import best_order, is_narrow, lanes_to_fill
 from glenside.codegen.pass_observer import observe
-from glenside.codegen.pipeline import LOWER, after_each
+from glenside.codegen.pipeline import LOWER, after_each, require_optional
 from glenside.codegen.reading import asking_of, dims_of_parts
 from glenside.codegen.reductions import normalized
 from glenside.codegen.schedule import scheduled
@@ -53,8 +53,9 @@ _OF_POWERS = 20
 def lower(program: Program, machine: Machine | None = None, without: Collection[str] = ()) -> Loops:
     """Lowers a program to loop nests, for a machine by all passes but those named in `without`; plain loops for None.
 
-    Raises BadInput for a black box, by its name.
+    Raises BadInput for a black box, by its name; and for what is no optional pass.
     """
+    require_optional(without)
     lowering = _Lowering(program, machine)
     with stage(LOWER):
         module = lowering.module()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from math import inf, prod
 from threading import Lock
@@ -36,6 +36,7 @@ from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput, OutOfBounds
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
+from glenside.ir.stopwatch import stage, watched
 from glenside.ir.types import TupleType, Type
 
 MOST_THREADS = 1024
@@ -49,6 +50,8 @@ class Lowered:
 
     program   it, with movement of constants done beforehand
     schedule  what is computed again so that memory is at most so many bytes, where it would be more; or what is given
+    without   passes that are left out
+    seconds   of each stage (see `pipeline`)
 
     Raises BadInput: a black box, a constant without a value; Unverified, where lowering made a mistake.
     """
@@ -59,32 +62,49 @@ class Lowered:
         machine: Machine | None,
         most: float | None = None,
         schedule: Schedule | None = None,
+        without: Collection[str] = (),
     ) -> None:
         self.machine, self.type = machine, program.term.type
         missing = [name for name in program.constants_declared if name not in program.constants]
         if missing:
             raise BadInput(f"to compile a program requires values of its constants, got none of {', '.join(missing)}")
-        self.program = program = prepared(program) if machine is not None else program
-        self.loops, self.schedule = lower(program, machine), schedule
+        with watched() as watch:
+            self._lower(program, most, schedule, without)
+        self.seconds = dict(watch.seconds)
+
+    def _lower(self, program: Program, most: float | None, schedule: Schedule | None, without: Collection[str]) -> None:
+        with stage("prepare-constants"):
+            self.program = program = prepared(program) if self.machine is not None else program
+        self.loops, self.schedule = lower(program, self.machine, without), schedule
         if schedule is not None:
             self.loops = rescheduled(steps_of(self.loops), schedule.order)
-            observe("schedule", lambda: self.loops)
+            observe("rematerialize", lambda: self.loops)
+        with stage("pack-constants"):
+            self.constants = self._packed(program)
+        self.inputs = [b for b in self.loops.buffers if b.role is Role.INPUT]
+        self.results = list(dict.fromkeys(self.loops.results))
+        with stage("plan-memory"):
+            self.arena = arena(self.loops)
+        if most is not None and self.memory > most:
+            room = int(most) - self.memory + self.arena.size
+            with stage("rematerialize"):
+                self.loops, self.schedule = scheduled_within(self.loops, room)
+            observe("rematerialize", lambda: self.loops)
+            with stage("plan-memory"):
+                self.arena = arena(self.loops)
+        with stage("verify"):
+            self.validation = verify(self.loops, self.arena, program, self.constants)
+        with stage("emit-c"):
+            self.written = source(self.loops)
+            self.source = str(self.written)
+
+    def _packed(self, program: Program) -> dict[Buffer, Array]:
+        """Constants in the order in which the loops read them."""
         sources = {p.source for p in self.loops.packings if p.source.role is Role.CONSTANT}
         packed = {p.buffer for p in self.loops.packings}
         own = [b for b in self.loops.buffers if b.role is Role.CONSTANT and b not in packed]
         given = {b: given_array(b, program.constants[b.name]) for b in {*sources, *own}}
-        self.constants = {b: given[b] for b in own} | packed_constants(self.loops.packings, given)
-        self.inputs = [b for b in self.loops.buffers if b.role is Role.INPUT]
-        self.results = list(dict.fromkeys(self.loops.results))
-        self.arena = arena(self.loops)
-        if most is not None and self.memory > most:
-            room = int(most) - self.memory + self.arena.size
-            self.loops, self.schedule = scheduled_within(self.loops, room)
-            observe("schedule", lambda: self.loops)
-            self.arena = arena(self.loops)
-        self.validation = verify(self.loops, self.arena, program, self.constants)
-        self.written = source(self.loops)
-        self.source = str(self.written)
+        return {b: given[b] for b in own} | packed_constants(self.loops.packings, given)
 
     @property
     def memory(self) -> int:
@@ -100,19 +120,21 @@ def budget_words(memory: int, most: float) -> str:
     return f"{held}, {memory - most:,.0f} above the budget of {most:,.0f}"
 
 
-def keeping(programs: Sequence[Program], machine: Machine | None, most: float | None) -> Lowered:
+def keeping(
+    programs: Sequence[Program], machine: Machine | None, most: float | None, without: Collection[str] = ()
+) -> Lowered:
     """The first of equal programs that keeps to a budget of bytes; where none does, the one that does so for the least
     work where some of it is done again, or the one that takes least.
     """
     distinct = list({program.term: program for program in programs}.values())
-    found = [Lowered(distinct[0], machine)]
+    found = [Lowered(distinct[0], machine, without=without)]
     if most is None or found[0].memory <= most:
         return found[0]
     for program in distinct[1:]:
-        found.append(Lowered(program, machine))
+        found.append(Lowered(program, machine, without=without))
         if found[-1].memory <= most:
             return found[-1]
-    found += [Lowered(program, machine, most) for program in distinct]
+    found += [Lowered(program, machine, most, without=without) for program in distinct]
 
     def rank(one: Lowered) -> tuple[float, float]:
         work = one.schedule.work if one.schedule is not None else inf
@@ -157,6 +179,7 @@ class Compiled:
             "" if budget is None else budget_words(self._lowered.memory, budget),
             self._lowered.validation,
             found,
+            self._lowered.seconds,
         )
         self._run: Any = self.library.run
         given = [b for b in self.loops.buffers if b.role in (Role.INPUT, Role.CONSTANT)]

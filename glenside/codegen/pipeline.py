@@ -23,7 +23,6 @@ from glenside.ir.names import suggestion
 from glenside.ir.stopwatch import stage
 
 LOWER = "lower"
-"""What comes first: terms become nests, each scheduled for the machine (tiled, vectorized, packed, prefetched)."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,20 @@ PIPELINE: tuple[Pass, ...] = (
     Pass("parallelize", parallelize, "Makes nests serial that are predicted to cost less on one thread."),
 )
 OPTIONAL = tuple(one.name for one in PIPELINE if one.optional)
-NAMES = (LOWER, *(one.name for one in PIPELINE))
+BEFORE: tuple[tuple[str, str], ...] = (
+    ("prepare-constants", "Computes what depends on constants alone."),
+    (LOWER, "Lowers terms to loop nests; tiles, vectorizes, packs and prefetches each for the machine."),
+)
+AFTER: tuple[tuple[str, str], ...] = (
+    ("pack-constants", "Packs constants in the order in which tiles read them."),
+    ("plan-memory", "Assigns offsets to temporaries by their live ranges."),
+    ("rematerialize", "Computes values again instead of keeping them, where memory has a budget."),
+    ("verify", "Verifies the loops, and samples of what they compute."),
+    ("emit-c", "Prints C."),
+)
+"""Stages around the passes of loop nests: their names and purposes."""
+NAMES = (LOWER, *(one.name for one in PIPELINE), "rematerialize")
+"""Stages after which there are loops that can be shown."""
 
 
 def after_each(module: Module, machine: Machine, without: Collection[str] = ()) -> Iterator[tuple[str, Module]]:

@@ -14,7 +14,7 @@ from glenside.codegen.arena import Arena
 from glenside.codegen.checker import Checker
 from glenside.codegen.conditions import Condition, Fault
 from glenside.codegen.loops import Buffer, Loops, Nest, Role
-from glenside.codegen.pass_observer import OBSERVER
+from glenside.codegen.pass_observer import observed
 from glenside.codegen.validation.samples import Validation, mismatches, packed_wrongly
 from glenside.ir.errors import GlensideError
 from glenside.ir.operand import Array
@@ -99,8 +99,5 @@ def verified_passes() -> Iterator[None]:
         for fault in checker.faults(loops):
             raise Unverified(f"after the pass {name!r} the loops of {loops.name} are wrong: {fault}")
 
-    token = OBSERVER.set(verified)
-    try:
+    with observed(verified):
         yield
-    finally:
-        OBSERVER.reset(token)
