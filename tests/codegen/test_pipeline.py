@@ -34,9 +34,9 @@ def test_programs_are_right_without_a_pass(name: str) -> None:
     with observed(lambda own, _: seen.append(own)):
         loops = lower(program, MACHINE, without=[name])
     assert seen == [own for own in ("lower", *(one.name for one in PIPELINE)) if own != name]
-    given = {n: np.random.default_rng(0).normal(size=tuple(t.dims)) for n, t in program.tensors.items()} | dict(
-        program.constants
-    )
+    given = {
+        n: np.random.default_rng(0).normal(size=tuple(t.dims)).astype("f") for n, t in program.tensors.items()
+    } | dict(program.constants)
     want = gl.evaluate([program.term], given)
     for a, b in zip(interpret(loops, given), want, strict=True):
         assert np.allclose(a, b, 1e-4, 1e-5)
