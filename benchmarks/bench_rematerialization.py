@@ -21,8 +21,8 @@ from pathlib import Path
 import glenside as gl
 from glenside.codegen.arena import LINE, arena
 from glenside.codegen.constants import prepared
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES
+from glenside.codegen.pipeline import lower
 from glenside.codegen.rematerialization.order import ordered
 from glenside.codegen.rematerialization.plan import in_blocks, scheduled_within
 from glenside.codegen.rematerialization.runs import Run

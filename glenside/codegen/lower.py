@@ -8,7 +8,7 @@ is computed where it is read, if that is one place for each of its elements: bia
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 
@@ -28,8 +28,6 @@ from glenside.codegen.module import Module
 from glenside.codegen.nests import filler, mapped, mapped_rows
 from glenside.codegen.operands import filling
 from glenside.codegen.orders import best_order, is_narrow, lanes_to_fill
-from glenside.codegen.pass_observer import observe
-from glenside.codegen.pipeline import LOWER, after_each, require_optional
 from glenside.codegen.reading import asking_of, dims_of_parts
 from glenside.codegen.reductions import normalized
 from glenside.codegen.schedule import scheduled
@@ -42,7 +40,6 @@ from glenside.ir.operator import Category
 from glenside.ir.operators.compute import name_of, parse_compute
 from glenside.ir.program import Program
 from glenside.ir.rational import exact
-from glenside.ir.stopwatch import stage
 from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import Dims, TupleType
 
@@ -50,24 +47,7 @@ _OF_POWERS = 20
 """Steps of a loop that one element of a softmax is worth, twice the power of which is taken."""
 
 
-def lower(program: Program, machine: Machine | None = None, without: Collection[str] = ()) -> Loops:
-    """Lowers a program to loop nests, for a machine by all passes but those named in `without`; plain loops for None.
-
-    Raises BadInput for a black box, by its name; and for what is no optional pass.
-    """
-    require_optional(without)
-    lowering = _Lowering(program, machine)
-    with stage(LOWER):
-        module = lowering.module()
-    observe(LOWER, partial(lowering.loops, module))
-    if machine is not None:
-        for name, after in after_each(module, machine, without):
-            observe(name, partial(lowering.loops, after))
-            module = after
-    return lowering.loops(module)
-
-
-class _Lowering:
+class Lowering:
     """One program: which terms are stored, where, and the nests that fill them.
 
     views    term -> where it is in memory: tensors, and what is stored

@@ -22,10 +22,10 @@ from glenside.codegen.compile_report import CompileReport
 from glenside.codegen.constants import prepared
 from glenside.codegen.counts import is_shared, told
 from glenside.codegen.loops import Buffer, Loops, Role, required
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import PLAIN, Machine, is_here, processors
 from glenside.codegen.packing import Memory, packed_constants
 from glenside.codegen.pass_observer import observe
+from glenside.codegen.pipeline import lower
 from glenside.codegen.rematerialization.plan import Schedule, scheduled_within
 from glenside.codegen.rematerialization.steps import rescheduled, steps_of
 from glenside.codegen.toolchain import loaded

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from glenside.codegen.bands import fuse_producer_consumer
 from glenside.codegen.borders import fuse_padding
 from glenside.codegen.early import hoist_results
+from glenside.codegen.loops import Loops
+from glenside.codegen.lower import Lowering
 from glenside.codegen.machine import Machine
 from glenside.codegen.module import Module
+from glenside.codegen.pass_observer import observe
 from glenside.codegen.renaming import name_packings, share_packings
 from glenside.codegen.row_blocks import fuse_softmax_rows
 from glenside.codegen.sharing import parallelize
 from glenside.codegen.turns import interleave_phases
 from glenside.ir.errors import BadInput
 from glenside.ir.names import suggestion
+from glenside.ir.program import Program
 from glenside.ir.stopwatch import stage
 
 LOWER = "lower"
@@ -83,3 +88,20 @@ def require_optional(names: Collection[str]) -> None:
         if name not in OPTIONAL:
             what = f"the pass {name} is required" if name in NAMES else f"there is no pass {name!r}"
             raise BadInput(f"{what}: passes that can be left out are {', '.join(OPTIONAL)}{suggestion(name, OPTIONAL)}")
+
+
+def lower(program: Program, machine: Machine | None = None, without: Collection[str] = ()) -> Loops:
+    """Lowers a program to loop nests, for a machine by all passes but those named in `without`; plain loops for None.
+
+    Raises BadInput for a black box, by its name; and for what is no optional pass.
+    """
+    require_optional(without)
+    lowering = Lowering(program, machine)
+    with stage(LOWER):
+        module = lowering.module()
+    observe(LOWER, partial(lowering.loops, module))
+    if machine is not None:
+        for name, after in after_each(module, machine, without):
+            observe(name, partial(lowering.loops, after))
+            module = after
+    return lowering.loops(module)

@@ -10,8 +10,8 @@ import pytest
 import glenside as gl
 from glenside.codegen import c
 from glenside.codegen.alike import alike
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, Machine
+from glenside.codegen.pipeline import lower
 
 NETWORKS = {
     "mobilenet-v1": {"resolution": 32},

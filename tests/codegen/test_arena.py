@@ -16,9 +16,9 @@ from glenside.codegen import placement
 from glenside.codegen.arena import arena
 from glenside.codegen.checker import faults
 from glenside.codegen.loops import Buffer
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, machine_of
 from glenside.codegen.native import Lowered
+from glenside.codegen.pipeline import lower
 from glenside.codegen.placement import Interval, Plan, needed, placed
 from glenside.codegen.toolchain import compiler
 from glenside.ir.program import Program

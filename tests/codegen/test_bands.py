@@ -15,9 +15,9 @@ from glenside.codegen import bands
 from glenside.codegen.checker import faults
 from glenside.codegen.library import library
 from glenside.codegen.loops import For, Loops, Role, Way
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, machine_of
 from glenside.codegen.native import Lowered
+from glenside.codegen.pipeline import lower
 from glenside.codegen.toolchain import compiler, flags
 from glenside.ir.program import Program
 

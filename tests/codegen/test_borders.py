@@ -11,8 +11,8 @@ import pytest
 import glenside as gl
 from glenside.codegen.checker import faults
 from glenside.codegen.loops import For, Loops, Nest, Way
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES
+from glenside.codegen.pipeline import lower
 from glenside.codegen.toolchain import compiler
 from glenside.ir.program import Program
 

@@ -18,8 +18,8 @@ from glenside.codegen import native
 from glenside.codegen.c_source import Source
 from glenside.codegen.checker import faults
 from glenside.codegen.compilers import compiler
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import Machine, machine_of
+from glenside.codegen.pipeline import lower
 from glenside.codegen.toolchain import Loaded, loaded
 from glenside.codegen.validation.samples import Validation
 from glenside.codegen.verify import Unverified

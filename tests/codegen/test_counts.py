@@ -12,8 +12,8 @@ import glenside as gl
 from glenside.codegen.constants import prepared
 from glenside.codegen.counts import told, works
 from glenside.codegen.loops import Buffer, For, Load, Loops, Nest, Role, Statement, Store, Way
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, Machine
+from glenside.codegen.pipeline import lower
 from glenside.codegen.work import NAMES, Work, overlapped
 from glenside.ir.index_map import Axis, Index
 from glenside.ir.program import Program

@@ -14,8 +14,8 @@ import pytest
 import glenside as gl
 from glenside.codegen.c import source
 from glenside.codegen.compilers import compiler
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES
+from glenside.codegen.pipeline import lower
 from glenside.codegen.toolchain import flags
 from glenside.ir.program import Program
 

@@ -12,9 +12,9 @@ from glenside.codegen.checker import faults
 from glenside.codegen.early import hoist_results
 from glenside.codegen.interpreter import interpret
 from glenside.codegen.loops import Loops, Role
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES
 from glenside.codegen.module import Module
+from glenside.codegen.pipeline import lower
 from glenside.ir.program import Program
 from glenside.ir.term import build
 

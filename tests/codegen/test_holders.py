@@ -15,8 +15,8 @@ from glenside.codegen.constants import prepared
 from glenside.codegen.footprints import counted, holds
 from glenside.codegen.holders import Holders
 from glenside.codegen.loops import Buffer, For, Load, Loops, Nest, Role, Store, Way
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES
+from glenside.codegen.pipeline import lower
 from glenside.ir.index_map import Axis, Index
 from glenside.ir.types import Dims
 

@@ -29,9 +29,9 @@ from glenside.codegen.instructions import (
 from glenside.codegen.interpreter import interpret
 from glenside.codegen.library import library
 from glenside.codegen.loops import Apply, Buffer, For, Formula, Load, Loops, Nest, Role, Store, Way
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, Machine, is_here
 from glenside.codegen.native import Lowered
+from glenside.codegen.pipeline import lower
 from glenside.codegen.toolchain import compiler, flags, loaded
 from glenside.ir.index_map import Axis, Index
 from glenside.ir.program import Program

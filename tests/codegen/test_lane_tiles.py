@@ -12,9 +12,9 @@ import glenside as gl
 from glenside.codegen.checker import faults
 from glenside.codegen.counts import told
 from glenside.codegen.loops import Role
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES
 from glenside.codegen.native import Lowered
+from glenside.codegen.pipeline import lower
 from glenside.codegen.toolchain import compiler
 from glenside.ir.program import Program
 

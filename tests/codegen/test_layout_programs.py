@@ -16,8 +16,8 @@ from glenside.codegen.arena import arena
 from glenside.codegen.checker import faults
 from glenside.codegen.compilers import compiler
 from glenside.codegen.interpreter import interpret
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, is_here
+from glenside.codegen.pipeline import lower
 from glenside.ir.dtypes import COMPUTED, RECORDS
 from glenside.ir.operand import Array, arrays
 from glenside.ir.program import Program

@@ -40,9 +40,9 @@ from glenside.codegen.loops import (
     Store,
     Way,
 )
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES
 from glenside.codegen.packing import packed_constants
+from glenside.codegen.pipeline import lower
 from glenside.ir.dtypes import REALS
 from glenside.ir.errors import BadInput
 from glenside.ir.index_map import Axis, Index

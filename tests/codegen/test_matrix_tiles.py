@@ -26,10 +26,10 @@ from glenside.codegen.checker import faults
 from glenside.codegen.instructions import PARTS
 from glenside.codegen.interpreter import interpret
 from glenside.codegen.loops import Apply, Buffer, For, Load, Loops, Nest, Role, Statement, Store, Way
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, Machine, is_here
 from glenside.codegen.packing import packed_constants
 from glenside.codegen.parts import PartPacking, product_of
+from glenside.codegen.pipeline import lower
 from glenside.codegen.toolchain import compiler, flags
 from glenside.codegen.work import Work
 from glenside.ir.index_map import Axis

@@ -23,9 +23,9 @@ from glenside.codegen import bands
 from glenside.codegen.c_primitives import PRIMITIVES_IN_C
 from glenside.codegen.instructions import FLUSHED
 from glenside.codegen.library import library
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import machine_of
 from glenside.codegen.native import Lowered
+from glenside.codegen.pipeline import lower
 from glenside.codegen.toolchain import compiler, flags
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, arrays

@@ -17,10 +17,10 @@ from glenside.codegen.arena import arena
 from glenside.codegen.checker import faults
 from glenside.codegen.interpreter import interpret
 from glenside.codegen.loops import Buffer, For, Role, Statement, Store
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, machine_of
 from glenside.codegen.native import Compiled, Lowered
 from glenside.codegen.operands import with_first_alone
+from glenside.codegen.pipeline import lower
 from glenside.codegen.toolchain import compiler
 from glenside.ir.program import Program
 from glenside.ir.term import build

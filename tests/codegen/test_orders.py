@@ -14,8 +14,8 @@ from glenside.builder import layout
 from glenside.codegen.affine import coefficient, loads_in
 from glenside.codegen.checker import faults
 from glenside.codegen.loops import Buffer, For, Nest, Packing, Role, Statement, Store, Way
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import machine_of
+from glenside.codegen.pipeline import lower
 from glenside.codegen.reading import dims_of_parts
 from glenside.codegen.toolchain import compiler
 from glenside.ir.program import Program

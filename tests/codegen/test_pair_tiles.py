@@ -17,8 +17,8 @@ import glenside as gl
 from glenside.codegen.c_conversions import vector_type
 from glenside.codegen.checker import faults
 from glenside.codegen.instructions import DOT_2
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, is_here
+from glenside.codegen.pipeline import lower
 from glenside.codegen.toolchain import compiler, flags
 from glenside.ir.program import Program
 

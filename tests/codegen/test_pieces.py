@@ -18,9 +18,9 @@ from glenside.codegen.checker import faults
 from glenside.codegen.formulas import choose, number
 from glenside.codegen.interpreter import interpret
 from glenside.codegen.loops import Buffer, Choose, Formula, Load, Role
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES
 from glenside.codegen.pieces import in_pieces
+from glenside.codegen.pipeline import lower
 from glenside.ir.index_map import Axis, Guard, Index, Multiple, Within
 from glenside.ir.term import Term
 from glenside.ir.types import Dims

@@ -8,10 +8,9 @@ import pytest
 import glenside as gl
 from glenside.codegen.interpreter import interpret
 from glenside.codegen.loops import Loops
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES
 from glenside.codegen.pass_observer import observed
-from glenside.codegen.pipeline import NAMES, OPTIONAL, PIPELINE
+from glenside.codegen.pipeline import NAMES, OPTIONAL, PIPELINE, lower
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 

@@ -12,8 +12,8 @@ import glenside as gl
 from glenside.codegen import bands
 from glenside.codegen.affine import loads_in
 from glenside.codegen.loops import For, Loops, Prefetch, Statement, Store
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES
+from glenside.codegen.pipeline import lower
 from glenside.ir.program import Program
 from glenside.ir.term import build
 

@@ -17,9 +17,9 @@ from glenside.codegen import packing
 from glenside.codegen.arena import arena
 from glenside.codegen.checker import faults
 from glenside.codegen.loops import Loops
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import PLAIN, machine_of
 from glenside.codegen.native import Lowered
+from glenside.codegen.pipeline import lower
 from glenside.codegen.rematerialization.order import ordered
 from glenside.codegen.rematerialization.plan import in_blocks, planned, scheduled_within
 from glenside.codegen.rematerialization.runs import Run, unfolded

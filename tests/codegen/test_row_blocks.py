@@ -11,8 +11,8 @@ import glenside as gl
 from glenside.codegen import row_blocks
 from glenside.codegen.checker import faults
 from glenside.codegen.loops import For, Loops, Nest, Role, Way
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES
+from glenside.codegen.pipeline import lower
 from glenside.codegen.toolchain import compiler
 from glenside.ir.program import Program
 from glenside.ir.term import build

@@ -12,9 +12,9 @@ from glenside.builder.layout import concatenate, slice_axis
 from glenside.builder.pointwise import compute
 from glenside.codegen.counts import is_shared
 from glenside.codegen.loops import Loops
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, Machine
 from glenside.codegen.native import Lowered
+from glenside.codegen.pipeline import lower
 from glenside.codegen.sharing import decided
 from glenside.codegen.toolchain import compiler
 from glenside.ir.program import Program

@@ -11,9 +11,9 @@ import glenside as gl
 from glenside.codegen.affine import parts_in
 from glenside.codegen.checker import faults
 from glenside.codegen.loops import Apply, For, Let, Nest, Role, Statement, Store, Way
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES
 from glenside.codegen.native import Lowered
+from glenside.codegen.pipeline import lower
 from glenside.ir.program import Program
 
 SHAPES = [(50, 10), (16, 15), (17, 3), (9, 5), (2, 20, 7), (40, 17), (33, 16), (1, 100), (4, 2)]

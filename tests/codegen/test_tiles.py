@@ -16,9 +16,9 @@ from glenside.codegen.affine import coefficient
 from glenside.codegen.arena import arena
 from glenside.codegen.checker import faults
 from glenside.codegen.loops import Role, Store, Way
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, is_here, machine_of
 from glenside.codegen.native import Lowered
+from glenside.codegen.pipeline import lower
 from glenside.codegen.toolchain import compiler
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput

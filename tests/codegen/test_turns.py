@@ -14,8 +14,8 @@ from glenside.codegen.affine import coefficient
 from glenside.codegen.checker import faults
 from glenside.codegen.interpreter import interpret
 from glenside.codegen.loops import For, Prefetch, Role, Way
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, is_here
+from glenside.codegen.pipeline import lower
 from glenside.codegen.toolchain import compiler
 from glenside.ir.program import Program
 

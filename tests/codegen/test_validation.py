@@ -18,8 +18,8 @@ from glenside.codegen.checker import faults
 from glenside.codegen.constants import prepared
 from glenside.codegen.interpreter import interpret
 from glenside.codegen.loops import Loops
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, is_here
+from glenside.codegen.pipeline import lower
 from glenside.codegen.validation.samples import Validation, mismatches
 from glenside.ir.dtypes import REALS
 from glenside.ir.errors import BadInput

@@ -24,9 +24,8 @@ from glenside.codegen.compilers import compiler
 from glenside.codegen.conditions import Condition
 from glenside.codegen.footprints import footprint_of
 from glenside.codegen.loops import Loops, Nest
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, Machine, is_here, machine_of
-from glenside.codegen.pipeline import Pass
+from glenside.codegen.pipeline import Pass, lower
 from glenside.codegen.toolchain import Loaded, loaded
 from glenside.codegen.verify import Unverified, verified_passes
 from glenside.codegen.written import Written

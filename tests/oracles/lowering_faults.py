@@ -31,8 +31,8 @@ from glenside.codegen import native
 from glenside.codegen.checker import Checker
 from glenside.codegen.constants import prepared
 from glenside.codegen.loops import Apply, Choose, Convert, For, Load, Loops, Number, Require, Role, Sort, Store, When
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import Machine
+from glenside.codegen.pipeline import lower
 from glenside.codegen.validation.samples import Validation, mismatches, packed_wrongly
 from glenside.ir.dtypes import REALS
 from glenside.ir.index_map import Axis, Divided, Index

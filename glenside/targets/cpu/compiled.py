@@ -27,9 +27,9 @@ from glenside.codegen.arena import arena
 from glenside.codegen.constants import prepared
 from glenside.codegen.counts import told
 from glenside.codegen.loops import Role
-from glenside.codegen.lower import lower
 from glenside.codegen.machine import Machine, is_here, machine_of
 from glenside.codegen.native import MOST_THREADS, Compiled
+from glenside.codegen.pipeline import lower
 from glenside.egraph.search import SearchResult
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.bounds import number, whole
