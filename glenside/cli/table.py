@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -14,7 +15,7 @@ from rich.text import Text
 
 from glenside.ir.names import one_line
 from glenside.report.report import Report
-from glenside.report.text import ALWAYS, amount, sentences, tables_of
+from glenside.report.text import ALWAYS, Column, amount, sentences, tables_of
 from glenside.report.text import Table as Content
 
 if TYPE_CHECKING:
@@ -53,6 +54,22 @@ def print_schedule(program: str, ledger: Ledger) -> None:
     out.print(_fitting(title, schedule_table(ledger), out.width))
     for line in schedule_sentences(ledger):
         out.print(line, markup=False)
+
+
+def print_passes(program: str, seconds: Mapping[str, float], nests: Mapping[str, int]) -> None:
+    """The stages of lowering in order: seconds, the number of nests after each pass, and what each does."""
+    from glenside.codegen.pipeline import AFTER, BEFORE, PIPELINE
+
+    stages = [*BEFORE, *((one.name, one.purpose) for one in PIPELINE), *AFTER]
+    ran = [(name, purpose) for name, purpose in stages if name in seconds]
+    columns = [
+        Column("pass", [name for name, _ in ran], words=True),
+        Column("ms", [f"{1000 * seconds[name]:.1f}" for name, _ in ran], f"{1000 * sum(seconds.values()):.1f}"),
+        Column("nests", [str(nests.get(name, "")) for name, _ in ran]),
+        Column("purpose", [purpose for _, purpose in ran], words=True, folds=True),
+    ]
+    out = console()
+    out.print(_fitting(f"Passes over {one_line(program)}", Content(columns), out.width))
 
 
 def report_tables(

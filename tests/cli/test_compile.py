@@ -14,6 +14,7 @@ import pytest
 from command_line import completed, run
 
 import glenside as gl
+from glenside.codegen import pipeline
 from glenside.codegen.library import library
 from glenside.codegen.machine import machine_of
 from glenside.codegen.native import Lowered
@@ -156,6 +157,19 @@ def test_loops_are_printed_for_any_machine(tmp_path: Path) -> None:
     assert "vector i" in done.stdout
 
 
+def test_passes_are_listed_with_their_times(tmp_path: Path) -> None:
+    words = ["compile", _network(tmp_path), "--machine", "avx2", "--without", "fuse-padding", "--emit"]
+    done = completed(*words, "passes", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    listed = [line.split()[0] for line in done.stdout.splitlines() if line.startswith(" ") and line.split()]
+    assert [n for n in listed if n in pipeline.NAMES] == [n for n in pipeline.NAMES[:-1] if n != "fuse-padding"]
+    done = completed(*words, "loops", "--after", "lower", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = completed(*words, "loops", "--after", "fuse-padding", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the pass fuse-padding did not run" in done.stderr
+
+
 @needs_compiler
 def test_bench(tmp_path: Path) -> None:
     words = ["bench", _network(tmp_path), "--rounds", "2", "--threads", "1,2", "--peers", "onnxruntime"]
@@ -232,7 +246,13 @@ def test_nothing_is_written_where_the_disk_is_full(tmp_path: Path) -> None:
             "--target cpu:8MB,machine=avx2 is of avx2, which is not among --machine neon: leave one out",
         ),
         (["compile", "mobilenet-v1", "--emit", "loops", "--machine", "avx2,avx512"], "loops are of one machine"),
-        (["compile", "mobilenet-v1", "-o", "x.c", "--emit", "rust"], "--emit is c or loops"),
+        (["compile", "mobilenet-v1", "-o", "x.c", "--emit", "rust"], "--emit is c, loops or passes"),
+        (["compile", "mobilenet-v1", "--after", "lower", "-o", "x.c"], "--after is for --emit loops"),
+        (["compile", "mobilenet-v1", "--emit", "loops", "--after", "lowr"], "did you mean lower?"),
+        (["compile", "mobilenet-v1", "--emit", "loops", "--without", "lower"], "the pass lower is required"),
+        (["compile", "mobilenet-v1", "--emit", "loops", "--without", ","], "there is no pass ''"),
+        (["compile", "mobilenet-v1", "--emit", "passes", "-o", "x.txt"], "--emit passes prints a table"),
+        (["compile", "mobilenet-v1", "--emit", "passes", "--machine", "plain"], "no pass runs over plain loops"),
         (["bench", "mobilenet-v1", "--threads", "0"], "--threads are numbers from 1 on"),
         (["bench", "mobilenet-v1", "--rounds", "0"], "--rounds"),
         (["bench", "mobilenet-v1", "--busy", "-1"], "--busy"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,14 +11,16 @@ import typer
 
 from glenside.cli.options import Bounds, Valued, command
 from glenside.cli.output import FAILED, OK, WRONG, status_line, writable
+from glenside.cli.table import print_passes
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.interrupts import INTERRUPTED, answered, finishing, stopped, unless_stopped, waited_for
-from glenside.ir.names import one_line
+from glenside.ir.names import one_line, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from glenside.codegen.library import Library
+    from glenside.codegen.loops import Loops
     from glenside.codegen.machine import Machine
     from glenside.codegen.native import Lowered
     from glenside.ir.program import Program
@@ -62,7 +64,18 @@ def compile(
         ),
     ] = None,
     target: Chosen = None,
-    emit: Annotated[str, typer.Option("--emit", help="c, or loops: the loop nests as text.")] = "c",
+    emit: Annotated[
+        str,
+        typer.Option("--emit", help="c; loops: the loop nests as text; or passes: a table of passes and their times."),
+    ] = "c",
+    after: Annotated[
+        str | None,
+        typer.Option("--after", metavar="PASS", help="With --emit loops: the loops as they are after this pass."),
+    ] = None,
+    without: Annotated[
+        str | None,
+        typer.Option("--without", metavar="PASS[,PASS..]", help="Leave out passes over loops, to see what they buy."),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Run what is compiled and check it exactly before anything is written.")
     ] = False,
@@ -70,12 +83,14 @@ def compile(
     """Write a program as C11 with POSIX threads: NAME.c, NAME.h and NAME.weights; no library but libc is needed."""
     from glenside.codegen.library import c_name, file_names
 
-    if emit not in ("c", "loops"):
-        raise BadInput(f"--emit is c or loops, got {emit!r}")
+    left_out = tuple(without.split(",")) if without else ()
+    _require_emitted(emit, after, left_out, output)
     machines, wanted = machines_for(machine, target)
     writable(output)
-    if emit == "loops" and len(machines) > 1:
-        raise BadInput(f"loops are of one machine, got {machine}")
+    if emit != "c" and len(machines) > 1:
+        raise BadInput(f"{emit} are of one machine, got {machine}")
+    if machines[0] is None and (after or left_out or emit == "passes"):
+        raise BadInput("no pass runs over plain loops: choose another --machine")
     if emit == "c" and (output is None or Path(output).suffix != ".c"):
         raise BadInput("C is written to a file: give one that ends in .c by -o")
     if emit == "c" and output is not None:
@@ -84,7 +99,7 @@ def compile(
         writable(*(str(path.parent / other) for other in others))
     if check:
         _require_here(machines)
-    made = _Made(machines, emit, output, check)
+    made = _Made(machines, emit, output, check, after, left_out)
     found = prepared(source, machines[0], wanted, bounds, made.put, by_default=target is None)
     try:
         made.put(found)
@@ -100,6 +115,21 @@ def compile(
     raise typer.Exit(WRONG if most is not None and any(one.memory > most for one in made.lowered) else found.status)
 
 
+def _require_emitted(emit: str, after: str | None, without: Sequence[str], output: str | None) -> None:
+    """Raises BadInput for options of passes that do not fit each other."""
+    from glenside.codegen.pipeline import NAMES, require_optional
+
+    require_optional(without)
+    if emit not in ("c", "loops", "passes"):
+        raise BadInput(f"--emit is c, loops or passes, got {emit!r}")
+    if after is not None and emit != "loops":
+        raise BadInput("--after is for --emit loops")
+    if after is not None and after not in NAMES:
+        raise BadInput(f"--after is one of {', '.join(NAMES)}, got {after!r}{suggestion(after, NAMES)}")
+    if emit == "passes" and output is not None:
+        raise BadInput("--emit passes prints a table and writes no file: leave -o out")
+
+
 def _require_here(machines: Sequence[Machine | None]) -> None:
     """Raise BadInput where this computer cannot run what is compiled for a machine."""
     from glenside.codegen.machine import is_here
@@ -113,31 +143,36 @@ def _require_here(machines: Sequence[Machine | None]) -> None:
 class _Made:
     """What is made of each answer as it comes, so that one is there wherever this is ended: C, or loops, in a file.
 
-    of  the answer that it was made of
+    of       the answer that it was made of
+    loops    the loops after the pass `after`, if there is one
+    nests    the number of nests after each pass
     """
 
     machines: Sequence[Machine | None]
     emit: str
     output: str | None
     check: bool = False
+    after: str | None = None
+    without: Sequence[str] = ()
     of: Prepared | None = None
     lowered: Sequence[Lowered] = ()
     library: Library | None = None
     read: str = ""
     """What was compared of the files before they took their names."""
+    loops: Loops | None = None
+    nests: dict[str, int] = field(default_factory=dict)
 
     def put(self, found: Prepared) -> None:
         """All files, or none. Raises BadInput, and KeyboardInterrupt where a signal leaves no time."""
         from glenside.check.compiled import Function
         from glenside.check.written_c import write
-        from glenside.codegen.native import keeping
         from glenside.ir.files import write_text
 
         if self.of is not None and self.of.program.term is found.program.term:
             return
         with finishing():
             with status_line("lower"):
-                lowered = [keeping(found.programs, of, found.most_bytes) for of in self.machines]
+                lowered = [self._lowered(found, of) for of in self.machines]
             if self.check:
                 with status_line("check"):
                     for one in lowered:
@@ -147,7 +182,7 @@ class _Made:
                 assert self.output is not None, "C has a file"
                 made, self.read = write(lowered, self.output, self._read_back)
             elif self.output is not None and self.output != "-":
-                write_text(self.output, f"{lowered[0].loops}\n")
+                write_text(self.output, f"{self.loops or lowered[0].loops}\n")
             self.of, self.lowered, self.library = found, lowered, made
 
     @staticmethod
@@ -160,14 +195,35 @@ class _Made:
                 answered()
                 return "not read back: interrupted"
 
+    def _lowered(self, found: Prepared, machine: Machine | None) -> Lowered:
+        """Lowers a program, and keeps the nests after each pass and the loops after the one that is asked for."""
+        from glenside.codegen.native import keeping
+        from glenside.codegen.pass_observer import observed
+
+        def observe(name: str, loops: Loops) -> None:
+            self.nests[name] = len(loops.nests)
+            if name == self.after:
+                self.loops = loops
+
+        if self.emit == "c":
+            return keeping(found.programs, machine, found.most_bytes, self.without)
+        self.loops, self.nests = None, {}
+        with observed(observe):
+            made = keeping(found.programs, machine, found.most_bytes, self.without)
+        if self.after is not None and self.loops is None:
+            raise BadInput(f"the pass {self.after} did not run: it was left out, or nothing asked for it")
+        return made
+
     def show(self) -> None:
         """Say what was made; print loops that go to no file."""
         from glenside.codegen.library import machine_name
         from glenside.codegen.native import budget_words
 
         if self.library is None:
-            if self.output in (None, "-"):
-                print(self.lowered[0].loops)
+            if self.emit == "passes":
+                print_passes(self.lowered[0].program.name, self.lowered[0].seconds, self.nests)
+            elif self.output in (None, "-"):
+                print(self.loops or self.lowered[0].loops)
             return
         path, most = Path(self.output or ""), None if self.of is None else self.of.most_bytes
         for one in self.lowered:
