@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -141,8 +142,8 @@ def test_the_pass_that_broke_loops_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 def wrong_lowering(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs are lowered to loops of which one stores behind its buffer's end."""
 
-    def lowered(program: Program, machine: Machine | None) -> Loops:
-        loops = lower(program, machine)
+    def lowered(program: Program, machine: Machine | None, without: Sequence[str]) -> Loops:
+        loops = lower(program, machine, without)
         return replace(loops, nests=tuple(_breaks(list(loops.nests))))
 
     monkeypatch.setattr(native, "lower", lowered)
