@@ -58,7 +58,7 @@ class Generator(Leaves):
         pick = self.pick
         self.pool.append(self.input(self.dims(), self.dtype()))
         for _ in range(pick.randint(0, 2)):
-            self.pool.append(self.leaf(self.dims(), self.dtype()))
+            self.pool.append(self.leaf(self.dims(), self.dtype()) if pick.random() < 0.6 else self.known_leaf())
         for _ in range(pick.randint(1, self.settings.steps)):
             whole = bool(self.examples) and pick.random() < _WHOLE
             record = pick.choice(self.examples) if whole else pick.choice(self.records)
@@ -73,7 +73,7 @@ class Generator(Leaves):
         if len(roots) == 1:
             return roots[0]
         made = build("construct-tuple", *roots)
-        return build("tuple-get-item", made, pick.randrange(len(roots))) if pick.random() < 0.1 else made
+        return build("tuple-get-item", made, pick.randrange(len(roots))) if pick.random() < 0.3 else made
 
     def program(self) -> Program:
         """Draw a program."""

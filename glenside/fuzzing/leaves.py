@@ -95,6 +95,20 @@ class Leaves:
         except GlensideError:
             return build("full", dims, "1", dtype)
 
+    def known_leaf(self) -> Term:
+        """A leaf whose values the program says: a count, an identity, or numbers."""
+        size, dtype = self.pick.choice(_SMALL), self.dtype()
+        try:
+            match self.pick.randrange(3):
+                case 0:
+                    return build("iota", size, dtype)
+                case 1:
+                    return build("eye", size, dtype)
+                case _:
+                    return build("numbers", (size,), " ".join(self.number(dtype) for _ in range(size)), dtype)
+        except GlensideError:
+            return self.input((size,), dtype)
+
     def input(self, dims: Sequence[int], dtype: str, constant: bool = False) -> Term:
         """A new tensor."""
         name = self.fresh("w" if constant else "x")

@@ -63,7 +63,10 @@ class Model:
         for number, (name, (dtype, dims, values)) in enumerate(self.constants.items()):
             if values is None:
                 rng = np.random.default_rng(number)
-                drawn = rng.standard_normal(dims) if RECORDS[dtype].kind == "float" else rng.integers(0, 4, dims)
+                whole = RECORDS[dtype].kind != "float"
+                drawn = rng.integers(0, 4, dims) if whole else rng.standard_normal(dims)
+                if not whole and rng.random() < 0.5:  # of which some are equal to those of other tensors
+                    drawn = rng.integers(-4, 5, dims) / rng.choice((1, 2))
                 found[name] = drawn.astype(dtype)
             else:
                 found[name] = np.array(values).astype(dtype).reshape(dims)

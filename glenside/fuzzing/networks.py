@@ -13,6 +13,8 @@ from glenside.ir.term import Term, build
 
 _ACTIVATIONS = ("relu", "sigmoid", "tanh", "(clip 0 6)", "(leaky-relu 1/8)", "abs", "erf", "exp", "negative", "sqrt")
 _WIDTHS = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 32, 33, 64)
+_WIDE = (256, 512, 512, 1024)
+"""Of float32 the last ones are rows of whole pages' parts, which are laid out apart from others."""
 _LIMIT = 1 << 14
 
 
@@ -55,7 +57,8 @@ class Networks:
     def of_matrices(self) -> tuple[Callable[[Term], Term], ...]:
         return (
             *(self.linear, self.linear, self.matmul, self.activation, self.softmax, self.residual, self.attention),
-            *(self.moved, self.sliced, self.picked, self.reduced, self.padded, self.joined, self.scaled),
+            *(self.moved, self.sliced, self.picked, self.picked, self.placed, self.ordered, self.reduced),
+            *(self.padded, self.joined, self.scaled),
         )
 
     def name(self, prefix: str) -> str:
@@ -77,8 +80,8 @@ class Networks:
         pick = self.pick
         rank = pick.choice((2, 2, 3))
         dims = [pick.choice((1, 2, 3, 5, 8, 16, 17)) for _ in range(rank - 1)]
-        wide = pick.random() < 0.25
-        return self.b.input("x", (*dims, pick.choice((256, 512, 1024)) if wide else pick.choice(_WIDTHS)), self.dtype)
+        wide = pick.random() < 0.4
+        return self.b.input("x", (*dims, pick.choice(_WIDE) if wide else pick.choice(_WIDTHS)), self.dtype)
 
     def convolution(self, x: Term) -> Term:
         pick, (_, channels, *size) = self.pick, x.access.dims
@@ -155,7 +158,7 @@ class Networks:
 
     def linear(self, x: Term) -> Term:
         pick, width = self.pick, self.pick.choice(_WIDTHS)
-        if x.access.dims[0] * width < _LIMIT and pick.random() < 0.15:
+        if x.access.dims[0] * width < _LIMIT and pick.random() < 0.25:
             width = 512
         bias = self.weight(width) if pick.random() < 0.5 else None
         return self.b.linear(x, self.weight(width, x.access.dims[-1]), bias)
@@ -183,6 +186,22 @@ class Networks:
             values = " ".join(str(pick.randrange(size)) for _ in range(count))
             return build("access-gather", x, build("numbers", (count,), values, "int64"), axis)
         return build("access-gather", x, self.b.input(self.name("i"), (count,), "int64"), axis)
+
+    def placed(self, x: Term) -> Term:
+        """Rows written over others, or added to them, at fixed or given places."""
+        pick, (size, *row) = self.pick, x.access.dims
+        count = pick.randint(1, 4)
+        places = self.b.input(self.name("i"), (count, 1), "int64")
+        if pick.random() < 0.5:
+            places = build("numbers", (count, 1), " ".join(str(pick.randrange(size)) for _ in range(count)), "int64")
+        updates = self.weight(count, *row)
+        return build("access-scatter-nd", x, places, updates, 0, pick.choice(("add", "max", "replace")))
+
+    def ordered(self, x: Term) -> Term:
+        """The largest or smallest elements along an axis, in order."""
+        axis = self.pick.randrange(x.access.rank)
+        count = self.pick.randint(1, min(x.access.dims[axis], 40))
+        return self.b.top(x, count, axis, largest=self.pick.random() < 0.7)[0]
 
     def reduced(self, x: Term) -> Term:
         kind = self.pick.choice(("reduce-sum", "reduce-max", "reduce-mean", "reduce-min"))

@@ -286,22 +286,23 @@ RECIPES: dict[str, Recipe] = {
 
 
 def drawn_model(pick: random.Random) -> str:
-    """A model of 1 to 4 operators at a drawn version of ONNX, as its description."""
+    """A model of 1 to 6 operators at a drawn version of ONNX, as its description."""
     d = Draft(pick, pick.choice((7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22)))
     names = list(RECIPES)
     rank = pick.choice((1, 2, 2, 3, 4, 4))
     x = d.spec(d.input([pick.choice((1, 2, 3, 4, 5, 7)) for _ in range(rank)]))
-    ends: list[str] = []
-    for _ in range(pick.randint(1, 4)):
+    ends, seen = list[str](), list[str]()
+    for _ in range(pick.randint(1, 6)):
         for _ in range(6):
             made = _added(d, RECIPES[pick.choice(names)], x)
             if made:
+                seen += [name for name in ends if pick.random() < 0.4]
                 ends = made
                 x = d.spec(made[0])
                 break
     if not ends:
         ends = d.node("Identity", [x[0]])
-    d.model.outputs = ends
+    d.model.outputs = [*ends, *seen]
     return d.model.used().text()
 
 
