@@ -83,6 +83,12 @@ def each_result(term: Term) -> list[Term]:
     return [build("access", term, 0) if term.access.split else term]
 
 
+def coarsest(*terms: Term) -> float:
+    """The unit in the last place of the coarsest floats of terms; 0 where there are none."""
+    floats = [d for t in postorder(*terms) for d in _dtypes(t) if d in REALS]
+    return max((2.0 ** -fraction_bits(dtype) for dtype in floats), default=0.0)
+
+
 class Expected:
     """What the interpreter computes, and how far each element is uncertain by rounding of the inputs.
 
@@ -99,8 +105,10 @@ class Expected:
         self.parts = each_result(program.term)
         self.slack: dict[int, Array] = {}
 
-    def difference(self, found: Sequence[Array]) -> str:
-        """How the found results differ from the expected ones; "" where they agree."""
+    def difference(self, found: Sequence[Array], unit: float = 0.0) -> str:
+        """How the found results differ from the expected ones; "" where they agree. `unit` is the least unit in the
+        last place of floats: of a file that computes in coarser floats than the program.
+        """
         if len(found) != len(self.results):
             return f"{len(found)} results for {len(self.results)}"
         for number, (want, got) in enumerate(zip(self.results, found, strict=True)):
@@ -112,8 +120,8 @@ class Expected:
                 continue
             if self._is_undefined(number):
                 continue
-            if unit := self._unit(number):
-                bad &= self._certain(number, unit, want, got)
+            if own := max(unit, coarsest(self.parts[number])):
+                bad &= self._certain(number, own, want, got)
             if bad.any():
                 at = tuple(int(i) for i in np.argwhere(bad)[0])
                 return (
@@ -129,11 +137,6 @@ class Expected:
 
     def _is_undefined(self, number: int) -> bool:
         return _casts_undefined(self.parts[number], self.values)
-
-    def _unit(self, number: int) -> float:
-        """The unit in the last place of the coarsest floats below a result; 0 where there are none."""
-        floats = [d for t in postorder(self.parts[number]) for d in _dtypes(t) if d in REALS]
-        return max((2.0 ** -fraction_bits(dtype) for dtype in floats), default=0.0)
 
     def _certain(self, number: int, unit: float, want: Array, got: Array) -> Array:
         """The elements that differ by more than rounding explains."""

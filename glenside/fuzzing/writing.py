@@ -10,7 +10,7 @@ from glenside.check import check, is_equal
 from glenside.exporters.json import program_json, program_of_json
 from glenside.fuzzing.cases import Invalid, Wrong
 from glenside.fuzzing.doors import Visit, door
-from glenside.fuzzing.oracle import computed, each_result
+from glenside.fuzzing.oracle import coarsest, computed, each_result
 from glenside.importers.onnx.sessions import CannotRun, Session
 from glenside.ir.dtypes import STORED
 from glenside.ir.errors import BadInput
@@ -57,7 +57,7 @@ def exported(visit: Visit) -> None:
         raise Invalid(f"onnx.checker: {' '.join(str(error).split())[:300]}") from None
     again = program_of_model(onnx.load_from_string(content))
     _compare(visit, program, again)
-    in_runtime(visit, program, content)
+    in_runtime(visit, program, content, coarsest(again.term))
 
 
 def _compare(visit: Visit, program: Program, again: Program) -> None:
@@ -77,10 +77,10 @@ def _compare(visit: Visit, program: Program, again: Program) -> None:
         verdict = check(want, found, seed=visit.seed, layers=False).result
         if not is_equal(verdict) and not verdict.startswith("not checked"):
             raise Wrong(f"read again: {verdict}")
-    visit.expected.compare("read again", computed(found.term, {**constants, **visit.values}))
+    visit.expected.compare("read again", computed(found.term, {**constants, **visit.values}), coarsest(*after))
 
 
-def in_runtime(visit: Visit, program: Program, content: bytes) -> None:
+def in_runtime(visit: Visit, program: Program, content: bytes, unit: float = 0.0) -> None:
     """Raise Wrong where onnxruntime computes something else; nothing where it is absent, or takes no such file."""
     values = visit.values
     unused = {t.name: np.zeros(tuple(t.dims), t.dtype) for t in program.signature.inputs if t.name not in values}
@@ -91,4 +91,4 @@ def in_runtime(visit: Visit, program: Program, content: bytes) -> None:
         visit.note(f"onnxruntime refuses: {str(error)[:80]}")
         return
     visit.note("runs in onnxruntime")
-    visit.expected.compare("in onnxruntime", found)
+    visit.expected.compare("in onnxruntime", found, unit)

@@ -124,9 +124,25 @@ _TUPLE = """
 _SIZE = Model(15, {"x": ("bool", (1, 1))}, nodes=[("Size", "", ["x"], ["y"], {})], outputs=["y"]).text()
 
 
+_ACOS = "(input x (shape 3 3) float64)\n(compute acos (access-tensor x))"
+
+
+@pytest.mark.parametrize("dtype", [name for name in DTYPES if name != "bool"])
+def test_counts_of_every_dtype_compile(dtype: str) -> None:
+    outcome = visited(f"(iota 3 {dtype})" if dtype not in ("int2", "int1") else f"(iota 2 {dtype})", "compile", 1)
+    assert outcome.verdict is Verdict.PASSED, outcome.detail
+
+
 @pytest.mark.parametrize(
     ("door", "text"),
-    [("rules", _WINDOWS), ("optimize", _WINDOWS), ("layout", _WINDOWS), ("layout", _TUPLE), ("import", _SIZE)],
+    [
+        ("onnx", _ACOS),
+        ("rules", _WINDOWS),
+        ("optimize", _WINDOWS),
+        ("layout", _WINDOWS),
+        ("layout", _TUPLE),
+        ("import", _SIZE),
+    ],
 )
 def test_what_once_failed_passes(door: str, text: str) -> None:
     if missing := DOORS[door].missing():

@@ -11,6 +11,7 @@ import numpy as np
 from glenside.codegen.validation.places import MOST, NotSampled, Places, flattened, unflattened
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operators.compute import parse_compute
+from glenside.ir.operators.leaves import counted
 from glenside.ir.rational import exact, exact_numbers
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType, Dims, Tensor
@@ -37,7 +38,7 @@ def _listed(meaning: Meaning, term: Term, places: Places) -> Array:
 
 
 def _iota(meaning: Meaning, term: Term, places: Places) -> Array:
-    return meaning.field.encode("iota", places[0].astype(term.access.dtype), term.access.dtype)
+    return counted(meaning.field, np.ascontiguousarray(places[0]), term.access.dtype)
 
 
 def _eye(meaning: Meaning, term: Term, places: Places) -> Array:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from glenside.ir.dtypes import REALS, STORED
 from glenside.ir.operand import Array
 from glenside.ir.operator import Kind, OperatorKind, example, fields, operator, require
 from glenside.ir.operators.requirements import require_dtype, require_sizes, require_value, require_values, spelled
@@ -117,13 +118,20 @@ def _check_iota(n: int, dtype: str) -> None:
     require_value("iota", str(max(n - 1, 0)), dtype)
 
 
+def counted(arithmetic: Any, numbers: Array, dtype: str) -> Array:
+    """Whole numbers in a dtype: rounded where it is a float that is only stored, which does not hold each of them."""
+    if dtype in STORED and dtype in REALS:
+        return np.asarray(arithmetic.cast(arithmetic.encode("iota", numbers.astype(np.int64), "int64"), dtype))
+    return np.asarray(arithmetic.encode("iota", numbers.astype(dtype), dtype))
+
+
 iota = operator(
     name="iota",
     kind=OperatorKind.LEAF,
     fields=fields(n=Kind.INT, dtype=Kind.DTYPE),
     check=_check_iota,
     result=lambda n, dtype: AccessType(Dims((n,)), 0, dtype),
-    evaluate=lambda arithmetic, n, dtype: arithmetic.encode("iota", np.arange(n).astype(dtype), dtype),
+    evaluate=lambda arithmetic, n, dtype: counted(arithmetic, np.arange(n), dtype),
     doc="The numbers from 0 to n - 1, a constant: ()(n).",
     examples=example("(iota $n int8)"),
 )
