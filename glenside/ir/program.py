@@ -61,6 +61,7 @@ class Program:
     names      let name -> other node of the text that it came from; printing uses them again
     signature  the order of inputs, also of unused ones, and the names of results; a text keeps only the inputs
     origins    term -> the node of a file that it was, as a black box of the same operands; a text does not keep them
+    nodes      term -> the node of a file that it is of, in words; a text does not keep them
     gradient_of  what its results are the gradients of; neither a text nor a program of another term keeps that
 
     Names of what the term does not hold are dropped, so `replace(program, term=...)` is a program again.
@@ -75,6 +76,7 @@ class Program:
     names: Mapping[str, Term] = field(default_factory=dict)
     signature: Signature = Signature()
     origins: Mapping[Term, Term] = field(default_factory=dict)
+    nodes: Mapping[Term, str] = field(default_factory=dict)
     gradient_of: GradientOf | None = None
 
     def __post_init__(self) -> None:

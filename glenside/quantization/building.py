@@ -34,9 +34,10 @@ _BYTES = 256
 class BeyondSums(BadInput):
     """Layers whose biases int32 does not hold: name -> what is added to each sum, in its steps."""
 
-    def __init__(self, shifts: Mapping[str, Array]) -> None:
+    def __init__(self, shifts: Mapping[str, Array], node: str = "") -> None:
         (name, shift), *_ = shifts.items()
-        super().__init__(f"the layer {name}: its bias fits int32, got {float(shift.flat[np.abs(shift).argmax()]):.6g}")
+        place = f"{node}{', ' * bool(node)}the layer {name}"
+        super().__init__(f"{place}: its bias fits int32, got {float(shift.flat[np.abs(shift).argmax()]):.6g}")
         self.shifts = shifts
 
 

@@ -6,7 +6,7 @@ from the least to the greatest value seen, as in https://arxiv.org/abs/1712.0587
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
@@ -30,6 +30,7 @@ from glenside.quantization.additions import in_ratio
 from glenside.quantization.building import BeyondSums
 from glenside.quantization.curves import regions, unviewed
 from glenside.quantization.dividing import with_inverses
+from glenside.quantization.file_nodes import node_names
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.maxima import fills_with_least
 from glenside.quantization.network import integer_network
@@ -64,12 +65,12 @@ def quantized(
     load = cache(partial(_values, program, constants or {}, seed if draw else None))
     folded = uninterrupted(*fold_batch_norms(program.as_written(), Search(meanwhile=load)))
     made = _Quantizing(with_inverses(folded), load())
-    made.calibrate(batches_of(folded, data or {}, seed))
+    made.calibrate(batches_of(folded, data or {}, seed), node_names(program, made.folded))
     try:
-        return integer_network(*made.program())
+        return integer_network(*made.program(), program)
     except BeyondSums as beyond:
         made.coarsen(beyond)  # once: what is added is in steps that are fixed then
-        return integer_network(*made.program())
+        return integer_network(*made.program(), program)
 
 
 def _values(program: Program, given: Mapping[str, Array], seed: int | None) -> dict[str, Array]:
@@ -233,8 +234,10 @@ class _Quantizing:
         both = pair is not None and not any(self.constant[c] for c in pair.children)
         return pair.children if pair is not None and both else ()
 
-    def calibrate(self, runs: Iterator[dict[str, Array]]) -> None:
-        """See what values tensors take. Raises BadInput, which names the place, where they are not finite."""
+    def calibrate(self, runs: Iterator[dict[str, Array]], nodes: Callable[[Term], str]) -> None:
+        """See what values tensors take. Raises BadInput, which names the place and the node of the file, where they are
+        not finite.
+        """
         layers = {term: name for name, term in reversed(list(self.folded.layers.items()))}
 
         def see(term: Term, value: Array) -> None:
@@ -242,7 +245,7 @@ class _Quantizing:
             low, high = self.ranges[first]
             least, most = float(np.min(value)), float(np.max(value))
             if not np.isfinite([least, most]).all():
-                place = place_of(term, layers, self.constant)
+                place = place_of(term, layers, self.constant, nodes(term))
                 raise BadInput(f"{place}: numbers that are quantized are finite, got {least:g} to {most:g}")
             self.ranges[first] = min(low, least), max(high, most)
 

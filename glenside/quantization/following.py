@@ -24,6 +24,7 @@ from glenside.quantization.additions import added
 from glenside.quantization.affine import Affine, beside, moved_by, one_number
 from glenside.quantization.building import Network
 from glenside.quantization.curves import Curve, base_of, table_of, unviewed
+from glenside.quantization.file_nodes import read_by
 from glenside.quantization.gating import gated, without_zeros
 from glenside.quantization.maxima import fills_with_least, maximum, with_least
 from glenside.quantization.merging import merged
@@ -64,10 +65,13 @@ class Follower:
     """The values of the terms of a program, and the network of integers that they need.
 
     found  term -> what it is; of those that are no constants
+    nodes  says which node of a file a term belongs to, "" where nothing is known of it
     """
 
-    def __init__(self, program: Program, constants: Mapping[str, Array], network: Network) -> None:
-        self.program, self.constants, self.network = program, constants, network
+    def __init__(
+        self, program: Program, constants: Mapping[str, Array], network: Network, nodes: Callable[[Term], str]
+    ) -> None:
+        self.program, self.constants, self.network, self.nodes = program, constants, network, nodes
         self.roots = [program.term, *program.layers.values()]
         self.constant = constants_under(*self.roots)
         self.names = {term: name for name, term in reversed(list(program.layers.items()))}
@@ -88,7 +92,7 @@ class Follower:
     def _followed(self, term: Term) -> Affine | Curve | Refused:
         if term in self._standard:
             return self._standardised(term)
-        below = [self.found.get(c) for c in _operands(term)]
+        below = [self.found.get(c) for c in read_by(term)]
         refused = next((value for value in below if isinstance(value, Refused)), None)
         if refused is not None:
             return refused
@@ -126,7 +130,7 @@ class Follower:
 
     def _curve(self, term: Term) -> Affine | Curve:
         """What is computed of a function of bytes: another one, or other bytes, by a table. Raises BadInput."""
-        own = next(value for c in _operands(term) if isinstance(value := self.found.get(c), Curve))
+        own = next(value for c in read_by(term) if isinstance(value := self.found.get(c), Curve))
         found = self._bent(term, own.why)
         if found is None and term.access.dtype in BYTES and operands_of(term) is not None:
             base = base_of(term.children[0], self.constant)
@@ -140,11 +144,9 @@ class Follower:
 
     def _placed(self, term: Term, error: BadInput | TypeMismatch) -> str:
         """Why a term is refused, and where."""
-        return (
-            error.message
-            if isinstance(error, _Placed)
-            else f"{place_of(term, self.names, self.constant)}: {error.message}"
-        )
+        if isinstance(error, _Placed):
+            return error.message
+        return f"{place_of(term, self.names, self.constant, self.nodes(term))}: {error.message}"
 
     def _step(self, term: Term) -> Affine:
         operator = term.operator.name
@@ -370,7 +372,7 @@ class _Weights(Follower):
     """Weights as they follow from constants that hold bytes, or are quantized."""
 
     def __init__(self, program: Program, constants: Mapping[str, Array], network: Network) -> None:
-        super().__init__(program, constants, network)
+        super().__init__(program, constants, network, lambda _: "")
         self.held = bytes_of_weights(program.term)
         for term in postorder(program.term):
             self.constant[term] = term not in self.held and all(self.constant[c] for c in term.children)
@@ -395,13 +397,6 @@ def _integers(leaves: Mapping[Term, Leaf], drawn: Mapping[Term, Array]) -> dict[
         for stand_in, leaf in leaves.items()
         if isinstance(leaf, Bytes)
     }
-
-
-def _operands(term: Term) -> tuple[Term, ...]:
-    """What a term reads, through pairs."""
-    return tuple(
-        below for c in term.children for below in (c.children if c.operator.name == "access-product" else (c,))
-    )
 
 
 def _pair(term: Term) -> tuple[Term, Term] | None:

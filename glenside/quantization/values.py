@@ -118,8 +118,10 @@ def name_in(stand_in: Term) -> str:
     return tensor.name
 
 
-def place_of(term: Term, layers: Mapping[Term, str], constant: Mapping[Term, bool]) -> str:
-    """The layer whose operand or result a term is, in words."""
+def place_of(term: Term, layers: Mapping[Term, str], constant: Mapping[Term, bool], node: str = "") -> str:
+    """The node of a file that a term is of, where that is known, and the layer whose operand or result it is."""
+    if node:
+        return f"{node}, {place_of(term, layers, constant)}"
     names = [layers[t] for t in postorder(term) if t in layers]
     if term in layers:
         return f"the layer {layers[term]}"

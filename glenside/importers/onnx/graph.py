@@ -6,6 +6,7 @@ from collections import ChainMap, Counter
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.names import shortened
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
-from glenside.ir.term import Term, build
+from glenside.ir.term import Term, build, postorder
 from glenside.ir.ways import black_boxes
 
 DEPTH = 64
@@ -53,6 +54,7 @@ class Tally:
     boxes      names of black boxes that must differ from all others
     remarks    what must be said of how the model was read
     origins    what nodes became -> the black boxes that they would have been
+    made       terms -> the nodes that they are of, in words: of a function, and not of the nodes in it
     """
 
     nodes: int = 0
@@ -62,6 +64,14 @@ class Tally:
     boxes: set[str] = field(default_factory=set)
     remarks: dict[str, None] = field(default_factory=dict)
     origins: dict[Term, Term] = field(default_factory=dict)
+    made: dict[Term, str] = field(default_factory=dict)
+
+    def note(self, values: Sequence[Value], before: int, node: str) -> None:
+        """These are results of a node; all terms after the first `before` of `made` are of nodes within it."""
+        if len(self.made) > before:
+            self.made |= dict.fromkeys(islice(self.made, before, None), node)
+        terms = (value for value in values if isinstance(value, Term))
+        self.made |= {term: node for term in postorder(*terms, without=self.made) if term.children}
 
     def fresh(self, kind: str, name: str, taken: Container[str]) -> str:
         """The name, or the first of name_2, name_3 .. that is not taken."""
@@ -172,7 +182,9 @@ class Scope:
         inputs: tuple[Value, ...] = ()
         try:
             inputs = tuple(map(self._input, proto.input))
-            self._bind(proto, self.node(proto, inputs))
+            before = len(self.tally.made)
+            self._bind(proto, made := self.node(proto, inputs))
+            self.tally.note(made, before, described(proto, position, self.prefix))
         except GlensideError as error:
             message = error.message
             if not message.startswith("node "):

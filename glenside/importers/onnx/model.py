@@ -132,7 +132,7 @@ def program_of_model(
         name for name, t in program.constants_declared.items() if build("access-tensor", t) not in walked.weights
     )
     signature = Signature(tuple(walked.inputs), names, walked.values, walked.remarks, fixed)
-    return replace(program, signature=signature, origins=walked.origins)
+    return replace(program, signature=signature, origins=walked.origins, nodes=walked.nodes)
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,7 @@ class Walked:
     values: Mapping[str, Array]
     remarks: tuple[str, ...]
     origins: Mapping[Term, Term]
+    nodes: Mapping[Term, str]
     weights: Container[Term]
 
 
@@ -198,7 +199,8 @@ def walk(
         needed = error.unknown(scope.known) if isinstance(error, DependsOnData) else []
         raise NoTerm(error.message + _valued_by(needed) + _cut(names)) from None
     inputs += [SEED] if builder.tensors.get(SEED.name) == SEED else []
-    return Walked(results, inputs, builder, fixed, tuple(scope.tally.remarks), scope.tally.origins, scope.tally.weights)
+    tally = scope.tally
+    return Walked(results, inputs, builder, fixed, tuple(tally.remarks), tally.origins, tally.made, tally.weights)
 
 
 def _valued_by(inputs: Sequence[Tensor]) -> str:
