@@ -19,9 +19,9 @@ from glenside.ir.operand import Array
 from glenside.npu import requantise
 from glenside.npu.instructions import Store
 from glenside.npu.lowering.again import Again
-from glenside.npu.lowering.columnwise import write_columns
 from glenside.npu.lowering.distinct import distinct, ordered, placed
 from glenside.npu.lowering.dividing import divided
+from glenside.npu.lowering.emit_columns import write_columns
 from glenside.npu.lowering.filling import Table, modulo, unwrapped
 from glenside.npu.lowering.layers import Writer
 from glenside.npu.lowering.parameters import as_seen, distinct_parameters, ends_of, rows_of
