@@ -31,7 +31,7 @@ import glenside as gl
 from benchmarks.files_of_packages import FILES, File, fetched, inputs
 from benchmarks.files_of_torchvision import exported
 from glenside.cache import Cache, code_version
-from glenside.codegen.native import Compiled, Lowered
+from glenside.codegen.runtime.compiled_function import Compiled, Lowered
 from glenside.execution.contest import Contest
 
 RESULTS = Path(__file__).parent / "results" / "bench_files.csv"

@@ -35,8 +35,8 @@ import numpy as np
 import glenside as gl
 from benchmarks.networks import NETWORKS
 from glenside.analysis.layers import product_sizes
-from glenside.codegen.machine import Machine, machine_of, read_machine
-from glenside.codegen.native import Compiled, Lowered
+from glenside.codegen.processor.model import Machine, machine_of, read_machine
+from glenside.codegen.runtime.compiled_function import Compiled, Lowered
 from glenside.execution.contest import Contest, peer_names
 from glenside.execution.fit import processor
 from glenside.execution.others import MOST, reading

@@ -21,15 +21,15 @@ from typing import Any
 
 import glenside as gl
 from glenside import models
-from glenside.npu.accounting import bound
-from glenside.npu.lowering.best_choice import best
-from glenside.npu.lowering.integers import Front, layer_by_layer, least, mappings
-from glenside.npu.lowering.network import chained
-from glenside.npu.lowering.program import without_dma
-from glenside.npu.machine import Machine
-from glenside.npu.meaning import wrong
-from glenside.npu.program import NpuProgram
-from glenside.npu.simulator import run
+from glenside.npu.analysis.critical_path import bound
+from glenside.npu.lowering.emission.emit_program import without_dma
+from glenside.npu.lowering.pipeline.compile_network import Front, layer_by_layer, least, mappings
+from glenside.npu.lowering.pipeline.emit_network import chained
+from glenside.npu.lowering.selection.feasible_choice import best
+from glenside.npu.machine.model import Machine
+from glenside.npu.model.execute import run
+from glenside.npu.model.reference_results import wrong
+from glenside.npu.program.program import NpuProgram
 from glenside.quantization.calibration import quantized
 from glenside.quantization.layers import IntegerNetwork
 

@@ -19,14 +19,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import glenside as gl
-from glenside.codegen.arena import LINE, arena
-from glenside.codegen.constants import prepared
-from glenside.codegen.machine import MACHINES
+from glenside.codegen.lowering.constant_preparation import prepared
+from glenside.codegen.memory.buffer_arena import LINE, arena
+from glenside.codegen.passes.rematerialization.initial_order import ordered
+from glenside.codegen.passes.rematerialization.live_sets import Run
+from glenside.codegen.passes.rematerialization.plan import in_blocks, scheduled_within
+from glenside.codegen.passes.rematerialization.steps import Steps, rescheduled, steps_of
 from glenside.codegen.pipeline import lower
-from glenside.codegen.rematerialization.order import ordered
-from glenside.codegen.rematerialization.plan import in_blocks, scheduled_within
-from glenside.codegen.rematerialization.runs import Run
-from glenside.codegen.rematerialization.steps import Steps, rescheduled, steps_of
+from glenside.codegen.processor.model import MACHINES
 from glenside.gradients.training import state_of
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.program import Program

@@ -20,8 +20,8 @@ import numpy as np
 import glenside as gl
 from glenside.builder.layout import reshape
 from glenside.builder.pointwise import compute
-from glenside.codegen.counts import is_shared
-from glenside.codegen.native import Compiled
+from glenside.codegen.cost.count_work import is_shared
+from glenside.codegen.runtime.compiled_function import Compiled
 from glenside.execution.fit import processor
 from glenside.ir.program import Program
 from glenside.ir.term import Term

@@ -21,7 +21,7 @@ import numpy as np
 
 import glenside as gl
 from glenside.check.compiled import Function
-from glenside.codegen.native import keeping
+from glenside.codegen.runtime.compiled_function import keeping
 from glenside.ir.program import Program
 from glenside.models import load
 from glenside.passes.integer_sums import for_processors

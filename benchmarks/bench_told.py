@@ -22,8 +22,8 @@ import numpy as np
 
 import glenside as gl
 from benchmarks.networks import NETWORKS
-from glenside.codegen.counts import told
-from glenside.codegen.machine import machine_of, processors
+from glenside.codegen.cost.count_work import told
+from glenside.codegen.processor.model import machine_of, processors
 from glenside.execution.fit import processor
 from glenside.execution.others import reading
 from glenside.execution.processor import ROUNDS, fitted, measured, timed, workloads

@@ -16,9 +16,9 @@ from statistics import median
 from unittest.mock import patch
 
 import glenside as gl
-from glenside.codegen import native
-from glenside.codegen.checker import Checker
-from glenside.codegen.validation.samples import Validation
+from glenside.codegen.runtime import compiled_function
+from glenside.codegen.translation_validation.validate import Validation
+from glenside.codegen.verify.verify_loops import Checker
 
 RESULTS = Path(__file__).parent / "results" / "bench_verify.csv"
 NETWORKS = ("mobilenet-v1", "bert-base", "resnet-50")
@@ -47,7 +47,7 @@ def main() -> None:
 def _round(program: gl.Program, target: str | None) -> tuple[float, float, float, float]:
     """Nests; seconds of the conditions alone, of all of `verify`, and of `gl.compile`, from a cold cache."""
     taken: list[tuple[float, float, float]] = []
-    verify = native.verify
+    verify = compiled_function.verify
 
     def timed(*arguments: object) -> Validation:
         loops, arena = arguments[:2]
@@ -61,7 +61,7 @@ def _round(program: gl.Program, target: str | None) -> tuple[float, float, float
     with (
         tempfile.TemporaryDirectory() as folder,
         patch.dict("os.environ", {"GLENSIDE_CACHE": folder}),
-        patch.object(native, "verify", timed),
+        patch.object(compiled_function, "verify", timed),
     ):
         begin = _seconds()
         gl.compile(program, target)

@@ -32,10 +32,10 @@ from typing import Any
 
 import glenside as gl
 from glenside import models
-from glenside.npu.accounting import accounts
-from glenside.npu.machine import Machine
-from glenside.npu.meaning import wrong
-from glenside.npu.simulator import run
+from glenside.npu.analysis.critical_path import accounts
+from glenside.npu.machine.model import Machine
+from glenside.npu.model.execute import run
+from glenside.npu.model.reference_results import wrong
 
 RESULTS = Path(__file__).parent / "results" / "bench_zigzag.csv"
 PYTHON = "GLENSIDE_ZIGZAG_PYTHON"

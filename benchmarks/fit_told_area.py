@@ -1,4 +1,4 @@
-"""The table of `glenside.npu.told_area`, of the machine's SystemVerilog as it is now: minutes of Yosys.
+"""The table of `glenside.npu.rtl.area_model`, of the machine's SystemVerilog as it is now: minutes of Yosys.
 
 Run from the root of the repository: python -m benchmarks.fit_told_area. Prints the entries of `MEASURED`.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import astuple
 
-from glenside.npu.area import Growth, area
-from glenside.npu.machine import Machine
-from glenside.npu.told_area import PORTS
+from glenside.npu.machine.model import Machine
+from glenside.npu.rtl.area_model import PORTS
+from glenside.npu.rtl.synthesis import Growth, area
 
 
 def main() -> None:

@@ -29,9 +29,9 @@ from glenside.targets.base import Target, Way
 
 if TYPE_CHECKING:
     from glenside.check.compiled import Function
-    from glenside.codegen.machine import Machine
+    from glenside.codegen.processor.model import Machine
     from glenside.ir.operand import Array
-    from glenside.npu.program import NpuProgram
+    from glenside.npu.program.program import NpuProgram
 
 REPEATABLE = (SATURATED, NODE_LIMIT, ITERATION_LIMIT)
 """Why a search stopped when every machine stops it at the same place: such an answer may be kept."""
@@ -188,8 +188,8 @@ def compile(
     fails; Unverified, where loops break a condition.
     """
     from glenside.check.compiled import Function  # a back end takes as long to load as many a search
-    from glenside.codegen.machine import machine_of
-    from glenside.codegen.native import Lowered, keeping
+    from glenside.codegen.processor.model import machine_of
+    from glenside.codegen.runtime.compiled_function import Lowered, keeping
     from glenside.passes.integer_sums import for_processors
 
     _program(program, "compiled")
@@ -306,14 +306,14 @@ def npu_program(
     limits    of the search; its seconds bound lowering too, which then ends with the best program so far, and a warning
               says so. Without limits, lowering takes as long as it takes. No timer is set outside the main thread, or
               where there is one: then lowering looks at the time before each layer
-    how       see `optimize`; nothing is checked but by running it: `glenside.npu.simulator.run`,
-              `glenside.npu.rtl.run`, and `glenside.npu.meaning.wrong` of the DRAM that they leave
+    how       see `optimize`; run it to check it: by `glenside.npu.model.execute.run` or
+              `glenside.npu.rtl.verilator.run`, and `glenside.npu.model.reference_results.wrong` of the DRAM they leave
 
     Raises BadInput: a target without instructions, a layer that the machine does not run, and what is not quantized.
     Unfinished: the time was over before there was a program.
     """
     from glenside.ir.stopwatch import watched
-    from glenside.npu.lowering.in_time import InTime
+    from glenside.npu.lowering.pipeline.time_limit import InTime
     from glenside.passes.answer import Unfinished
     from glenside.quantization.asked import integers
 

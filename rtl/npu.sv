@@ -1,5 +1,5 @@
 // The machine: four units with a queue each, their memories, and the two ports. README.md has the registers of the host
-// port and the rules of the memory port; the cycles in the units' comments are those of glenside.npu.timing.
+// port and the rules of the memory port; the cycles in the units' comments are those of glenside.npu.model.cycle_model.
 //
 //              host port                                memory port
 //                 |                                          |

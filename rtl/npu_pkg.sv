@@ -1,4 +1,4 @@
-// Registers and the layouts of instructions. Written by glenside.npu.encoding.package(): do not edit.
+// Registers and the layouts of instructions. Written by glenside.npu.isa.encoding.package(): do not edit.
 package npu_pkg;
 
   // Addresses of the host port; of those that each unit has, the first.

@@ -1,4 +1,4 @@
-// The registers of the host port. Written by glenside.npu.registers.in_c(): do not edit.
+// The registers of the host port. Written by glenside.npu.isa.host_registers.in_c(): do not edit.
 #pragma once
 
 #define NPU_DMA 0

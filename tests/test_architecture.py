@@ -50,7 +50,11 @@ STOREYS = (
     ("glenside.cli",),
     ("glenside.__main__",),
 )
-OUR_OWN = ("glenside.egraph.process", "glenside.egraph.worker", "glenside.npu.lowering.waits_beside")
+OUR_OWN = (
+    "glenside.egraph.process",
+    "glenside.egraph.worker",
+    "glenside.npu.lowering.emission.infer_synchronization_forked",
+)
 HEIGHT = {name: height for height, names in enumerate(STOREYS) for name in names}
 
 

@@ -2,7 +2,7 @@
 
 Over residues modulo a prime the loops must give what the interpreter does, to the last one: sums in any order, and
 Winograd's fractions, are exact there. What the machine computes is off by rounding: nest by nest, on what lies in
-memory when it begins, each element must be as near to the exact one as `glenside.codegen.c_bounds` says.
+memory when it begins, each element must be as near to the exact one as `glenside.codegen.verify.rounding_bounds` says.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from glenside.check.confined import Confined
 from glenside.check.exact import EXACT
 from glenside.check.indices import index_limits, picks
 from glenside.check.stimuli import draw_reals, draw_residues, drawn_within
-from glenside.codegen.arguments import pointers
-from glenside.codegen.c_levels import bounds, unsure
-from glenside.codegen.c_numbers import GROWTH, residues
-from glenside.codegen.checker import faults
-from glenside.codegen.loops import Nest, Role
-from glenside.codegen.native import Compiled, Lowered, completed
-from glenside.codegen.packing import Memory
-from glenside.codegen.toolchain import loaded
+from glenside.codegen.loop_ir.ir import Nest, Role
+from glenside.codegen.runtime.arguments import pointers
+from glenside.codegen.runtime.compile_and_load import loaded
+from glenside.codegen.runtime.compiled_function import Compiled, Lowered, completed
+from glenside.codegen.scheduling.constant_packing import Memory
+from glenside.codegen.verify.residue_program import GROWTH, residues
+from glenside.codegen.verify.rounding_to_levels import bounds, unsure
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.dtypes import REALS, RECORDS, fraction_bits, name_of
 from glenside.ir.errors import BadInput, GlensideError, OutOfBounds
 from glenside.ir.operand import Array, arrays

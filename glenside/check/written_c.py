@@ -13,13 +13,13 @@ import numpy as np
 
 from glenside.cache.objects import find, keep
 from glenside.check.expected import Expected, values_of
-from glenside.codegen.c_library import NO_MEMORY, file_names, machine_name, reader
-from glenside.codegen.compilers import Compiler, TakesTooLong, completed, known_compiler
-from glenside.codegen.library import Library, library
-from glenside.codegen.loops import Buffer
-from glenside.codegen.machine import Machine, is_here, processors
-from glenside.codegen.native import Lowered
-from glenside.codegen.toolchain import LIBRARIES, computer, flags
+from glenside.codegen.loop_ir.ir import Buffer
+from glenside.codegen.processor.find_compiler import Compiler, TakesTooLong, completed, known_compiler
+from glenside.codegen.processor.model import Machine, is_here, processors
+from glenside.codegen.runtime.compile_and_load import LIBRARIES, computer, flags
+from glenside.codegen.runtime.compiled_function import Lowered
+from glenside.codegen.runtime.export import Library, library
+from glenside.codegen.runtime.library_files import NO_MEMORY, file_names, machine_name, reader
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.files import write_together

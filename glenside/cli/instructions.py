@@ -16,13 +16,13 @@ from glenside.cli.output import status_line
 from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import answered
 from glenside.ir.names import one_line
-from glenside.npu.lowering.in_time import InTime
+from glenside.npu.lowering.pipeline.time_limit import InTime
 
 if TYPE_CHECKING:
     from glenside.ir.operand import Array
     from glenside.ir.program import Program
-    from glenside.npu.accounting import Ledger
-    from glenside.npu.program import NpuProgram
+    from glenside.npu.analysis.critical_path import Ledger
+    from glenside.npu.program.program import NpuProgram
     from glenside.quantization.asked import Integers
     from glenside.quantization.layers import IntegerNetwork
     from glenside.report.result import Result
@@ -45,19 +45,19 @@ def write_code(program: NpuProgram, path: str) -> None:
     from glenside.formats import ending
     from glenside.ir.files import read_text, write_text
     from glenside.ir.replacing import PathLike, WrittenWrong
-    from glenside.npu import assembly, files
+    from glenside.npu.program import binary_format, text_format
 
     if ending(path) not in CODE:
         raise BadInput(f"a program of an npu is written as {' or '.join(CODE)}, got {path}")
     if ending(path) == CODE[0]:
-        files.save(program, path)
+        binary_format.save(program, path)
     else:
 
         def verify(written: PathLike) -> None:
-            if files.content(assembly.parse(read_text(written), path)) != files.content(program):
+            if binary_format.content(text_format.parse(read_text(written), path)) != binary_format.content(program):
                 raise WrittenWrong(path, "its instructions or its DRAM are others")
 
-        write_text(path, assembly.text(program), verify)
+        write_text(path, text_format.text(program), verify)
 
 
 def require_code(target: Target, output: str | None, quantize: str | None = None, on: str | None = None) -> None:
@@ -82,7 +82,7 @@ def _accuracy(
     look: Callable[[], None] = lambda: None,
 ) -> dict[str, Sequence[Any]]:
     """The accuracy of each result by name, as JSON has it."""
-    from glenside.npu.accuracy import accuracy
+    from glenside.npu.model.accuracy import accuracy
     from glenside.quantization.calibration import batches_of
 
     given = {name: own for name, own in samples.items() if name in program.inputs}
@@ -152,7 +152,7 @@ class Instructions:
         if self.output is None and self.quantize is None:
             return program
         from glenside.ir.copies import beside
-        from glenside.npu.meaning import results_wanted
+        from glenside.npu.model.reference_results import results_wanted
         from glenside.quantization import layers
         from glenside.quantization.asked import integers
 
@@ -218,7 +218,7 @@ class Instructions:
 
     def schedule(self) -> Ledger | None:
         """Where the cycles and bytes of them go; None where there are none."""
-        from glenside.npu.accounting import accounts
+        from glenside.npu.analysis.critical_path import accounts
 
         if self.ran is not None:
             return self.ran.ledger
@@ -243,7 +243,7 @@ class Instructions:
         return "\n".join(lines)
 
     def _of_accuracy(self) -> list[str]:
-        from glenside.npu.accuracy import Accuracy
+        from glenside.npu.model.accuracy import Accuracy
 
         if self.accuracy is None:
             return []
@@ -257,7 +257,7 @@ class Instructions:
         ]
 
     def _of_network(self, made: NpuProgram) -> list[str]:
-        from glenside.npu.results import dtypes
+        from glenside.npu.program.results import dtypes
 
         lines = [f"One program, input to result: {made.size:,} instructions, {made.predicted:,} cycles."]
         if self.lowering.is_over:

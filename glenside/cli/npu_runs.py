@@ -15,9 +15,9 @@ from glenside.ir.names import one_line
 
 if TYPE_CHECKING:
     from glenside.ir.operand import Array
-    from glenside.npu.accounting import Ledger
-    from glenside.npu.program import NpuProgram
-    from glenside.npu.simulator import Run
+    from glenside.npu.analysis.critical_path import Ledger
+    from glenside.npu.model.execute import Run
+    from glenside.npu.program.program import NpuProgram
 
 MACHINES = ("simulator", "rtl")
 """What runs programs of an npu."""
@@ -73,7 +73,7 @@ def require_machine(on: str) -> None:
     if on not in MACHINES:
         raise BadInput(f"instructions run on {' or '.join(MACHINES)}, got {on!r}")
     if on == "rtl":
-        from glenside.npu.rtl import require_verilator
+        from glenside.npu.rtl.verilator import require_verilator
 
         require_verilator()
 
@@ -88,8 +88,8 @@ def ran(
     """Run a program of that name; `wanted` tells results of its layers from others, where its network is known. Raises
     BadInput: it is not right, or nothing builds its RTL.
     """
-    from glenside.npu.meaning import wrong
-    from glenside.npu.results import results
+    from glenside.npu.model.reference_results import wrong
+    from glenside.npu.program.results import results
 
     simulated, ledger, meant, left = _simulated(program, wanted)
     said = {"program": name, "machine": str(program.machine), "on": on, **_told(program, simulated)}
@@ -122,11 +122,11 @@ def _simulated(program: NpuProgram, wanted: Callable[[], _Results]) -> tuple[Run
     simulator says what is wrong. Raises BadInput.
     """
     from glenside.ir.copies import beside, may_be_copied
-    from glenside.npu import simulator, two_simulators
-    from glenside.npu.accounting import accounts
-    from glenside.npu.bounds import require_fit
-    from glenside.npu.meaning import results_left, results_meant
-    from glenside.npu.timing import times
+    from glenside.npu.analysis.critical_path import accounts
+    from glenside.npu.model import execute, split_execution
+    from glenside.npu.model.bounds import require_fit
+    from glenside.npu.model.cycle_model import times
+    from glenside.npu.model.reference_results import results_left, results_meant
 
     require_fit(program)
     found = times(program)
@@ -134,16 +134,16 @@ def _simulated(program: NpuProgram, wanted: Callable[[], _Results]) -> tuple[Run
     known = wanted()
 
     def right(_: object) -> Mapping[str, str]:
-        two_simulators.require_order(program, found)
+        split_execution.require_order(program, found)
         return results_meant(program) if known is None else known
 
     if program.size >= _MANY and may_be_copied():
         with beside(right) as told, suppress(Exception):  # of what is not right anything may come: it is met again
-            simulated, ledger = two_simulators.values(program, found), accounts(program, found)
+            simulated, ledger = split_execution.values(program, found), accounts(program, found)
             left = results_left(program, simulated.dram)
             if (meant := told()) is not None:
                 return simulated, ledger, meant, left
-    return simulator.run(program), accounts(program, found), None, None
+    return execute.run(program), accounts(program, found), None, None
 
 
 def _told(program: NpuProgram, run: Run) -> dict[str, Any]:
@@ -162,10 +162,10 @@ def _told(program: NpuProgram, run: Run) -> dict[str, Any]:
 
 def _in_rtl(program: NpuProgram, simulated: Run) -> tuple[dict[str, Any], Array]:
     """What the RTL says: equal is DRAM, bit by bit, and predicted what the simulator says of the cycles."""
-    from glenside.npu import rtl
-    from glenside.npu.fields import UNITS
+    from glenside.npu.isa.fields import UNITS
+    from glenside.npu.rtl import verilator
 
-    found = rtl.run(program)
+    found = verilator.run(program)
     equal = bool(np.array_equal(found.dram, simulated.dram))
     layers = []
     for own in program.stretches:

@@ -19,7 +19,7 @@ from glenside.report.text import ALWAYS, Column, amount, sentences, tables_of
 from glenside.report.text import Table as Content
 
 if TYPE_CHECKING:
-    from glenside.npu.accounting import Ledger
+    from glenside.npu.analysis.critical_path import Ledger
 
 PIPED_WIDTH = 200
 _WIDEST = 10_000  # characters, to measure a table in

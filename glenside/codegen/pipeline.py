@@ -10,18 +10,18 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from glenside.codegen.bands import fuse_producer_consumer
-from glenside.codegen.borders import fuse_padding
-from glenside.codegen.early import hoist_results
-from glenside.codegen.loops import Loops
-from glenside.codegen.lower import Lowering
-from glenside.codegen.machine import Machine
-from glenside.codegen.module import Module
-from glenside.codegen.pass_observer import observe
-from glenside.codegen.renaming import name_packings, share_packings
-from glenside.codegen.row_blocks import fuse_softmax_rows
-from glenside.codegen.sharing import parallelize
-from glenside.codegen.turns import interleave_phases
+from glenside.codegen.loop_ir.ir import Loops
+from glenside.codegen.loop_ir.module import Module
+from glenside.codegen.loop_ir.pass_observer import observe
+from glenside.codegen.loop_ir.substitute_buffers import name_packings, share_packings
+from glenside.codegen.lowering.lower_terms import Lowering
+from glenside.codegen.passes.fuse_padding import fuse_padding
+from glenside.codegen.passes.fuse_producer_consumer import fuse_producer_consumer
+from glenside.codegen.passes.fuse_softmax_rows import fuse_softmax_rows
+from glenside.codegen.passes.hoist_results import hoist_results
+from glenside.codegen.passes.interleave_phases import interleave_phases
+from glenside.codegen.passes.parallelize import parallelize
+from glenside.codegen.processor.model import Machine
 from glenside.ir.errors import BadInput
 from glenside.ir.names import suggestion
 from glenside.ir.program import Program

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from glenside.codegen.library import built
-from glenside.codegen.native import Lowered
+from glenside.codegen.runtime.compiled_function import Lowered
+from glenside.codegen.runtime.export import built
 from glenside.execution.peers import PEERS, load_all
 from glenside.execution.peers.compiled import DESCRIPTION
 from glenside.execution.turns import CannotRun, Entrant, Runner, begun, busy, results, take_turns

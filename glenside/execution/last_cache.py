@@ -11,11 +11,11 @@ import statistics
 
 import numpy as np
 
-from glenside.codegen.arguments import pointers
-from glenside.codegen.c_source import NOW, PUBLIC, Source
-from glenside.codegen.c_threads import NO_POOL
-from glenside.codegen.machine import Machine
-from glenside.codegen.toolchain import loaded
+from glenside.codegen.emit_c.thread_pool import NO_POOL
+from glenside.codegen.emit_c.translation_units import NOW, PUBLIC, Source
+from glenside.codegen.processor.model import Machine
+from glenside.codegen.runtime.arguments import pointers
+from glenside.codegen.runtime.compile_and_load import loaded
 
 _MOST = 1 << 28
 """Bytes that are read to find out."""

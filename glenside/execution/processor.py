@@ -13,11 +13,11 @@ import numpy as np
 
 from glenside import __version__, models
 from glenside.builder import Builder
-from glenside.codegen.counts import is_shared, works
-from glenside.codegen.loops import Role
-from glenside.codegen.machine import MACHINES, Machine, processors
-from glenside.codegen.native import Compiled
-from glenside.codegen.work import NAMES, Work, overlapped
+from glenside.codegen.cost.count_work import is_shared, works
+from glenside.codegen.loop_ir.ir import Role
+from glenside.codegen.processor.model import MACHINES, Machine, processors
+from glenside.codegen.processor.work_record import NAMES, Work, overlapped
+from glenside.codegen.runtime.compiled_function import Compiled
 from glenside.execution.fit import processor, robust
 from glenside.execution.last_cache import last_cache
 from glenside.execution.others import reading

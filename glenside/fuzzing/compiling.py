@@ -11,8 +11,8 @@ import numpy as np
 
 from glenside.check import check_gradient, is_equal, written_c
 from glenside.check.compiled import CompiledReport, Function
-from glenside.codegen.machine import MACHINES, PLAIN, is_here, machine_of
-from glenside.codegen.native import Lowered
+from glenside.codegen.processor.model import MACHINES, PLAIN, is_here, machine_of
+from glenside.codegen.runtime.compiled_function import Lowered
 from glenside.driver import compile as compiled_function
 from glenside.driver import optimize
 from glenside.fuzzing.cases import Wrong
@@ -22,9 +22,9 @@ from glenside.gradients import gradient, value_and_gradient
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.operand import Array, arrays
 from glenside.ir.types import AccessType, TupleType
-from glenside.npu import simulator
-from glenside.npu.meaning import wrong
-from glenside.npu.results import results, with_inputs
+from glenside.npu.model import execute
+from glenside.npu.model.reference_results import wrong
+from glenside.npu.program.results import results, with_inputs
 from glenside.quantization.asked import RANDOM, integers
 from glenside.targets import CPU, NPU
 
@@ -124,7 +124,7 @@ def instructed(visit: Visit) -> None:
     quick = pick.random() < _QUICK
     visit.note(f"lowered {'layer by layer' if quick else 'to the fewest cycles'}")
     made = with_inputs(target.network_code(result, asked.network, visit.seed, quick=quick), inputs)
-    run = simulator.run(made)
+    run = execute.run(made)
     if names := wrong(made, run.dram):
         raise Wrong(f"on {target.name} the layers {', '.join(names)} leave other bytes than they mean")
     if made.predicted is not None and run.cycles != made.predicted:

@@ -11,8 +11,8 @@ from glenside.report.schedule import schedule_sentences, schedule_table
 from glenside.report.timeline import ROWS
 
 if TYPE_CHECKING:
-    from glenside.npu.program import NpuProgram
-    from glenside.npu.timing import Times
+    from glenside.npu.model.cycle_model import Times
+    from glenside.npu.program.program import NpuProgram
 
 _PARTS = 400
 """Equal parts that time is cut into: as many as one tells apart on a page."""
@@ -20,8 +20,8 @@ _PARTS = 400
 
 def machine_sections(program: NpuProgram, times: Times | None = None) -> Sequence[Section]:
     """Of a program as it is predicted, or as it took `times`. Raises BadInput."""
-    from glenside.npu.accounting import accounts
-    from glenside.npu.timeline import timeline
+    from glenside.npu.analysis.critical_path import accounts
+    from glenside.npu.analysis.occupancy import timeline
 
     ledger = accounts(program) if times is None else accounts(program, times)
     found = timeline(program, times, _PARTS)

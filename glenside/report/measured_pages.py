@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from glenside.execution.contest import Row
     from glenside.execution.spu.comparison import Comparison
     from glenside.execution.spu.comparison import Row as Part
-    from glenside.npu.area import Area
+    from glenside.npu.rtl.synthesis import Area
 
 WRONG = 1e-3
 """A difference from which on a runtime computes something else, or in another dtype."""

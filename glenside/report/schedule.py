@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from glenside.npu.accounting import WRITES, Account, Ledger
-from glenside.npu.program import Choices
+from glenside.npu.analysis.critical_path import WRITES, Account, Ledger
+from glenside.npu.program.program import Choices
 from glenside.report.text import Column, Table
 
 _SHOWN = 3

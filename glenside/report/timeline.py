@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from glenside.report.plots import shown, write_figure
 
 if TYPE_CHECKING:
-    from glenside.npu.program import NpuProgram
-    from glenside.npu.timing import Times
+    from glenside.npu.model.cycle_model import Times
+    from glenside.npu.program.program import NpuProgram
 
 _WIDE, _HIGH = 15.0, 7.5  # inches
 _APART = 0.011  # the least share of the width between two names of layers
@@ -23,7 +23,7 @@ def timeline_figure(name: str, program: NpuProgram, times: Times) -> Any:
     from matplotlib.figure import Figure
     from matplotlib.ticker import StrMethodFormatter
 
-    from glenside.npu.timeline import timeline
+    from glenside.npu.analysis.occupancy import timeline
 
     found = timeline(program, times)
     figure = Figure(figsize=(_WIDE, _HIGH), layout="constrained")

@@ -17,7 +17,7 @@ from glenside.builder.reductions import position
 from glenside.check import check, check_gradient
 from glenside.check.confined import Confined
 from glenside.check.indices import index_limits, picks
-from glenside.codegen.compilers import compiler
+from glenside.codegen.processor.find_compiler import compiler
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build

@@ -15,10 +15,10 @@ from command_line import completed, run
 
 import glenside as gl
 from glenside.codegen import pipeline
-from glenside.codegen.library import library
-from glenside.codegen.machine import machine_of
-from glenside.codegen.native import Lowered
-from glenside.codegen.toolchain import compiler, flags
+from glenside.codegen.processor.model import machine_of
+from glenside.codegen.runtime.compile_and_load import compiler, flags
+from glenside.codegen.runtime.compiled_function import Lowered
+from glenside.codegen.runtime.export import library
 
 needs_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
 

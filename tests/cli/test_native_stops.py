@@ -14,7 +14,7 @@ import pytest
 from fuzzing import Fuzzing
 
 import glenside as gl
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.runtime.compile_and_load import compiler
 
 needs_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
 ANSWERED = 5.0  # seconds: two where a machine does nothing else

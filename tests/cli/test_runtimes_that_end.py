@@ -18,7 +18,7 @@ pytest.importorskip("onnxruntime")
 
 from onnx import helper  # noqa: E402
 
-from glenside.codegen.toolchain import compiler  # noqa: E402
+from glenside.codegen.runtime.compile_and_load import compiler  # noqa: E402
 
 CHECK = ("tensorize", "net.onnx", "--array", "4x4", "--no-cache", "--check", "onnxruntime", "-o", "out.onnx")
 BENCH = ("bench", "net.onnx", "--target", "none", "--rounds", "1", "--peers", "onnxruntime")

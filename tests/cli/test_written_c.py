@@ -10,10 +10,10 @@ from command_line import completed
 
 import glenside as gl
 from glenside.check import written_c
-from glenside.codegen import library
-from glenside.codegen.machine import MACHINES, is_here, machine_of
-from glenside.codegen.native import Lowered
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.processor.model import MACHINES, is_here, machine_of
+from glenside.codegen.runtime import export
+from glenside.codegen.runtime.compile_and_load import compiler
+from glenside.codegen.runtime.compiled_function import Lowered
 from glenside.ir.replacing import WrittenWrong
 from glenside.ir.term import build
 
@@ -42,7 +42,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("machine", ["plain", pytest.param("native", marks=pytest.mark.slow)])
 def test_c_that_means_something_else(machine: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (old, new), texts = FAULTS[fault], library.texts
+    (old, new), texts = FAULTS[fault], export.texts
 
     def changed(*given: object) -> dict[str, str]:
         found = texts(*given)  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ def test_c_that_means_something_else(machine: str, fault: str, tmp_path: Path, m
     written_c.write(one, tmp_path / "net.c")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert {*before} == {"net.c", "net.h", "net.weights"}
-    monkeypatch.setattr(library, "texts", changed)
+    monkeypatch.setattr(export, "texts", changed)
     with pytest.raises(WrittenWrong, match=f"is read back as something else: .*{fault}"):
         written_c.write(one, tmp_path / "net.c")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -66,13 +66,13 @@ def test_each_machine_that_is_here_is_read_back(tmp_path: Path, monkeypatch: pyt
     assert written_c.write(every, tmp_path / "net.c")[1] == f"compiled by {compiler()[0]} and run, " + (
         "values as meant on random inputs"
     )
-    last, texts = f"net_{names[-1]}.c", library.texts
+    last, texts = f"net_{names[-1]}.c", export.texts
 
     def changed(*given: object) -> dict[str, str]:
         found = texts(*given)  # type: ignore[arg-type]
         return {**found, last: found[last].replace("given[] = {x1, ", "given[] = {x2, ")}
 
-    monkeypatch.setattr(library, "texts", changed)
+    monkeypatch.setattr(export, "texts", changed)
     with pytest.raises(WrittenWrong, match="result 1 differs"):
         written_c.write(every, tmp_path / "net.c")
 
@@ -95,7 +95,7 @@ def test_what_is_not_read_back_is_said(tmp_path: Path, monkeypatch: pytest.Monke
         assert "values not compared: they take about 0 seconds.\n" in _said(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr("glenside.codegen.compilers._zig", list)
+    monkeypatch.setattr("glenside.codegen.processor.find_compiler._zig", list)
     assert "Not read back: there is no C compiler" in _said(tmp_path)
 
 

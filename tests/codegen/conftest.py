@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from glenside.codegen import pipeline
-from glenside.codegen.verify import verified_passes
+from glenside.codegen.verify.verifier import verified_passes
 
 
 @pytest.fixture(autouse=True)

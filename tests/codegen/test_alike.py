@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import glenside as gl
-from glenside.codegen import c
-from glenside.codegen.alike import alike
-from glenside.codegen.machine import MACHINES, Machine
+from glenside.codegen.emit_c import printer
+from glenside.codegen.loop_ir.structural_hash import alike
 from glenside.codegen.pipeline import lower
+from glenside.codegen.processor.model import MACHINES, Machine
 
 NETWORKS = {
     "mobilenet-v1": {"resolution": 32},
@@ -23,10 +23,10 @@ NETWORKS = {
 @pytest.mark.parametrize("name", NETWORKS)
 def test_what_is_printed_once_is_the_same(name: str, machine: Machine | None, monkeypatch: Any) -> None:
     loops = lower(gl.models.load(name, **NETWORKS[name]).seeded_constants(0), machine)
-    found = c.source(loops)
+    found = printer.source(loops)
     places = itertools.count()
-    monkeypatch.setattr(c, "alike", lambda body: (next(places), alike(body)[1]))
-    assert str(found) == str(c.source(loops))
+    monkeypatch.setattr(printer, "alike", lambda body: (next(places), alike(body)[1]))
+    assert str(found) == str(printer.source(loops))
     assert len(found.nests) < next(places)
 
 

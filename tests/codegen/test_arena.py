@@ -12,15 +12,15 @@ from fuzzing import Fuzzing
 
 import glenside as gl
 from glenside.builder import layout
-from glenside.codegen import placement
-from glenside.codegen.arena import arena
-from glenside.codegen.checker import faults
-from glenside.codegen.loops import Buffer
-from glenside.codegen.machine import MACHINES, machine_of
-from glenside.codegen.native import Lowered
+from glenside.codegen.loop_ir.ir import Buffer
+from glenside.codegen.memory import offset_assignment
+from glenside.codegen.memory.buffer_arena import arena
+from glenside.codegen.memory.offset_assignment import Interval, Plan, needed, placed
 from glenside.codegen.pipeline import lower
-from glenside.codegen.placement import Interval, Plan, needed, placed
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.processor.model import MACHINES, machine_of
+from glenside.codegen.runtime.compile_and_load import compiler
+from glenside.codegen.runtime.compiled_function import Lowered
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.program import Program
 
 BEYOND_ORDERS = {
@@ -46,8 +46,10 @@ def _drawn(seed: int, count: int, times: int, most: int) -> tuple[Interval, ...]
 
 def _least(intervals: tuple[Interval, ...]) -> int:
     """Of all orders: what is stacked in the order of places of a best plan is as low."""
-    every, near = itertools.permutations(range(len(intervals))), placement._meeting(intervals)
-    return min(placement._height(intervals, placement._stacked(intervals, near, order)) for order in every)
+    every, near = itertools.permutations(range(len(intervals))), offset_assignment._meeting(intervals)
+    return min(
+        offset_assignment._height(intervals, offset_assignment._stacked(intervals, near, order)) for order in every
+    )
 
 
 def _holds(intervals: tuple[Interval, ...], plan: Plan) -> None:
@@ -71,7 +73,7 @@ def test_an_exact_search_finds_what_orders_miss(least: tuple[int, int], text: st
     plan = placed(intervals)
     _holds(intervals, plan)
     assert (plan.height, plan.bound) == least
-    assert placement._height(intervals, placement._improved(intervals, needed(intervals))) > plan.height
+    assert offset_assignment._height(intervals, offset_assignment._improved(intervals, needed(intervals))) > plan.height
     short = placed(intervals, 3)  # no time to search: what orders find, and what is known of the least
     _holds(intervals, short)
     assert short.height > short.bound == needed(intervals)

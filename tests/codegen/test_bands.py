@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.codegen import bands
-from glenside.codegen.checker import faults
-from glenside.codegen.library import library
-from glenside.codegen.loops import For, Loops, Role, Way
-from glenside.codegen.machine import MACHINES, machine_of
-from glenside.codegen.native import Lowered
+from glenside.codegen.loop_ir.ir import For, Loops, Role, Way
+from glenside.codegen.passes import fuse_producer_consumer
 from glenside.codegen.pipeline import lower
-from glenside.codegen.toolchain import compiler, flags
+from glenside.codegen.processor.model import MACHINES, machine_of
+from glenside.codegen.runtime.compile_and_load import compiler, flags
+from glenside.codegen.runtime.compiled_function import Lowered
+from glenside.codegen.runtime.export import library
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.program import Program
 
 pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), rea
 def every(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bands where they do not pay either."""
     for name in ("_LEAST_BYTES", "_LEAST_ROWS", "_LEAST_BANDS"):
-        monkeypatch.setattr(bands, name, 1)
+        monkeypatch.setattr(fuse_producer_consumer, name, 1)
 
 
 def _separable(channels: int, made: int, rows: int, columns: int, window: int, stride: int) -> Program:
@@ -69,7 +69,7 @@ def test_a_depthwise_convolution_and_the_products_after_it(shape: tuple[int, ...
     (loop,) = nest.body
     assert isinstance(loop, For)
     assert loop.way is Way.PARALLEL
-    assert Role.SCRATCH in {b.role for b in bands.used_buffers(nest.body)}
+    assert Role.SCRATCH in {b.role for b in fuse_producer_consumer.used_buffers(nest.body)}
 
 
 @pytest.mark.usefixtures("every")

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.codegen.checker import faults
-from glenside.codegen.loops import For, Loops, Nest, Way
-from glenside.codegen.machine import MACHINES
+from glenside.codegen.loop_ir.ir import For, Loops, Nest, Way
 from glenside.codegen.pipeline import lower
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.processor.model import MACHINES
+from glenside.codegen.runtime.compile_and_load import compiler
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.program import Program
 
 with_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")

@@ -14,15 +14,15 @@ from random_terms import terms
 
 import glenside as gl
 from glenside.builder import pointwise
-from glenside.codegen import native
-from glenside.codegen.c_source import Source
-from glenside.codegen.checker import faults
-from glenside.codegen.compilers import compiler
-from glenside.codegen.machine import Machine, machine_of
+from glenside.codegen.emit_c.translation_units import Source
 from glenside.codegen.pipeline import lower
-from glenside.codegen.toolchain import Loaded, loaded
-from glenside.codegen.validation.samples import Validation
-from glenside.codegen.verify import Unverified
+from glenside.codegen.processor.find_compiler import compiler
+from glenside.codegen.processor.model import Machine, machine_of
+from glenside.codegen.runtime import compiled_function
+from glenside.codegen.runtime.compile_and_load import Loaded, loaded
+from glenside.codegen.translation_validation.validate import Validation
+from glenside.codegen.verify.verifier import Unverified
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build, postorder
@@ -214,7 +214,7 @@ def test_levels_that_are_wrong(monkeypatch: pytest.MonkeyPatch, factor: float) -
         assert nests != source.nests
         return loaded(replace(source, nests=nests), machine)
 
-    monkeypatch.setattr(native, "loaded", changed)
+    monkeypatch.setattr(compiled_function, "loaded", changed)
     report = gl.compile(Program(_levels(x, "int16")), "none").check()
     (nest,) = report.nests.values()
     assert "elements are off" in nest.verdict
@@ -230,12 +230,12 @@ def test_loops_that_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outside
     assert inside
     for wrong in (*outside[::4], *inside[:2]):
-        monkeypatch.setattr(native, "lower", lambda *_, wrong=wrong: wrong)
+        monkeypatch.setattr(compiled_function, "lower", lambda *_, wrong=wrong: wrong)
         with pytest.raises(Unverified, match=r"^the loops of p .*mistake of Glenside's compiler"):
             gl.compile(program, "none")
-    monkeypatch.setattr(native, "verify", lambda *_: Validation())
+    monkeypatch.setattr(compiled_function, "verify", lambda *_: Validation())
     for wrong in inside[:2]:
-        monkeypatch.setattr(native, "lower", lambda *_, wrong=wrong: wrong)
+        monkeypatch.setattr(compiled_function, "lower", lambda *_, wrong=wrong: wrong)
         report = gl.compile(program, "none").check()
         assert not report.ok
         assert report.residues.startswith("result 1 differs in")
@@ -257,7 +257,7 @@ def test_rounding_that_is_wrong(monkeypatch: pytest.MonkeyPatch, old: str) -> No
         assert texts != [source.helpers, source.nests]
         return loaded(replace(source, helpers=texts[0], nests=texts[1]), machine)
 
-    monkeypatch.setattr(native, "loaded", changed)
+    monkeypatch.setattr(compiled_function, "loaded", changed)
     report = gl.compile(Program(y), "none").check()
     assert report.residues == "exact"
     (nest,) = report.nests.values()

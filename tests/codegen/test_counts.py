@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.codegen.constants import prepared
-from glenside.codegen.counts import told, works
-from glenside.codegen.loops import Buffer, For, Load, Loops, Nest, Role, Statement, Store, Way
-from glenside.codegen.machine import MACHINES, Machine
+from glenside.codegen.cost.count_work import told, works
+from glenside.codegen.loop_ir.ir import Buffer, For, Load, Loops, Nest, Role, Statement, Store, Way
+from glenside.codegen.lowering.constant_preparation import prepared
 from glenside.codegen.pipeline import lower
-from glenside.codegen.work import NAMES, Work, overlapped
+from glenside.codegen.processor.model import MACHINES, Machine
+from glenside.codegen.processor.work_record import NAMES, Work, overlapped
 from glenside.ir.index_map import Axis, Index
 from glenside.ir.program import Program
 from glenside.ir.types import Dims

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import glenside as gl
-from glenside.codegen.c import source
-from glenside.codegen.compilers import compiler
-from glenside.codegen.machine import MACHINES
+from glenside.codegen.emit_c.printer import source
 from glenside.codegen.pipeline import lower
-from glenside.codegen.toolchain import flags
+from glenside.codegen.processor.find_compiler import compiler
+from glenside.codegen.processor.model import MACHINES
+from glenside.codegen.runtime.compile_and_load import flags
 from glenside.ir.program import Program
 
 _LINE = re.compile(r"^\s*([0-9a-f]+):\t(\S+)\s*([^#<]*)")

@@ -7,14 +7,14 @@ from itertools import pairwise
 import numpy as np
 
 import glenside as gl
-from glenside.codegen.arena import arena
-from glenside.codegen.checker import faults
-from glenside.codegen.early import hoist_results
-from glenside.codegen.interpreter import interpret
-from glenside.codegen.loops import Loops, Role
-from glenside.codegen.machine import MACHINES
-from glenside.codegen.module import Module
+from glenside.codegen.loop_ir.interpreter import interpret
+from glenside.codegen.loop_ir.ir import Loops, Role
+from glenside.codegen.loop_ir.module import Module
+from glenside.codegen.memory.buffer_arena import arena
+from glenside.codegen.passes.hoist_results import hoist_results
 from glenside.codegen.pipeline import lower
+from glenside.codegen.processor.model import MACHINES
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.program import Program
 from glenside.ir.term import build
 

@@ -11,7 +11,7 @@ import pytest
 
 import glenside as gl
 from glenside.builder import pointwise
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build

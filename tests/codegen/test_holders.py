@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.codegen.accesses import accesses
-from glenside.codegen.alike import Like
-from glenside.codegen.arena import Arena, arena
-from glenside.codegen.constants import prepared
-from glenside.codegen.footprints import counted, holds
-from glenside.codegen.holders import Holders
-from glenside.codegen.loops import Buffer, For, Load, Loops, Nest, Role, Store, Way
-from glenside.codegen.machine import MACHINES
+from glenside.codegen.cost.coherence_traffic import Holders
+from glenside.codegen.loop_ir.accesses import accesses
+from glenside.codegen.loop_ir.footprints import counted, holds
+from glenside.codegen.loop_ir.ir import Buffer, For, Load, Loops, Nest, Role, Store, Way
+from glenside.codegen.loop_ir.structural_hash import Like
+from glenside.codegen.lowering.constant_preparation import prepared
+from glenside.codegen.memory.buffer_arena import Arena, arena
 from glenside.codegen.pipeline import lower
+from glenside.codegen.processor.model import MACHINES
 from glenside.ir.index_map import Axis, Index
 from glenside.ir.types import Dims
 

@@ -14,11 +14,9 @@ from quantized_network import network, values
 
 import glenside as gl
 from glenside.builder import layout, pointwise, quantization
-from glenside.codegen.arguments import pointers
-from glenside.codegen.c import source
-from glenside.codegen.checker import faults
-from glenside.codegen.formulas import convert, number
-from glenside.codegen.instructions import (
+from glenside.codegen.emit_c.printer import source
+from glenside.codegen.loop_ir.interpreter import interpret
+from glenside.codegen.loop_ir.intrinsics import (
     DOT_4,
     DOT_4_TURNED,
     INSTRUCTIONS,
@@ -26,13 +24,15 @@ from glenside.codegen.instructions import (
     Instruction,
     Operand,
 )
-from glenside.codegen.interpreter import interpret
-from glenside.codegen.library import library
-from glenside.codegen.loops import Apply, Buffer, For, Formula, Load, Loops, Nest, Role, Store, Way
-from glenside.codegen.machine import MACHINES, Machine, is_here
-from glenside.codegen.native import Lowered
+from glenside.codegen.loop_ir.ir import Apply, Buffer, For, Formula, Load, Loops, Nest, Role, Store, Way
+from glenside.codegen.loop_ir.scalar_expr import convert, number
 from glenside.codegen.pipeline import lower
-from glenside.codegen.toolchain import compiler, flags, loaded
+from glenside.codegen.processor.model import MACHINES, Machine, is_here
+from glenside.codegen.runtime.arguments import pointers
+from glenside.codegen.runtime.compile_and_load import compiler, flags, loaded
+from glenside.codegen.runtime.compiled_function import Lowered
+from glenside.codegen.runtime.export import library
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.index_map import Axis, Index
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build

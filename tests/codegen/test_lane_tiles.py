@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.codegen.checker import faults
-from glenside.codegen.counts import told
-from glenside.codegen.loops import Role
-from glenside.codegen.machine import MACHINES
-from glenside.codegen.native import Lowered
+from glenside.codegen.cost.count_work import told
+from glenside.codegen.loop_ir.ir import Role
 from glenside.codegen.pipeline import lower
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.processor.model import MACHINES
+from glenside.codegen.runtime.compile_and_load import compiler
+from glenside.codegen.runtime.compiled_function import Lowered
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.program import Program
 
 COMPILER = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")

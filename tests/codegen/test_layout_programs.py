@@ -12,12 +12,12 @@ from fuzzing import Fuzzing
 import glenside as gl
 from glenside.builder import indexing, layout, pointwise
 from glenside.check.compiled import Function
-from glenside.codegen.arena import arena
-from glenside.codegen.checker import faults
-from glenside.codegen.compilers import compiler
-from glenside.codegen.interpreter import interpret
-from glenside.codegen.machine import MACHINES, is_here
+from glenside.codegen.loop_ir.interpreter import interpret
+from glenside.codegen.memory.buffer_arena import arena
 from glenside.codegen.pipeline import lower
+from glenside.codegen.processor.find_compiler import compiler
+from glenside.codegen.processor.model import MACHINES, is_here
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.dtypes import COMPUTED, RECORDS
 from glenside.ir.operand import Array, arrays
 from glenside.ir.program import Program

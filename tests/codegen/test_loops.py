@@ -18,11 +18,9 @@ from random_terms import terms, values_for
 
 import glenside as gl
 from glenside.builder import layout
-from glenside.codegen.accesses import accesses
-from glenside.codegen.arena import Arena, arena
-from glenside.codegen.checker import faults
-from glenside.codegen.interpreter import BadLoops, interpret
-from glenside.codegen.loops import (
+from glenside.codegen.loop_ir.accesses import accesses
+from glenside.codegen.loop_ir.interpreter import BadLoops, interpret
+from glenside.codegen.loop_ir.ir import (
     Apply,
     Buffer,
     Counter,
@@ -40,9 +38,11 @@ from glenside.codegen.loops import (
     Store,
     Way,
 )
-from glenside.codegen.machine import MACHINES
-from glenside.codegen.packing import packed_constants
+from glenside.codegen.memory.buffer_arena import Arena, arena
 from glenside.codegen.pipeline import lower
+from glenside.codegen.processor.model import MACHINES
+from glenside.codegen.scheduling.constant_packing import packed_constants
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.dtypes import REALS
 from glenside.ir.errors import BadInput
 from glenside.ir.index_map import Axis, Index

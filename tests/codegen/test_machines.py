@@ -10,8 +10,8 @@ import pytest
 
 import glenside as gl
 from glenside.cli.commands import native
-from glenside.codegen.machine import MACHINES, is_here, machine_of, machines_of
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.processor.model import MACHINES, is_here, machine_of, machines_of
+from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.ir.errors import BadInput
 
 
@@ -91,7 +91,7 @@ def test_names_of_files(tmp_path: Path) -> None:
 def test_a_unit_for_matrices_is_one_that_the_system_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it does not, what is compiled for it would be loops, hundreds of times as slow."""
     assert [found.name for found in MACHINES.values() if found.matrix] == ["amx"]
-    monkeypatch.setattr("glenside.codegen.machine._has_matrices", lambda: False)
+    monkeypatch.setattr("glenside.codegen.processor.model._has_matrices", lambda: False)
     assert not is_here(MACHINES["amx"])
     native = machine_of("native")
     assert native is not None

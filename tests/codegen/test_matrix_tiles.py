@@ -16,22 +16,23 @@ import pytest
 
 import glenside as gl
 from glenside.check.compiled import Function
-from glenside.codegen import c_matrices, schedule
-from glenside.codegen.accesses import used_buffers
-from glenside.codegen.affine import at
-from glenside.codegen.arena import arena
-from glenside.codegen.c import source
-from glenside.codegen.c_conversions import vector_type
-from glenside.codegen.checker import faults
-from glenside.codegen.instructions import PARTS
-from glenside.codegen.interpreter import interpret
-from glenside.codegen.loops import Apply, Buffer, For, Load, Loops, Nest, Role, Statement, Store, Way
-from glenside.codegen.machine import MACHINES, Machine, is_here
-from glenside.codegen.packing import packed_constants
-from glenside.codegen.parts import PartPacking, product_of
+from glenside.codegen.emit_c import amx
+from glenside.codegen.emit_c.printer import source
+from glenside.codegen.emit_c.vector_casts import vector_type
+from glenside.codegen.loop_ir.accesses import used_buffers
+from glenside.codegen.loop_ir.affine_analysis import at
+from glenside.codegen.loop_ir.bf16_split_matmul import PartPacking, product_of
+from glenside.codegen.loop_ir.interpreter import interpret
+from glenside.codegen.loop_ir.intrinsics import PARTS
+from glenside.codegen.loop_ir.ir import Apply, Buffer, For, Load, Loops, Nest, Role, Statement, Store, Way
+from glenside.codegen.memory.buffer_arena import arena
 from glenside.codegen.pipeline import lower
-from glenside.codegen.toolchain import compiler, flags
-from glenside.codegen.work import Work
+from glenside.codegen.processor.model import MACHINES, Machine, is_here
+from glenside.codegen.processor.work_record import Work
+from glenside.codegen.runtime.compile_and_load import compiler, flags
+from glenside.codegen.scheduling import select_schedule
+from glenside.codegen.scheduling.constant_packing import packed_constants
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.index_map import Axis
 from glenside.ir.program import Program
 from glenside.ir.types import Dims
@@ -269,15 +270,15 @@ def _single(machine: Machine) -> float:
 def test_a_product_that_is_left_out_is_seen(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
     """One of the six of parts, the least of which are 2^-17 of a number."""
     assert _single(machine) < 2.0**-22
-    pairs, made = c_matrices.PRODUCTS[3], c_matrices.matrix_functions
+    pairs, made = amx.PRODUCTS[3], amx.matrix_functions
     for left_out in range(6):
 
         def mutant(parts: int, left_out: int = left_out) -> list[str]:
             with monkeypatch.context() as patch:
-                patch.setitem(c_matrices.PRODUCTS, 3, tuple(p for i, p in enumerate(pairs) if i != left_out))
+                patch.setitem(amx.PRODUCTS, 3, tuple(p for i, p in enumerate(pairs) if i != left_out))
                 return made(parts)
 
-        monkeypatch.setattr("glenside.codegen.c.matrix_functions", mutant)
+        monkeypatch.setattr("glenside.codegen.emit_c.printer.matrix_functions", mutant)
         assert _single(machine) > 2.0**-20, pairs[left_out]
 
 
@@ -285,14 +286,14 @@ def test_a_product_that_is_left_out_is_seen(monkeypatch: pytest.MonkeyPatch, mac
 @pytest.mark.parametrize("machine", MACHINES_HERE)
 def test_the_bound_sees_products_that_are_left_out(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
     """Those of high and middle parts, in the C that runs, not in what it is checked against."""
-    pairs, made = c_matrices.PRODUCTS[3], c_matrices.matrix_functions
+    pairs, made = amx.PRODUCTS[3], amx.matrix_functions
 
     def mutant(parts: int) -> list[str]:
         with monkeypatch.context() as patch:
-            patch.setitem(c_matrices.PRODUCTS, 3, tuple(p for p in pairs if p != (1, 0)))
+            patch.setitem(amx.PRODUCTS, 3, tuple(p for p in pairs if p != (1, 0)))
             return made(parts)
 
-    monkeypatch.setattr("glenside.codegen.c.matrix_functions", mutant)
+    monkeypatch.setattr("glenside.codegen.emit_c.printer.matrix_functions", mutant)
     assert not _compiled(_product(40, 32, 32), machine).check().ok
 
 
@@ -304,11 +305,11 @@ def test_rows_that_several_products_read_are_packed_once() -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_remembered_of_other_blocks_changes_no_loops(name: str) -> None:
     program = PROGRAMS[name]()
-    schedule._known.cache_clear()
+    select_schedule._known.cache_clear()
     first = str(lower(program, UNIT))
-    assert schedule._known.cache_info().misses
+    assert select_schedule._known.cache_info().misses
     assert str(lower(program, UNIT)) == first
-    assert schedule._known.cache_info().hits
+    assert select_schedule._known.cache_info().hits
     assert str(lower(program, replace(UNIT, l2=1 << 21))) != first or name not in ("long sums", "queries")
 
 

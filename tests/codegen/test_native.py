@@ -19,14 +19,14 @@ from operator_examples import OPERATORS
 from random_terms import terms, values_for
 
 import glenside as gl
-from glenside.codegen import bands
-from glenside.codegen.c_primitives import PRIMITIVES_IN_C
-from glenside.codegen.instructions import FLUSHED
-from glenside.codegen.library import library
-from glenside.codegen.machine import machine_of
-from glenside.codegen.native import Lowered
+from glenside.codegen.emit_c.scalar_primitives import PRIMITIVES_IN_C
+from glenside.codegen.loop_ir.intrinsics import FLUSHED
+from glenside.codegen.passes import fuse_producer_consumer
 from glenside.codegen.pipeline import lower
-from glenside.codegen.toolchain import compiler, flags
+from glenside.codegen.processor.model import machine_of
+from glenside.codegen.runtime.compile_and_load import compiler, flags
+from glenside.codegen.runtime.compiled_function import Lowered
+from glenside.codegen.runtime.export import library
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, arrays
 from glenside.ir.primitives import PRIMITIVES
@@ -100,7 +100,7 @@ def every_band() -> Iterator[None]:
     """Bands where they do not pay either."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_LEAST_BYTES", "_LEAST_ROWS", "_LEAST_BANDS"):
-            patch.setattr(bands, name, 1)
+            patch.setattr(fuse_producer_consumer, name, 1)
         yield
 
 

@@ -14,7 +14,7 @@ onnx = pytest.importorskip("onnx")
 from onnx_failures import DEPENDS_ON_ROUNDING, VERSION, reason, suite  # noqa: E402
 
 import glenside as gl  # noqa: E402
-from glenside.codegen.toolchain import compiler  # noqa: E402
+from glenside.codegen.runtime.compile_and_load import compiler  # noqa: E402
 from glenside.importers.onnx import backend  # noqa: E402
 from glenside.ir.operand import Array  # noqa: E402
 from glenside.ir.program import Program  # noqa: E402

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.codegen.affine import loads_in
-from glenside.codegen.arena import arena
-from glenside.codegen.checker import faults
-from glenside.codegen.interpreter import interpret
-from glenside.codegen.loops import Buffer, For, Role, Statement, Store
-from glenside.codegen.machine import MACHINES, machine_of
-from glenside.codegen.native import Compiled, Lowered
-from glenside.codegen.operands import with_first_alone
+from glenside.codegen.loop_ir.affine_analysis import loads_in
+from glenside.codegen.loop_ir.interpreter import interpret
+from glenside.codegen.loop_ir.ir import Buffer, For, Role, Statement, Store
+from glenside.codegen.memory.buffer_arena import arena
 from glenside.codegen.pipeline import lower
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.processor.model import MACHINES, machine_of
+from glenside.codegen.runtime.compile_and_load import compiler
+from glenside.codegen.runtime.compiled_function import Compiled, Lowered
+from glenside.codegen.scheduling.operand_packing import with_first_alone
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.program import Program
 from glenside.ir.term import build
 

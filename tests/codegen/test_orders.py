@@ -11,13 +11,13 @@ import pytest
 
 import glenside as gl
 from glenside.builder import layout
-from glenside.codegen.affine import coefficient, loads_in
-from glenside.codegen.checker import faults
-from glenside.codegen.loops import Buffer, For, Nest, Packing, Role, Statement, Store, Way
-from glenside.codegen.machine import machine_of
+from glenside.codegen.loop_ir.affine_analysis import coefficient, loads_in
+from glenside.codegen.loop_ir.ir import Buffer, For, Nest, Packing, Role, Statement, Store, Way
+from glenside.codegen.lowering.term_reads import dims_of_parts
 from glenside.codegen.pipeline import lower
-from glenside.codegen.reading import dims_of_parts
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.processor.model import machine_of
+from glenside.codegen.runtime.compile_and_load import compiler
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.program import Program
 from glenside.ir.term import build
 from glenside.ir.types import Dims

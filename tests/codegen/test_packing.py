@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glenside.codegen.packing import Memory
+from glenside.codegen.scheduling.constant_packing import Memory
 
 PAGES, LARGE = Path("/proc/self/smaps"), Path("/sys/kernel/mm/transparent_hugepage/enabled")
 

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.codegen.c_conversions import vector_type
-from glenside.codegen.checker import faults
-from glenside.codegen.instructions import DOT_2
-from glenside.codegen.machine import MACHINES, is_here
+from glenside.codegen.emit_c.vector_casts import vector_type
+from glenside.codegen.loop_ir.intrinsics import DOT_2
 from glenside.codegen.pipeline import lower
-from glenside.codegen.toolchain import compiler, flags
+from glenside.codegen.processor.model import MACHINES, is_here
+from glenside.codegen.runtime.compile_and_load import compiler, flags
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.program import Program
 
 MACHINE = "avx512bf16"

@@ -11,16 +11,16 @@ import pytest
 
 import glenside as gl
 from glenside.builder import layout, pointwise
-from glenside.codegen.affine import all_indices, is_affine, parts_in, substituted
-from glenside.codegen.bands import axes_of
-from glenside.codegen.blocks import Block
-from glenside.codegen.checker import faults
-from glenside.codegen.formulas import choose, number
-from glenside.codegen.interpreter import interpret
-from glenside.codegen.loops import Buffer, Choose, Formula, Load, Role
-from glenside.codegen.machine import MACHINES
-from glenside.codegen.pieces import in_pieces
+from glenside.codegen.loop_ir.affine_analysis import all_indices, is_affine, parts_in, substituted
+from glenside.codegen.loop_ir.compute_block import Block
+from glenside.codegen.loop_ir.interpreter import interpret
+from glenside.codegen.loop_ir.ir import Buffer, Choose, Formula, Load, Role
+from glenside.codegen.loop_ir.scalar_expr import choose, number
+from glenside.codegen.passes.fuse_producer_consumer import axes_of
 from glenside.codegen.pipeline import lower
+from glenside.codegen.processor.model import MACHINES
+from glenside.codegen.scheduling.index_set_splitting import in_pieces
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.index_map import Axis, Guard, Index, Multiple, Within
 from glenside.ir.term import Term
 from glenside.ir.types import Dims

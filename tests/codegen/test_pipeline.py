@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.codegen.interpreter import interpret
-from glenside.codegen.loops import Loops
-from glenside.codegen.machine import MACHINES
-from glenside.codegen.pass_observer import observed
+from glenside.codegen.loop_ir.interpreter import interpret
+from glenside.codegen.loop_ir.ir import Loops
+from glenside.codegen.loop_ir.pass_observer import observed
 from glenside.codegen.pipeline import NAMES, OPTIONAL, PIPELINE, lower
+from glenside.codegen.processor.model import MACHINES
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 

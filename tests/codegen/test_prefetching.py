@@ -9,11 +9,11 @@ from itertools import pairwise
 import pytest
 
 import glenside as gl
-from glenside.codegen import bands
-from glenside.codegen.affine import loads_in
-from glenside.codegen.loops import For, Loops, Prefetch, Statement, Store
-from glenside.codegen.machine import MACHINES
+from glenside.codegen.loop_ir.affine_analysis import loads_in
+from glenside.codegen.loop_ir.ir import For, Loops, Prefetch, Statement, Store
+from glenside.codegen.passes import fuse_producer_consumer
 from glenside.codegen.pipeline import lower
+from glenside.codegen.processor.model import MACHINES
 from glenside.ir.program import Program
 from glenside.ir.term import build
 
@@ -117,7 +117,7 @@ def _read(body: Sequence[Statement], at: dict[int, int], name: str) -> Iterator[
 def test_a_band_asks_for_what_the_next_one_reads(window: int, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it but what this one read, and little else."""
     for least in ("_LEAST_BYTES", "_LEAST_ROWS"):
-        monkeypatch.setattr(bands, least, 1)
+        monkeypatch.setattr(fuse_producer_consumer, least, 1)
     b = gl.Builder("separable")
     x = b.relu(b.conv(b.input("x", (1, 4, 13, 15)), b.constant("v", (48, 4, 1, 1))))
     x = b.relu(b.conv(x, b.constant("w", (48, 1, window, window)), strides=stride, padding=window // 2, groups=48))

@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.codegen import packing
-from glenside.codegen.arena import arena
-from glenside.codegen.checker import faults
-from glenside.codegen.loops import Loops
-from glenside.codegen.machine import PLAIN, machine_of
-from glenside.codegen.native import Lowered
+from glenside.codegen.loop_ir.ir import Loops
+from glenside.codegen.memory.buffer_arena import arena
+from glenside.codegen.passes.rematerialization.initial_order import ordered
+from glenside.codegen.passes.rematerialization.live_sets import Run, unfolded
+from glenside.codegen.passes.rematerialization.plan import in_blocks, planned, scheduled_within
+from glenside.codegen.passes.rematerialization.steps import Step, Steps, rescheduled, steps_of
 from glenside.codegen.pipeline import lower
-from glenside.codegen.rematerialization.order import ordered
-from glenside.codegen.rematerialization.plan import in_blocks, planned, scheduled_within
-from glenside.codegen.rematerialization.runs import Run, unfolded
-from glenside.codegen.rematerialization.steps import Step, Steps, rescheduled, steps_of
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.processor.model import PLAIN, machine_of
+from glenside.codegen.runtime.compile_and_load import compiler
+from glenside.codegen.runtime.compiled_function import Lowered
+from glenside.codegen.scheduling import constant_packing
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 
@@ -104,8 +104,8 @@ def test_what_is_computed_again_is_checked_exactly() -> None:
 def test_memory_that_is_told_is_what_is_allocated(monkeypatch: pytest.MonkeyPatch) -> None:
     """By numpy, which says so, and as pages of the system."""
     pages: list[int] = []
-    map_pages = packing._mapped
-    monkeypatch.setattr(packing, "_mapped", lambda size: pages.append(size) or map_pages(size))
+    map_pages = constant_packing._mapped
+    monkeypatch.setattr(constant_packing, "_mapped", lambda size: pages.append(size) or map_pages(size))
     program, given = _step(lambda: _chain(96))
     held = gl.compile(program, "none", machine=PLAIN, memory=Lowered(program, None).memory * 2 // 3)
     assert held.report.schedule is not None

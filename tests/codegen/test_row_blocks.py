@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.codegen import row_blocks
-from glenside.codegen.checker import faults
-from glenside.codegen.loops import For, Loops, Nest, Role, Way
-from glenside.codegen.machine import MACHINES
+from glenside.codegen.loop_ir.ir import For, Loops, Nest, Role, Way
+from glenside.codegen.passes import fuse_softmax_rows
 from glenside.codegen.pipeline import lower
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.processor.model import MACHINES
+from glenside.codegen.runtime.compile_and_load import compiler
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.program import Program
 from glenside.ir.term import build
 
@@ -61,14 +61,14 @@ def test_rows_are_those_of_the_whole_matrix(
 ) -> None:
     program = _attention(rows, heads, depth, **more)  # type: ignore[arg-type]
     arrays = _drawn(program)
-    monkeypatch.setattr(row_blocks, "told_alone", lambda nests, _: len(nests))  # whatever prices tell
+    monkeypatch.setattr(fuse_softmax_rows, "told_alone", lambda nests, _: len(nests))  # whatever prices tell
     found = gl.compile(program, "none")
     (nest,) = _blocks(found.loops)
     assert all(isinstance(loop, For) and loop.way is Way.PARALLEL for loop in nest.body)
     assert max(b.bytes for b in found.loops.buffers) <= 4 * more.get("batch", 1) * rows * max(heads * depth, rows)
     assert faults(found.loops, found.arena) == []
     assert found.check().ok
-    monkeypatch.setattr(row_blocks, "_ROWS", ())
+    monkeypatch.setattr(fuse_softmax_rows, "_ROWS", ())
     whole = gl.compile(program, "none")
     assert not _blocks(whole.loops)
     for threads in (1, 3):
@@ -82,7 +82,7 @@ def test_the_matrix_is_never_whole(rows: int, heads: int, machine: str) -> None:
     (nest,) = _blocks(loops)
     whole = 4 * heads * rows * rows
     assert not any(buffer.bytes >= whole for buffer in loops.buffers)
-    own = {b for b in row_blocks.used_buffers(nest.body) if b.role is Role.SCRATCH}
+    own = {b for b in fuse_softmax_rows.used_buffers(nest.body) if b.role is Role.SCRATCH}
     assert own
     assert sum(b.bytes for b in own) <= whole // 2
     assert loops.nests.index(nest) == len(loops.nests) - 1
@@ -96,8 +96,10 @@ def test_the_prices_of_a_machine_decide(monkeypatch: pytest.MonkeyPatch) -> None
     """What is told to take longer is not done, however little memory it takes."""
     program, machine = _attention(512, 4, 32), MACHINES["avx2"]
     assert _blocks(lower(program, machine))
-    told = row_blocks.told_alone
-    monkeypatch.setattr(row_blocks, "told_alone", lambda nests, of: told(nests, of) * (9 if len(nests) < 4 else 1))
+    told = fuse_softmax_rows.told_alone
+    monkeypatch.setattr(
+        fuse_softmax_rows, "told_alone", lambda nests, of: told(nests, of) * (9 if len(nests) < 4 else 1)
+    )
     assert not _blocks(lower(program, machine))
 
 

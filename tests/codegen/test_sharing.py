@@ -10,13 +10,13 @@ import pytest
 import glenside as gl
 from glenside.builder.layout import concatenate, slice_axis
 from glenside.builder.pointwise import compute
-from glenside.codegen.counts import is_shared
-from glenside.codegen.loops import Loops
-from glenside.codegen.machine import MACHINES, Machine
-from glenside.codegen.native import Lowered
+from glenside.codegen.cost.count_work import is_shared
+from glenside.codegen.loop_ir.ir import Loops
+from glenside.codegen.passes.parallelize import decided
 from glenside.codegen.pipeline import lower
-from glenside.codegen.sharing import decided
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.processor.model import MACHINES, Machine
+from glenside.codegen.runtime.compile_and_load import compiler
+from glenside.codegen.runtime.compiled_function import Lowered
 from glenside.ir.program import Program
 
 MACHINE = MACHINES["avx2"]

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.codegen.affine import parts_in
-from glenside.codegen.checker import faults
-from glenside.codegen.loops import Apply, For, Let, Nest, Role, Statement, Store, Way
-from glenside.codegen.machine import MACHINES
-from glenside.codegen.native import Lowered
+from glenside.codegen.loop_ir.affine_analysis import parts_in
+from glenside.codegen.loop_ir.ir import Apply, For, Let, Nest, Role, Statement, Store, Way
 from glenside.codegen.pipeline import lower
+from glenside.codegen.processor.model import MACHINES
+from glenside.codegen.runtime.compiled_function import Lowered
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.program import Program
 
 SHAPES = [(50, 10), (16, 15), (17, 3), (9, 5), (2, 20, 7), (40, 17), (33, 16), (1, 100), (4, 2)]

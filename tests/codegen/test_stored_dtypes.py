@@ -9,7 +9,7 @@ import pytest
 
 import glenside as gl
 from glenside.builder.pointwise import cast
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.ir.dtypes import COMPUTED, REALS, RECORDS, STORED, WHOLE, limits, name_of
 from glenside.ir.operand import Array
 from glenside.ir.program import Program

@@ -12,14 +12,14 @@ import pytest
 
 import glenside as gl
 from glenside.builder import layout, pointwise, reductions
-from glenside.codegen.affine import coefficient
-from glenside.codegen.arena import arena
-from glenside.codegen.checker import faults
-from glenside.codegen.loops import Role, Store, Way
-from glenside.codegen.machine import MACHINES, is_here, machine_of
-from glenside.codegen.native import Lowered
+from glenside.codegen.loop_ir.affine_analysis import coefficient
+from glenside.codegen.loop_ir.ir import Role, Store, Way
+from glenside.codegen.memory.buffer_arena import arena
 from glenside.codegen.pipeline import lower
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.processor.model import MACHINES, is_here, machine_of
+from glenside.codegen.runtime.compile_and_load import compiler
+from glenside.codegen.runtime.compiled_function import Lowered
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program

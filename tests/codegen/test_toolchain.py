@@ -16,9 +16,10 @@ import pytest
 
 import glenside as gl
 from glenside.cache import objects
-from glenside.codegen import compilers, toolchain
-from glenside.codegen.compilers import Kind, known_compiler
-from glenside.codegen.machine import MACHINES, machine_of
+from glenside.codegen.processor import find_compiler
+from glenside.codegen.processor.find_compiler import Kind, known_compiler
+from glenside.codegen.processor.model import MACHINES, machine_of
+from glenside.codegen.runtime import compile_and_load
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 
@@ -42,7 +43,7 @@ def _small() -> Program:
 def _command(kind: Kind) -> str:
     """A compiler of a kind, or the test is skipped."""
     if kind is Kind.ZIG:
-        command = " ".join(compilers._zig())
+        command = " ".join(find_compiler._zig())
     else:
         command = {Kind.GCC: "gcc", Kind.CLANG: "clang"}[kind]
         command = command if shutil.which(command) else ""
@@ -61,7 +62,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """How many files a compiler made, that is named in CC."""
-    found = compilers.compiler()
+    found = find_compiler.compiler()
     if not found:
         pytest.skip("there is no C compiler")
     log, script = tmp_path / "log", tmp_path / "counted cc"
@@ -85,17 +86,17 @@ def test_each_compiler_compiles_for_each_machine(kind: Kind, folder: Path, monke
 def test_zig_is_taken_where_nothing_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "")
-    assert bool(compilers.compiler()) == (find_spec("ziglang") is not None)
-    monkeypatch.setattr(compilers, "find_spec", lambda name: None)
+    assert bool(find_compiler.compiler()) == (find_spec("ziglang") is not None)
+    monkeypatch.setattr(find_compiler, "find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r"no C compiler: install one, name it in CC, or pip install .*\[native\]'"):
         gl.compile(_program(), "none")
 
 
 def test_zig_is_told_in_its_own_words() -> None:
-    told = toolchain.flags(MACHINES["avx2"], Kind.ZIG)
+    told = compile_and_load.flags(MACHINES["avx2"], Kind.ZIG)
     assert {"-march=x86_64_v3", "-fno-sanitize=undefined"} <= {*told}
-    assert "-mcpu=baseline" in toolchain.flags(None, Kind.ZIG)
-    assert "-march=x86-64-v3" in toolchain.flags(MACHINES["avx2"], Kind.CLANG)
+    assert "-mcpu=baseline" in compile_and_load.flags(None, Kind.ZIG)
+    assert "-march=x86-64-v3" in compile_and_load.flags(MACHINES["avx2"], Kind.CLANG)
 
 
 def test_a_program_is_compiled_once(folder: Path, counted: Callable[[], int]) -> None:
@@ -112,8 +113,8 @@ def test_a_program_is_compiled_once(folder: Path, counted: Callable[[], int]) ->
 
 
 def test_many_compilers_make_one_object(folder: Path, counted: Callable[[], int], monkeypatch: Any) -> None:
-    monkeypatch.setattr(toolchain, "_UNIT", 1)
-    monkeypatch.setattr(toolchain, "processors", lambda: 3)
+    monkeypatch.setattr(compile_and_load, "_UNIT", 1)
+    monkeypatch.setattr(compile_and_load, "processors", lambda: 3)
     program = _program()
     found = gl.compile(program, "none")
     assert counted() == 1 + 3 + 1
@@ -199,7 +200,7 @@ def test_a_command_that_is_no_compiler(tmp_path: Path, monkeypatch: Any, script:
     path = tmp_path / 'it\'s "one"'
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
-    monkeypatch.setattr(compilers, "_PATIENCE", 1.0)
+    monkeypatch.setattr(find_compiler, "_PATIENCE", 1.0)
     monkeypatch.setenv("CC", f'"{path}" -O1'.replace('"one"', '\\"one\\"'))
     with pytest.raises(BadInput) as caught:
         gl.compile(_small(), "none")
@@ -207,7 +208,7 @@ def test_a_command_that_is_no_compiler(tmp_path: Path, monkeypatch: Any, script:
 
 
 def test_no_room_for_temporary_files(counted: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toolchain.tempfile, "TemporaryDirectory", _full)
+    monkeypatch.setattr(compile_and_load.tempfile, "TemporaryDirectory", _full)
     monkeypatch.setenv("GLENSIDE_CACHE", "/dev/null")
     with pytest.raises(BadInput, match="to compile requires room for temporary files: No space left on device"):
         gl.compile(_small(), "none")

@@ -10,13 +10,13 @@ import pytest
 
 import glenside as gl
 from glenside.builder import layout
-from glenside.codegen.affine import coefficient
-from glenside.codegen.checker import faults
-from glenside.codegen.interpreter import interpret
-from glenside.codegen.loops import For, Prefetch, Role, Way
-from glenside.codegen.machine import MACHINES, is_here
+from glenside.codegen.loop_ir.affine_analysis import coefficient
+from glenside.codegen.loop_ir.interpreter import interpret
+from glenside.codegen.loop_ir.ir import For, Prefetch, Role, Way
 from glenside.codegen.pipeline import lower
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.processor.model import MACHINES, is_here
+from glenside.codegen.runtime.compile_and_load import compiler
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.program import Program
 
 pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")

@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from random_terms import terms
 
 import glenside as gl
-from glenside.codegen.checker import faults
-from glenside.codegen.constants import prepared
-from glenside.codegen.interpreter import interpret
-from glenside.codegen.loops import Loops
-from glenside.codegen.machine import MACHINES, is_here
+from glenside.codegen.loop_ir.interpreter import interpret
+from glenside.codegen.loop_ir.ir import Loops
+from glenside.codegen.lowering.constant_preparation import prepared
 from glenside.codegen.pipeline import lower
-from glenside.codegen.validation.samples import Validation, mismatches
+from glenside.codegen.processor.model import MACHINES, is_here
+from glenside.codegen.translation_validation.validate import Validation, mismatches
+from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.dtypes import REALS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import arrays

@@ -17,19 +17,20 @@ from command_line import completed
 import glenside as gl
 from glenside.builder import pointwise
 from glenside.check.compiled import CheckFailed
-from glenside.codegen import native, pipeline
-from glenside.codegen.boxes import Box, contains, is_apart, is_apart_each_step, merged
-from glenside.codegen.c_source import Source
-from glenside.codegen.checker import Checker
-from glenside.codegen.compilers import compiler
-from glenside.codegen.conditions import Condition
-from glenside.codegen.footprints import footprint_of
-from glenside.codegen.loops import Loops, Nest
-from glenside.codegen.machine import MACHINES, Machine, is_here, machine_of
+from glenside.codegen import pipeline
+from glenside.codegen.emit_c.translation_units import Source
+from glenside.codegen.loop_ir.conditions import Condition
+from glenside.codegen.loop_ir.footprints import footprint_of
+from glenside.codegen.loop_ir.index_boxes import Box, contains, is_apart, is_apart_each_step, merged
+from glenside.codegen.loop_ir.ir import Loops, Nest
 from glenside.codegen.pipeline import Pass, lower
-from glenside.codegen.toolchain import Loaded, loaded
-from glenside.codegen.verify import Unverified, verified_passes
-from glenside.codegen.written import Written
+from glenside.codegen.processor.find_compiler import compiler
+from glenside.codegen.processor.model import MACHINES, Machine, is_here, machine_of
+from glenside.codegen.runtime import compiled_function
+from glenside.codegen.runtime.compile_and_load import Loaded, loaded
+from glenside.codegen.verify.verifier import Unverified, verified_passes
+from glenside.codegen.verify.verify_loops import Checker
+from glenside.codegen.verify.written_elements import Written
 from glenside.ir.program import Program
 
 needs_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
@@ -146,7 +147,7 @@ def wrong_lowering(monkeypatch: pytest.MonkeyPatch) -> None:
         loops = lower(program, machine, without)
         return replace(loops, nests=tuple(_breaks(list(loops.nests))))
 
-    monkeypatch.setattr(native, "lower", lowered)
+    monkeypatch.setattr(compiled_function, "lower", lowered)
 
 
 @pytest.mark.usefixtures("wrong_lowering")
@@ -175,7 +176,7 @@ def other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
         assert nests != source.nests
         return loaded(replace(source, nests=nests), machine)
 
-    monkeypatch.setattr(native, "loaded", changed)
+    monkeypatch.setattr(compiled_function, "loaded", changed)
 
 
 def _powers() -> Program:

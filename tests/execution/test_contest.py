@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.codegen.machine import machine_of
-from glenside.codegen.native import Lowered
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.processor.model import machine_of
+from glenside.codegen.runtime.compile_and_load import compiler
+from glenside.codegen.runtime.compiled_function import Lowered
 from glenside.execution.contest import Contest, peer_names
 from glenside.execution.peers import PEERS
 from glenside.execution.turns import CannotRun, Entrant, Runner, begun, busy, take_turns

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from glenside.codegen.machine import MACHINES
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.processor.model import MACHINES
+from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.execution import last_cache as module
 from glenside.execution.last_cache import last_cache
 

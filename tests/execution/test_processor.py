@@ -12,9 +12,9 @@ import pytest
 
 import glenside as gl
 from glenside.cli import application
-from glenside.codegen.machine import MACHINES, is_here, machine_of, processors
-from glenside.codegen.native import Compiled
-from glenside.codegen.work import NAMES, Work
+from glenside.codegen.processor.model import MACHINES, is_here, machine_of, processors
+from glenside.codegen.processor.work_record import NAMES, Work
+from glenside.codegen.runtime.compiled_function import Compiled
 from glenside.execution import processor
 from glenside.execution.others import Reading, reading
 from glenside.execution.processor import Fit, Timed, described, fitted, workloads

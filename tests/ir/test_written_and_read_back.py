@@ -101,7 +101,7 @@ def test_a_program_of_an_npu_is_read_back(tmp_path: Path, monkeypatch: pytest.Mo
     x, w = b.input("x", (8, 4)), b.constant("w", (4, 4), value=np.eye(4, dtype=np.float32))
     program = gl.npu_program(b.finish(b.linear(x, w)), gl.NPU(4, 4))
     from glenside.cli.instructions import write_code
-    from glenside.npu import files as npu_files
+    from glenside.npu.program import binary_format as npu_files
 
     for ending in (".bin", ".asm"):
         write_code(program, str(tmp_path / f"net{ending}"))

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import pytest
 
-from glenside.npu.lowering import nearby
+from glenside.npu.lowering.selection import neighbourhood_search
 
 
 @pytest.fixture(autouse=True)
 def few_tries(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of small networks few programs are made, but for `tests/npu/test_nearby.py`."""
     if request.path.name != "test_nearby.py":
-        monkeypatch.setattr(nearby, "_INSTRUCTIONS", 2_000)
+        monkeypatch.setattr(neighbourhood_search, "_INSTRUCTIONS", 2_000)

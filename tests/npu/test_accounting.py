@@ -14,20 +14,20 @@ from npu_programs import Memory, drawn_for, random_machine
 
 import glenside as gl
 from glenside.ir.errors import BadInput
-from glenside.npu import simulator
-from glenside.npu.accesses import accesses
-from glenside.npu.accounting import OUTSIDE, UNKNOWN, Ledger, accounts
-from glenside.npu.fields import UNITS, Address, Wait
-from glenside.npu.instructions import Instruction, Lanes, Load, Stream, Sums, Tables, Weights
-from glenside.npu.machine import Energy, Machine
-from glenside.npu.order import Now, Places
-from glenside.npu.program import NpuProgram
+from glenside.npu.analysis.access_counts import accesses
+from glenside.npu.analysis.critical_path import OUTSIDE, UNKNOWN, Ledger, accounts
+from glenside.npu.isa.base import Instruction, Lanes, Load, Stream, Sums, Tables, Weights
+from glenside.npu.isa.fields import UNITS, Address, Wait
+from glenside.npu.machine.model import Energy, Machine
+from glenside.npu.model import execute
+from glenside.npu.model.happens_before import Now, Places
+from glenside.npu.program.program import NpuProgram
 from glenside.quantization.network import integer_network
 
 
 def _holds(program: NpuProgram) -> Ledger:
     """Each cycle and byte is there once."""
-    done, found = simulator.run(program), accounts(program)
+    done, found = execute.run(program), accounts(program)
     total = found.total
     assert total.cycles == done.cycles == found.cycles
     assert (total.read, total.written) == (done.read, done.written)
@@ -109,7 +109,7 @@ def test_what_a_program_waits_for_is_as_counted_by_hand() -> None:
     assert total.energy(replace(MACHINE, energy=energy)) == 64 + 320 + 3_200 + 32_000 + 3_200_000
 
 
-class _Counting(simulator.State):
+class _Counting(execute.State):
     """The simulator's memories, which count what is reached."""
 
     def __init__(self, program: NpuProgram) -> None:
@@ -147,7 +147,7 @@ def test_accesses_are_those_of_the_simulator() -> None:
     for seed in range(12):
         rng = np.random.default_rng(seed)
         program = drawn_for(random_machine(rng, int(rng.integers(1, 7)), int(rng.integers(1, 7))), seed)
-        done = simulator.run(program)
+        done = execute.run(program)
         counting = _Counting(program)
         many = sum(map(len, program.queues.values()))
         moments = [(int(t), unit, i) for unit in UNITS for i, t in enumerate(done.times.start[unit])]

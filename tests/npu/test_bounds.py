@@ -12,9 +12,9 @@ from npu_networks import branches, network
 import glenside as gl
 from glenside.builder import Builder
 from glenside.ir.program import Program
-from glenside.npu.accounting import accounts
-from glenside.npu.lowering.integers import least, mappings
-from glenside.npu.machine import Machine
+from glenside.npu.analysis.critical_path import accounts
+from glenside.npu.lowering.pipeline.compile_network import least, mappings
+from glenside.npu.machine.model import Machine
 from glenside.quantization.calibration import quantized
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.network import integer_network

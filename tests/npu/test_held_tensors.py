@@ -15,22 +15,22 @@ import glenside.quantization.calibration as Q
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term
-from glenside.npu import simulator
-from glenside.npu.fields import Address
-from glenside.npu.instructions import Lanes
-from glenside.npu.lowering.best_choice import best
-from glenside.npu.lowering.carrying import blank, carried, gone_on
-from glenside.npu.lowering.filling import Table
-from glenside.npu.lowering.integers import as_mapped, mappings
-from glenside.npu.lowering.mapped import Mapped, name_of
-from glenside.npu.lowering.skewed import Reads, skewed
-from glenside.npu.lowering.slots import Slots
-from glenside.npu.lowering.spreading import Spreadings
-from glenside.npu.lowering.tiles import Layer
-from glenside.npu.machine import Machine
-from glenside.npu.meaning import wrong
-from glenside.npu.nests import Nest
-from glenside.npu.program import NpuProgram
+from glenside.npu.isa.address_loops import Nest
+from glenside.npu.isa.base import Lanes
+from glenside.npu.isa.fields import Address
+from glenside.npu.lowering.allocation.skewed_layout import Reads, skewed
+from glenside.npu.lowering.allocation.slot_allocator import Slots
+from glenside.npu.lowering.pipeline.compile_network import as_mapped, mappings
+from glenside.npu.lowering.selection.feasible_choice import best
+from glenside.npu.lowering.tiling.layer_tiles import Layer
+from glenside.npu.lowering.tiling.mapped_layers import Mapped, name_of
+from glenside.npu.lowering.transfer.byte_permutations import blank, carried, gone_on
+from glenside.npu.lowering.transfer.permutation_table_transfers import Table
+from glenside.npu.lowering.transfer.sparse_weight_loads import Spreadings
+from glenside.npu.machine.model import Machine
+from glenside.npu.model import execute
+from glenside.npu.model.reference_results import wrong
+from glenside.npu.program.program import NpuProgram
 from glenside.quantization.layers import IntegerNetwork, leaf_of
 from glenside.quantization.network import integer_network
 
@@ -122,7 +122,7 @@ def test_rows_are_read_from_distinct_lanes(seed: int) -> None:
 
 
 def _is_right(program: NpuProgram) -> None:
-    ran = simulator.run(program)
+    ran = execute.run(program)
     assert ran.cycles == program.predicted
     assert wrong(program, ran.dram) == []
     assert program.stretches[-1].result is not None
@@ -177,7 +177,7 @@ def test_what_stays_passes_memory_once(latency: int) -> None:
     _is_right(found)
     assert [len(own) for own in _lanes(found)] == [0] * 4  # the input comes before the first layer
     assert [own.result is None for own in found.stretches] == [True, True, True, False]
-    assert simulator.run(found).written < 2 * 5 * 6 * 7 * 4  # the result alone
+    assert execute.run(found).written < 2 * 5 * 6 * 7 * 4  # the result alone
 
 
 def test_what_does_not_stay_comes_by_windows() -> None:
@@ -193,7 +193,7 @@ def test_layers_run_strip_by_strip_where_lanes_have_no_room(scratchpad: int) -> 
     names = [own.name for own in found.stretches]
     assert names[2:6] == ["by pixel, strip 1", "last, strip 1", "by pixel, strip 2", "last, strip 2"]
     assert names[-2:] == ["by pixel", "last"]
-    assert simulator.run(found).written < 2 * 5 * 6 * 7 * 4 + 12 * 11 * 13 * 2  # the result, and what the first makes
+    assert execute.run(found).written < 2 * 5 * 6 * 7 * 4 + 12 * 11 * 13 * 2  # the result, and what the first makes
 
 
 @pytest.mark.slow

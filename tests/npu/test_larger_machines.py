@@ -17,14 +17,14 @@ from glenside.builder import Builder
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term
-from glenside.npu.lowering.integers import least, mappings
-from glenside.npu.lowering.remembered import forget
-from glenside.npu.machine import Machine, with_useful_beats
-from glenside.npu.meaning import wrong
-from glenside.npu.program import NpuProgram
-from glenside.npu.results import results
-from glenside.npu.retargeting import cycles_on, is_at_least, retargeted
-from glenside.npu.simulator import run
+from glenside.npu.analysis.retargeting import cycles_on, is_at_least, retargeted
+from glenside.npu.lowering.pipeline.compile_network import least, mappings
+from glenside.npu.lowering.selection.known_programs import forget
+from glenside.npu.machine.model import Machine, with_useful_beats
+from glenside.npu.model.execute import run
+from glenside.npu.model.reference_results import wrong
+from glenside.npu.program.program import NpuProgram
+from glenside.npu.program.results import results
 from glenside.quantization.calibration import quantized
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.network import integer_network

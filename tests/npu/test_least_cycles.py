@@ -11,9 +11,9 @@ from npu_networks import network
 
 import glenside as gl
 from glenside.builder import Builder
-from glenside.npu.lowering.best_choice import best
-from glenside.npu.lowering.integers import as_mapped, layer_by_layer, least, mappings
-from glenside.npu.machine import Machine
+from glenside.npu.lowering.pipeline.compile_network import as_mapped, layer_by_layer, least, mappings
+from glenside.npu.lowering.selection.feasible_choice import best
+from glenside.npu.machine.model import Machine
 from glenside.quantization.calibration import quantized
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.network import integer_network

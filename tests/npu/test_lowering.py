@@ -15,13 +15,13 @@ import glenside as gl
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term
-from glenside.npu import rtl
-from glenside.npu.lowering.program import lowered, without_dma
-from glenside.npu.machine import Machine
-from glenside.npu.meaning import wrong
-from glenside.npu.nests import Nest, nests
-from glenside.npu.program import NpuProgram
-from glenside.npu.simulator import run
+from glenside.npu.isa.address_loops import Nest, nests
+from glenside.npu.lowering.emission.emit_program import lowered, without_dma
+from glenside.npu.machine.model import Machine
+from glenside.npu.model.execute import run
+from glenside.npu.model.reference_results import wrong
+from glenside.npu.program.program import NpuProgram
+from glenside.npu.rtl import verilator
 
 
 def _mapped(program: Program, machine: Machine, which: int = 0) -> tuple[Program, gl.Result]:
@@ -180,12 +180,12 @@ def test_loops_count_what_they_were_made_of() -> None:
 @pytest.mark.parametrize("number", range(len(MACHINES)))
 def test_many_layers_in_rtl(number: int) -> None:
     """200 layers of each machine, as RTL and as simulated: the same bytes in the same cycles."""
-    if rtl.verilator() is None:
+    if verilator.verilator() is None:
         pytest.skip("there is no Verilator")
     for seed in range(200):
         pick = random.Random(1000 * number + seed)
         program = _lowered(layer(pick), MACHINES[number], pick.randrange(8), seed)
-        done, hardware = run(program), rtl.run(program)
+        done, hardware = run(program), verilator.run(program)
         assert wrong(program, hardware.dram) == [], seed
         assert np.array_equal(done.dram, hardware.dram), seed
         assert done.cycles == hardware.cycles == program.predicted, seed
@@ -194,13 +194,13 @@ def test_many_layers_in_rtl(number: int) -> None:
 @pytest.mark.slow
 def test_transposed_convolutions_and_rows_of_sums_in_rtl() -> None:
     """Windows that are moved behind an array whose rows of sums have more columns than rows of lanes and parameters."""
-    if rtl.verilator() is None:
+    if verilator.verilator() is None:
         pytest.skip("there is no Verilator")
     machine = Machine(2, 7, scratchpad=160, parameters=1, tables=3, instructions=2)
     for kernel, strides in (((2, 2), (2, 2)), ((3, 3), (2, 2)), ((1, 2), (3, 3))):
         for channels in ((5, 4), (1, 9)):
             made = gl.npu_program(_spread(kernel, strides, channels), gl.NPU(machine), quantize="random")
-            done, hardware = run(made), rtl.run(made)
+            done, hardware = run(made), verilator.run(made)
             assert wrong(made, done.dram) == []
             assert np.array_equal(done.dram, hardware.dram)
             assert done.cycles == hardware.cycles == made.predicted

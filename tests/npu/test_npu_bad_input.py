@@ -11,7 +11,8 @@ import glenside as gl
 from glenside import stages
 from glenside.egraph.saturation import Limits
 from glenside.ir.packages import install_command
-from glenside.npu import files, rtl
+from glenside.npu.program import binary_format
+from glenside.npu.rtl import verilator
 from glenside.targets.npu.target import NPU
 
 OLD = b"as it was"
@@ -25,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     network = b.finish(b.conv(y, b.constant("c", (5, 4, 1, 1)))).seeded_constants(0)
     own = tmp_path_factory.mktemp("bad")
     gl.save(network, own / "two.glenside")
-    files.save(gl.npu_program(network, NPU(8), quantize="random"), own / "two.bin")
+    binary_format.save(gl.npu_program(network, NPU(8), quantize="random"), own / "two.bin")
     (own / "short.bin").write_bytes((own / "two.bin").read_bytes()[:-100])
     (own / "no.toml").write_text('target = "npu"\n[array]\nrows = 8\ncolumns = 8\n[dram]\nbandwidth = "0 B/cycle"\n')
     (own / "unit.toml").write_text('target = "npu"\n[array]\nrows = 8\ncolumns = 8\n[dram]\nbandwidth = "4 GB/s"\n')
@@ -115,7 +116,7 @@ def test_a_program_that_is_none(
 def test_no_verilator(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rtl, "verilator", lambda: None)
+    monkeypatch.setattr(verilator, "verilator", lambda: None)
     paths = ("-o", tmp_path / "y.npz", "--json", tmp_path / "y.json", "--plot", tmp_path / "y.png")
     assert run("run", folder / "two.bin", "--on", "rtl", *paths) == 2
     _told(capsys, f"there is no Verilator: {install_command('rtl')}, or install Verilator 5.030 or later")
@@ -126,14 +127,14 @@ def test_verilator_without_what_compiles_what_it_makes(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is Verilator and no make, no g++, or neither."""
-    monkeypatch.setattr(rtl, "verilator", lambda: rtl.Verilator(Path("verilator"), None, "Verilator 5.048"))
-    monkeypatch.setattr(rtl, "find", lambda _: None)  # no program that was built before
+    monkeypatch.setattr(verilator, "verilator", lambda: verilator.Verilator(Path("verilator"), None, "Verilator 5.048"))
+    monkeypatch.setattr(verilator, "find", lambda _: None)  # no program that was built before
     for there, said in (
         ({"g++"}, "there is no make in PATH"),
         ({"make"}, "there is no g++ in PATH"),
         ((), "there is no make and no g++ in PATH"),
     ):
-        monkeypatch.setattr(rtl.shutil, "which", lambda name, there=there: name if name in there else None)
+        monkeypatch.setattr(verilator.shutil, "which", lambda name, there=there: name if name in there else None)
         assert run("run", folder / "two.bin", "--on", "rtl", "-o", tmp_path / "y.npz") == 2
         _told(capsys, said)
         assert not [*tmp_path.iterdir()]
@@ -142,8 +143,8 @@ def test_verilator_without_what_compiles_what_it_makes(
 def test_a_verilator_that_is_too_old(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = rtl.Verilator(Path("/usr/bin/verilator_bin"), None, "Verilator 5.006 2023-01-22 rev (Debian 5.006-3)")
-    monkeypatch.setattr(rtl, "verilator", lambda: old)
+    old = verilator.Verilator(Path("/usr/bin/verilator_bin"), None, "Verilator 5.006 2023-01-22 rev (Debian 5.006-3)")
+    monkeypatch.setattr(verilator, "verilator", lambda: old)
     assert run("run", folder / "two.bin", "--on", "rtl", "-o", tmp_path / "y.npz") == 2
     _told(capsys, "/usr/bin/verilator_bin is Verilator 5.006 2023-01-22 rev (Debian 5.006-3), which is too old: pip")
     assert not [*tmp_path.iterdir()]

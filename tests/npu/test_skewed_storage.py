@@ -10,9 +10,7 @@ import pytest
 from npu_programs import ONCE, Memory
 
 from glenside.ir.errors import BadInput
-from glenside.npu import requantise
-from glenside.npu.fields import Address, Counts
-from glenside.npu.instructions import (
+from glenside.npu.isa.base import (
     Fill,
     Instruction,
     Lanes,
@@ -25,10 +23,12 @@ from glenside.npu.instructions import (
     Tables,
     Weights,
 )
-from glenside.npu.machine import Machine
-from glenside.npu.program import NpuProgram
-from glenside.npu.simulator import Run, run
-from glenside.npu.waits import waiting
+from glenside.npu.isa.fields import Address, Counts
+from glenside.npu.machine.model import Machine
+from glenside.npu.model.execute import Run, run
+from glenside.npu.model.infer_synchronization import waiting
+from glenside.npu.program import requantization
+from glenside.npu.program.program import NpuProgram
 
 DEPTH = 64
 Steps = tuple[int, int, int]
@@ -146,7 +146,7 @@ def test_whatever_carries_reads_and_writes_one_plain_array(rows: int) -> None:
     own = Rows(rows, rows)
     memory, beat, plain = own.memory, own.machine.bandwidth, own.plain
     own.put(rng.integers(-128, 128, 60 * rows).astype(np.int8), 2 * rows)
-    one = requantise.encoded(np.zeros(rows, int), np.float32(1), 0, -128, 127).tobytes()
+    one = requantization.encoded(np.zeros(rows, int), np.float32(1), 0, -128, 127).tobytes()
     own.written.append(Parameters(memory.put(one, 16 * rows), 0, 1))
     for _ in range(4):
         d = Drawn.of(rng, rows, rows, beat)
@@ -247,7 +247,7 @@ def test_columns_of_a_matrix_are_read_and_written_at_once(rows: int, pitch: int)
     assert sorted(row) == list(range(rows))
     offsets, order = np.zeros(rows, int), np.zeros((rows, rows), np.int8)
     offsets[row], order[row, np.arange(rows)] = offset, 1
-    one = requantise.encoded(np.zeros(rows, int), np.float32(1), 0, -128, 127).tobytes()
+    one = requantization.encoded(np.zeros(rows, int), np.float32(1), 0, -128, 127).tobytes()
     own.written.append(Parameters(own.memory.put(one, 16 * rows), 0, 1))
     own.weights(order)
     ones, every = np.ones(rows, int), np.arange(rows)

@@ -9,16 +9,16 @@ import pytest
 
 import glenside as gl
 from glenside.ir.program import Program
-from glenside.npu import simulator
-from glenside.npu.lowering import integers
-from glenside.npu.lowering.best_choice import best
-from glenside.npu.lowering.by_windows import cycles_of_windows
-from glenside.npu.lowering.estimates import Estimate
-from glenside.npu.lowering.holding import Wanted, for_windows
-from glenside.npu.lowering.options import options_of
-from glenside.npu.lowering.skewed import Reads
-from glenside.npu.machine import Machine
-from glenside.npu.meaning import wrong
+from glenside.npu.lowering.allocation.scratchpad_allocation import Wanted, for_windows
+from glenside.npu.lowering.allocation.skewed_layout import Reads
+from glenside.npu.lowering.pipeline import compile_network
+from glenside.npu.lowering.selection.candidates import options_of
+from glenside.npu.lowering.selection.feasible_choice import best
+from glenside.npu.lowering.selection.lazy_bounds import Estimate
+from glenside.npu.lowering.selection.window_cost import cycles_of_windows
+from glenside.npu.machine.model import Machine
+from glenside.npu.model import execute
+from glenside.npu.model.reference_results import wrong
 from glenside.quantization.asked import integers as asked_for
 from glenside.quantization.layers import IntegerNetwork
 
@@ -30,20 +30,20 @@ def _network() -> Program:
 
 
 @cache
-def _mapped() -> tuple[IntegerNetwork, integers.Front]:
+def _mapped() -> tuple[IntegerNetwork, compile_network.Front]:
     """The network in integers, and the mappings that were found of its layers."""
     asked = asked_for(_network(), "random", 0)
     assert asked is not None
     result = gl.optimize(asked.network.program, gl.NPU(MACHINE), verify=False)
-    return asked.network, integers.mappings(result, asked.network)
+    return asked.network, compile_network.mappings(result, asked.network)
 
 
 def test_what_is_chosen_by_prices_of_windows_is_right() -> None:
     network, fronts = _mapped()
     priced, known = options_of(network, fronts, MACHINE), dict[tuple[int, str, object], Estimate]()
     taken, choice = best(network, fronts, MACHINE, priced=priced, known=known, windows=True)
-    made = integers.as_mapped(network, taken, MACHINE, axes=choice.axes, stay=choice.held, where=choice.where)
-    done = simulator.run(made)
+    made = compile_network.as_mapped(network, taken, MACHINE, axes=choice.axes, stay=choice.held, where=choice.where)
+    done = execute.run(made)
     assert not wrong(made, done.dram)
     assert done.cycles == made.predicted
 

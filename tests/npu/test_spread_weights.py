@@ -9,13 +9,13 @@ import pytest
 from npu_programs import ONCE, Memory
 
 from glenside.ir.errors import BadInput
-from glenside.npu import simulator
-from glenside.npu.accounting import accounts
-from glenside.npu.fields import Address, Wait
-from glenside.npu.instructions import Instruction, Lanes, Load, Spread, Stream, Sums, Tables, Weights
-from glenside.npu.machine import Machine
-from glenside.npu.program import NpuProgram
-from glenside.npu.waits import waiting
+from glenside.npu.analysis.critical_path import accounts
+from glenside.npu.isa.base import Instruction, Lanes, Load, Spread, Stream, Sums, Tables, Weights
+from glenside.npu.isa.fields import Address, Wait
+from glenside.npu.machine.model import Machine
+from glenside.npu.model import execute
+from glenside.npu.model.infer_synchronization import waiting
+from glenside.npu.program.program import NpuProgram
 
 SHAPES = ((5, 3, 8), (4, 12, 4), (12, 12, 4), (8, 8, 16), (3, 2, 1))
 """Lanes, columns and bytes of a beat."""
@@ -76,7 +76,7 @@ class Tiles:
 
     def found(self) -> list[np.ndarray]:
         """What was read, (R)(C) each."""
-        dram = simulator.run(self.program()).dram
+        dram = execute.run(self.program()).dram
         rows, columns = self.machine.rows, self.machine.columns
         return [
             dram[at : at + size * rows].reshape(rows, size)[:, : 4 * columns].copy().view("<i4")
@@ -196,14 +196,14 @@ def test_a_load_waits_for_what_is_spread_and_a_spread_for_what_is_loaded() -> No
     own.read(0)
     own.written[-1] = Spread(ONCE, Address(own.zeros), Address(4), one)  # the sums stay
     program = own.program()
-    simulator.run(program)
+    execute.run(program)
     assert program.queue("load")[0].wait.dma == number + 1
     assert program.queue("dma")[-1].wait.load == 1
 
     def without(unit: str, wait: Wait) -> None:
         queue = program.queue(unit)
         last = replace(queue[-1], wait=wait)  # type: ignore[type-var]
-        simulator.run(replace(program, queues={**program.queues, unit: (*queue[:-1], last)}))
+        execute.run(replace(program, queues={**program.queues, unit: (*queue[:-1], last)}))
 
     with pytest.raises(BadInput, match=f"reads row of weights 2 without waiting for dma instruction {number}, "):
         without("load", Wait(dma=number))
@@ -224,7 +224,7 @@ def test_all_the_tables_that_it_walks_over_are_there() -> None:
     assert accounts(program).total.accesses["weight_byte"] == 3 * 5 + 2 * 3
 
     def other(**changed: object) -> None:
-        simulator.run(replace(program, queues={"dma": (*before, replace(spread, **changed))}))  # type: ignore[type-var]
+        execute.run(replace(program, queues={"dma": (*before, replace(spread, **changed))}))  # type: ignore[type-var]
 
     other()
     other(wait=Wait(dma=len(before) - 1), increment=False)
@@ -269,6 +269,6 @@ def test_it_takes_a_cycle_for_each_beat_and_is_completed_as_others_of_dma_are() 
     own.written.append(
         Spread((3, 2, 4), Address(own.zeros), Address(0), own.tables - 1, wait=Wait(dma=len(own.written)))
     )
-    times = simulator.run(own.program()).times
+    times = execute.run(own.program()).times
     assert times.end["dma"][-1] - times.start["dma"][-1] == 24
     assert times.completed["dma"][-1] - times.end["dma"][-1] == own.machine.latency + 6

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from glenside.ir.operand import Array
-from glenside.npu.lowering.skewed import Writes, skews
-from glenside.npu.machine import Machine
+from glenside.npu.lowering.allocation.skewed_layout import Writes, skews
+from glenside.npu.machine.model import Machine
 
 
 @dataclass

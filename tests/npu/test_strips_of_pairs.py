@@ -8,9 +8,9 @@ import pytest
 from glenside.analysis.places import Places
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims, Tensor
-from glenside.npu.lowering.strips import Pair, strips
-from glenside.npu.lowering.tiles import Group, Layer, Product
-from glenside.npu.machine import Machine
+from glenside.npu.lowering.tiling.layer_tiles import Group, Layer, Product
+from glenside.npu.lowering.tiling.strip_mining import Pair, strips
+from glenside.npu.machine.model import Machine
 
 ROWS, COLUMNS = 4, 3
 

@@ -16,18 +16,19 @@ import glenside as gl
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
-from glenside.npu import files, simulator
-from glenside.npu.meaning import wrong
-from glenside.npu.numbers import StandsFor, narrow
-from glenside.npu.program import NpuProgram
+from glenside.npu.model import execute
+from glenside.npu.model.reference_results import wrong
+from glenside.npu.program import binary_format
+from glenside.npu.program.affine_quantization import StandsFor, narrow
+from glenside.npu.program.program import NpuProgram
 
 
 def _held(program: Program, machine: gl.NPU, folder: Path) -> NpuProgram:
     """Its program, whose outputs, written to a file and read again, are those of the interpreter."""
     made = gl.npu_program(program, machine)
-    files.save(made, folder / "sums.bin")
-    made = files.load(folder / "sums.bin")
-    done = simulator.run(made)
+    binary_format.save(made, folder / "sums.bin")
+    made = binary_format.load(folder / "sums.bin")
+    done = execute.run(made)
     assert wrong(made, done.dram) == []
     given = {}
     for name, place in made.inputs.items():
@@ -98,7 +99,7 @@ def test_sums_that_floats_round_are_exact(tmp_path: Path) -> None:
     made = _held(g.program({"x": ((1, 160, 4, 3), "int8")}, node), gl.NPU(16), tmp_path)
     ((_, place),) = made.outputs.items()
     assert place.stands_for is not None
-    got = place.stands_for.real(place.read(simulator.run(made).dram))
+    got = place.stands_for.real(place.read(execute.run(made).dram))
     assert (got.astype(np.float32).astype(np.int64) != got).any()
 
 
@@ -109,7 +110,7 @@ def test_a_wrong_zero_is_seen(tmp_path: Path) -> None:
     (own,) = made.stretches
     assert own.result is not None
     other = replace(made, stretches=(replace(own, result=replace(own.result, stands_for=None)),))
-    assert wrong(other, simulator.run(other).dram) == [own.name]
+    assert wrong(other, execute.run(other).dram) == [own.name]
 
 
 def test_two_computed_operands_with_zero_points_are_a_sentence() -> None:

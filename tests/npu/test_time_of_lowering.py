@@ -16,10 +16,10 @@ from command_line import completed, run
 import glenside as gl
 from glenside.ir import interrupts
 from glenside.ir.stopwatch import OTHERS, stage, watched
-from glenside.npu.lowering import in_time
-from glenside.npu.meaning import wrong
-from glenside.npu.program import NpuProgram
-from glenside.npu.simulator import run as simulate
+from glenside.npu.lowering.pipeline import time_limit
+from glenside.npu.model.execute import run as simulate
+from glenside.npu.model.reference_results import wrong
+from glenside.npu.program.program import NpuProgram
 from glenside.passes.answer import Unfinished
 
 
@@ -65,7 +65,7 @@ def test_no_time_gives_the_program_that_takes_none_to_choose(network: Path, tmp_
 def test_no_program_in_time_is_said_with_what_would_help(
     network: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(in_time, "_GRACE", -1.0)
+    monkeypatch.setattr(time_limit, "_GRACE", -1.0)
     assert run("tensorize", network, *MADE, "--time-limit", "1e-9") == 1
     printed = " ".join(capsys.readouterr().out.split())
     assert "Its 1e-09 s (--time-limit) were over before there was a program" in printed
@@ -88,7 +88,7 @@ def test_limits_bound_lowering_from_python(network: Path, monkeypatch: pytest.Mo
     assert not wrong(made, simulate(made).dram)
     assert made.choices is None
     assert _of(network, limits=gl.Limits(seconds=600.0)).choices is not None
-    monkeypatch.setattr(in_time, "_GRACE", -1.0)
+    monkeypatch.setattr(time_limit, "_GRACE", -1.0)
     with pytest.raises(Unfinished, match="were over before there was a program"):
         _of(network, limits=_SOON)
     assert signal.getsignal(signal.SIGALRM) is before

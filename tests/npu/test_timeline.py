@@ -11,12 +11,13 @@ from command_line import run
 from npu_programs import drawn_for, random_machine
 
 import glenside as gl
-from glenside.npu import assembly, files, simulator
-from glenside.npu.fields import UNITS, Address, Wait
-from glenside.npu.instructions import Lanes, Out, Tables
-from glenside.npu.machine import Machine
-from glenside.npu.program import NpuProgram
-from glenside.npu.timeline import timeline
+from glenside.npu.analysis.occupancy import timeline
+from glenside.npu.isa.base import Lanes, Out, Tables
+from glenside.npu.isa.fields import UNITS, Address, Wait
+from glenside.npu.machine.model import Machine
+from glenside.npu.model import execute
+from glenside.npu.program import binary_format, text_format
+from glenside.npu.program.program import NpuProgram
 
 MACHINE = Machine(4, 4, scratchpad=512, weights=64, accumulators=8, bandwidth=16, latency=10)
 
@@ -25,7 +26,7 @@ def test_units_are_as_busy_as_they_are_in_all() -> None:
     for seed in range(8):
         rng = np.random.default_rng(seed)
         program = drawn_for(random_machine(rng, int(rng.integers(1, 7)), int(rng.integers(1, 7))), seed)
-        times = simulator.run(program).times
+        times = execute.run(program).times
         for steps in (7, 10**6):
             found = timeline(program, times, steps)
             lengths = np.diff(found.edges)
@@ -49,7 +50,7 @@ def test_a_memory_holds_what_is_read_later() -> None:
         Out((16, 1, 1), Address(384, (16, 0, 0)), rows, 0, wait=Wait(dma=2)),
     )
     program = NpuProgram(MACHINE, {"dma": queue}, dram)
-    found = timeline(program, simulator.run(program).times)
+    found = timeline(program, execute.run(program).times)
     late, cells = MACHINE.latency + 6, MACHINE.rows * MACHINE.depth
     begin = 8 + late
     after = begin + 16 + late
@@ -80,7 +81,7 @@ def test_text_of_instructions_comes_from_a_network_and_goes_back(
     assert run("tensorize", network, *words, "-o", text, "--json", report) == 0
     said = capsys.readouterr().out
     assert run("tensorize", network, *words, "-o", binary) == 0
-    assert assembly.text(files.load(binary)) == text.read_text()
+    assert text_format.text(binary_format.load(binary)) == text.read_text()
     assert run("assemble", text, "-o", tmp_path / "again.bin") == 0
     assert (tmp_path / "again.bin").read_bytes() == binary.read_bytes()
     told = json.loads(report.read_text())["instructions"]
@@ -112,7 +113,7 @@ def test_a_plot_is_of_a_program_and_has_an_ending(
     tmp_path: Path, network: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = drawn_for(MACHINE, 0)
-    files.save(program, tmp_path / "p.bin")
+    binary_format.save(program, tmp_path / "p.bin")
     for words, said in (
         (("run", tmp_path / "p.bin", "--on", "simulator", "--plot", tmp_path / "p.gif"), "a plot is written as .png"),
         (("run", network, "--plot", tmp_path / "p.png"), "--plot is for programs of an npu"),

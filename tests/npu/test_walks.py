@@ -12,16 +12,16 @@ from npu_programs import Memory
 
 import glenside as gl
 from glenside.ir.errors import BadInput
-from glenside.npu import simulator
-from glenside.npu.fields import Address
-from glenside.npu.instructions import Instruction, Spread, Tables
-from glenside.npu.lowering.slots import Slots
-from glenside.npu.lowering.walks import Step, fetched, spread, walks
-from glenside.npu.machine import Machine
-from glenside.npu.meaning import wrong
-from glenside.npu.program import NpuProgram
-from glenside.npu.timing import times
-from glenside.npu.waits import waiting
+from glenside.npu.isa.base import Instruction, Spread, Tables
+from glenside.npu.isa.fields import Address
+from glenside.npu.lowering.allocation.slot_allocator import Slots
+from glenside.npu.lowering.transfer.merge_sparse_loads import Step, fetched, spread, walks
+from glenside.npu.machine.model import Machine
+from glenside.npu.model import execute
+from glenside.npu.model.cycle_model import times
+from glenside.npu.model.infer_synchronization import waiting
+from glenside.npu.model.reference_results import wrong
+from glenside.npu.program.program import NpuProgram
 
 MACHINE = Machine(8, 8, scratchpad=1 << 12, bandwidth=4, latency=9)  # a table is of 16 beats
 
@@ -158,7 +158,7 @@ def _walks(program: NpuProgram) -> list[tuple[int, Spread]]:
 
 def test_a_depthwise_layer_comes_by_walks() -> None:
     program = _depthwise()
-    done = simulator.run(program)
+    done = execute.run(program)
     assert wrong(program, done.dram) == []
     assert done.cycles == program.predicted
     spreads = [own for own in program.queue("dma") if isinstance(own, Spread)]
@@ -183,7 +183,7 @@ def test_a_walk_that_is_another_is_noticed() -> None:
             queue[number] = replace(own, **changed)  # type: ignore[arg-type]
             other = replace(program, queues={**program.queues, "dma": tuple(queue)})
             try:
-                noticed = bool(wrong(other, simulator.run(other).dram))
+                noticed = bool(wrong(other, execute.run(other).dram))
             except BadInput:
                 noticed = True
             assert noticed, f"{number}: {changed}"

@@ -10,15 +10,16 @@ import pytest
 import glenside as gl
 from glenside.analysis.places import Places
 from glenside.ir.operand import Array
-from glenside.npu import requantise, simulator
-from glenside.npu.instructions import Spread, Weights
-from glenside.npu.lowering.abreast import abreast
-from glenside.npu.lowering.layers import Writer
-from glenside.npu.lowering.storing import Bytes, BytesOut
-from glenside.npu.lowering.tiles import Group, Layer, Product
-from glenside.npu.machine import Machine
-from glenside.npu.meaning import wrong
-from glenside.npu.program import NpuProgram
+from glenside.npu.isa.base import Spread, Weights
+from glenside.npu.lowering.emission.emit_layer import Writer
+from glenside.npu.lowering.emission.emit_results import Bytes, BytesOut
+from glenside.npu.lowering.tiling.layer_tiles import Group, Layer, Product
+from glenside.npu.lowering.transfer.column_packing import abreast
+from glenside.npu.machine.model import Machine
+from glenside.npu.model import execute
+from glenside.npu.model.reference_results import wrong
+from glenside.npu.program import requantization
+from glenside.npu.program.program import NpuProgram
 
 MACHINE = Machine(8, 8, scratchpad=1 << 14, weights=8 * 8 * 24, accumulators=64, bandwidth=4, latency=40)
 
@@ -30,7 +31,7 @@ def _program(machine: Machine, channels: int = 16) -> NpuProgram:
     y = b.relu(b.conv(x, b.constant("b", (channels, 1, 3, 3)), padding=1, groups=channels, name="dw"))
     z = b.relu(b.conv(y, b.constant("c", (6 * channels, channels, 1, 1)), name="last"))
     program = gl.npu_program(b.finish(z).seeded_constants(0), gl.NPU(machine), quantize="random")
-    done = simulator.run(program)
+    done = execute.run(program)
     assert wrong(program, done.dram) == []
     assert done.cycles == program.predicted
     return program
@@ -80,7 +81,7 @@ def test_tiles_of_few_columns_share_rows_of_parameters(columns: int, used: int) 
     channel = np.arange(12 * used).reshape(12, 1, used) + np.zeros((12, 2, used), np.int64)
     made = abreast(layer, channel, machine)
     assert np.array_equal(_sums(made), _sums(layer))
-    entries = np.zeros(12 * used, requantise.PARAMETER)
+    entries = np.zeros(12 * used, requantization.PARAMETER)
     entries["scale"], entries["bias"] = 1, np.arange(12 * used)
     writer, every = Writer(machine), np.arange(layer.elements.size)
     before, after = (

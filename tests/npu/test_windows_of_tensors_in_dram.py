@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.npu import simulator
-from glenside.npu.lowering.by_windows import cycles_of_windows
-from glenside.npu.lowering.elementwise import weighted_elements
-from glenside.npu.lowering.skewed import Reads
-from glenside.npu.machine import Machine
-from glenside.npu.meaning import wrong
+from glenside.npu.lowering.allocation.skewed_layout import Reads
+from glenside.npu.lowering.selection.window_cost import cycles_of_windows
+from glenside.npu.lowering.tiling.elementwise_as_matmul import weighted_elements
+from glenside.npu.machine.model import Machine
+from glenside.npu.model import execute
+from glenside.npu.model.reference_results import wrong
 from glenside.quantization.calibration import quantized
 
 
@@ -29,7 +29,7 @@ def _dilated() -> gl.Program:
 @pytest.mark.parametrize(("rows", "columns"), [(7, 3), pytest.param(16, 16, marks=pytest.mark.slow), (4, 4)])
 def test_no_element_is_where_a_zero_has_to_be(rows: int, columns: int) -> None:
     made = gl.npu_program(_dilated(), gl.NPU(rows, columns), quantize="random")
-    assert wrong(made, simulator.run(made).dram) == []
+    assert wrong(made, execute.run(made).dram) == []
 
 
 def test_no_windows_come_to_rows_of_several_tensors() -> None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glenside.npu.fields import Address
-from glenside.npu.instructions import Fill, Instruction, Parameters, Spread, Store, Tables, Weights
-from glenside.npu.lowering.written import Written
+from glenside.npu.isa.base import Fill, Instruction, Parameters, Spread, Store, Tables, Weights
+from glenside.npu.isa.fields import Address
+from glenside.npu.lowering.emission.instruction_list import Written
 
 LATER = [Weights(64 * number, 4 * number, 4) for number in range(3)]
 

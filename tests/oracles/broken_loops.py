@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from glenside.codegen.loops import For, Load, Loops, Prefetch, Role, Statement, Store, Way, When
+from glenside.codegen.loop_ir.ir import For, Load, Loops, Prefetch, Role, Statement, Store, Way, When
 from glenside.ir.index_map import Axis, Index
 
 Change = Callable[[Any], list[Any]]

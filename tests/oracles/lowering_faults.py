@@ -27,13 +27,26 @@ import numpy as np
 
 import glenside as gl
 from glenside.builder import indexing, layout, pointwise, windows
-from glenside.codegen import native
-from glenside.codegen.checker import Checker
-from glenside.codegen.constants import prepared
-from glenside.codegen.loops import Apply, Choose, Convert, For, Load, Loops, Number, Require, Role, Sort, Store, When
-from glenside.codegen.machine import Machine
+from glenside.codegen.loop_ir.ir import (
+    Apply,
+    Choose,
+    Convert,
+    For,
+    Load,
+    Loops,
+    Number,
+    Require,
+    Role,
+    Sort,
+    Store,
+    When,
+)
+from glenside.codegen.lowering.constant_preparation import prepared
 from glenside.codegen.pipeline import lower
-from glenside.codegen.validation.samples import Validation, mismatches, packed_wrongly
+from glenside.codegen.processor.model import Machine
+from glenside.codegen.runtime import compiled_function
+from glenside.codegen.translation_validation.validate import Validation, mismatches, packed_wrongly
+from glenside.codegen.verify.verify_loops import Checker
 from glenside.ir.dtypes import REALS
 from glenside.ir.index_map import Axis, Divided, Index
 from glenside.ir.operand import Array, arrays
@@ -43,9 +56,15 @@ from glenside.ir.term import Term, build
 from glenside.semantics.interpreter import evaluate
 
 MODULES = (
-    "addressed affine bands blocks borders deep_tiles early filling formulas hosting integer_tiles joins lane_tiles "
-    "lanes lower nests operands overlaps packing panels parts pieces reading reductions renaming row_blocks schedule "
-    "sharing softmax tiles turns"
+    "lowering.gather_scatter loop_ir.affine_analysis passes.fuse_producer_consumer loop_ir.compute_block "
+    "passes.fuse_padding scheduling.dot_product_tiles passes.hoist_results loop_ir.nest_builder "
+    "loop_ir.scalar_expr lowering.concat_in_place scheduling.integer_tiles lowering.inline_reductions "
+    "scheduling.reduction_lane_tiles scheduling.vectorize lowering.lower_terms lowering.fill_rules "
+    "scheduling.operand_packing lowering.scatter_add scheduling.constant_packing "
+    "scheduling.tile_partition loop_ir.bf16_split_matmul scheduling.index_set_splitting "
+    "lowering.term_reads lowering.reductions loop_ir.substitute_buffers passes.fuse_softmax_rows "
+    "scheduling.select_schedule passes.parallelize scheduling.softmax_template "
+    "scheduling.register_tiling passes.interleave_phases"
 ).split()
 _TOLERANCE = 1e-3
 _MOST_SECONDS = 120
@@ -504,7 +523,7 @@ def _outcomes(program: Program, machine: Machine | None, drawn: random.Random, r
             yield Outcome("", "", "same loops")
             return
         kind, where, loops = found
-        vars(native)["lower"] = lambda *_: loops
+        vars(compiled_function)["lower"] = lambda *_: loops
     seen: list[str] = []
     skipped: list[str] = []
 
@@ -516,11 +535,11 @@ def _outcomes(program: Program, machine: Machine | None, drawn: random.Random, r
         skipped.extend(map(str, sampled.skipped))
         return sampled
 
-    vars(native)["verify"] = verify
-    lowered = native.Lowered(program, machine)
+    vars(compiled_function)["verify"] = verify
+    lowered = compiled_function.Lowered(program, machine)
     ran = Outcome(kind, where, "runs", next(iter(seen), ""), "; ".join(skipped))
     yield ran
-    compiled = native.Compiled(lowered, machine)
+    compiled = compiled_function.Compiled(lowered, machine)
     inputs = dict(zip([b.name for b in compiled.inputs], compiled.drawn(), strict=True))
     want = arrays(evaluate([program.term], {**program.constants, **inputs})[0])
     got = arrays(compiled(inputs, threads=1))

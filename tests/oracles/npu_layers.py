@@ -6,7 +6,7 @@ import random
 
 import glenside as gl
 from glenside.ir.program import Program
-from glenside.npu.machine import Machine
+from glenside.npu.machine.model import Machine
 
 MACHINES = (
     Machine(4, 4, scratchpad=1 << 11, accumulators=32, bandwidth=4, latency=3),

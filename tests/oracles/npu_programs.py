@@ -7,11 +7,8 @@ from itertools import count
 
 import numpy as np
 
-from glenside.npu import requantise
-from glenside.npu.addresses import encoded, generated
-from glenside.npu.columns import Apply, Deviation, Functions, Greatest, Mean, Scale, Total
-from glenside.npu.fields import Address, Counts
-from glenside.npu.instructions import (
+from glenside.npu.isa.address_generators import encoded, generated
+from glenside.npu.isa.base import (
     Fill,
     Instruction,
     Lanes,
@@ -25,10 +22,13 @@ from glenside.npu.instructions import (
     Tables,
     Weights,
 )
-from glenside.npu.machine import Machine
-from glenside.npu.program import NpuProgram
-from glenside.npu.timing import STORE_READS_SUMS, SUMS_READS_SUMS, stream_adds, times
-from glenside.npu.waits import waiting
+from glenside.npu.isa.column_unit import Apply, Deviation, Functions, Greatest, Mean, Scale, Total
+from glenside.npu.isa.fields import Address, Counts
+from glenside.npu.machine.model import Machine
+from glenside.npu.model.cycle_model import STORE_READS_SUMS, SUMS_READS_SUMS, stream_adds, times
+from glenside.npu.model.infer_synchronization import waiting
+from glenside.npu.program import requantization
+from glenside.npu.program.program import NpuProgram
 
 ONCE: Counts = (1, 1, 1)
 
@@ -271,7 +271,7 @@ class Drawn:
         scale = np.float32(2.0) ** rng.uniform(-14, 2, size).astype(np.float32)
         scale = np.where(rng.integers(3, size=size) > 0, scale, np.float32(2.0) ** rng.integers(-9, 2))
         low = rng.integers(-128, 1, size)
-        content = requantise.encoded(
+        content = requantization.encoded(
             rng.integers(-(2**20), 2**20, size) // rng.choice([1, 2**8, 2**16]),
             scale.astype(np.float32),
             rng.integers(-128, 128, size),
@@ -333,7 +333,7 @@ class Drawn:
             counts, sums = ONCE, Address(sums.base)
         row, size, n = int(rng.integers(machine.parameters)), machine.columns, int(np.prod(counts))
         scale = np.float32(2.0) ** rng.uniform(-12, -2, size).astype(np.float32)
-        own = requantise.encoded(rng.integers(1, 99, size), scale, rng.integers(-9, 9, size), -128 + 0 * scale, 127)
+        own = requantization.encoded(rng.integers(1, 99, size), scale, rng.integers(-9, 9, size), -128 + 0 * scale, 127)
         self.written.append(Parameters(self.memory.put(own.tobytes(), 16 * size), row, 1))
         function = int(rng.choice([*self.functions]))
         positive = self.functions[function]
@@ -342,7 +342,9 @@ class Drawn:
             scale = scale * np.float32(8000 * n)
         elif rng.integers(2):
             scale = np.full(size, 1 / n, np.float32)
-        own = requantise.encoded(rng.integers(1, 99, size), scale.astype(np.float32), 0 * scale, 0 * scale, 0 * scale)
+        own = requantization.encoded(
+            rng.integers(1, 99, size), scale.astype(np.float32), 0 * scale, 0 * scale, 0 * scale
+        )
         self.written.append(Parameters(self.memory.put(own.tobytes(), 16 * size), row, 1))
         self.parameter_rows.add(row)
         kinds = [[Greatest(counts, sums)], [Mean(counts, sums, row)], [Total(counts, sums, row)]]
@@ -442,7 +444,7 @@ def stream_beside_a_reader(reader: str, machine: Machine, *, adds: bool) -> tupl
     memory = Memory(machine)
     rows, columns = machine.rows, machine.columns
     every, each = np.arange(rows), np.arange(columns)
-    own = requantise.encoded(each, np.float32(0.5), 0 * each, 0 * each - 128, 0 * each + 127)
+    own = requantization.encoded(each, np.float32(0.5), 0 * each, 0 * each - 128, 0 * each + 127)
     content = np.arange(rows * columns, dtype=np.uint8).tobytes()
     table = Tables(memory.table(every % columns, every >= 0, 0 * every), 0, 1)
     size = machine.sum_beats * machine.bandwidth

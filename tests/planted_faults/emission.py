@@ -1,8 +1,8 @@
 """C that means something else: a primitive, a conversion, a bound of a loop, a sort."""
 
-_PRIMITIVES = "glenside/codegen/c_primitives.py"
-_FORMULAS = "glenside/codegen/c_formulas.py"
-_C = "glenside/codegen/c.py"
+_PRIMITIVES = "glenside/codegen/emit_c/scalar_primitives.py"
+_FORMULAS = "glenside/codegen/emit_c/scalar_printer.py"
+_C = "glenside/codegen/emit_c/printer.py"
 
 FAULTS = (
     (

@@ -1,7 +1,7 @@
 """Loops that do something else: a wrong index, a stride of another buffer, an initial value, a shared loop."""
 
-_LOWER = "glenside/codegen/lower.py"
-_FILLING = "glenside/codegen/filling.py"
+_LOWER = "glenside/codegen/lowering/lower_terms.py"
+_FILLING = "glenside/codegen/loop_ir/nest_builder.py"
 
 FAULTS = (
     (

@@ -1,9 +1,9 @@
 """Programs of an npu that compute something else, or that the machine does not run."""
 
-_OPERANDS = "glenside/npu/lowering/operands.py"
-_TILES = "glenside/npu/lowering/tiles.py"
-_SUMS = "glenside/npu/lowering/sums.py"
-_RUNS = "glenside/npu/lowering/runs.py"
+_OPERANDS = "glenside/npu/lowering/transfer/dram_operands.py"
+_TILES = "glenside/npu/lowering/tiling/layer_tiles.py"
+_SUMS = "glenside/npu/lowering/tiling/dot_product_rows.py"
+_RUNS = "glenside/npu/lowering/tiling/tile_order.py"
 
 FAULTS = (
     (

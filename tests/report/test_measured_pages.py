@@ -13,8 +13,8 @@ import glenside as gl
 from glenside.execution.contest import Row
 from glenside.execution.spu.comparison import Comparison, Taken
 from glenside.execution.spu.comparison import Row as Layer
-from glenside.npu.area import Area, Part
-from glenside.npu.machine import Machine
+from glenside.npu.machine.model import Machine
+from glenside.npu.rtl.synthesis import Area, Part
 from glenside.report.check_page import check_document
 from glenside.report.document import Curves, Document, Section
 from glenside.report.measured_pages import area_document, bench_document, calibration_document, spu_document
@@ -142,9 +142,9 @@ def test_a_calibration_and_an_area_write_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What is measured takes minutes: here it is given."""
-    from glenside.codegen.machine import MACHINES
+    from glenside.codegen.processor.model import MACHINES
     from glenside.execution import processor
-    from glenside.npu import area as areas
+    from glenside.npu.rtl import synthesis as areas
 
     machine = MACHINES["avx2"]
     named = ("conv", 1e-6), (EVIL, 2e-6)

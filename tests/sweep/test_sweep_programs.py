@@ -11,7 +11,7 @@ import pytest
 from command_line import run
 
 import glenside as gl
-from glenside.npu.accounting import accounts
+from glenside.npu.analysis.critical_path import accounts
 from glenside.sweep.cells import Row, cells, optimize_cell
 from glenside.sweep.plots import front, pareto_figure
 from glenside.targets.npu.target import NPU

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.codegen.machine import MACHINES, is_here, machine_of
-from glenside.codegen.work import Work
+from glenside.codegen.processor.model import MACHINES, is_here, machine_of
+from glenside.codegen.processor.work_record import Work
 from glenside.ir.cook_toom import cook_toom
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program

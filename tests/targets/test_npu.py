@@ -23,14 +23,14 @@ from glenside.builder import Builder
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import postorder
-from glenside.npu.description import read_machine, written
-from glenside.npu.energies import PUBLISHED
-from glenside.npu.fields import Address
-from glenside.npu.instructions import Load, Stream
-from glenside.npu.lowering.program import lowered, without_dma
-from glenside.npu.machine import Energy, Machine, with_useful_beats
-from glenside.npu.program import NpuProgram
-from glenside.npu.timing import times
+from glenside.npu.isa.base import Load, Stream
+from glenside.npu.isa.fields import Address
+from glenside.npu.lowering.emission.emit_program import lowered, without_dma
+from glenside.npu.machine.config_text import read_machine, written
+from glenside.npu.machine.energies import PUBLISHED
+from glenside.npu.machine.model import Energy, Machine, with_useful_beats
+from glenside.npu.model.cycle_model import times
+from glenside.npu.program.program import NpuProgram
 from glenside.passes.answer import Answer
 from glenside.rewrites.mapping.mapping_front import LEVELS
 from glenside.semantics.interpreter import evaluate

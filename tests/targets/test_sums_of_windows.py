@@ -12,7 +12,7 @@ import glenside as gl
 from glenside.analysis.layers import added_up, from_product, product_of, product_sizes
 from glenside.builder.layout import slice_axis, transpose
 from glenside.builder.windows import overlap_add
-from glenside.codegen.machine import MACHINES, is_here
+from glenside.codegen.processor.model import MACHINES, is_here
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder
 from glenside.ir.types import Dims, Tensor

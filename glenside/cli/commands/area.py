@@ -13,7 +13,7 @@ from glenside.cli.output import status_line, writable
 from glenside.ir.errors import BadInput
 
 if TYPE_CHECKING:
-    from glenside.npu.area import Area
+    from glenside.npu.rtl.synthesis import Area
 
 
 def area(
@@ -22,7 +22,7 @@ def area(
     html: Html = None,
 ) -> None:
     """Synthesise the npu with Yosys, and print the area of its parts: gates, flip-flops and bits of memory."""
-    from glenside.npu.area import area as measured
+    from glenside.npu.rtl.synthesis import area as measured
     from glenside.report.html_file import require_page
     from glenside.targets import parse_target
 

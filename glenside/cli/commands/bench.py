@@ -44,7 +44,7 @@ def bench(
     """Time a program as C, by nest, beside plain loops and, of an ONNX file, other runtimes: in turn, each in a process
     of its own.
     """
-    from glenside.codegen.native import Compiled, Lowered, keeping
+    from glenside.codegen.runtime.compiled_function import Compiled, Lowered, keeping
     from glenside.execution.contest import Contest
     from glenside.execution.turns import RUNS
     from glenside.report.html_file import require_page

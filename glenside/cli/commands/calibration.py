@@ -62,7 +62,7 @@ def _write_page(
 
 
 def _processor(name: str, output: str, runs: int | None, html: str | None) -> None:
-    from glenside.codegen.machine import MACHINES, machine_of
+    from glenside.codegen.processor.model import MACHINES, machine_of
     from glenside.driver import optimize
     from glenside.execution.others import MOST
     from glenside.execution.processor import ROUNDS, described

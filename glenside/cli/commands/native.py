@@ -19,10 +19,10 @@ from glenside.ir.names import one_line, suggestion
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from glenside.codegen.library import Library
-    from glenside.codegen.loops import Loops
-    from glenside.codegen.machine import Machine
-    from glenside.codegen.native import Lowered
+    from glenside.codegen.loop_ir.ir import Loops
+    from glenside.codegen.processor.model import Machine
+    from glenside.codegen.runtime.compiled_function import Lowered
+    from glenside.codegen.runtime.export import Library
     from glenside.ir.program import Program
     from glenside.report.result import Result
     from glenside.targets.base import Target
@@ -81,7 +81,7 @@ def compile(
     ] = False,
 ) -> None:
     """Write a program as C11 with POSIX threads: NAME.c, NAME.h and NAME.weights; no library but libc is needed."""
-    from glenside.codegen.library import c_name, file_names
+    from glenside.codegen.runtime.export import c_name, file_names
 
     left_out = tuple(without.split(",")) if without else ()
     _require_emitted(emit, after, left_out, output)
@@ -132,7 +132,7 @@ def _require_emitted(emit: str, after: str | None, without: Sequence[str], outpu
 
 def _require_here(machines: Sequence[Machine | None]) -> None:
     """Raise BadInput where this computer cannot run what is compiled for a machine."""
-    from glenside.codegen.machine import is_here
+    from glenside.codegen.processor.model import is_here
 
     for machine in machines:
         if machine is not None and not is_here(machine):
@@ -197,8 +197,8 @@ class _Made:
 
     def _lowered(self, found: Prepared, machine: Machine | None) -> Lowered:
         """Lowers a program, and keeps the nests after each pass and the loops after the one that is asked for."""
-        from glenside.codegen.native import keeping
-        from glenside.codegen.pass_observer import observed
+        from glenside.codegen.loop_ir.pass_observer import observed
+        from glenside.codegen.runtime.compiled_function import keeping
 
         def observe(name: str, loops: Loops) -> None:
             self.nests[name] = len(loops.nests)
@@ -216,8 +216,8 @@ class _Made:
 
     def show(self) -> None:
         """Say what was made; print loops that go to no file."""
-        from glenside.codegen.library import machine_name
-        from glenside.codegen.native import budget_words
+        from glenside.codegen.runtime.compiled_function import budget_words
+        from glenside.codegen.runtime.export import machine_name
 
         if self.library is None:
             if self.emit == "passes":
@@ -244,7 +244,7 @@ def run_compiled(load: Callable[[], Program], on: str, seed: int) -> tuple[Any, 
     names of its results. Raises BadInput.
     """
     from glenside import driver
-    from glenside.codegen.machine import MACHINES, PLAIN, machine_of
+    from glenside.codegen.processor.model import MACHINES, PLAIN, machine_of
     from glenside.formats.sources import require_given
 
     machines = ("native", PLAIN, *MACHINES)
@@ -285,7 +285,7 @@ def machines_for(text: str | None, target: str | None) -> tuple[Sequence[Machine
     """What a program is compiled for, and optimized for before: the target's own machine, where it says one. Raises
     BadInput, also where both say one and the program is not compiled for the target's.
     """
-    from glenside.codegen.machine import machines_of
+    from glenside.codegen.processor.model import machines_of
     from glenside.driver import DEFAULT_TARGET, target_named
 
     machines = machines_of("native" if text is None else text)

@@ -22,7 +22,7 @@ from glenside.ir.names import one_line
 if TYPE_CHECKING:
     from glenside.cli.options import Valued
     from glenside.ir.operand import Array
-    from glenside.npu.program import NpuProgram
+    from glenside.npu.program.program import NpuProgram
 
 _SHOWN = 64
 """Results that are printed whole."""
@@ -83,15 +83,15 @@ def loaded(path: str, target: str | None) -> NpuProgram:
     """The program of a .bin or .asm file, for the machine of a target where one is given. Raises BadInput."""
     from glenside.formats import ENDINGS, ending
     from glenside.ir.files import read_text
-    from glenside.npu import assembly, files
+    from glenside.npu.program import binary_format, text_format
 
     machine = None if target is None else _machine(target)
     if ending(path) in ENDINGS:
         made = f"glenside tensorize {path} --target npu:64x64 --quantize random -o {Path(path).stem}.bin"
         raise BadInput(f"{path} is a network and no program of an npu yet: `{made}` makes one")
     if ending(path) != ".asm":
-        return files.load(path, machine)
-    program = assembly.parse(read_text(path), path)
+        return binary_format.load(path, machine)
+    program = text_format.parse(read_text(path), path)
     if machine is not None and program.machine != machine:
         raise BadInput(f"{path}: it is for another machine, {program.machine}, and not for {machine}")
     return program
@@ -109,7 +109,7 @@ def _machine(target: str) -> Any:
 def with_values(program: NpuProgram, inputs: Sequence[str]) -> NpuProgram:
     """The program with values of inputs, NAME=VALUE, in its DRAM. Raises BadInput."""
     from glenside.formats.sources import arrays_given
-    from glenside.npu.results import with_inputs
+    from glenside.npu.program.results import with_inputs
 
     return with_inputs(program, arrays_given(inputs))
 
@@ -154,14 +154,14 @@ def assemble(
     ] = None,
 ) -> None:
     """Write a program of an npu as text, or as the binary that the machine's host loads, or a driver that loads it."""
-    from glenside.npu import assembly
+    from glenside.npu.program import text_format
 
     writable(output, emit)
     program = loaded(source, None)
     if emit is not None:
         _emit(program, source, output, emit)
     elif output is None:
-        print(assembly.text(program), end="")
+        print(text_format.text(program), end="")
     else:
         write_code(program, output)
 
@@ -169,13 +169,14 @@ def assemble(
 def _emit(program: NpuProgram, source: str, output: str | None, emit: str) -> None:
     """The driver of the .bin that was given or is written, both or neither. Raises BadInput."""
     from glenside.ir.files import read_bytes, write_together
-    from glenside.npu import driver, files
+    from glenside.npu.program import binary_format
+    from glenside.npu.rtl import c_driver
 
     if Path(emit).suffix != ".c":
         raise BadInput(f"a driver of a program of an npu is written as .c, got {emit}")
     binary = source if output is None else output
     if Path(binary).suffix != ".bin":
         raise BadInput(f"a driver runs a program from its .bin, got {binary}: say with -o where that goes")
-    content = read_bytes(source) if output is None else files.content(program)
+    content = read_bytes(source) if output is None else binary_format.content(program)
     written = {} if output is None else {Path(output): content}
-    write_together({**written, Path(emit): driver.driver(program, content).encode()})
+    write_together({**written, Path(emit): c_driver.driver(program, content).encode()})

@@ -23,13 +23,13 @@ import numpy as np
 from glenside.analysis.layers import adds_windows, layer_terms, product_sizes
 from glenside.analysis.liveness import operations
 from glenside.cache.store import Cache, CacheFull, key_of
-from glenside.codegen.arena import arena
-from glenside.codegen.constants import prepared
-from glenside.codegen.counts import told
-from glenside.codegen.loops import Role
-from glenside.codegen.machine import Machine, is_here, machine_of
-from glenside.codegen.native import MOST_THREADS, Compiled
+from glenside.codegen.cost.count_work import told
+from glenside.codegen.loop_ir.ir import Role
+from glenside.codegen.lowering.constant_preparation import prepared
+from glenside.codegen.memory.buffer_arena import arena
 from glenside.codegen.pipeline import lower
+from glenside.codegen.processor.model import Machine, is_here, machine_of
+from glenside.codegen.runtime.compiled_function import MOST_THREADS, Compiled
 from glenside.egraph.search import SearchResult
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.bounds import number, whole

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from glenside.analysis.liveness import operations
-from glenside.codegen.arena import needed
-from glenside.codegen.loops import Loops
+from glenside.codegen.loop_ir.ir import Loops
+from glenside.codegen.memory.buffer_arena import needed
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder

@@ -21,7 +21,7 @@ from glenside.analysis.liveness import (
     over_time,
     prepared,
 )
-from glenside.codegen.machine import Machine, read_machine
+from glenside.codegen.processor.model import Machine, read_machine
 from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
 from glenside.extract.pareto import Entry, Step, Storing

@@ -5,7 +5,7 @@ Cycles of matrices (m)(k) and (n)(k), the rows cut into tiles that half of the a
     pipelined   R + tiles max(R, m) + drain    the next weights load while rows stream; one drain for a layer
     serial      tiles (R + m + drain)          load, stream, wait until the last sum is there
 
-where the drain is what a row takes through the array into the accumulators, R + C + 2 (`glenside.npu.timing`). A last
+where the drain is what a row takes through the array into the accumulators, R + C + 2 (`npu.model.cycle_model`). A last
 tile of fewer rows than R is over sooner: the pipelined count is at most R - 1 cycles above that of its instructions.
 """
 

@@ -13,11 +13,11 @@ from glenside.ir.errors import BadInput
 from glenside.ir.packages import load
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
-from glenside.npu.description import NAME, read_machine, read_options
-from glenside.npu.lowering.sums import WINDOWS, sources_of_windows
-from glenside.npu.machine import Machine, with_useful_beats
-from glenside.npu.program import NpuProgram
-from glenside.npu.timing import delays
+from glenside.npu.lowering.tiling.dot_product_rows import WINDOWS, sources_of_windows
+from glenside.npu.machine.config_text import NAME, read_machine, read_options
+from glenside.npu.machine.model import Machine, with_useful_beats
+from glenside.npu.model.cycle_model import delays
+from glenside.npu.program.program import NpuProgram
 from glenside.passes.extraction import Cone
 from glenside.passes.network import Pass, fold_batch_norms
 from glenside.passes.variants import EveryMapping
@@ -101,8 +101,8 @@ class NPU(SystolicArray):
 
     @property
     def gates(self) -> float:
-        """As told from smaller machines, without Yosys: `glenside.npu.told_area`."""
-        from glenside.npu.told_area import gates
+        """As told from smaller machines, without Yosys: `glenside.npu.rtl.area_model`."""
+        from glenside.npu.rtl.area_model import gates
 
         return gates(self.npu)
 
@@ -168,12 +168,12 @@ class NPU(SystolicArray):
         return {**taken, "bytes": holding.bytes, "off chip": holding.off_chip, "buffers": holding.buffers}
 
     def load_back_end(self) -> None:
-        load(("glenside.npu.lowering.integers",))
+        load(("glenside.npu.lowering.pipeline.compile_network",))
 
     def machine_code(
         self, mapped: Program, written: Program, seed: int = 0, show: Callable[[str, float], None] = lambda *_: None
     ) -> NpuProgram:
-        from glenside.npu.lowering.program import lowered
+        from glenside.npu.lowering.emission.emit_program import lowered
 
         return lowered(mapped, written, self.npu, seed, lambda name, done, of: show(name, done / of))
 
@@ -186,7 +186,7 @@ class NPU(SystolicArray):
         keep: Callable[[NpuProgram], None] = lambda _: None,
         quick: bool = False,
     ) -> NpuProgram:
-        from glenside.npu.lowering.integers import integer_program
+        from glenside.npu.lowering.pipeline.compile_network import integer_program
 
         def told(name: str, done: int, of: int) -> None:
             show(name, done / of)

@@ -1,0 +1,341 @@
+"""The work of nests: what is issued step by step, and the bytes that come from each memory.
+
+Steps are counted as they are written: what an unrolled loop does not change is loaded once, and stays in a register. In
+a step that many products share, what is slowest counts: the products, the loads, or a sum that waits for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from math import prod
+from types import MappingProxyType
+
+from glenside.codegen.cost.cache_traffic import Cache, Reach, traffic
+from glenside.codegen.cost.coherence_traffic import Holders
+from glenside.codegen.loop_ir.affine_analysis import coefficient, loads_in
+from glenside.codegen.loop_ir.bf16_split_matmul import cycles, product_of
+from glenside.codegen.loop_ir.intrinsics import DOT_2, MAX_INTERLEAVE
+from glenside.codegen.loop_ir.ir import (
+    Apply,
+    Buffer,
+    Choose,
+    Convert,
+    Counter,
+    For,
+    Formula,
+    Let,
+    Load,
+    Loops,
+    Nest,
+    Prefetch,
+    Role,
+    Sort,
+    Statement,
+    Store,
+    Way,
+    When,
+    is_parallel,
+)
+from glenside.codegen.loop_ir.structural_hash import Like
+from glenside.codegen.memory.buffer_arena import LINE, arena
+from glenside.codegen.processor.model import Machine
+from glenside.codegen.processor.work_record import Work, sum_of
+from glenside.ir.dtypes import RECORDS
+from glenside.ir.index_map import Atom, Axis, Index
+
+_PARTS, _LARGE_PART = 64, 1 << 16
+"""Of the second cache, and bytes of a part of the last one, that are told to be held or not."""
+_SLOW = frozenset({"divide", "sqrt", "mod", "rem"})
+_FUNCTIONS = frozenset("exp log tanh erf sigmoid sin cos tan asin acos atan sinh cosh asinh acosh atanh pow".split())
+
+
+def told(loops: Loops, machine: Machine, threads: int = 1) -> list[float]:
+    """Nanoseconds of each nest on so many threads, by what the machine takes for each kind of work."""
+    threads = threads if threads in dict(machine.shared) else 1  # else of one, which is what is known
+    prices = [machine.prices(threads if is_shared(nest) else 1) for nest in loops.nests]
+    return [work.priced(own) for work, own in zip(works(loops, machine, threads), prices, strict=True)]
+
+
+def is_shared(nest: Nest) -> bool:
+    """Whether threads share what a nest does: all but a border of it."""
+    return any(map(is_parallel, nest.body))
+
+
+def told_alone(nests: Sequence[Nest], machine: Machine) -> float:
+    """Nanoseconds of one thread for nests that follow each other, whatever was before them: as many as if each of those
+    that the machine has did what the one does that does most.
+    """
+    cache = _second_cache(machine)
+    works = (_work(nest, _counted(Like.of(nest.body), machine), cache, machine.threads) for nest in nests)
+    return sum(work.priced(machine.nanoseconds) for work in works)
+
+
+@dataclass(frozen=True)
+class EitherWay:
+    """Nanoseconds of a nest alone, and where threads share it, and the bytes of each buffer that it touches."""
+
+    alone: float
+    shared: float
+    touched: Mapping[Buffer, float]
+
+
+def either_way(nest: Nest, machine: Machine, threads: int) -> EitherWay:
+    """What a nest that touches everything once takes, on one thread and on so many, of which one does most."""
+    counted = _counted(Like.of(nest.body), machine)
+    bytes_of = {"far": 0.0, "weights": 0.0}
+    for buffer, n in counted.reach.footprint.items():
+        bytes_of["weights" if buffer.role is Role.CONSTANT else "far"] += n
+    moved = Work(near=counted.reach.near, **bytes_of)
+    alone, shared = (_issues(nest, counted, many).plus(moved).priced(machine.nanoseconds) for many in (1, threads))
+    return EitherWay(alone, shared / threads, counted.reach.footprint)
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """What each statement of a nest issues, and what all bring, whatever was before them."""
+
+    issued: tuple[Work, ...]
+    reach: Reach
+
+
+def _counted(own: Like, machine: Machine) -> _Counted:
+    """The same for all nests that are alike: a search lowers a program again for each variant of one layer."""
+    known, like = _known(own, machine)
+    return known if like.buffers == own.buffers else replace(known, reach=known.reach.over(like.names(own)))
+
+
+@lru_cache(maxsize=2048)
+def _known(like: Like, machine: Machine) -> tuple[_Counted, Like]:
+    """What is known of one that is like it, and that one."""
+    issued = tuple(_issued([statement], machine) for statement in like.body)
+    return _Counted(issued, Reach.of(like.body, machine)), like
+
+
+def _second_cache(machine: Machine, places: Mapping[Buffer, int] = MappingProxyType({})) -> Cache:
+    return Cache(machine.l2, max(LINE, machine.l2 // _PARTS), places)
+
+
+def _work(nest: Nest, counted: _Counted, cache: Cache, threads: int = 1) -> Work:
+    issued = _issues(nest, counted, threads)
+    moved = traffic(counted.reach, nest.buffer, cache)
+    if issued.matrices:
+        moved = replace(moved, near=0)  # soon enough for a unit for matrices
+    return issued.plus(moved).plus(Work(nests=1))
+
+
+def _issues(nest: Nest, counted: _Counted, threads: int) -> Work:
+    """What a nest issues, as if each of the threads that share it did what the one does that does most."""
+    many = threads if is_shared(nest) else 1
+    shares = [_share(statement, many) for statement in nest.body]
+    return sum_of(zip(counted.issued, shares, strict=True))
+
+
+def _share(statement: Statement, threads: int) -> float:
+    """How many times as much as where all of so many threads do as much of a statement the one does that does most: of
+    7 steps 4 where there are two; of what is no loop that is shared all of it, while the others wait.
+    """
+    if not is_parallel(statement):
+        return threads
+    return -(-statement.axis.size // threads) * threads / statement.axis.size
+
+
+def works(loops: Loops, machine: Machine, threads: int = 1) -> list[Work]:
+    """The work of each nest in its place, when a program runs again and again: where it is no larger than a cache, what
+    it reads stays there from one run to the next. Of several threads as if each did what the one does that does most.
+    """
+    bodies = [Like.of(nest.body) for nest in loops.nests]
+    counted = [_counted(body, machine) for body in bodies]
+    stored = [(nest.buffer, own.reach) for nest, own in zip(loops.nests, counted, strict=True)]
+    plan = arena(loops)
+    second = _second_cache(machine, plan.places).warm(stored)
+    found = [_work(nest, own, second, threads) for nest, own in zip(loops.nests, counted, strict=True)]
+    if threads > 1:
+        holders = Holders(plan, threads, machine.l2).warm(bodies)
+        found = [replace(own, fetched=holders.fetched(body)) for body, own in zip(bodies, found, strict=True)]
+    packed = {packing.source for packing in loops.packings}
+    if not machine.l3 or sum(b.bytes for b in loops.buffers if b not in packed) <= machine.l3 // 2:
+        return found
+    last, found_there = Cache(machine.l3, _LARGE_PART, plan.places).warm(stored), list[Work]()
+    for work, (buffer, reach) in zip(found, stored, strict=True):
+        far = last.touch(buffer, reach.footprint).work()
+        found_there.append(work if work.matrices else work.plus(far))  # that unit's tiles ask for what follows
+    return found_there
+
+
+def _issued(body: Sequence[Statement], machine: Machine) -> Work:
+    """What statements issue that are done once."""
+    step = _Step(machine)
+    for statement in body:
+        step.add(statement, _Written())
+    cycles = max(
+        step.operations / machine.products,
+        (step.loads + step.stores) / machine.loads,
+        step.stores,
+        step.waiting * machine.latency,
+    )
+    return step.found.plus(Work(cycles=cycles, stores=step.stored))
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Where a statement is written: in unrolled loops, and the loop whose steps are lanes of a vector."""
+
+    unrolled: tuple[Axis, ...] = ()
+    lane: Axis | None = None
+
+    def times(self, axes: Iterable[Axis]) -> float:
+        """How often something is done that depends on axes."""
+        own = {*axes}
+        return prod(axis.size for axis in self.unrolled if axis in own)
+
+    @property
+    def every(self) -> float:
+        return prod(axis.size for axis in self.unrolled)
+
+
+@dataclass
+class _Step:
+    """One step of a loop: what it issues by itself, and the work of the loops in it.
+
+    waiting  products that wait for each other
+    stores   instructions that store
+    stored   the vectors that they do, and numbers as parts of one
+    """
+
+    machine: Machine
+    operations: float = 0
+    loads: float = 0
+    stores: float = 0
+    stored: float = 0
+    waiting: float = 0
+    found: Work = field(default_factory=Work)
+
+    def add(self, statement: Statement, at: _Written) -> None:
+        if isinstance(statement, For | When):
+            self._block(statement, at)
+        elif isinstance(statement, Store):
+            self._store(statement, at)
+        elif isinstance(statement, Let):
+            self._formula(statement.formula, at)
+            if statement.known:
+                self.waiting += at.every
+        elif isinstance(statement, Prefetch):
+            self.loads += 1
+        elif isinstance(statement, Sort):
+            self._also(Work(scattered=4 * statement.count * statement.count.bit_length()))
+
+    def _also(self, work: Work, times: float = 1) -> None:
+        self.found = self.found.plus(work, times)
+
+    def _block(self, statement: For | When, at: _Written) -> None:
+        if isinstance(statement, For):
+            if statement.way is Way.MATRIX:
+                product = product_of(statement)
+                taken = cycles(self.machine, product.rows, product.parts, product.steps)
+                return self._also(Work(matrices=taken), at.every)
+            if statement.way in (Way.LOOP, Way.PARALLEL):
+                each = _issued(statement.body, self.machine).plus(Work(steps=1))
+                lanes = self._lanes(statement)
+                each = replace(each, stores=each.stores * lanes)  # numbers, and as many bytes where they are vectors
+                self._also(each, at.every * statement.axis.size / lanes)
+                return
+            vector = statement.way is Way.VECTOR
+            at = replace(at, lane=statement.axis) if vector else replace(at, unrolled=(*at.unrolled, statement.axis))
+        for inner in statement.body:
+            self.add(inner, at)
+
+    def _lanes(self, loop: For) -> int:
+        """How many steps a compiler takes at once by itself: where numbers next to each other are stored."""
+        stores = [inner for inner in loop.body if isinstance(inner, Store)]
+        if not stores or len(stores) != len(loop.body) or not all(_is_run(store, loop.axis) for store in stores):
+            return 1
+        return max(1, 8 * self.machine.vector // max(RECORDS[store.buffer.dtype].bits for store in stores) // 2)
+
+    def _store(self, store: Store, at: _Written) -> None:
+        self._formula(store.formula, at)
+        times = at.times(_axes(store.place))
+        if store.buffer.role is not Role.REGISTER:
+            made = self._vectors(store, times, at)
+            self.stores += made
+            alone = at.lane is None or not coefficient(store.place, at.lane)
+            self.stored += made * (RECORDS[store.buffer.dtype].numpy.itemsize / self.machine.vector if alone else 1)
+        elif any(load.buffer is store.buffer for load in loads_in(store.formula)):
+            self.waiting = max(self.waiting, at.every / max(times, 1))
+
+    def _vectors(self, access: Load | Store, times: float, at: _Written) -> float:
+        """The vectors that an access is, where it is as often; elements that are apart are noted."""
+        lane = at.lane
+        step = 1 if lane is None else coefficient(access.place, lane)
+        if isinstance(access, Store) and lane is not None and 1 < step <= MAX_INTERLEAVE:
+            self.operations += times * step
+            return times * step
+        if access.picked or step not in (0, 1) or any(not isinstance(atom, Axis) for atom, _ in access.place.terms):
+            self._also(Work(scattered=times * (lane.size if lane is not None and step else 1)))
+        if lane is None or not step:
+            return times
+        return times * max(1.0, RECORDS[access.buffer.dtype].bits * lane.size / (8 * self.machine.vector))
+
+    def _formula(self, formula: Formula, at: _Written) -> frozenset[Axis]:
+        """Counts what a formula takes; gives the axes on which it depends."""
+        if isinstance(formula, Load):
+            axes = _axes(formula.place)
+            if formula.buffer.role is not Role.REGISTER:
+                self.loads += self._vectors(formula, at.times(axes), at)
+            return axes
+        if isinstance(formula, Counter):
+            return _axes(formula.index)
+        axes = frozenset[Axis]().union(*(self._formula(operand, at) for operand in _operands(formula)))
+        if isinstance(formula, Choose):
+            axes = axes.union(*(_axes(guard.index) for guard in formula.guards))
+        self._applied(formula, at.times(axes))
+        return axes
+
+    def _applied(self, formula: Formula, times: float) -> None:
+        if isinstance(formula, Convert):
+            self.operations += times if formula.dtype != formula.formula.dtype else 0
+        elif isinstance(formula, Choose):
+            self.operations += 2 * times
+        elif isinstance(formula, Apply):
+            name = formula.primitive.name
+            if formula.primitive is DOT_2:
+                self.operations += times * self.machine.products / (self.machine.pairs or self.machine.products)
+            elif name in _SLOW:
+                self._also(Work(divisions=times))
+            elif name in _FUNCTIONS:
+                self._also(Work(functions=times))
+            elif name not in ("add", "subtract") or not any(map(_is_product, formula.operands)):
+                self.operations += times  # else it is one instruction with the product
+
+
+def _is_run(store: Store, axis: Axis) -> bool:
+    """Whether a store goes along an axis, and what it reads does, or stays."""
+    accesses: list[Load | Store] = [store, *loads_in(store.formula)]
+    return coefficient(store.place, axis) == 1 and not any(
+        access.picked or coefficient(access.place, axis) not in (0, 1) for access in accesses
+    )
+
+
+def _operands(formula: Formula) -> tuple[Formula, ...]:
+    if isinstance(formula, Apply):
+        return formula.operands
+    if isinstance(formula, Choose):
+        return formula.then, formula.otherwise
+    return (formula.formula,) if isinstance(formula, Convert) else ()
+
+
+def _is_product(formula: Formula) -> bool:
+    return isinstance(formula, Apply) and formula.primitive.name == "multiply"
+
+
+def _axes(index: Index) -> frozenset[Axis]:
+    return frozenset(_of_atoms(atom for atom, _ in index.terms))
+
+
+def _of_atoms(atoms: Iterable[Atom]) -> Iterator[Axis]:
+    for atom in atoms:
+        if isinstance(atom, Axis):
+            yield atom
+        else:
+            yield from _of_atoms(inner for inner, _ in atom.expression.terms)

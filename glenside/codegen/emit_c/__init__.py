@@ -1,0 +1,1 @@
+"""Prints loop nests as C: scalar and vector code, threads, translation units."""

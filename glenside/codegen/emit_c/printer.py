@@ -1,0 +1,337 @@
+"""C of loop nests: a function for each, every element as the records of dtypes and primitives say.
+
+Plain loops are C11; vectors are in GCC's and Clang's extensions of it.
+
+Integers wrap, in unsigned arithmetic; halves are floats that are rounded after each step, as numpy has them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import groupby
+
+from glenside.codegen.emit_c.amx import HELD, matrix_functions
+from glenside.codegen.emit_c.parallel_jobs import SHARE, Job, Part
+from glenside.codegen.emit_c.scalar_primitives import sort_function
+from glenside.codegen.emit_c.strength_reduction import Pointers
+from glenside.codegen.emit_c.thread_pool import NO_POOL, POOL
+from glenside.codegen.emit_c.translation_units import NOW, PUBLIC, Source
+from glenside.codegen.loop_ir.accesses import used_buffers
+from glenside.codegen.loop_ir.bf16_split_matmul import MatrixProduct, product_of
+from glenside.codegen.loop_ir.ir import (
+    Buffer,
+    Fence,
+    For,
+    Let,
+    Loops,
+    Nest,
+    Prefetch,
+    Require,
+    Role,
+    Sort,
+    Statement,
+    Store,
+    Way,
+    When,
+    is_parallel,
+)
+from glenside.codegen.loop_ir.structural_hash import alike
+from glenside.codegen.memory.buffer_arena import arena, scratch_of
+from glenside.ir.index_map import Index
+
+_GIVEN = "const void *const *given, void *const *results, unsigned char *arena"
+_RUN = """PUBLIC int run(GIVEN, void *threads, double *seconds)
+{
+    for (int64_t nest = 0; nest < COUNT; nest++) {
+        if (seconds) seconds[nest] -= now(!threads);
+        int status = run_nest(nest, given, results, arena, threads);
+        if (status) return status;
+        if (seconds) seconds[nest] += now(!threads);
+    }
+    return 0;
+}""".replace("GIVEN", _GIVEN)
+
+
+def source(loops: Loops) -> Source:
+    """C of `int run(const void *const *given, void *const *results, unsigned char *arena, void *threads,
+    double *seconds)`; threads is 0 or what `open_pool` gave, seconds is 0 or one number for each nest. A text that it
+    is part of may define PUBLIC as static, so that nobody else sees them.
+
+    It gives 0; n where an index lies outside of its axis that the nth `Require` of the loops asks for; -1 where memory
+    does not suffice. Tensors, packed constants among them, and results are given in the order of their buffers;
+    temporaries lie in the arena. `run_nest` does one nest.
+    """
+    return Printer(loops).source()
+
+
+class Printer(Pointers):
+    """One program. Each nest is a function of the buffers that it uses; equal ones are written once.
+
+    nests   the text of each function -> its name
+    apart   the same of loops that have functions of their own
+    jobs    what threads share out -> its name
+    known   functions by what they do, whatever buffers they do it to -> name, and which of those buffers it is given
+    """
+
+    def __init__(self, loops: Loops) -> None:
+        super().__init__()
+        self.loops, self.arena = loops, arena(loops)
+        self.places = self.arena.places
+        self.shared: set[Buffer] = set()
+        self.nests: dict[str, str] = {}
+        self.apart: dict[str, str] = {}
+        self.jobs: dict[Job, str] = {}
+        self.known: dict[Hashable, tuple[str, list[int]]] = {}
+        self.required = 0
+
+    def source(self) -> Source:
+        steps = [
+            line
+            for number, nest in enumerate(self.loops.nests)
+            for line in (
+                f"    case {number}: {{ /* {_comment(f'{nest.buffer}: {nest.what}')} */",
+                *self._step(nest),
+                "    }",
+            )
+        ]
+        title = f"/* {_comment(self.loops.name)} */"
+        nests = tuple(text.replace("NAME", name, 1) for text, name in self.nests.items())
+        apart = tuple(text.replace("NAME", name, 1) for text, name in self.apart.items())
+        return Source(title, (*self.functions, *apart), nests, "\n".join(self._end(steps)) + "\n")
+
+    def _end(self, steps: Sequence[str]) -> Iterator[str]:
+        yield PUBLIC
+        yield NOW
+        yield POOL if self.jobs else NO_POOL
+        if any(len(job.parts) > 1 for job in self.jobs):
+            yield SHARE
+        for job, name in self.jobs.items():
+            yield from job.lines(name, self.arena.scratch)
+        yield from self.entries(_GIVEN, steps)
+
+    def entries(self, given: str, steps: Sequence[str]) -> Iterator[str]:
+        """What is called from outside, of the cases of a switch over nests."""
+        yield from self.switch(f"PUBLIC int run_nest(int64_t nest, {given}, void *threads)", "threads", steps)
+        yield _RUN.replace("COUNT", str(len(self.loops.nests)))
+
+    def switch(self, head: str, last: str, steps: Sequence[str]) -> Iterator[str]:
+        """A function that does one nest."""
+        yield f"{head}\n{{\n    int status = 0;\n    (void)given; (void)results; (void)arena; (void){last};"
+        yield from ("    switch (nest) {", *steps, "    }", "    return status;", "}")
+
+    def _step(self, nest: Nest) -> Iterator[str]:
+        """The buffers of a nest, and the calls that run it."""
+        calls = list(self._calls(nest))
+        named = {int(number) for number in re.findall(r"\bb(\d+)\b", " ".join(calls))}
+        for number in sorted(named):
+            buffer, place = self.places_given[number]
+            yield f"        {self.pointer(buffer, number, place)} /* {_said(buffer)} */"
+        yield from (f"    {line}" for line in calls)
+        yield "        break;"
+
+    @cached_property
+    def places_given(self) -> list[tuple[Buffer, int]]:
+        """Each buffer, and the how-many-eth it is of what is given to a program, or of its results."""
+        found, given, results = [], 0, 0
+        for buffer in self.loops.buffers:
+            is_result = buffer.role is Role.RESULT
+            found.append((buffer, results if is_result else given))
+            results += is_result
+            given += buffer.role in (Role.INPUT, Role.CONSTANT)
+        return found
+
+    @cached_property
+    def numbers(self) -> Mapping[Buffer, int]:
+        """Buffers as `run` numbers them."""
+        return {buffer: number for number, buffer in enumerate(self.loops.buffers)}
+
+    def pointer(self, buffer: Buffer, number: int, place: int) -> str:
+        """Where a buffer is, the so many-eth of those that are given, or of the results."""
+        kind = self.memory(buffer)
+        if buffer.role in (Role.INPUT, Role.CONSTANT):
+            return f"const {kind} *b{number} = given[{place}];"
+        where = f"results[{place}]" if buffer.role is Role.RESULT else f"(void *)(arena + {self.places[buffer]})"
+        return f"{kind} *b{number} = {where};"
+
+    def _calls(self, nest: Nest) -> Iterator[str]:
+        """The calls of a nest's functions, one for each loop whose steps are independent, with those beside it."""
+        numbers = self.numbers
+        for parallel, group in groupby(nest.body, is_parallel):
+            body = list(group)
+            if parallel:
+                loops = [statement for statement in body if isinstance(statement, For)]
+                firsts = [i for i, loop in enumerate(loops) if not i or not loop.beside]
+                for first, end in zip(firsts, [*firsts[1:], len(loops)], strict=True):
+                    yield self._job(loops[first:end], numbers)
+                continue
+            last = body[0].axis.size if isinstance(body[0], For) else 1
+            name, buffers = self._function(body, parallel)
+            given = [*(f"b{numbers[buffer]}" for buffer in buffers), "0", str(last)]
+            if any(buffer.role is Role.SCRATCH for buffer in used_buffers(body)):
+                given.append(f"arena + {self.arena.size}")
+            yield f"    if ((status = {name}({', '.join(given)}))) return status;"
+
+    def _job(self, loops: Sequence[For], numbers: Mapping[Buffer, int]) -> str:
+        """A call for the steps of a loop, and for the rows of those that are beside it."""
+        steps, given, parts = loops[0].axis.size, [], []
+        for loop in loops:
+            name, buffers = self._function([loop], True)
+            given += [f"b{numbers[buffer]}" for buffer in buffers]
+            scratch = any(buffer.role is Role.SCRATCH for buffer in used_buffers([loop]))
+            parts.append(Part(name, len(buffers), scratch, loop.beside and (steps, *loop.beside, loop.axis.size)))
+        job = Job(tuple(parts))
+        name = self.jobs.setdefault(job, f"each{len(self.jobs) + 1}")
+        given += [f"(arena + {self.arena.size})"] * job.scratch
+        pointers = f"(void *[]){{{', '.join(f'(void *){buffer}' for buffer in given)}}}"
+        return f"    if ((status = for_all(threads, {name}, {pointers}, {steps}))) return status;"
+
+    def _function(self, body: Sequence[Statement], parallel: bool) -> tuple[str, Sequence[Buffer]]:
+        """The function of statements, and the buffers that it is given: one that is written already, if it can be."""
+        like, buffers = alike(body)
+        self.shared = self.arena.sharing(buffers)
+        key = like, tuple(number for number, buffer in enumerate(buffers) if buffer in self.shared)
+        if key not in self.known:
+            before = self.required
+            name = self._text(body, parallel)
+            if self.required != before:  # it gives numbers of its own
+                return name, self._given()
+            self.known[key] = name, [buffers.index(buffer) for buffer in self._given()]
+        name, places = self.known[key]
+        return name, [buffers[place] for place in places]
+
+    def parameter(self, buffer: Buffer) -> str:
+        """A pointer, as a parameter says it: alone to its memory, or not."""
+        return f"{self.memory(buffer)} *{'' if buffer in self.shared else 'restrict '}"
+
+    def _given(self) -> list[Buffer]:
+        """The buffers that the function is given, not those of its own."""
+        return [buffer for buffer in self.names if buffer.role is not Role.SCRATCH]
+
+    def _text(self, body: Sequence[Statement], parallel: bool) -> str:
+        self.names, self.written, self.declared = {}, set(), set()
+        first = body[0]
+        if parallel and isinstance(first, For):
+            lines = [*self._loop(first, "    ", "first", "last")]
+        else:
+            lines = [*self._statements(body, "    ")]
+        parameters = [
+            f"{'' if b in self.written else 'const '}{self.parameter(b)}{self.names[b]}" for b in self._given()
+        ]
+        places, _ = scratch_of(body)
+        own = [f"    {self.memory(b)} *{self.names[b]} = (void *)(scratch + {place});" for b, place in places.items()]
+        parameters += ["int64_t first, int64_t last", *(["unsigned char *scratch"] if own else [])]
+        head = f"int NAME({', '.join(parameters)})\n{{\n"
+        end = ["    (void)first; (void)last;", "    return 0;", "}"]
+        if any(f"(&{HELD}, " in line for line in lines):
+            own, end = [f"    int64_t {HELD} = 0;", *own], [f"    matrix_close(&{HELD});", *end]
+        text = head + "\n".join([*own, *lines, *end])
+        return self.nests.setdefault(text, f"nest{len(self.nests) + 1}")
+
+    def _loop(self, loop: For, indent: str, first: str, last: str) -> Iterator[str]:
+        counter = f"i{loop.axis.number}"
+        head = f"for (int64_t {counter} = {first}; {counter} < {last}; {counter}++) {{"
+        before, self.pointers = self.pointers, self.pointed(loop)
+        own = list(self.pointers.values())
+        if own:
+            yield f"{indent}{{"
+            yield from (f"{indent}{self.start(pointer, loop, first)}" for pointer in own)
+        yield indent + head
+        yield from (f"{indent}    {line}" for line in self.hidden(own))
+        yield from self._statements(loop.body, indent + "    ")
+        yield from (f"{indent}    {p.name} += {p.step};" for p in own if p.step)
+        yield indent + ("}}" if own else "}")
+        self.pointers = before
+
+    def _statements(self, body: Sequence[Statement], indent: str) -> Iterator[str]:
+        for statement in body:
+            if isinstance(statement, For):
+                yield from self._for(statement, indent)
+            elif isinstance(statement, When):
+                conditions = [self.guard(guard) for guard in statement.guards]
+                if statement.condition is not None:
+                    conditions.append(self.decided(statement.condition))
+                yield f"{indent}if ({' && '.join(conditions) or '1'}) {{"
+                yield from self._statements(statement.body, indent + "    ")
+                yield indent + "}"
+            else:
+                yield from (indent + line for line in self._simple(statement))
+
+    def _for(self, loop: For, indent: str) -> Iterator[str]:
+        if loop.way is Way.UNROLLED:
+            for step in range(loop.axis.size):
+                self.steps[loop.axis] = Index() + step
+                yield from self._statements(loop.body, indent)
+            del self.steps[loop.axis]
+        elif loop.way is Way.VECTOR:
+            self.lane = loop.axis
+            yield from (f"{indent}{self.vector_store(store)}" for store in loop.body)
+            self.lane = None
+        elif loop.way is Way.APART:
+            yield f"{indent}{self._part(loop)};"
+        elif loop.way is Way.MATRIX:
+            yield f"{indent}{self._product(product_of(loop))};"
+        else:
+            yield from self._loop(loop, indent, "0", str(loop.axis.size))
+
+    def _product(self, product: MatrixProduct) -> str:
+        """A call for the sums of a tile."""
+        self.functions |= dict.fromkeys(matrix_functions(product.parts))
+        self.written.add(product.sums)
+        later, lines = product.later
+        places = [(product.sums, product.first), (product.a, product.of_rows), (product.b, product.of_columns)]
+        given = [" + ".join(self.address(*place)) for place in (*places, (product.b, later))]
+        how = product.rows, product.steps, lines, int(product.adds)
+        return f"matrix_{product.parts}(&{HELD}, {', '.join([*given, *map(str, how)])})"
+
+    def _part(self, loop: For) -> str:
+        """The call of a function that is one loop; it is given the buffers and counters that the loop reads."""
+        before, self.written = self.written, set()
+        text = "\n".join(self._loop(loop, "    ", "0", str(loop.axis.size)))
+        words = dict.fromkeys(re.findall(r"\b[ip][0-9]+\b", text))
+        changed = {self.names[buffer] for buffer in self.written}
+        kinds = {name: self.parameter(buffer) for buffer, name in self.names.items()}
+        given = [word for word in words if word in kinds or f"int64_t {word} " not in text]
+        types = {name: f"{'' if name in changed else 'const '}{kind}" for name, kind in kinds.items()}
+        parameters = [f"{types.get(word, 'int64_t ')}{word}" for word in given]
+        self.written |= before
+        head = f"static __attribute__((noinline)) void NAME({', '.join(parameters)})\n{{\n"
+        name = self.apart.setdefault(f"{head}{text}\n}}", f"part{len(self.apart) + 1}")
+        return f"{name}({', '.join(given)})"
+
+    def _simple(self, statement: Let | Store | Require | Sort | Prefetch | Fence) -> Iterator[str]:
+        if isinstance(statement, Let):
+            kind = "" if statement.known else f"{self.computed(statement.local.dtype)} "
+            yield f"{kind}{statement.local.name} = {self.formula(statement.formula)};"
+        elif isinstance(statement, Store):
+            yield f"{self.target(statement)} = {self.stored(statement)};"
+        elif isinstance(statement, Prefetch):
+            how = ", 0, 2" if statement.far else ""
+            yield f"__builtin_prefetch({' + '.join(self.address(statement.buffer, statement.place))}{how});"
+        elif isinstance(statement, Fence):
+            yield '__asm__ volatile("" ::: "memory");'
+        elif isinstance(statement, Require):
+            self.required += 1
+            name, size = statement.local.name, statement.size
+            yield f"if ({name} < -{size} || {name} >= {size}) return {self.required};"
+            yield f"if ({name} < 0) {name} += {size};"
+        else:
+            yield f"if ({self._sort(statement)}) return -1;"
+
+    def _sort(self, statement: Sort) -> str:
+        kind = self.sorted_as(statement.items.dtype)
+        items, order = self.name(statement.items), self.name(statement.positions)
+        self.written.add(statement.positions)
+        name = f"sort_{kind}_{'down' if statement.descending else 'up'}"
+        self.functions.setdefault(sort_function(name, kind, statement.descending))
+        place = self.index(statement.place)
+        return f"{name}({items} + {place}, {order} + {place}, {statement.count})"
+
+
+def _comment(text: str) -> str:
+    return re.sub("[^ -~]|[*]/", "?", text)
+
+
+def _said(buffer: Buffer) -> str:
+    return f"{_comment(buffer.name)}, {' '.join(map(str, buffer.dims)) or 'one'} {buffer.dtype}"

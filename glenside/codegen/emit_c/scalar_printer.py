@@ -1,0 +1,284 @@
+"""Formulas in C: elements, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from glenside.codegen.emit_c.scalar_primitives import (
+    BITS,
+    PRIMITIVES_IN_C,
+    STORED_AS,
+    from_memory,
+    held,
+    in_memory,
+    needed,
+    whole_function,
+)
+from glenside.codegen.loop_ir.affine_analysis import substituted
+from glenside.codegen.loop_ir.intrinsics import Instruction, expanded
+from glenside.codegen.loop_ir.ir import (
+    Apply,
+    Buffer,
+    Choose,
+    Convert,
+    Counter,
+    Formula,
+    Load,
+    Local,
+    Number,
+    Role,
+    Store,
+)
+from glenside.ir.dtypes import HALVES, RECORDS, STORED, WHOLE, limits
+from glenside.ir.errors import BadInput
+from glenside.ir.index_map import Axis, Guard, Index, Within
+
+
+class Formulas:
+    """What is written of one function after the other.
+
+    functions  helpers that are written, in the order in which they are needed
+    names      the buffers of the function that is being written -> their names in it
+    written    those of them that it changes
+    steps      the counters of unrolled loops -> where they are
+    lane       the counter of the vector loop that is being written
+    declared   the registers that it has
+    vectors    those of them that hold vectors -> their lanes
+    """
+
+    def __init__(self) -> None:
+        self.functions: dict[str, None] = {}
+        self.names: dict[Buffer, str] = {}
+        self.written: set[Buffer] = set()
+        self.steps: dict[Axis, Index] = {}
+        self.lane: Axis | None = None
+        self.declared: set[str] = set()
+        self.vectors: dict[Buffer, int] = {}
+
+    def name(self, buffer: Buffer) -> str:
+        """What a buffer is called in the function that is being written."""
+        return self.names.setdefault(buffer, f"p{len(self.names)}")
+
+    # What elements are, which other numbers (`c_numbers`) have otherwise.
+
+    def memory(self, buffer: Buffer) -> str:
+        """The C type of an element in memory."""
+        return STORED_AS[buffer.dtype]
+
+    def computed(self, dtype: str) -> str:
+        """The C type of a value."""
+        return held(dtype)
+
+    def loaded(self, element: str, buffer: Buffer) -> str:
+        """An element of a buffer as a value."""
+        self.need(buffer.dtype)
+        return from_memory(element, buffer.dtype)
+
+    def kept(self, value: str, buffer: Buffer) -> str:
+        """A value as an element of a buffer."""
+        self.need(buffer.dtype)
+        return in_memory(value, buffer.dtype)
+
+    def element(self, load: Load) -> str:
+        """An element in memory, as it is there."""
+        if load.picked:
+            return f"{self.name(load.buffer)}[{self.place(load)}]"
+        return "{}[{}]".format(*self.address(load.buffer, load.place))
+
+    def stored(self, store: Store) -> str:
+        """What is put into a place: bits as they are, where they are merely moved."""
+        formula, buffer = store.formula, store.buffer
+        if (
+            isinstance(formula, Load)
+            and formula.dtype == buffer.dtype in BITS
+            and Role.REGISTER
+            not in (
+                formula.buffer.role,
+                buffer.role,
+            )
+        ):
+            if self.memory(formula.buffer) == self.memory(buffer):
+                return self.element(formula)
+        return self.kept(self.formula(formula), buffer)
+
+    def need(self, dtype: str) -> None:
+        """What turns elements into values and back is written."""
+        if text := needed(dtype):
+            self.functions.setdefault(text)
+
+    def sorted_as(self, dtype: str) -> str:
+        """The dtype as which elements of one are sorted in memory."""
+        return dtype
+
+    def number(self, number: Number) -> str:
+        """An exact number."""
+        return number_in_c(number)
+
+    def decided(self, condition: Formula) -> str:
+        """Whether a formula is not 0."""
+        return self.formula(condition)
+
+    def formula(self, formula: Formula) -> str:
+        """A value, of the C type in which the dtype is computed."""
+        if isinstance(formula, Number):
+            return self.number(formula)
+        if isinstance(formula, Counter):
+            return f"(int64_t)({self.index(formula.index)})"
+        if isinstance(formula, Local):
+            return formula.name
+        if isinstance(formula, Load):
+            if formula.buffer.role is Role.REGISTER:
+                return self.register(formula)
+            return self.loaded(self.element(formula), formula.buffer)
+        if isinstance(formula, Choose):
+            guards = " && ".join(self.guard(guard) for guard in formula.guards)
+            return f"(({guards}) ? {self.formula(formula.then)} : {self.formula(formula.otherwise)})"
+        if isinstance(formula, Convert):
+            return self.converted(formula)
+        if isinstance(formula.primitive, Instruction):
+            return self.formula(expanded(formula))
+        return self.applied(formula)
+
+    def converted(self, formula: Convert) -> str:
+        """A value in another dtype, or its bits."""
+        given, wanted, value = formula.formula.dtype, formula.dtype, self.formula(formula.formula)
+        if formula.bits:
+            name = f"bits_{given}_{wanted}"
+            self.functions.setdefault(
+                f"static inline {STORED_AS[wanted]} {name}({STORED_AS[given]} x)"
+                f" {{ {STORED_AS[wanted]} y; memcpy(&y, &x, sizeof y); return y; }}"
+            )
+            self.need(given)
+            self.need(wanted)
+            return from_memory(f"{name}({in_memory(value, given)})", wanted)
+        if wanted == "bool":
+            return f"(uint8_t)({value} != 0)"
+        if wanted in HALVES or (wanted in STORED and RECORDS[wanted].kind == "float"):
+            self.need(wanted)
+            return f"round_{wanted}((double){value})"
+        if wanted in WHOLE and RECORDS[given].kind == "float":
+            name = f"{wanted}_of_real"
+            self.functions.setdefault(whole_function(name, wanted))
+            return f"{name}((double){value})"
+        return self.wrapped(value, wanted)
+
+    def wrapped(self, value: str, dtype: str) -> str:
+        """An integer as one of another dtype."""
+        kept = f"({held(dtype)}){value}"
+        if dtype not in STORED:
+            return kept
+        self.need(dtype)
+        return from_memory(in_memory(kept, dtype), dtype)
+
+    def applied(self, formula: Apply) -> str:
+        """A primitive of values."""
+        return self.of_texts(formula, [self.formula(operand) for operand in formula.operands])
+
+    def of_texts(self, formula: Apply, operands: Sequence[str]) -> str:
+        """The same of operands that are written already."""
+        dtype = formula.operands[-1].dtype
+        write = PRIMITIVES_IN_C.get(formula.primitive.name)
+        if write is None:
+            raise BadInput(f"{formula.primitive.name} is not compiled yet")
+        text = write(self, dtype, *operands)
+        return f"round_{dtype}({text})" if dtype in HALVES and formula.dtype == dtype else text
+
+    def index(self, index: Index) -> str:
+        """A place, at the steps of unrolled loops."""
+        return _index(substituted(index, self.steps) if self.steps else index)
+
+    def address(self, buffer: Buffer, place: Index) -> tuple[str, str]:
+        """What an element of a buffer is counted from, and how far it is."""
+        return self.name(buffer), self.index(place)
+
+    def place(self, access: Load | Store) -> str:
+        """Where an element is."""
+        return " + ".join([self.index(access.place), *(f"{local.name} * {step}" for local, step in access.picked)])
+
+    def guard(self, guard: Guard) -> str:
+        """A condition."""
+        return _guard(replace(guard, index=substituted(guard.index, self.steps)) if self.steps else guard)
+
+    def target(self, store: Store) -> str:
+        """What is assigned to."""
+        if store.buffer.role is Role.REGISTER:
+            name = self.register(store)
+            if name in self.declared:
+                return name
+            self.declared.add(name)
+            return f"{self.kind(store.buffer.dtype)} {name}"
+        self.written.add(store.buffer)
+        return f"{self.name(store.buffer)}[{self.place(store)}]"
+
+    def kind(self, dtype: str) -> str:
+        """The C type of a variable."""
+        return held(dtype)
+
+    def register(self, access: Load | Store) -> str:
+        """The variable that an element of a tile, or a vector of it, is in."""
+        place = substituted(access.place, self.steps).constant
+        if self.lane is not None:
+            self.vectors[access.buffer] = self.lane.size
+            return f"{access.buffer.name}_{place // self.lane.size}"
+        lanes = self.vectors.get(access.buffer, 1)
+        return f"{access.buffer.name}_{place // lanes}" + (f"[{place % lanes}]" if lanes > 1 else "")
+
+    def helper(self, name: str, text: str) -> str:
+        """A helper, which is written once."""
+        self.functions.setdefault(text)
+        return name
+
+
+def _index(index: Index) -> str:
+    parts = [str(index.constant)] if index.constant or not index.terms else []
+    for atom, factor in index.terms:
+        if isinstance(atom, Axis):
+            text = f"i{atom.number}"
+        elif atom.expression.bounds[0] >= 0:
+            text = f"({_index(atom.expression)} {'%' if atom.remainder else '/'} {atom.divisor})"
+        else:  # rounded down, where C cuts towards zero
+            d = atom.divisor
+            shift = (d - 1 - atom.expression.bounds[0]) // d
+            moved = f"(({_index(atom.expression)}) + {shift * d})"
+            text = f"({moved} % {d})" if atom.remainder else f"({moved} / {d} - {shift})"
+        parts.append(text if factor == 1 else f"{factor} * {text}")
+    return f"({' + '.join(parts)})" if len(parts) > 1 else parts[0]
+
+
+def _guard(guard: Guard) -> str:
+    text = _index(guard.index)
+    if not isinstance(guard, Within):
+        return f"({text}) % {guard.divisor} == 0"
+    low, high = guard.index.bounds
+    bounds = [f"{text} >= {guard.low}"] if low < guard.low else []
+    bounds += [f"{text} < {guard.high}"] if high >= guard.high else []
+    return " && ".join(bounds) or "1"
+
+
+def number_in_c(number: Number) -> str:
+    """An exact number, as a constant of its dtype."""
+    dtype, value = number.dtype, number.value
+    kind = RECORDS[dtype].kind
+    if value is None:
+        return {"float": "-INFINITY", "bool": "0"}.get(kind) or _whole(limits(dtype)[0], dtype)
+    if kind == "integer":
+        return _whole(int(value), dtype)
+    if kind == "bool":
+        return str(int(bool(value)))
+    return _real(value, dtype)
+
+
+def _whole(value: int, dtype: str) -> str:
+    if value == -(1 << 63):
+        return "INT64_MIN"
+    return f"({held(dtype)}){value}{'u' if value >= 1 << 63 else ''}{'ll' if abs(value) >= 1 << 31 else ''}"
+
+
+def _real(value: Fraction, dtype: str) -> str:
+    if dtype == "float64":
+        return f"({float(value).hex()})"
+    if dtype in HALVES:
+        return f"round_{dtype}({float(value).hex()})"
+    return f"(float){float(value).hex()}"

@@ -1,0 +1,209 @@
+"""Conversions of vectors, lane by lane: integers that widen or wrap, and floats, as processors have them.
+
+GCC 12 takes `__builtin_convertvector` apart into single elements where one type is several times as wide as the other
+one; there the instruction is written out.
+"""
+
+from __future__ import annotations
+
+from glenside.codegen.emit_c.scalar_primitives import STORED_AS
+from glenside.codegen.loop_ir.ir import Apply, Convert, Formula, Number
+from glenside.ir.dtypes import RECORDS, limits
+
+_WIDE = ("int32", "uint32")
+_NARROW = ("int8", "uint8", "int16", "uint16")
+IN_LANES = ("float32", "bfloat16", *_WIDE, *_NARROW)
+_TRUTHS = {"bool": "uint8"}
+"""As what truths are read, which are 0 or 1."""
+"""Dtypes that are together in one formula of vectors: all have as many lanes as those of 32 bits."""
+_LETTERS = {"float": "f", "integer": "i"}
+_INSTRUCTION = """static inline TO NAME(FROM a)
+{
+    TO b = {0};
+#if defined __AVX512VL__ && defined __AVX512BW__ && LANES >= 8 && !defined __clang__
+    __asm__("WORD %1, %0" : "=v"(b) : "v"(a));
+#elif defined __AVX2__ && WIDENS && LANES == 8 && !defined __clang__
+    __asm__("WORD %1, %0" : "=x"(b) : "x"(a));
+#else
+    b = __builtin_convertvector(a, TO);
+#endif
+    return b;
+}"""
+_NEAREST = """static inline TO NAME(FROM a, float least, float most)
+{
+    TO b = {0};
+    FROM low = (FROM){0} + least, high = (FROM){0} + most;
+#if defined __AVX512F__ && SIZE == 64
+    __asm__("vmaxps %1, %0, %0" : "+v"(a) : "v"(low));
+    __asm__("vminps %1, %0, %0" : "+v"(a) : "v"(high));
+    __asm__("vcvtps2dq %1, %0" : "=v"(b) : "v"(a));
+#elif defined __AVX__ && (SIZE == 32 || SIZE == 16)
+    __asm__("vmaxps %1, %0, %0" : "+x"(a) : "x"(low));
+    __asm__("vminps %1, %0, %0" : "+x"(a) : "x"(high));
+    __asm__("vcvtps2dq %1, %0" : "=x"(b) : "x"(a));
+#elif defined __aarch64__ && SIZE == 16
+    __asm__("fmaxnm %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(low));
+    __asm__("fminnm %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(high));
+    __asm__("fcvtns %0.4s, %1.4s" : "=w"(b) : "w"(a));
+#else
+    for (int i = 0; i < LANES; i++) b[i] = (int32_t)nearbyintf(a[i] >= low[i] ? a[i] < high[i] ? a[i] : most : least);
+#endif
+    return b;
+}"""
+_CUT = r"""static inline TO NAME(FROM a)
+{
+    TO b = {0};
+#if defined __AVX512DQ__ && SIZE == 64
+    FROM c;
+    __asm__("vextractf32x8 $1, %2, %t1\n\tvcvttps2qq %t2, %0\n\tvcvttps2qq %t1, %1\n\t"
+            "vpmovqd %0, %t0\n\tvpmovqd %1, %t1\n\tvinserti32x8 $1, %t1, %0, %0"
+            : "=&v"(b), "=&v"(c) : "v"(a));
+#elif defined __AVX512DQ__ && SIZE == 32
+    __asm__("vcvttps2qq %1, %g0\n\tvpmovqd %g0, %0" : "=v"(b) : "v"(a));
+#elif defined __AVX512DQ__ && defined __AVX512VL__ && SIZE == 16
+    __asm__("vcvttps2qq %1, %t0\n\tvpmovqd %t0, %0" : "=v"(b) : "v"(a));
+#else
+    for (int i = 0; i < LANES; i++) b[i] = a[i] >= -0x1p63f && a[i] < 0x1p63f ? (int32_t)(int64_t)a[i] : 0;
+#endif
+    return b;
+}"""
+_FROM_BFLOAT16 = "static inline TO NAME(FROM a) { return (TO)(CHANGED(a) << 16); }"
+_TO_BFLOAT16 = """static inline TO NAME(FROM a)
+{
+    UNSIGNED u = (UNSIGNED)a, special = (UNSIGNED)(a != a);
+    UNSIGNED nearest = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
+    return CHANGED(((u >> 16 | 0x40u) & special) | (nearest & ~special));
+}"""
+
+
+def kind_name(dtype: str, lanes: int) -> str:
+    """The C type of so many elements of a dtype."""
+    record = RECORDS[dtype]
+    letter = "u" if record.kind == "integer" and not record.signed else _LETTERS.get(record.kind, "u")
+    return f"{letter}{record.bits}x{lanes}"
+
+
+def vector_type(dtype: str, lanes: int) -> str:
+    """Its declaration: a vector may lie anywhere an element may, and be of memory of any type."""
+    size = RECORDS[dtype].bits // 8
+    how = f"vector_size({size * lanes}), aligned({size}), may_alias"
+    return f"typedef {STORED_AS[dtype]} {kind_name(dtype, lanes)} __attribute__(({how}));"
+
+
+def converts(given: str, wanted: str) -> bool:
+    """Whether vectors of one dtype become another one."""
+    if given == wanted:
+        return True
+    pair = given, wanted = _TRUTHS.get(given, given), wanted
+    if "float32" in pair:
+        return pair != ("uint32", "float32") and wanted != "uint32" and {*pair} <= {*IN_LANES}
+    return {*pair} <= {*_WIDE, *_NARROW}
+
+
+def conversion(given: str, wanted: str, lanes: int) -> tuple[str, list[str]]:
+    """The function from vectors of one dtype to another one, and the texts that it takes, it last.
+
+    A bfloat16 is its bits, uint16, in memory.
+    """
+    given = _TRUTHS.get(given, given)
+    name = f"{wanted}_of_{given}_x{lanes}"
+    between = _between(given, wanted)
+    if between:
+        first, texts = conversion(given, between, lanes)
+        second, others = conversion(between, wanted, lanes)
+        text = "static inline TO NAME(FROM a) { return SECOND(FIRST(a)); }".replace("FIRST", first)
+        return name, [*texts, *others, _filled(text.replace("SECOND", second), name, given, wanted, lanes)]
+    texts = [vector_type(memory_dtype(dtype), lanes) for dtype in (given, wanted)]
+    if "bfloat16" not in (given, wanted):
+        return name, [*texts, _filled(_direct(given, wanted), name, given, wanted, lanes)]
+    change, others = conversion(*(("uint16", "uint32") if given == "bfloat16" else ("uint32", "uint16")), lanes)
+    text = (_FROM_BFLOAT16 if given == "bfloat16" else _TO_BFLOAT16).replace("CHANGED", change)
+    text = text.replace("UNSIGNED", kind_name("uint32", lanes))
+    return name, [*texts, *others, _filled(text, name, given, wanted, lanes)]
+
+
+def nearest(lanes: int) -> tuple[str, list[str]]:
+    """The same of floats, held between two numbers, and the nearest integers, halves to the even one; what is no number
+    becomes the least.
+    """
+    name = f"nearest_x{lanes}"
+    types = [vector_type(dtype, lanes) for dtype in ("float32", "int32")]
+    text = _filled(_NEAREST.replace("SIZE", str(4 * lanes)), name, "float32", "int32", lanes)
+    return name, [*types, text]
+
+
+def cut(lanes: int) -> tuple[str, list[str]]:
+    """The same of floats, cut towards zero to 64 bits, of which the lowest 32 are kept: as a number by itself is."""
+    name = f"cut_x{lanes}"
+    types = [vector_type(dtype, lanes) for dtype in ("float32", "int32")]
+    return name, [*types, _filled(_CUT.replace("SIZE", str(4 * lanes)), name, "float32", "int32", lanes)]
+
+
+def rounded_within(formula: Convert) -> tuple[Formula, int, int] | None:
+    """(x, zero, most) where a formula is clip(round(x) + zero, 0, most) as an unsigned integer that holds that."""
+    if formula.bits or formula.formula.dtype != "float32" or formula.dtype not in ("uint8", "uint16"):
+        return None
+    inner = formula.formula
+    bounds: dict[str, int] = {}
+    while isinstance(inner, Apply) and inner.primitive.name in ("min", "max", "add") and "add" not in bounds:
+        x, number = inner.operands if isinstance(inner.operands[1], Number) else inner.operands[::-1]
+        if not isinstance(number, Number) or number.value is None or number.value.denominator != 1:
+            return None
+        if inner.primitive.name in bounds or abs(number.value) > 1 << 16:
+            return None
+        bounds[inner.primitive.name] = int(number.value)
+        inner = x
+    if not isinstance(inner, Apply) or inner.primitive.name != "round" or bounds.get("max") != 0:
+        return None
+    most = bounds.get("min", -1)
+    return (inner.operands[0], bounds.get("add", 0), most) if 0 <= most <= limits(formula.dtype)[1] else None
+
+
+def stored_apart(apart: int, lanes: int) -> tuple[str, list[str]]:
+    """The function that stores a vector of floats, each so many places behind the one before."""
+    name, kinds = f"store_{apart}_x{lanes}", [vector_type(dtype, lanes) for dtype in ("float32", "int32")]
+    parts = []
+    for part in range(apart):
+        places = [part * lanes + i for i in range(lanes)]
+        picked = ", ".join(str(place // apart) for place in places)
+        mask = sum(1 << i for i, place in enumerate(places) if place % apart == 0)
+        parts.append(  # in memory, since registers that hold places for what follows would be taken from a tile
+            f"    static const int32_t at{part}[16] = {{{picked}}};\n"
+            f'    __asm__("vmovdqu32 %2, %1\\n\\tvpermps %3, %1, %1\\n\\tvmovups %1, %0%{{%4%}}"\n'
+            f'            : "+m"(*(f32x16 *)(p + {part * lanes})), "=&v"(b)\n'
+            f'            : "m"(at{part}), "v"(a), "Yk"((unsigned short){mask}));\n'
+        )
+    plain = f"    for (int i = 0; i < {lanes}; i++) p[{apart} * i] = a[i];\n"
+    if lanes == 16:
+        plain = f"#ifdef __AVX512F__\n    f32x16 b;\n{''.join(parts)}#else\n{plain}#endif\n"
+    return name, [*kinds, f"static inline void {name}(float *p, f32x{lanes} a)\n{{\n{plain}}}"]
+
+
+def memory_dtype(dtype: str) -> str:
+    """What vectors of a dtype are of in memory."""
+    return "uint16" if dtype == "bfloat16" else dtype
+
+
+def _between(given: str, wanted: str) -> str:
+    """By way of which dtype one becomes another; "" where there is an instruction."""
+    if "bfloat16" in (given, wanted):
+        return "" if "float32" in (given, wanted) else "float32"
+    return "int32" if "float32" in (given, wanted) and {given, wanted} & {*_NARROW} else ""
+
+
+def _direct(given: str, wanted: str) -> str:
+    """By one instruction."""
+    a, b = RECORDS[given], RECORDS[wanted]
+    letters = {8: "b", 16: "w", 32: "d"}
+    if "float32" in (given, wanted) or a.bits == b.bits:
+        return "static inline TO NAME(FROM a) { return __builtin_convertvector(a, TO); }"
+    if a.bits > b.bits:
+        return _INSTRUCTION.replace("WORD", f"vpmov{letters[a.bits]}{letters[b.bits]}").replace("WIDENS", "0")
+    word = f"vpmov{'s' if a.signed else 'z'}x{letters[a.bits]}{letters[b.bits]}"
+    return _INSTRUCTION.replace("WORD", word).replace("WIDENS", "1")
+
+
+def _filled(text: str, name: str, given: str, wanted: str, lanes: int) -> str:
+    kinds = (kind_name(memory_dtype(dtype), lanes) for dtype in (given, wanted))
+    text = text.replace("LANES", str(lanes))
+    return text.replace("NAME", name).replace("FROM", next(kinds)).replace("TO", next(kinds))

@@ -1,0 +1,244 @@
+"""Formulas in C: vectors, in GCC's and Clang's extensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from glenside.codegen.emit_c.scalar_primitives import STORED_AS
+from glenside.codegen.emit_c.scalar_printer import Formulas, number_in_c
+from glenside.codegen.emit_c.vector_casts import (
+    conversion,
+    cut,
+    kind_name,
+    memory_dtype,
+    nearest,
+    rounded_within,
+    stored_apart,
+    vector_type,
+)
+from glenside.codegen.emit_c.vector_primitives import (
+    VECTOR_SYMBOLS,
+    beside_number,
+    comparison_of,
+    is_clamped,
+    vector_function,
+)
+from glenside.codegen.loop_ir.affine_analysis import coefficient, substituted
+from glenside.codegen.loop_ir.intrinsics import Instruction, Operand
+from glenside.codegen.loop_ir.ir import Apply, Convert, Formula, Load, Number, Role, Statement, Store
+from glenside.ir.dtypes import HALVES, INTEGERS
+from glenside.ir.index_map import Axis, Index
+
+_WORD = "static inline uint32_t word_at(const void *p) { uint32_t u; memcpy(&u, p, 4); return u; }"
+
+
+class VectorFormulas(Formulas):
+    """Formulas of which those in vector loops are of all lanes at once."""
+
+    def kind(self, dtype: str) -> str:
+        """The C type of an element, or of a vector, in a register: halves are floats there."""
+        if self.lane is None:
+            return super().kind(dtype)
+        return self._vectors("float32" if dtype in HALVES else dtype)
+
+    def _vectors(self, dtype: str) -> str:
+        """The C type of a vector in memory."""
+        assert self.lane is not None
+        self.functions.setdefault(vector_type(memory_dtype(dtype), self.lane.size))
+        return kind_name(memory_dtype(dtype), self.lane.size)
+
+    def vector_store(self, statement: Statement) -> str:
+        """A store of a vector."""
+        assert isinstance(statement, Store), "vectors are stored"
+        dtype, value = statement.buffer.dtype, self._as_vector(statement.formula)
+        if statement.buffer.role is Role.REGISTER:
+            return f"{self.target(statement)} = {value};"
+        self.written.add(statement.buffer)
+        assert self.lane is not None
+        if dtype in HALVES and not gives_halves(statement.formula):
+            value = self._changed(value, "float32", dtype)
+        begin, apart = (
+            self.index(substituted(statement.place, {self.lane: Index()})),
+            coefficient(statement.place, self.lane),
+        )
+        if apart > 1:
+            name, texts = stored_apart(apart, self.lane.size)
+            self.functions |= dict.fromkeys(texts)
+            return f"{name}({self.name(statement.buffer)} + {begin}, {value});"
+        return f"*({self._vectors(dtype)} *)({self.name(statement.buffer)} + {begin}) = {value};"
+
+    def _start(self, load: Load) -> str:
+        """Where the first lane of a vector is."""
+        assert self.lane is not None
+        return " + ".join(self.address(load.buffer, substituted(load.place, {self.lane: Index()})))
+
+    def _as_vector(self, formula: Formula) -> str:
+        """A formula as a vector, whether its elements differ or not."""
+        return self._spread(formula, *self._vector(formula))
+
+    def _spread(self, formula: Formula, text: str, varies: bool) -> str:
+        return text if varies else f"({text} - ({self.kind(formula.dtype)}){{0}})"  # -0 - 0 is -0
+
+    def _vector(self, formula: Formula) -> tuple[str, bool]:
+        """A formula, and whether it is a vector: what is the same for all lanes is one element."""
+        assert self.lane is not None
+        if isinstance(formula, Load):
+            return self._loaded(formula, self.lane)
+        if isinstance(formula, Convert):
+            bytes_ = self._bytes(formula)
+            if bytes_:
+                return self._changed(bytes_, "int32", formula.dtype), True
+            inner = formula.formula
+            if formula.dtype == "int32" and isinstance(inner, Convert) and (bytes_ := self._bytes(inner)):
+                return bytes_, True
+            text, varies = self._vector(formula.formula)
+            return (self._converted(text, formula), True) if varies else (self.formula(formula), False)
+        if not isinstance(formula, Apply):
+            return self.formula(formula), False
+        if isinstance(formula.primitive, Instruction):
+            return self._instructed(formula.primitive, formula), True
+        if formula.primitive.name == "select":
+            return self._one_of_two(formula)
+        parts = [self._vector(operand) for operand in formula.operands]
+        if not any(varies for _, varies in parts):
+            return self.formula(formula), False
+        text = self._operation(formula, parts)
+        if formula.dtype in HALVES:
+            text = self._changed(self._changed(text, "float32", formula.dtype), formula.dtype, "float32")
+        return text, True
+
+    def _one_of_two(self, choice: Apply) -> tuple[str, bool]:
+        """One of two vectors, lane by lane, and whether it is one: C has no `?:` of vectors."""
+        assert self.lane is not None
+        relation, compared = comparison_of(choice)
+        parts = [self._vector(operand) for operand in (*compared, *choice.operands[1:])]
+        if not any(varies for _, varies in parts):
+            return self.formula(choice), False
+        a, b, then, otherwise = (
+            self._spread(operand, *part) for operand, part in zip((*compared, *choice.operands[1:]), parts, strict=True)
+        )
+        kind, whole = self.kind(choice.dtype), "int64" if choice.dtype == "float64" else "int32"
+        if not any(varies for _, varies in parts[:2]):  # to gcc a computed one and a loaded one differ in alignment
+            return f"({self.formula(choice.operands[0])} != 0 ? ({kind}){then} : ({kind}){otherwise})", True
+        self.functions.setdefault(vector_type(whole, self.lane.size))
+        mask = kind_name(whole, self.lane.size)
+        self.functions.setdefault(
+            f"static inline {kind} select_{kind}({mask} held, {kind} a, {kind} b)\n"
+            f"{{\n    return ({kind})((held & ({mask})a) | (~held & ({mask})b));\n}}"
+        )
+        return f"select_{kind}(({mask})({a} {relation} {b}), {then}, {otherwise})", True
+
+    def _bytes(self, formula: Convert) -> str:
+        """Floats that are rounded, moved by a whole number and clipped from 0 on, as vectors of int32 that are uint8 or
+        uint16; "" for others. What is no number is 0 there, too.
+        """
+        assert self.lane is not None
+        found = rounded_within(formula)
+        if found is None:
+            return ""
+        x, zero, most = found
+        name, texts = nearest(self.lane.size)
+        self.functions |= dict.fromkeys(texts)
+        text = f"{name}({self._as_vector(x)}, {-zero}.0f, {most - zero}.0f)"
+        return f"({text} + {zero})" if zero else text
+
+    def _loaded(self, load: Load, lane: Axis) -> tuple[str, bool]:
+        if load.buffer.role is Role.REGISTER:
+            return self.register(load), True
+        if not coefficient(load.place, lane):
+            return self.formula(load), False
+        text = f"*(const {self._vectors(load.dtype)} *)({self._start(load)})"
+        return (self._changed(text, load.dtype, "float32") if load.dtype in HALVES else text), True
+
+    def _converted(self, text: str, formula: Convert) -> str:
+        """A vector in another dtype; of halves, floats that are rounded to them."""
+        given, wanted = formula.formula.dtype, formula.dtype
+        if wanted in HALVES:
+            return self._changed(self._changed(text, "float32", wanted), wanted, "float32")
+        if given == "float32" and wanted in INTEGERS and not is_clamped(formula.formula, wanted):
+            assert self.lane is not None
+            name, texts = cut(self.lane.size)
+            self.functions |= dict.fromkeys(texts)
+            return self._changed(f"{name}({text})", "int32", wanted) if wanted != "int32" else f"{name}({text})"
+        return text if given in HALVES else self._changed(text, given, wanted)
+
+    def _changed(self, text: str, given: str, wanted: str) -> str:
+        assert self.lane is not None
+        name, texts = conversion(given, wanted, self.lane.size)
+        for own in texts:
+            self.functions.setdefault(own)
+        return f"{name}({text})"
+
+    def _operation(self, formula: Apply, parts: Sequence[tuple[str, bool]]) -> str:
+        """A primitive of vectors, and of what is the same for all lanes: the texts of both."""
+        name, operands, kind = formula.primitive.name, formula.operands, self.kind(formula.dtype)
+        assert self.lane is not None
+        if name in VECTOR_SYMBOLS and formula.dtype in INTEGERS:  # they wrap
+            unsigned = self.kind(f"u{formula.dtype.removeprefix('u')}")
+            one = STORED_AS[f"u{formula.dtype.removeprefix('u')}"]
+            a, b = (f"({unsigned if varies else one}){text}" for text, varies in parts)
+            return f"({kind})({a} {VECTOR_SYMBOLS[name]} {b})"
+        if name in VECTOR_SYMBOLS:
+            (a, _), (b, _) = parts
+            inverse = _inverse(operands[1]) if name == "divide" else None
+            return f"({a} * {number_in_c(inverse)})" if inverse else f"({a} {VECTOR_SYMBOLS[name]} {b})"
+        if len(operands) == 2 and formula.dtype not in INTEGERS and any(isinstance(o, Number) for o in operands):
+            name = beside_number(name)
+            turn = -1 if isinstance(operands[0], Number) else 1
+            operands, parts = operands[::turn], parts[::turn]
+        dtype = "float32" if formula.dtype in HALVES else formula.dtype
+        for text in vector_function(name, kind, dtype, self.lane.size):
+            self.functions.setdefault(text)
+        given = [self._spread(operand, *part) for operand, part in zip(operands, parts, strict=True)]
+        return f"{name}_{kind}({', '.join(given)})"
+
+    def _instructed(self, instruction: Instruction, formula: Apply) -> str:
+        """An instruction of vectors, of words that are the same in all lanes, and of blocks of several bytes each."""
+        assert self.lane is not None
+        lanes = self.lane.size
+        for dtype in dict.fromkeys(("int32", "uint32", memory_dtype(instruction.gives), "float32")):
+            self.functions.setdefault(vector_type(dtype, lanes))
+        for text in instruction.texts(lanes):
+            self.functions.setdefault(text)
+        texts, rest = [], list(formula.operands)
+        for operand in instruction.operands:
+            taken, rest = rest[: operand.count], rest[operand.count :]
+            if operand.is_in_memory:
+                load = taken[0]
+                assert isinstance(load, Load), "blocks are in memory"
+                texts.append(self._start(load))
+            elif operand in (Operand.WORD, Operand.PAIR):
+                texts.append(self._word(taken))
+            else:
+                texts.append(self._as_vector(taken[0]) if operand is Operand.VECTOR else self.formula(taken[0]))
+        return f"{instruction.name}_x{lanes}({', '.join(texts)})"
+
+    def _word(self, parts: Sequence[Formula]) -> str:
+        """Bytes or halves as one number, the first one lowest: those that follow each other are read at once."""
+        bits, kind = 32 // len(parts), f"uint{32 // len(parts)}_t"
+        loads = [part for part in parts if isinstance(part, Load)]
+        if not loads:
+            numbers = [int(part.value or 0) for part in parts if isinstance(part, Number)]
+            return f"{sum((value & 255) << bits * i for i, value in enumerate(numbers))}u"
+        if len(loads) == len(parts) and all(p.place == loads[0].place + i for i, p in enumerate(loads)):
+            return f"{self.helper('word_at', _WORD)}({' + '.join(self.address(loads[0].buffer, loads[0].place))})"
+        shifted = [f"(uint32_t)({kind}){self._raw(p)}" + (f" << {bits * i}" if i else "") for i, p in enumerate(parts)]
+        return f"({' | '.join(t for t, p in zip(shifted, parts, strict=True) if not isinstance(p, Number) or p.value)})"
+
+    def _raw(self, part: Formula) -> str:
+        """The bits of a part of a word."""
+        if isinstance(part, Load) and part.dtype in HALVES:
+            return "{}[{}]".format(*self.address(part.buffer, part.place))
+        return self.formula(part)
+
+
+def gives_halves(formula: Formula) -> bool:
+    """Whether an instruction gives halves as they are stored, not floats that hold them."""
+    return isinstance(formula, Apply) and isinstance(formula.primitive, Instruction) and formula.dtype in HALVES
+
+
+def _inverse(divisor: Formula) -> Number | None:
+    """What to multiply by instead, where that is a normal number: a rounding more, but no division."""
+    if not isinstance(divisor, Number) or not divisor.value:
+        return None
+    return Number(1 / divisor.value, divisor.dtype) if 2.0**-120 < abs(divisor.value) < 2.0**120 else None

@@ -1,0 +1,1 @@
+"""The loop IR: nests, blocks, scalar expressions, their analyses and their interpreter."""

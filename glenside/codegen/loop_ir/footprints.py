@@ -1,0 +1,202 @@
+"""Which places an access may touch: what is enumerated of axes that guards and quotients tie together, plus steps along
+all others. Sums of steps that continue each other are one, so that what is usual is a few numbers, whatever its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from glenside.codegen.loop_ir.accesses import Access, Held
+from glenside.codegen.loop_ir.affine_analysis import substituted
+from glenside.codegen.loop_ir.index_boxes import Box, merged
+from glenside.ir.index_map import Atom, Axis, Guard, Index
+from glenside.ir.operand import Array
+
+_ENUMERATED = 1 << 24
+"""Steps of axes that are tied together, at most; of more only bounds are known."""
+_LISTED = 64
+"""Offsets from which on places are listed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Footprint:
+    """offsets: places, in order; steps: (distance, count) of what is added to each, from the nearest on.
+
+    exact  whether every one of the places is touched; else no other one is
+    """
+
+    offsets: Array
+    steps: tuple[tuple[int, int], ...] = ()
+    exact: bool = True
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.offsets.size
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The first and the last place of some."""
+        return int(self.offsets[0]), int(self.offsets[-1]) + sum(step * (count - 1) for step, count in self.steps)
+
+    def places(self) -> Array:
+        """All of them, in order."""
+        found = self.offsets
+        for step, count in self.steps:
+            found = np.unique(np.add.outer(np.arange(count, dtype=np.int64) * step, found))
+        return found
+
+    def mark(self, mask: Array) -> None:
+        """Set the elements of an array there."""
+        if self._is_listed:
+            mask[self.places()] = True
+        for part in self._parts(mask):
+            part[...] = True
+
+    def missing(self, mask: Array) -> int | None:
+        """A place at which an array is not set."""
+        if self._is_listed:
+            places = self.places()
+            unset = places[~mask[places]]
+            return int(unset[0]) if unset.size else None
+        for offset, part in zip(self.offsets, self._parts(mask), strict=True):
+            if not part.all():
+                at = np.unravel_index(int(np.argmin(part)), part.shape)
+                return int(offset) + sum(int(i) * step for i, (step, _) in zip(at, self.steps, strict=True))
+        return None
+
+    @property
+    def _is_listed(self) -> bool:
+        return not self.steps or self.offsets.size > _LISTED
+
+    def _parts(self, mask: Array) -> Iterator[Array]:
+        if not self._is_listed:
+            counts, strides = [n for _, n in self.steps], [step for step, _ in self.steps]
+            for offset in self.offsets:
+                yield np.lib.stride_tricks.as_strided(mask[offset:], counts, strides)
+
+
+NOWHERE = Footprint(np.empty(0, np.int64))
+
+
+def footprint_of(box: Box) -> Footprint:
+    """All places of a box."""
+    return Footprint(np.array([box.first], np.int64), box.steps)
+
+
+def footprint(access: Access, fixed: Mapping[Axis, int], picks: Mapping[str, int]) -> Footprint:
+    """Of an access, where some of its axes are fixed, and variables that move it are below `picks`."""
+    free = [axis for axis in access.axes if axis not in fixed]
+    if any(not axis.size for axis in (*free, *fixed)) or not access.count:
+        return NOWHERE
+    at = {axis: Index() + place for axis, place in fixed.items()}
+    held = [replace(h, guards=tuple(_fixed(g, at) for g in h.guards)) for h in access.conditions]
+    place = substituted(access.place, at) if at else access.place
+    pieces, exact = [np.array([place.constant], np.int64)], not access.picked and access.sure
+    steps = [(1, access.count)] + [(step, picks[local.name]) for local, step in access.picked]
+    for tied in _tied(place, held):
+        values = tied.values()
+        if values is None:
+            low, high = tied.bounds
+            steps.append((1, high - low + 1))
+            values, exact = np.array([low]), False
+        if not values.size:
+            return NOWHERE
+        if values.size > 1 and (np.diff(values) == values[1] - values[0]).all():
+            steps.append((int(values[1] - values[0]), values.size))
+            values = values[:1]
+        pieces.append(values)
+    within = {axis for tied in _tied(place, held) for axis in tied.axes}
+    steps += [(factor, a.size) for a, factor in place.terms if isinstance(a, Axis) and a not in within]
+    offsets = pieces[0]
+    for more in pieces[1:]:
+        offsets = np.unique(np.add.outer(offsets, more))
+    below = sum(step * (count - 1) for step, count in steps if step < 0)
+    return Footprint(offsets + below, merged((abs(step), count) for step, count in steps), exact)
+
+
+def _fixed(guard: Guard, at: Mapping[Axis, Index]) -> Guard:
+    return replace(guard, index=substituted(guard.index, dict(at))) if at else guard
+
+
+@dataclass
+class _Tied:
+    """Axes of which no one is free of the others: guards or quotients are of several."""
+
+    axes: set[Axis]
+    atoms: list[tuple[Atom, int]]
+    held: list[Held]
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return Index(tuple(self.atoms)).bounds
+
+    def values(self) -> Array | None:
+        """What the atoms add up to, where what must hold does; None where that is too much to look at."""
+        axes = sorted(self.axes, key=lambda axis: axis.number)
+        if prod(axis.size for axis in axes) > _ENUMERATED:
+            return None
+        counters = counted(axes)
+        value = np.asarray(Index(tuple(self.atoms)).evaluate(counters))
+        true = np.broadcast_to(holds(self.held, counters), [axis.size for axis in axes])
+        return np.unique(np.broadcast_to(value, true.shape)[true]).astype(np.int64)
+
+
+def counted(axes: Sequence[Axis]) -> Any:
+    """Axis number -> its places, along an axis of arrays each."""
+    grid = np.ogrid[tuple(slice(0, axis.size) for axis in axes)] if axes else []
+    return {axis.number: places for axis, places in zip(axes, grid, strict=True)}
+
+
+def holds(conditions: Iterable[Held], counters: Any) -> Array:
+    """Where all conditions hold."""
+    found: Any = np.True_
+    for held in conditions:
+        every: Any = np.True_
+        for guard in held.guards:
+            every = every & guard.evaluate(counters)
+        found = found & (every if held.holds else ~np.asarray(every))
+    return np.asarray(found)
+
+
+def _tied(place: Index, held: Sequence[Held]) -> list[_Tied]:
+    parts: list[Held] = []
+    for condition in held:
+        whole = [replace(condition, guards=(guard,)) for guard in condition.guards] if condition.holds else [condition]
+        parts += whole
+    found = [_Tied(set(axes_in(*(g.index for g in part.guards))), [], [part]) for part in parts]
+    divided = [(atom, factor) for atom, factor in place.terms if not isinstance(atom, Axis)]
+    found += [_Tied(set(axes_in(atom.expression)), [(atom, factor)], []) for atom, factor in divided]
+    groups: list[_Tied] = []
+    for one in found:
+        for other in [group for group in groups if group.axes & one.axes]:
+            groups.remove(other)
+            one = _Tied(one.axes | other.axes, one.atoms + other.atoms, one.held + other.held)
+        groups.append(one)
+    for group in groups:
+        group.atoms += [(a, factor) for a, factor in place.terms if isinstance(a, Axis) and a in group.axes]
+    return groups
+
+
+def axes_in(*indices: Index) -> Iterator[Axis]:
+    """The axes that indices depend on."""
+    for index in indices:
+        for atom, _ in index.terms:
+            if isinstance(atom, Axis):
+                yield atom
+            else:
+                yield from axes_in(atom.expression)
+
+
+def moves_evenly(access: Access, axes: Iterable[Axis]) -> tuple[int, ...] | None:
+    """How far an access moves with each of some axes; None where guards or quotients are of them."""
+    uneven = {*axes_in(*(guard.index for held in access.conditions for guard in held.guards))}
+    uneven |= {a for atom, _ in access.place.terms if not isinstance(atom, Axis) for a in axes_in(atom.expression)}
+    if not uneven.isdisjoint(axes):
+        return None
+    factors = dict(access.place.terms)
+    return tuple(factors.get(axis, 0) for axis in axes)

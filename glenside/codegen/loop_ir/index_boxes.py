@@ -1,0 +1,143 @@
+"""Boxes of places: a first one, and steps along each of some axes. What is usual is decided of boxes alone.
+
+All answers are sure where they are True, and may be False where the places themselves would say True: whoever asks
+then looks at the places (`footprints`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from glenside.codegen.loop_ir.accesses import Access
+from glenside.ir.index_map import Axis
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """The places first + the sum of k * step, 0 <= k < count, over (step, count), nearest first; steps are above 0."""
+
+    first: int
+    steps: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def last(self) -> int:
+        return self.first + sum(step * (count - 1) for step, count in self.steps)
+
+    @property
+    def size(self) -> int | None:
+        """How many places it has; None where two sums of steps may be one place."""
+        reach, found = 0, 1
+        for step, count in self.steps:
+            if step <= reach:
+                return None
+            reach, found = reach + step * (count - 1), found * count
+        return found
+
+
+def merged(steps: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The same places in as few steps as can be seen: one of 4 by 1 and one of 3 by 2 are one of 8 by 1."""
+    found: list[tuple[int, int]] = []
+    for step, count in sorted((s, n) for s, n in steps if s and n > 1):
+        low, last = found[-1] if found else (0, 0)
+        if found and step % low == 0 and step // low <= last:
+            found[-1] = low, last + step // low * (count - 1)
+        else:
+            found.append((step, count))
+    return tuple(found)
+
+
+def box_of(access: Access, fixed: Mapping[Axis, int], picks: Mapping[str, int]) -> Box | None:
+    """The places of an access where some axes are fixed, and variables that move it are below `picks`: all that it may
+    touch. None where guards or quotients decide, or where it touches nothing.
+    """
+    if access.conditions or not access.count or any(not loop.axis.size for loop in access.loops):
+        return None
+    first, steps = access.place.constant, []
+    for axis, factor in access.place.terms:
+        if not isinstance(axis, Axis):
+            return None
+        if axis in fixed:
+            first += factor * fixed[axis]
+        elif factor < 0:
+            first += factor * (axis.size - 1)
+            steps.append((-factor, axis.size))
+        else:
+            steps.append((factor, axis.size))
+    if access.count > 1:
+        steps.append((1, access.count))
+    steps += [(step, picks[local.name]) for local, step in access.picked]
+    return Box(first, merged(steps))
+
+
+def contains(outer: Box, inner: Box) -> bool:
+    """Whether a box has all places of another one."""
+    rest = inner.first - outer.first
+    if outer == inner:
+        return True
+    if rest < 0 or inner.last > outer.last:
+        return False
+    used: list[int] = []
+    for step, _ in reversed(outer.steps):
+        times, rest = divmod(rest, step)
+        used.insert(0, times)
+    if rest:
+        return False
+    for step, count in inner.steps:
+        at = next((i for i in range(len(used) - 1, -1, -1) if step % outer.steps[i][0] == 0), None)
+        if at is None:
+            return False
+        used[at] += step // outer.steps[at][0] * (count - 1)
+    return all(times < count for times, (_, count) in zip(used, outer.steps, strict=True))
+
+
+def is_apart(a: Box, b: Box) -> bool:
+    """Whether two boxes have no place in common."""
+    if a.last < b.first or b.last < a.first:
+        return True
+    for modulus in {step for step, _ in (*a.steps, *b.steps) if step > 1}:
+        (low, high), (other, end) = sorted((_residues(a, modulus, 0), _residues(b, modulus, 0)))
+        if high < other and end < low + modulus:
+            return True
+    return False
+
+
+def _residues(box: Box, modulus: int, base: int) -> tuple[int, int]:
+    """Between which numbers the places of a box lie, but for multiples of a modulus, counted from a base."""
+    low = (box.first - base) % modulus
+    return low, low + sum(step * (count - 1) for step, count in box.steps if step % modulus)
+
+
+def is_apart_each_step(written: Sequence[Box], used: Sequence[Box], move: int, count: int) -> bool:
+    """Whether no box of `written` meets one of `used` that is moved by a multiple of `move`, of less than `count`."""
+    move = abs(move)
+    boxes = [*written, *used]
+    if not move or not written:
+        return not written
+    if _keeps_apart([(box.first, box.last) for box in boxes], move, count, None):
+        return True
+    base = min(box.first for box in boxes)
+    moduli = sorted({step for box in boxes for step, _ in box.steps if step > move})
+    if any(_keeps_apart([_residues(box, m, base) for box in boxes], move, count, m) for m in moduli):
+        return True
+    return all(_are_apart_each_step(a, b, move, count) for a, b in product(written, used))
+
+
+def _keeps_apart(spans: Sequence[tuple[int, int]], move: int, count: int, modulus: int | None) -> bool:
+    """Whether a span that all are in leaves its places by one move, and does not come back by the last."""
+    width = max(high for _, high in spans) - min(low for low, _ in spans)
+    return move > width and (modulus is None or move * (count - 1) + width < modulus)
+
+
+def _are_apart_each_step(a: Box, b: Box, move: int, count: int) -> bool:
+    """The same of two boxes: none of the places of all moves of one, forwards or backwards, is one of the other."""
+    moved = Box(a.first - move * (count - 1), merged((*a.steps, (move, 2 * count - 1))))
+    if is_apart(moved, b):
+        return True
+    spans = [(a.first, a.last), (b.first, b.last)]
+    if _keeps_apart(spans, move, count, None):
+        return True
+    base = min(a.first, b.first)
+    moduli = sorted({step for step, _ in (*a.steps, *b.steps) if step > move})
+    return any(_keeps_apart([_residues(a, m, base), _residues(b, m, base)], move, count, m) for m in moduli)

@@ -1,0 +1,109 @@
+"""The same loops over other buffers, and what several nests read in the same order, packed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import chain, count
+
+from glenside.codegen.loop_ir.accesses import used_buffers
+from glenside.codegen.loop_ir.affine_analysis import with_loads
+from glenside.codegen.loop_ir.compute_block import ScheduledBlock
+from glenside.codegen.loop_ir.ir import (
+    Buffer,
+    For,
+    Let,
+    Load,
+    Nest,
+    Packing,
+    Prefetch,
+    Role,
+    Sort,
+    Statement,
+    Store,
+    When,
+)
+from glenside.codegen.loop_ir.module import Module
+from glenside.codegen.processor.model import Machine
+
+
+def share_packings(module: Module, _machine: Machine) -> Module:
+    """Shares one packed copy among nests that read an operand in the same order: of a constant, or what a nest packs
+    before the first of them, as rows of which queries, keys and values are computed.
+    """
+    own, filled = module.packings, {nest.buffer: i for i, nest in enumerate(module.nests)}
+    first: dict[object, Packing] = {}
+    names: dict[Buffer, Buffer] = {}
+    for packing in sorted(own, key=lambda packing: filled.get(packing.buffer, -1)):
+        if packing.buffer.role is Role.CONSTANT or packing.buffer in filled:
+            known = first.setdefault(replace(packing, buffer=packing.source), packing)
+            if known is not packing:
+                names[packing.buffer] = known.buffer
+    if not names:
+        return module
+    kept = tuple(with_buffers(nest, names) for nest in module.nests if nest.buffer not in names)
+    return Module(kept, tuple(packing for packing in own if packing.buffer not in names))
+
+
+def name_packings(module: Module, _machine: Machine) -> Module:
+    """Numbers packed buffers of one name, as those of a matrix and its transpose."""
+    names: dict[Buffer, Buffer] = {}
+    taken: set[str] = set()
+    for buffer in dict.fromkeys(packing.buffer for packing in module.packings):
+        numbered = (f"{buffer.name}.{number}" for number in count(2))
+        name = next(name for name in chain([buffer.name], numbered) if name not in taken)
+        taken.add(name)
+        if name != buffer.name:
+            names[buffer] = replace(buffer, name=name)
+    packings = tuple(replace(p, buffer=names.get(p.buffer, p.buffer)) for p in module.packings)
+    return Module(tuple(with_buffers(nest, names) for nest in module.nests), packings)
+
+
+def with_buffers_of(made: ScheduledBlock, names: Mapping[Buffer, Buffer]) -> ScheduledBlock:
+    """The loops of a block over other buffers; what was packed of one is now called after the other."""
+    if all(name == buffer for name, buffer in names.items()):
+        return made
+    own = {*used_buffers(made.statements), *(packing.buffer for packing in made.packings)} - {*names}
+    after = {buffer: _called_after(buffer, names) for buffer in own if buffer.role is not Role.REGISTER}
+    now = {**names, **after}
+    packings = [replace(p, buffer=now[p.buffer], source=now[p.source]) for p in made.packings]
+    return ScheduledBlock([renamed(statement, now) for statement in made.statements], tuple(packings))
+
+
+def _called_after(buffer: Buffer, names: Mapping[Buffer, Buffer]) -> Buffer:
+    """A buffer made for others, such as `image.packed`, whose name begins with that of what lies there."""
+    of = [source for source in names if buffer.name.startswith(f"{source.name}.")]
+    source = max(of, key=lambda source: len(source.name), default=None)
+    return buffer if source is None else replace(buffer, name=names[source].name + buffer.name[len(source.name) :])
+
+
+def with_buffers(nest: Nest, now: Mapping[Buffer, Buffer]) -> Nest:
+    """A nest over other buffers."""
+    if not any(buffer in now for buffer in used_buffers(nest.body)):
+        return nest
+    body = tuple(renamed(statement, now) for statement in nest.body)
+    return replace(nest, buffer=now.get(nest.buffer, nest.buffer), body=body)
+
+
+def renamed(statement: Statement, now: Mapping[Buffer, Buffer]) -> Statement:
+    """A statement about other buffers."""
+
+    def of(buffer: Buffer) -> Buffer:
+        return now.get(buffer, buffer)
+
+    change = partial(with_loads, change=lambda load: Load(of(load.buffer), load.place, load.picked))
+    if isinstance(statement, For):
+        return replace(statement, body=tuple(renamed(inner, now) for inner in statement.body))
+    if isinstance(statement, When):
+        condition = None if statement.condition is None else change(statement.condition)
+        return replace(statement, body=tuple(renamed(inner, now) for inner in statement.body), condition=condition)
+    if isinstance(statement, Store):
+        return replace(statement, buffer=of(statement.buffer), formula=change(statement.formula))
+    if isinstance(statement, Let):
+        return replace(statement, formula=change(statement.formula))
+    if isinstance(statement, Sort):
+        return replace(statement, items=of(statement.items), positions=of(statement.positions))
+    if isinstance(statement, Prefetch):
+        return replace(statement, buffer=of(statement.buffer))
+    return statement

@@ -1,0 +1,1 @@
+"""Lowers terms to blocks: what is materialized, its layout, and the formulas of elements."""

@@ -1,0 +1,198 @@
+"""What is put together lies there from the start: a tensor within its border, the parts of a concatenation in it.
+
+An index map whose pieces are the places of whole operands, moved by constants, says where in the result each operand
+lies. The nest of an operand fills it there; of the map's own nest only the border is left, and copies of operands that
+lie elsewhere already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from glenside.codegen.loop_ir.affine_analysis import coefficient
+from glenside.codegen.loop_ir.intrinsics import MAX_INTERLEAVE
+from glenside.codegen.loop_ir.ir import Layout
+from glenside.codegen.loop_ir.nest_builder import Memory, View, under
+from glenside.codegen.lowering.fill_rules import filler
+from glenside.codegen.lowering.inline_reductions import join_of
+from glenside.codegen.lowering.materialize import LEAVES
+from glenside.ir.index_map import Axis, Fill, Index, IndexMap, Within, axes_of, flattened, reshaped
+from glenside.ir.term import Term
+from glenside.ir.types import Dims
+
+Border = tuple[tuple[int, ...], tuple[int, ...], Fill]
+"""A box of a buffer that no term fills: where it begins, where it ends, what is there."""
+
+
+@dataclass
+class Hosting:
+    """Where terms lie within a buffer of another one.
+
+    views    term -> where it lies
+    copies   terms that must be copied to where they lie
+    borders  what is left of it
+    inside   terms that are put together within it
+    """
+
+    views: dict[Term, View] = field(default_factory=dict)
+    copies: list[tuple[Term, View]] = field(default_factory=list)
+    borders: list[Border] = field(default_factory=list)
+    inside: set[Term] = field(default_factory=set)
+
+
+def layouts_of(views: Mapping[Term, View], hosted: Iterable[Hosting]) -> tuple[Layout, ...]:
+    """Where terms lie, and where copies of some do, as data."""
+    copies = [part for own in hosted for part in own.copies]
+    found = [view.layout(term) for term, view in views.items()]
+    return (*found, *(replace(view.layout(term), copy=True) for term, view in copies))
+
+
+def parts_of(term: Term) -> list[tuple[Term, tuple[int, ...]]] | None:
+    """The operands that a term is put together of, and where each lies; None where it is not, or not of whole ones."""
+    found = term.index_map if term.operator.moves else None
+    if found is None or (len(found.pieces) == 1) != (found.fill is not None):
+        return None
+    parts = []
+    for piece in found.pieces:
+        child, offsets = term.children[piece.operand], []
+        for place, (axis, index) in enumerate(zip(axes_of(found.dims), piece.indices, strict=False)):
+            moved = (axis - index) if found.dims[place] != 1 else index * -1
+            if moved.terms or not 0 <= moved.constant <= found.dims[place] - child.access.dims[place]:
+                return None
+            offsets.append(moved.constant)
+        if len(piece.indices) != len(found.dims) or not all(isinstance(g, Within) for g in piece.guards):
+            return None
+        parts.append((child, tuple(offsets)))
+    covered = sum(child.access.size for child, _ in parts)
+    return parts if found.fill is not None or covered == found.dims.product() else None
+
+
+def is_reshaped(term: Term) -> bool:
+    """Whether a term has the elements of its only operand, in the same order."""
+    found = term.index_map if term.operator.moves and len(term.children) == 1 else None
+    if found is None or found.fill is not None or len(found.pieces) != 1 or found.pieces[0].guards:
+        return False
+    (child,) = term.children
+    return child.access.size == term.access.size and _same_order(found, child.access.dims)
+
+
+def _same_order(found: IndexMap, operand: Dims) -> bool:
+    return flattened(found.pieces[0].indices, operand) == flattened(axes_of(found.dims), found.dims)
+
+
+def turned(term: Term) -> tuple[Term, tuple[int, ...]] | None:
+    """What a term has the elements of, put together, and in which order its axes lie there; None where it is no such.
+
+    Phases, say, put together along an axis of their own, then one after the other along time, behind the channels.
+    """
+    path = [term]
+    while parts_of(path[-1]) is None:
+        own = path[-1]
+        if not own.operator.moves or len(own.children) != 1 or own.children[0].access.size != own.access.size:
+            return None
+        path.append(own.children[0])
+    dims = path[-1].access.dims
+    at: Sequence[Index] = axes_of(dims)
+    for own in reversed(path[:-1]):
+        moved = _above(own, at)
+        if moved is None:
+            return None
+        at = moved
+    place = flattened(at, term.access.dims)
+    steps = [coefficient(place, Axis(i, n)) if n != 1 else term.access.size for i, n in enumerate(dims)]
+    order = tuple(sorted(range(len(dims)), key=lambda axis: -steps[axis]))
+    lies = flattened([axes_of(dims)[axis] for axis in order], [dims[axis] for axis in order])
+    return (path[-1], order) if place == lies else None
+
+
+def take_turns(term: Term, order: Sequence[int], lanes: int) -> bool:
+    """Whether a term is put together of a few sums of float32, whose elements take turns in that order of its axes, so
+    that each is a few vectors of so many lanes.
+    """
+    dims, parts = term.access.dims, _whole_parts(term)
+    moved = [axis for axis in order if dims[axis] != 1]
+    if len(parts) < 2 or len(moved) < 2:
+        return False
+    along, turn = moved[-2:]
+    if not 1 < dims[turn] == len(parts) <= MAX_INTERLEAVE or dims[along] < 2 * lanes or term.access.dtype != "float32":
+        return False
+    return all(part.access.dims[turn] == 1 and join_of(_of_order(part)) is not None for part in parts)
+
+
+def _whole_parts(term: Term) -> list[Term]:
+    """What a term is put together of, in however many steps."""
+    inner = term
+    while is_reshaped(inner) and inner.children[0].access.dims == term.access.dims:
+        (inner,) = inner.children
+    parts = parts_of(inner)
+    return [term] if parts is None else [part for child, _ in parts for part in _whole_parts(child)]
+
+
+def _of_order(term: Term) -> Term:
+    while is_reshaped(term):
+        (term,) = term.children
+    return term
+
+
+def _above(term: Term, at: Sequence[Index]) -> Sequence[Index] | None:
+    """Where in a term the element is that lies there in its only operand; None where it only has some of those."""
+    (child,) = term.children
+    found = term.index_map
+    if found == reshaped(child.access.dims, term.access.dims):
+        return under(term.access.dims, child.access.dims, at)
+    if found is None or found.fill is not None or len(found.pieces) != 1 or found.pieces[0].guards:
+        return None
+    where = {Axis(i, n): i for i, n in enumerate(found.dims)}
+    moved = [Index()] * len(where)
+    for index, here in zip(found.pieces[0].indices, at, strict=True):
+        if index.constant or len(index.terms) > 1:
+            return None
+        for axis, factor in index.terms:
+            if factor != 1 or not isinstance(axis, Axis):
+                return None
+            moved[where[axis]] = here
+    return moved
+
+
+def hosting(term: Term, memory: Memory, taken: Sequence[Term]) -> Hosting:
+    """What lies in the buffer of a term that is put together; `taken` lie elsewhere."""
+    found = Hosting()
+    _put(term, View.whole(memory), set(taken), found)
+    return found
+
+
+def _put(term: Term, view: View, taken: set[Term], found: Hosting) -> None:
+    while is_reshaped(term) and term.children[0].access.dims == view.dims:
+        (term,) = term.children
+    inner = _of_order(term)
+    parts = parts_of(term)
+    if parts is not None and view.dims == term.access.dims and term not in taken:
+        taken.add(term)
+        found.inside.add(term)
+        map_ = term.index_map
+        assert map_ is not None, "parts are those of a map"
+        for child, offsets in parts:
+            moved = tuple(a + b for a, b in zip(view.offsets, offsets, strict=True))
+            _put(child, View(view.memory, child.access.dims, moved), taken, found)
+        if map_.fill is not None:
+            found.borders += _border(view, parts[0][0].access.dims, parts[0][1], map_.fill)
+    elif inner.operator.name in LEAVES or inner in taken or inner.operator.moves or filler(inner) is not None:
+        found.copies.append((term, view))
+    else:
+        taken.add(inner)
+        found.views[inner] = view
+
+
+def _border(view: View, dims: Dims, offsets: Sequence[int], fill: Fill) -> list[Border]:
+    """The boxes around a part of a view: below and above it along one axis, within it along those before."""
+    low, high = [list(view.offsets), [a + n for a, n in zip(view.offsets, view.dims, strict=True)]]
+    found = []
+    for axis, (offset, size) in enumerate(zip(offsets, dims, strict=True)):
+        begin, end = low[axis] + offset, low[axis] + offset + size
+        if begin > low[axis]:
+            found.append((tuple(low), (*high[:axis], begin, *high[axis + 1 :]), fill))
+        if end < high[axis]:
+            found.append(((*low[:axis], end, *low[axis + 1 :]), tuple(high), fill))
+        low[axis], high[axis] = begin, end
+    return found

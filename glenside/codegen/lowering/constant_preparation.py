@@ -1,0 +1,33 @@
+"""What is known of constants before a program runs."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import copysign, isfinite
+
+from glenside.codegen.loop_ir.ir import Formula
+from glenside.codegen.loop_ir.scalar_expr import number
+from glenside.codegen.lowering.concat_in_place import parts_of
+from glenside.codegen.lowering.materialize import is_widening
+from glenside.ir.program import Program
+from glenside.ir.term import Term, postorder
+from glenside.passes.constant_folding import fold
+
+
+def prepared(program: Program, *, lazily: bool = False) -> Program:
+    """A program as it becomes loops of a machine: what is computed or put together of constants is one, and how it is
+    moved is not.
+    """
+    return fold(program, [t for t in postorder(program.term) if _is_read_in_place(t)], lazily=lazily)
+
+
+def _is_read_in_place(term: Term) -> bool:
+    """Whether a term of constants is read where these lie: what is put together would be copied in each run."""
+    return (term.operator.moves and parts_of(term) is None) or (is_widening(term) and term.access.size > 1)
+
+
+def single(leaf: Term, value: object) -> dict[Term, Formula]:
+    """The one element of a constant as a number, where there is one: infinities, not-a-number and -0 are none."""
+    if not isinstance(value, bool | int | float) or not isfinite(value) or (value == 0 and copysign(1, value) < 0):
+        return {}
+    return {leaf: number(Fraction(value), leaf.access.dtype)}

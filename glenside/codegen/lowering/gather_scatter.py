@@ -1,0 +1,75 @@
+"""Elements at places that are computed: gathers and scatters."""
+
+from __future__ import annotations
+
+from glenside.codegen.loop_ir.ir import Formula, Load, Local, Require, Statement, Store
+from glenside.codegen.loop_ir.nest_builder import Filling, Places, View
+from glenside.codegen.loop_ir.scalar_expr import apply, convert, number
+from glenside.ir.dtypes import limits
+from glenside.ir.index_map import Index
+from glenside.ir.term import Term
+
+
+def gathered(nest: Filling) -> list[Statement]:
+    """Elements of one axis at computed indices."""
+    a, indices, axis = nest.term.arguments()
+    source, count_ = nest.source.views[a], indices.access.rank
+    step = source.stride(axis, a.access.dims)
+
+    def one(places: Places) -> list[Statement]:
+        index, let = nest.let(_position(nest.pull(indices, places[axis : axis + count_])))
+        place = source.place((*places[:axis], Index(), *places[axis + count_ :]))
+        held = Require(index, a.access.dims[axis], "access-gather")
+        return [let, held, nest.store(places, Load(source.buffer, place, ((index, step),)))]
+
+    return nest.each(nest.dims, one)
+
+
+def _picked(
+    nest: Filling, view: View, a: Term, indices: Term, at: Places, shared: int
+) -> tuple[list[Statement], tuple[tuple[Local, int], ...]]:
+    """The variables that say where in the axes behind the shared ones to look, and how far each moves in a view."""
+    statements: list[Statement] = []
+    picked = []
+    for axis in range(indices.access.dims[-1]):
+        size = a.access.dims[shared + axis]
+        index, let = nest.let(_position(nest.pull(indices, (*at, Index() + axis))))
+        statements += [let, Require(index, size, nest.term.operator.name)]
+        picked.append((index, view.stride(shared + axis, a.access.dims)))
+    return statements, tuple(picked)
+
+
+def gathered_nd(nest: Filling) -> list[Statement]:
+    """Elements at places of several numbers."""
+    a, indices, shared = nest.term.arguments()
+    source, lead, numbers = nest.source.views[a], indices.access.rank - 1, indices.access.dims[-1]
+
+    def one(places: Places) -> list[Statement]:
+        statements, picked = _picked(nest, source, a, indices, places[:lead], shared)
+        place = source.place((*places[:shared], *(Index() for _ in range(numbers)), *places[lead:]))
+        return [*statements, nest.store(places, Load(source.buffer, place, picked))]
+
+    return nest.each(nest.dims, one)
+
+
+def scattered(nest: Filling) -> list[Statement]:
+    """A copy, with updates put into it one after the other."""
+    a, indices, updates, shared, reduction = nest.term.arguments()
+    lead, numbers = indices.access.rank - 1, indices.access.dims[-1]
+    name = {"add": "add", "mul": "multiply", "min": "min", "max": "max"}.get(str(reduction))
+
+    def put(places: Places) -> list[Statement]:
+        statements, picked = _picked(nest, nest.view, a, indices, places[:lead], shared)
+        place = nest.view.place((*places[:shared], *(Index() for _ in range(numbers)), *places[lead:]))
+        new = nest.pull(updates, places)
+        value = new if name is None else apply(name, Load(nest.buffer, place, picked), new)
+        return [*statements, Store(nest.buffer, place, value, picked)]
+
+    copied = nest.each(nest.dims, lambda places: [nest.store(places, nest.pull(a, places))])
+    return [*copied, *nest.each(updates.access.dims, put)]
+
+
+def _position(index: Formula) -> Formula:
+    """A computed index as int64; one that is too large stays so, and does not wrap to one that counts from the end."""
+    largest = limits("int64")[1]
+    return convert(apply("min", index, number(largest, "uint64")) if index.dtype == "uint64" else index, "int64")

@@ -1,0 +1,127 @@
+"""In which order the axes of a buffer lie: so that what is computed together is next to each other.
+
+The last axis is the one along which vectors are made: the channels of a product with constant weights, which only the
+weights vary along, where they fill a half of one; else the one along which most of what is read lies next to each other
+already. A few elements next to each other, of a small image or a window, are short vectors: another axis is the last
+one where what lies apart along it is packed in less time than that takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from glenside.codegen.loop_ir.affine_analysis import coefficient, is_direct, loads_in
+from glenside.codegen.loop_ir.compute_block import Block, Joined
+from glenside.codegen.loop_ir.ir import Formula, Load, Role
+from glenside.codegen.processor.model import Machine
+from glenside.codegen.scheduling.tile_partition import least_lanes
+from glenside.codegen.scheduling.vectorize import lanes_of
+from glenside.ir.dtypes import FLOATS
+from glenside.ir.index_map import Axis
+
+_AT_ONCE = 2
+"""Vectors of products that a processor adds up in a cycle, as most do."""
+_MOVED = 2
+"""Cycles in which an element is put elsewhere, one by one."""
+
+
+def best_order(axes: Sequence[Axis], joined: Sequence[Joined], value: Formula, lanes: int = 1) -> tuple[int, ...]:
+    """The order in which the axes of a buffer are best filled: the last one, and the others as they are read, where so
+    many elements are a vector.
+    """
+    if not axes:
+        return ()
+    within = [load for own in joined for load in loads_in(own.element)]
+    loads = [load for load in (*within, *loads_in(value)) if load.buffer.role is not Role.CONSTANT]
+
+    taken = _in_vectors(axes, joined[0], lanes) if len(joined) == 1 and lanes > 1 else {}
+    packed = min(taken, key=lambda axis: (taken[axis], -axes.index(axis)), default=None)
+
+    def score(axis: Axis) -> tuple[int, int]:
+        if axis.size == 1:
+            return -1, 0
+        moved = [coefficient(load.place, axis) for load in within if load.buffer.role is not Role.CONSTANT]
+        weights = any(coefficient(load.place, axis) for load in within if load.buffer.role is Role.CONSTANT)
+        if weights and not any(moved):
+            return (2 if _is_short(axis, lanes) else 4), axis.size
+        if axis == packed:
+            return 3, axis.size
+        if moved and all(step in (0, 1) for step in moved) and any(moved):
+            return 2, axis.size
+        return 1, 0 if within else sum(
+            load.buffer.dims.product() for load in loads if coefficient(load.place, axis) == 1
+        )
+
+    last = max(range(len(axes)), key=lambda i: (score(axes[i]), i), default=0)
+    largest = max(loads, key=lambda load: load.buffer.dims.product(), default=None)
+    rest = [i for i in range(len(axes)) if i != last]
+    if largest is not None and score(axes[last])[0] < 4:
+        rest.sort(key=lambda i: -_step(largest, axes[i]))
+    return (*rest, last)
+
+
+def _in_vectors(axes: Sequence[Axis], joined: Joined, lanes: int) -> dict[Axis, float]:
+    """The cycles that sums in vectors along each axis take, with those in which what lies apart along it is packed,
+    where they are fewer than along any axis along which nothing does. There are none where one of those fills vectors.
+    """
+    every, loads = (*axes, *joined.axes), [*loads_in(joined.element)]
+    places, steps = [load.place for load in loads], prod(axis.size for axis in every)
+    if any(load.picked for load in loads) or not all(is_direct(place, axis) for place in places for axis in every):
+        return {}
+    if not steps:  # of an axis without elements, along which no vector is short enough
+        return {}
+
+    def cycles(axis: Axis) -> float:
+        return steps / (_AT_ONCE * _at_once(axis, joined.local.dtype, lanes))
+
+    beside = [axis for axis in axes if {coefficient(place, axis) for place in places} == {0, 1}]
+    if any(axis.size >= lanes for axis in beside):
+        return {}
+    least = min(map(cycles, beside), default=steps / _AT_ONCE)
+    found = {}
+    for axis in axes:
+        apart = [place for place in places if coefficient(place, axis) not in (0, 1)]
+        packed = [prod(own.size for own in every if coefficient(place, own)) for place in apart]
+        if axis.size > 1 and packed and all(8 * size <= steps for size in packed):
+            found[axis] = cycles(axis) + _MOVED * sum(packed)
+    return {axis: own for axis, own in found.items() if own < least}
+
+
+def _at_once(axis: Axis, dtype: str, lanes: int) -> int:
+    """Elements of a vector along an axis: halves of one are vectors too, down to the shortest that there are."""
+    while lanes > axis.size:
+        lanes = lanes // 2 if lanes > least_lanes(dtype) else 1
+    return lanes
+
+
+def lanes_to_fill(joined: Sequence[Joined], dtype: str, machine: Machine) -> int:
+    """Elements of a vector of which channels that fill less than a half are not the last axis.
+
+    Sums of bytes add four products at a time along channels: a vector of few has more of them than one of pixels.
+    """
+    return lanes_of(dtype, machine) if all(own.local.dtype in FLOATS for own in joined) else 1
+
+
+def is_narrow(block: Block, machine: Machine) -> bool:
+    """Whether vectors along the last axis of a block are short, and along all that its weights alone move with, not."""
+    loads = [load for joined in block.joined for load in loads_in(joined.element)]
+    moved = [load.place for load in loads if load.buffer.role is not Role.CONSTANT]
+    alone = [
+        axis
+        for axis in block.axes
+        if any(coefficient(load.place, axis) for load in loads) and not any(coefficient(p, axis) for p in moved)
+    ]
+    last = next((axis for axis in block.axes if coefficient(block.place, axis) == 1), None)
+    if last is None or last not in alone or not _is_short(last, lanes_of(block.joined[0].local.dtype, machine)):
+        return False
+    return prod(axis.size for axis in alone) > last.size
+
+
+def _is_short(axis: Axis, lanes: int) -> bool:
+    """Whether most of a vector along an axis would be empty."""
+    return 2 * axis.size < lanes
+
+
+def _step(load: Load, axis: Axis) -> int:
+    return abs(coefficient(load.place, axis))

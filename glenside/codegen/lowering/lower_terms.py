@@ -1,0 +1,403 @@
+"""From terms to loop nests: what only moves elements becomes places, what is computed of each element formulas.
+
+A nest pulls each element that it stores from what it is made of, down to buffers: index maps of records say where an
+element comes from, scalar expressions what is done with it. A term has a nest of its own where it must be in memory:
+where several nests read it, or one reads its elements more than once, or it is not computed element by element. A sum
+is computed where it is read, if that is one place for each of its elements: bias, activation and residual follow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+
+from glenside.codegen.loop_ir.accesses import used_buffers
+from glenside.codegen.loop_ir.affine_analysis import affine, is_asking
+from glenside.codegen.loop_ir.compute_block import Block, Joined, ScheduledBlock
+from glenside.codegen.loop_ir.ir import Counter, Formula, Load, Loops, Nest, Number, Packing, Role, Statement, Store
+from glenside.codegen.loop_ir.module import Module
+from glenside.codegen.loop_ir.nest_builder import Filling, Memory, Places, View, around, under
+from glenside.codegen.loop_ir.scalar_expr import applied, choose, convert, never, number
+from glenside.codegen.lowering.concat_in_place import Border, Hosting, hosting, layouts_of, parts_of, take_turns, turned
+from glenside.codegen.lowering.constant_preparation import single
+from glenside.codegen.lowering.fill_rules import filler, mapped, mapped_rows
+from glenside.codegen.lowering.inline_reductions import join_of
+from glenside.codegen.lowering.layout_assignment import best_order, is_narrow, lanes_to_fill
+from glenside.codegen.lowering.materialize import addressed_by, is_inline, is_sorting, stored_terms
+from glenside.codegen.lowering.reductions import normalized
+from glenside.codegen.lowering.term_reads import asking_of, dims_of_parts
+from glenside.codegen.passes.fuse_padding import BORDER
+from glenside.codegen.processor.model import Machine
+from glenside.codegen.scheduling.operand_packing import filling
+from glenside.codegen.scheduling.select_schedule import scheduled
+from glenside.codegen.scheduling.softmax_template import Softmax, softmax
+from glenside.codegen.scheduling.vectorize import lanes_of, shared
+from glenside.ir.elementwise import folds
+from glenside.ir.errors import BadInput
+from glenside.ir.index_map import Axis, Fill, Index, Within
+from glenside.ir.operator import Category
+from glenside.ir.operators.compute import name_of, parse_compute
+from glenside.ir.program import Program
+from glenside.ir.rational import exact
+from glenside.ir.term import Term, build, postorder, rebuild_all
+from glenside.ir.types import Dims, TupleType
+
+_OF_POWERS = 20
+"""Steps of a loop that one element of a softmax is worth, twice the power of which is taken."""
+
+
+class Lowering:
+    """One program: which terms are stored, where, and the nests that fill them.
+
+    views    term -> where it is in memory: tensors, and what is stored
+    hosted   term that is put together -> what lies in it from the start
+    filled   terms whose nests are made -> their memory
+    inside   terms that are put together within such a one
+    joined   what the formula that is being made joins: (term, places) -> the variable, and what it stands for
+    single   constants of one element -> what it is
+    sorted   terms that are sorted, and their orders: their rows are not moved apart
+    computed  what the nest that is being made computes
+    """
+
+    def __init__(self, program: Program, machine: Machine | None) -> None:
+        self.program, self.machine = program, machine
+        self.results = list(_flat(*rebuild_all([program.term], _untupled)))
+        self.order = [t for t in postorder(*self.results) if not isinstance(t.type, TupleType)]
+        for term in self.order:
+            if term.operator.opaque:
+                raise BadInput(f"{term.operator.name} {term.attributes[0]!r} has no meaning that could be compiled")
+            if not is_inline(term) and join_of(term) is None and filler(term) is None:
+                raise BadInput(f"{name_of(term)} is not compiled yet")
+        self.views: dict[Term, View] = {}
+        self.hosted: dict[Term, Hosting] = {}
+        self.inside: set[Term] = set()
+        self.joined: dict[tuple[Term, tuple[Index, ...]], tuple[Joined, Formula]] = {}
+        self.filled: dict[Term, Memory] = {}
+        self.single: dict[Term, Formula] = {}
+        self.computed: dict[Term, None] = {}
+        self.memories: list[Memory] = []
+        self.nests: list[Nest] = []
+        self.block: Block | Softmax | None = None
+        self.packed: tuple[Packing, ...] = ()
+        self.packings: list[Packing] = []
+        self.numbers = count(1)
+        self.addressed = {child for term in self.order for child in addressed_by(term)}
+        self.sorted = {own for term in self.order if is_sorting(term) for own in (term, *term.children)}
+        self._vectors: dict[object, Callable[[Filling], list[Statement] | None]] = {
+            normalized: self._normalized,
+            mapped: self._mapped,
+        }
+        self.stored = stored_terms(self.order, self.results, self._host if machine else lambda *_: ())
+
+    def module(self) -> Module:
+        """The nests of the program, each with the block that it was scheduled from."""
+        for tensor in self.program.tensors.values():
+            role = Role.CONSTANT if tensor.constant else Role.INPUT
+            memory = Memory(tensor.name, tensor.dims, tensor.dtype, role)
+            self.memories.append(memory)
+            leaf = build("access-tensor", tensor)
+            self.views[leaf] = View.whole(memory)
+            if tensor.dims.product() == 1 and tensor.name in self.program.constants:
+                self.single |= single(leaf, self.program.constants[tensor.name].item())
+        for term in self.order:
+            if term in self.stored:
+                self.filled[term] = self._fill(term)
+        return Module(tuple(self.nests), tuple(self.packings))
+
+    def loops(self, module: Module) -> Loops:
+        """The program of a module's nests: the buffers that they use, results, and layouts."""
+        every = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in module.packings)]
+        read = {buffer for nest in module.nests for buffer in used_buffers(nest.body)}
+        buffers = [b for b in every if b in read or b.role in (Role.INPUT, Role.RESULT)]
+        results = tuple(self.filled[t].buffer for t in self.results)
+        layouts = layouts_of(self.views, self.hosted.values())
+        return Loops(self.program.name, tuple(buffers), module.nests, results, module.packings, layouts)
+
+    def _memory(self, term: Term, dims: Dims | None = None) -> Memory:
+        role = Role.RESULT if term in self.results else Role.TEMPORARY
+        name = f"{role.value}{next(self.numbers)}"
+        apart = role is Role.TEMPORARY and self.machine is not None and term not in self.sorted
+        memory = Memory(name, term.access.dims if dims is None else dims, term.access.dtype, role, apart)
+        self.memories.append(memory)
+        return memory
+
+    def _host(self, term: Term, kept: bool) -> list[Term]:
+        """What is stored because a term that is put together is in memory."""
+        if not kept or term in self.views or term in self.inside or term in self.addressed:
+            return []
+        if parts_of(term) is None:
+            return self._host_turned(term) if term in self.results else []
+        memory = self._memory(term)
+        found = self.hosted[term] = hosting(
+            term, memory, [*self.views, *self.addressed, *(t for t in self.results if t is not term)]
+        )
+        self.inside |= found.inside
+        self.views |= {term: View.whole(memory), **found.views}
+        return [term, *found.views]
+
+    def _host_turned(self, result: Term) -> list[Term]:
+        """The same of what a result is when its axes are in another order: sums that take turns in it lie there."""
+        assert self.machine is not None, "vectors are of a machine"
+        term, order = turned(result) or (result, ())
+        lanes = lanes_of("float32", self.machine)
+        if not order or term in self.results or term in self.sorted or not take_turns(term, order, lanes):
+            return []
+        memory = self._memory(result, term.access.dims)
+        memory.order, memory.shown = order, result.access.dims
+        hosted = hosting(term, memory, [*self.views, *self.addressed])
+        if hosted.copies or hosted.borders:
+            self.memories.remove(memory)
+            return []
+        self.hosted[result] = hosted
+        self.inside |= {term, *hosted.inside}
+        whole = View(memory, memory.dims, (0,) * len(memory.dims))
+        self.views |= {result: whole, term: whole, **hosted.views}
+        return [result, *hosted.views]
+
+    def _fill(self, term: Term) -> Memory:
+        """The nests of a term that is stored."""
+        if term in self.hosted:
+            hosted = self.hosted[term]
+            for copied, view in hosted.copies:
+                self._nest(f"copy of {name_of(copied)}", Filling(self, copied, view))
+            if hosted.borders:
+                self._nest(BORDER, Filling(self, term, self.views[term]), partial(_bordered, hosted.borders))
+            return self.views[term].memory
+        tensor = term.operator.name == "access-tensor"
+        new = tensor or term not in self.views
+        view = View.whole(self._memory(term, self._dims(term))) if new else self.views[term]
+        self._nest(name_of(term), Filling(self, term, view), filler(term))
+        self.views.setdefault(term, view)  # a tensor that is a result is still read where it was
+        return view.memory
+
+    def _dims(self, term: Term) -> Dims | None:
+        """The dims in which a term is stored, where these are not its own."""
+        if self.machine is None or term in self.results or term in self.addressed or filler(term) is not None:
+            return None
+        return dims_of_parts(term, self.views)
+
+    def _nest(self, what: str, nest: Filling, make: Callable[[Filling], list[Statement]] | None = None) -> None:
+        around, self.computed = self.computed, {nest.term: None}
+        better = self._vectors.get(make) if self.machine else None
+        statements = better(nest) if better else None
+        if statements is None:
+            statements = make(nest) if make else self._scheduled(nest)
+            if self.machine and make is normalized:
+                statements = shared(statements, _OF_POWERS * nest.dims.product())
+        terms = tuple(self.computed)
+        self.nests.append(Nest(what, nest.buffer, tuple(statements), terms, self.block, self.packed))
+        self.computed, self.block, self.packed = around, None, ()
+
+    def _scheduled(self, nest: Filling) -> list[Statement]:
+        """Element by element: in tiles, where the machine has them and the block allows it."""
+        if self.machine is None:
+            return self._block(nest).plain()
+        block = self._ordered(nest)
+        if block is None:
+            nest = self._again(nest)
+            block = self._block(nest)
+        if len(block.joined) > 1:  # registers hold the sums of one
+            self._apart([term for term, _ in self.joined][:-1])
+            nest = self._again(nest)
+            block = self._block(nest)
+        made = None if self._is_apart(nest, block) else scheduled(block, nest.axes, self.machine)
+        if made is None and self.joined and nest.term not in {term for term, _ in self.joined}:
+            self._apart([term for term, _ in self.joined])
+            return self._scheduled(self._again(nest))
+        if self.joined and (made is None or is_asking(block)) and (asking := asking_of(nest.term, self.views)):
+            self._apart(asking)
+            return self._scheduled(self._again(nest))
+        if made is None:
+            return block.plain()
+        self.packings += made.packings
+        for packing in made.packings:
+            if packing.source.role is not Role.CONSTANT:
+                self.nests.append(filling(packing, tuple(self.computed), self.machine))
+        self._keep(block, nest, made)
+        return made.statements
+
+    def _keep(self, block: Block, nest: Filling, made: ScheduledBlock) -> None:
+        """Keeps the block from which loops were scheduled for their nest, where its indices are affine."""
+        self.block = affine(block, nest.axes)
+        self.packed = () if self.block is None else made.packings
+
+    def _is_apart(self, nest: Filling, block: Block) -> bool:
+        """Whether a sum is better stored, in an order of its own, than made where it is read."""
+        found = affine(block, nest.axes) if self.joined and nest.term not in {term for term, _ in self.joined} else None
+        return found is not None and self.machine is not None and is_narrow(found, self.machine)
+
+    def _apart(self, terms: Sequence[Term]) -> None:
+        """Terms that could have been joined, or asked for, where they are read are stored."""
+        for term in terms:
+            if term not in self.views:
+                self.filled[term] = self._fill(term)
+
+    def _again(self, nest: Filling) -> Filling:
+        return Filling(self, nest.term, nest.view)
+
+    def _normalized(self, nest: Filling) -> list[Statement] | None:
+        """softmax in vectors, or its logarithm; None where it is not that, or not next to each other."""
+        self.nest, self.joined = nest, {}
+        found = softmax(nest)
+        assert self.machine is not None, "vectors are of a machine"
+        statements = None if found is None else found.statements(nest.axes, self.machine)
+        if found is None or statements is None:
+            return None
+        if not found.logarithm:
+            self.block = found
+        return statements
+
+    def _mapped(self, nest: Filling) -> list[Statement] | None:
+        """A constant matrix, all rows of it at once, along vectors of what is next to each other."""
+        axis = nest.term.arguments()[1]
+        if nest.view.dims != nest.dims or not nest.dims[axis]:
+            return None
+        self.nest, self.joined = nest, {}
+        axes, at = nest.counters(nest.dims.remove(axis))
+        rows = mapped_rows(nest, at)
+        order = best_order([*axes[:axis], Axis(next(nest.axes), 1), *axes[axis:]], [], rows[0][1])
+        if not nest.view.memory.is_fixed and nest.term not in self.addressed:
+            nest.view.memory.order = (axis, *(i for i in order if i != axis))
+        (place, value), *beside = [(nest.view.place(places), found) for places, found in rows]
+        own = [axes[i - (i > axis)] for i in nest.view.memory.order if i != axis]
+        assert self.machine is not None, "vectors are of a machine"
+        block = Block(tuple(own), (), nest.buffer, place, value, tuple(beside))
+        made = scheduled(block, nest.axes, self.machine)
+        if made is None:
+            return None
+        self.packings += made.packings
+        self._keep(block, nest, made)
+        return made.statements
+
+    def _block(self, nest: Filling) -> Block:
+        return self._of_value(nest, *self._value(nest))
+
+    def _of_value(self, nest: Filling, axes: Sequence[Axis], at: Places, value: Formula) -> Block:
+        own = [axes[axis] for axis in nest.view.memory.order]
+        return Block(tuple(own), tuple(j for j, _ in self.joined.values()), nest.buffer, nest.view.place(at), value)
+
+    def _value(self, nest: Filling) -> tuple[list[Axis], Places, Formula]:
+        """The axes of a view, their counters, and what its element is; what is joined for it is in `joined`."""
+        self.joined, self.nest = {}, nest
+        axes, at = nest.counters(nest.view.dims)
+        places = at if nest.view.dims == nest.dims else under(nest.dims, nest.view.dims, at)
+        return axes, at, convert(self._whole(nest.term, places), nest.dtype)
+
+    def _ordered(self, nest: Filling) -> Block | None:
+        """The block, in the order of a memory in which its first nest fills it best, or that others ask for; None where
+        what it reads has changed since.
+        """
+        axes, at, value = self._value(nest)
+        joined = [j for j, _ in self.joined.values()]
+        assert self.machine is not None, "vectors are of a machine"
+        order = best_order(axes, joined, value, lanes_to_fill(joined, nest.dtype, self.machine))
+        if not nest.view.memory.is_fixed and nest.term not in self.addressed:
+            nest.view.memory.order = order
+        elif joined and order[-1:] != nest.view.memory.order[-1:]:
+            self._apart([term for term, _ in self.joined if term is not nest.term])
+            return None
+        return self._of_value(nest, axes, at, value)
+
+    def _whole(self, term: Term, places: Places) -> Formula:
+        """An element of a term itself, which is a buffer to others."""
+        if term.operator.name == "access-tensor" or term in self.filled:
+            return self.pull(term, places)
+        return self._join(term, places) if join_of(term) else self.formula(term, places)
+
+    def pull(self, term: Term, places: Places) -> Formula:
+        """One element of a term."""
+        if term in self.single:
+            return self.single[term]
+        if term in self.views:
+            view = self.views[term]
+            return Load(view.buffer, view.place(places, term.access.dims))
+        return self._join(term, places) if join_of(term) else self.formula(term, places)
+
+    def _join(self, term: Term, places: Places) -> Formula:
+        """An element that is joined: a variable, and how it is made."""
+        key = term, tuple(places)
+        self.computed[term] = None
+        if key not in self.joined:
+            make = join_of(term)
+            assert make is not None, f"{name_of(term)} is joined"
+            join = make(term, self.pull, places)
+            axes, within = self.nest.counters(join.item)
+            local = self.nest.local(join.start.dtype)
+            made = Joined(local, tuple(axes), join.combine, join.start, join.element(within), join.exact)
+            self.joined[key] = made, join.finish(local)
+        return self.joined[key][1]
+
+    def formula(self, term: Term, places: Places) -> Formula:
+        """One element of a term that is computed where it is read."""
+        self.computed[term] = None
+        name, dtype = term.operator.name, term.access.dtype
+        if name in ("access-literal", "full"):
+            return Number(exact(str(term.attributes[-2])), dtype)
+        if name == "iota":
+            return convert(Counter(places[0]), dtype)
+        if name == "eye":
+            same = Within(places[0] - places[1], 0, 1)
+            return choose((same,), number(1, dtype), number(0, dtype))
+        if term.operator.moves:
+            return self._moved(term, places)
+        if name in ("cast", "bitcast"):
+            return convert(self.pull(term.children[0], places), dtype, bits=name == "bitcast")
+        kind, parameters = parse_compute(str(term.attributes[0]))
+        expression, (child,) = kind.expression(*parameters), term.children
+        if kind.category is Category.POINTWISE:
+            return applied(expression, [self.pull(child, places)])
+        split = child.access.split
+        parts = [
+            self.pull(child, (*places[:split], Index() + part, *places[split:])) for part in range(child.access.item[0])
+        ]
+        if not folds(expression):
+            return applied(expression, parts)
+        found = parts[0]
+        for part in parts[1:]:
+            found = applied(expression, [found, part])
+        return found
+
+    def _moved(self, term: Term, places: Places) -> Formula:
+        found = term.index_map
+        assert found is not None, f"{term.operator.name} moves elements to places that are known"
+        pieces = [piece.at(places) for piece in found.pieces]
+        pieces = [piece for piece in pieces if not any(map(never, piece.guards))]
+        dtype = term.access.dtype
+        if found.fill is None and pieces:
+            *pieces, last = pieces
+            result = self.pull(term.children[last.operand], last.indices)
+        else:
+            result = number(None if found.fill is Fill.LOWEST else 0, dtype)
+        for piece in reversed(pieces):
+            result = choose(piece.guards, self.pull(term.children[piece.operand], piece.indices), result)
+        return result
+
+
+def _flat(term: Term) -> list[Term]:
+    """The results of a program, from left to right."""
+    if not isinstance(term.type, TupleType):
+        return [term]
+    return [found for child in term.children for found in _flat(child)]
+
+
+def _untupled(term: Term, children: tuple[Term, ...]) -> Term | None:
+    """What a place in a tuple is."""
+    if term.operator.name != "tuple-get-item" or children[0].operator.name != "construct-tuple":
+        return None
+    (place,) = term.attributes
+    assert isinstance(place, int), "a place in a tuple is a number"
+    return children[0].children[place]
+
+
+def _bordered(borders: Sequence[Border], nest: Filling) -> list[Statement]:
+    """The boxes of a buffer that nothing else fills."""
+    made: list[Statement] = []
+    for begin, end, fill in borders:
+        value = number(None if fill is Fill.LOWEST else 0, nest.dtype)
+        dims = [high - low for low, high in zip(begin, end, strict=True)]
+        axes, at = nest.counters([dims[axis] for axis in nest.view.memory.order])
+        moved = dict(zip(nest.view.memory.order, at, strict=True))
+        place = nest.view.memory.place([moved[axis] + begin[axis] for axis in range(len(begin))])
+        made += around(axes, [Store(nest.buffer, place, value)])
+    return made

@@ -1,0 +1,179 @@
+"""Which terms are in memory: results, what several nests read, what is read more than once, what is not a formula."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from glenside.codegen.lowering.fill_rules import category_of, filler, is_unrolled
+from glenside.codegen.lowering.inline_reductions import join_of
+from glenside.ir.dtypes import INTEGERS, RECORDS
+from glenside.ir.operator import Category
+from glenside.ir.term import Term
+from glenside.ir.types import AccessType
+from glenside.passes.element_functions import is_one_number
+
+LEAVES = frozenset({"access-tensor", "access-literal", "full", "eye", "iota"})
+"""Leaves each element of which is a formula of its place."""
+_LARGEST = 100
+"""Steps of one formula: what takes more is stored between, so that no formula is too large for whoever reads it."""
+_ADDRESSED = frozenset({"access-gather", "access-gather-nd"})
+"""Operators that read their first operand at places that are computed."""
+_ONCE = frozenset({"access-gather", "access-overlap-add", "linear-map", "access-scatter-nd"})
+
+
+def is_inline(term: Term) -> bool:
+    """Whether an element of it is a formula of elements of what it is made of."""
+    if term.operator.name in LEAVES or term.operator.name in ("cast", "bitcast"):
+        return True
+    if term.operator.name == "compute":
+        category = category_of(term)
+        return category is Category.POINTWISE or (category is Category.FOLD and is_unrolled(term))
+    return term.operator.moves and term.operator.index_map is not None
+
+
+def stored_terms(
+    order: Sequence[Term], results: Iterable[Term], host: Callable[[Term, bool], Iterable[Term]] = lambda *_: ()
+) -> set[Term]:
+    """The terms that have memory of their own, of those in `order`, children first.
+
+    `host` is given each term from the results down, and whether it is read more than once or a result; what it gives
+    is stored too.
+    """
+    stored = set(results)
+    found = _Reads(order, stored)
+    for term in reversed(order):
+        stored.update(host(term, found.often[term] or term in stored))
+        if term.operator.name not in LEAVES and found.requires(term):
+            stored.add(term)
+        found.read(term)
+        stored |= addressed_by(term)
+    while (cut := _too_large(order, stored)) is not None:
+        stored.add(cut)
+    return stored
+
+
+def _too_large(order: Sequence[Term], stored: set[Term]) -> Term | None:
+    """Store terms so that no formula is too large; where one has parts of few bits, the largest of those is given."""
+    steps: dict[Term, int] = {}
+    narrow: dict[Term, Term] = {}
+    for term in order:
+        if term.operator.name in LEAVES or term in stored:
+            steps[term] = 1
+            continue
+        steps[term] = 1 + sum(steps[child] * _written(term, child) for child in term.children)
+        within = [narrow[child] for child in term.children if child in narrow]
+        if steps[term] > _LARGEST and within:
+            return max(within, key=steps.__getitem__)
+        if steps[term] > _LARGEST:
+            cut = _largest_part(term, steps)
+            stored.add(cut)
+            steps[term] = 1 if cut is term else steps[term] - steps[cut] * _written(term, cut) + 1
+            steps[cut] = 1
+            continue
+        if is_narrowing(term) and steps[term] > _LARGEST // 8:
+            narrow[term] = term
+        elif within:
+            narrow[term] = max(within, key=steps.__getitem__)
+    return None
+
+
+def _largest_part(term: Term, steps: Mapping[Term, int]) -> Term:
+    """What is stored of a term that is too large: itself, or where it only puts operands beside each other for a
+    compute, the largest of those, so that none of them has to be chosen by its place.
+    """
+    while term.operator.name == "access-product":
+        term = max(term.children, key=steps.__getitem__)
+    return term
+
+
+def addressed_by(term: Term) -> set[Term]:
+    """What a term reads at places that are computed: it is in memory, in row-major order."""
+    if term.operator.name in _ADDRESSED or is_sorting(term):
+        return {child for child in term.children[:1] if child.operator.name != "access-tensor"}
+    return set()
+
+
+class _Reads:
+    """Who reads each term, from the results down.
+
+    nests  the stored terms whose nests read it
+    often  whether one nest reads an element of it for more than one of its own
+    whole  whether each that reads it does so through formulas that leave out no element of it
+    """
+
+    def __init__(self, order: Sequence[Term], stored: set[Term]) -> None:
+        self.stored = stored
+        self.nests: dict[Term, set[Term]] = {term: set() for term in order}
+        self.often: dict[Term, bool] = dict.fromkeys(order, False)
+        self.whole: dict[Term, bool] = dict.fromkeys(order, True)
+
+    def requires(self, term: Term) -> bool:
+        """Whether a term that is not stored for another reason must be."""
+        if join_of(term) is not None or is_narrowing(term):
+            nests = self.nests[term]
+            once = len(nests) == 1 and all(nest.access.size == term.access.size for nest in nests)
+            return self.often[term] or not self.whole[term] or not once
+        if not is_inline(term):
+            return True
+        several = self.often[term] or len(self.nests[term]) > 1
+        return several and term.operator.name == "compute" and not _is_shift(term)
+
+    def read(self, term: Term) -> None:
+        """What a term reads is read by its nest, or by those that read it."""
+        for child in term.children:
+            if child not in self.nests:
+                continue
+            own = term in self.stored
+            self.nests[child] |= {term} if own else self.nests[term]
+            self.often[child] |= _rereads(term, child) or (not own and self.often[term])
+            self.whole[child] &= is_inline(term) and not _skips(term) and (own or self.whole[term])
+
+
+def is_narrowing(term: Term) -> bool:
+    """Whether it is a cast to elements of fewer bits: what is read more than once is in memory as those."""
+    return _bits(term) < _bits(term.children[0]) if term.operator.name == "cast" else False
+
+
+def is_widening(term: Term) -> bool:
+    """Whether it is a cast of integers to integers of more bits: those that are narrow take less memory."""
+    if term.operator.name != "cast" or term.access.dtype not in INTEGERS:
+        return False
+    return term.children[0].access.dtype in INTEGERS and _bits(term) > _bits(term.children[0])
+
+
+def _bits(term: Term) -> int:
+    return RECORDS[term.access.dtype].bits
+
+
+def _is_shift(term: Term) -> bool:
+    """Whether it is integers and one number, added or subtracted: as good as they are."""
+    if term.access.dtype not in INTEGERS or term.attributes[0] not in ("elementwise-add", "subtract"):
+        return False
+    (pair,) = term.children
+    return pair.operator.name == "access-product" and is_one_number(pair.children[1])
+
+
+def is_sorting(term: Term) -> bool:
+    """Whether it sorts the items of its operand: both lie without gaps, each item in one run."""
+    return filler(term) is not None and "argsort" in str(term.attributes[:1])
+
+
+def _rereads(term: Term, child: Term) -> bool:
+    """Whether an element of a child is read more than once for those of a term."""
+    if term.operator.name == "compute":
+        return category_of(term) in (Category.CONTRACTION, Category.NORMALIZATION)
+    if term.operator.moves and isinstance(term.type, AccessType):
+        return term.access.size > sum(c.access.size for c in term.children)
+    return term.operator.name not in ("cast", "bitcast", *_ONCE)
+
+
+def _skips(term: Term) -> bool:
+    """Whether a term may leave out elements of what it is made of."""
+    return term.operator.moves and term.access.size != sum(child.access.size for child in term.children)
+
+
+def _written(term: Term, child: Term) -> int:
+    """How often the formula of a child is part of that of a term."""
+    if term.operator.name != "compute" or category_of(term) is not Category.FOLD:
+        return 1
+    return 1 if child.operator.name == "access-product" else child.access.item[0]

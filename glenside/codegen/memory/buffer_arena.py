@@ -1,0 +1,130 @@
+"""Where temporaries lie: one piece of memory, in which those that are never needed at the same time share bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from glenside.codegen.loop_ir.accesses import used_buffers
+from glenside.codegen.loop_ir.ir import Buffer, For, Loops, Role, Statement
+from glenside.codegen.memory.inplace_reuse import overwritten
+from glenside.codegen.memory.offset_assignment import Interval, Plan, placed
+from glenside.ir.dtypes import RECORDS
+
+LINE = 64
+"""Bytes of a line of the cache: temporaries begin at one."""
+
+
+def in_line(dtype: str) -> int:
+    """Elements of a line."""
+    return LINE * 8 // RECORDS[dtype].bits
+
+
+@dataclass(frozen=True)
+class Arena:
+    """places: where each temporary begins, in bytes; size: where the last one ends; bound: what no plan is under;
+    scratch: the bytes that each thread needs beside them, and scratch_bound the least; in_place: what is stored over an
+    operand -> that operand.
+    """
+
+    places: dict[Buffer, int]
+    size: int
+    bound: int
+    scratch: int
+    in_place: Mapping[Buffer, Buffer]
+    scratch_bound: int = 0
+
+    def __str__(self) -> str:
+        own = f"; each thread has {self.scratch:,} more" if self.scratch else ""
+        own += f", at least {self.scratch_bound:,}" if self.scratch > self.scratch_bound else ""
+        least = "which is the least" if self.size == self.bound else f"and no plan takes less than {self.bound:,}"
+        over = f", {len(self.in_place)} stored over operands" if self.in_place else ""
+        return f"Temporaries: {self.size:,} bytes in one piece, {least}{over}{own}."
+
+    def bytes_of(self, threads: int) -> int:
+        """All that so many threads need."""
+        return self.size + threads * self.scratch
+
+    def sharing(self, buffers: Sequence[Buffer]) -> set[Buffer]:
+        """Those of some buffers of which one is stored over the other."""
+        pairs = [(buffer, self.in_place[buffer]) for buffer in buffers if self.in_place.get(buffer) in buffers]
+        return {buffer for pair in pairs for buffer in pair}
+
+
+def arena(loops: Loops) -> Arena:
+    """Temporaries where they share the least memory; over an operand that ends there, where that is no worse."""
+    lives = _lives([nest.body for nest in loops.nests], Role.TEMPORARY)
+    over = overwritten(loops.nests, lives)
+    plan = _planned(lives, over)
+    apart = _planned(lives, {}) if plan.plan.height > plan.plan.bound else plan
+    if apart.plan.height < plan.plan.height:
+        over, plan = {}, _Planned(apart.places, Plan(apart.plan.places, apart.plan.height, plan.plan.bound))
+    own = [_scratch(nest.body).plan for nest in loops.nests]
+    scratch, least = (LINE * max((getattr(p, name) for p in own), default=0) for name in ("height", "bound"))
+    return Arena(plan.places, plan.plan.height * LINE, plan.plan.bound * LINE, scratch, over, least)
+
+
+def needed(loops: Loops) -> list[int]:
+    """Bytes of temporaries that are needed while each nest runs."""
+    lives = _lives([nest.body for nest in loops.nests], Role.TEMPORARY)
+    lasting = _together(lives, overwritten(loops.nests, lives))
+    return [
+        sum(lines(b) * LINE for b, (first, last) in lasting.items() if first <= time <= last)
+        for time in range(len(loops.nests))
+    ]
+
+
+def scratch_of(body: Sequence[Statement]) -> tuple[dict[Buffer, int], int]:
+    """Where the scratch memory of a nest begins in that of a thread, and its bytes."""
+    planned = _scratch(body)
+    return planned.places, planned.plan.height * LINE
+
+
+def _scratch(body: Sequence[Statement]) -> _Planned:
+    steps = body[0].body if len(body) == 1 and isinstance(body[0], For) else body
+    return _planned(_lives([[step] for step in steps], Role.SCRATCH), {})
+
+
+@dataclass(frozen=True)
+class _Planned:
+    places: dict[Buffer, int]
+    plan: Plan
+
+
+def _planned(lives: Mapping[Buffer, tuple[int, int]], over: Mapping[Buffer, Buffer]) -> _Planned:
+    """A plan in which buffers lie over others, as one that lives as long as all of them."""
+    below, ends = {buffer: _lowest(buffer, over) for buffer in lives}, _together(lives, over)
+    plan = placed(tuple(Interval(lines(buffer), *life) for buffer, life in ends.items()))
+    places = {buffer: place * LINE for buffer, place in zip(ends, plan.places, strict=True)}
+    return _Planned({buffer: places[below[buffer]] for buffer in lives}, plan)
+
+
+def _together(lives: Mapping[Buffer, tuple[int, int]], over: Mapping[Buffer, Buffer]) -> dict[Buffer, tuple[int, int]]:
+    """The lives of buffers with all that lies over them."""
+    ends: dict[Buffer, tuple[int, int]] = {}
+    for buffer, (first, last) in lives.items():
+        below = _lowest(buffer, over)
+        begin, end = ends.get(below, (first, last))
+        ends[below] = min(begin, first), max(end, last)
+    return ends
+
+
+def _lowest(buffer: Buffer, over: Mapping[Buffer, Buffer]) -> Buffer:
+    while buffer in over:
+        buffer = over[buffer]
+    return buffer
+
+
+def _lives(bodies: Sequence[Sequence[Statement]], role: Role) -> dict[Buffer, tuple[int, int]]:
+    """The first and the last of some bodies that use a buffer."""
+    lives: dict[Buffer, tuple[int, int]] = {}
+    for time, body in enumerate(bodies):
+        for buffer in used_buffers(body):
+            if buffer.role is role:
+                lives[buffer] = lives.get(buffer, (time, time))[0], time
+    return lives
+
+
+def lines(buffer: Buffer) -> int:
+    """Lines of the cache that a buffer takes."""
+    return -(-buffer.bytes // LINE)

@@ -1,0 +1,1 @@
+"""Passes over loop nests, in the order of `glenside.codegen.pipeline`."""

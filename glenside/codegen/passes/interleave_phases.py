@@ -1,0 +1,89 @@
+"""Nests whose elements take turns in one buffer, as phases of a transposed convolution do, a few vectors of each at a
+time.
+
+Each nest by itself stores every so many elements, and would bring each line of the buffer from afar again. What they
+all read is near, too, when the next one reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import count, groupby
+
+from glenside.codegen.loop_ir.affine_analysis import at, coefficient, substituted, with_places
+from glenside.codegen.loop_ir.compute_block import Block
+from glenside.codegen.loop_ir.ir import For, Nest, Packing, Role, Statement, Way
+from glenside.codegen.loop_ir.module import Module
+from glenside.codegen.passes.fuse_producer_consumer import axes_of, in_turn
+from glenside.codegen.processor.model import Machine
+from glenside.codegen.scheduling.select_schedule import scheduled
+from glenside.codegen.scheduling.vectorize import lanes_of
+from glenside.ir.index_map import Axis
+
+_VECTORS = 2
+"""Of columns that all nests store before the next ones."""
+
+
+def interleave_phases(module: Module, machine: Machine) -> Module:
+    """Interleaves nests that each store every n-th element of one buffer."""
+    found: list[Nest] = []
+    dropped: list[Packing] = []
+    added: list[Packing] = []
+    for _, group in groupby(module.nests, key=_kind):
+        own = list(group)
+        blocks = [nest.block for nest in own if isinstance(nest.block, Block)]
+        together = _together(own, blocks, machine) if len(blocks) == len(own) > 1 else None
+        if together is None:
+            found += own
+            continue
+        nest, packings = together
+        found.append(nest)
+        dropped += [packing for nest in own for packing in nest.packings]
+        added += packings
+    return module.rescheduled(found, dropped, added)
+
+
+def _kind(nest: Nest) -> object:
+    """The same for nests that may take turns: they are of one buffer, and go along it alike."""
+    block = nest.block
+    if not isinstance(block, Block) or len(block.joined) != 1 or block.around:
+        return id(nest)
+    steps = [(axis.size, coefficient(block.place, axis)) for axis in block.axes]
+    apart = min((step for size, step in steps if size != 1), default=1)
+    return (nest.buffer, tuple(steps)) if apart > 1 else id(nest)
+
+
+def _columns(block: Block) -> Axis:
+    """The axis along which the elements of a block are the nearest to each other."""
+    return min((axis for axis in block.axes if axis.size != 1), key=lambda axis: coefficient(block.place, axis))
+
+
+def _together(nests: Sequence[Nest], blocks: Sequence[Block], machine: Machine) -> tuple[Nest, list[Packing]] | None:
+    columns = [_columns(block) for block in blocks]
+    axes = count(1 + max(axis.number for block in blocks for axis in axes_of(block)))
+    width = _VECTORS * lanes_of(blocks[0].joined[0].local.dtype, machine)
+    whole, rest = divmod(columns[0].size, width)
+    body: list[Statement] = []
+    packings: list[Packing] = []
+    for begin, size, times in ((0, width, whole), (whole * width, rest, 1)):
+        if not size or not times:
+            continue
+        panel, column = Axis(next(axes), times), Axis(next(axes), size)
+        inner: list[Statement] = []
+        for block, axis in zip(blocks, columns, strict=True):
+            place = at(panel) * width + at(column) + begin
+            part = with_places(block, partial(substituted, places={axis: place}))
+            part = replace(part, axes=tuple(column if a == axis else a for a in block.axes if a != axis or size > 1))
+            found = scheduled(part, axes, machine)
+            if found is None and size > 1:
+                return None
+            if found and any(packing.source.role is not Role.CONSTANT for packing in found.packings):
+                return None
+            inner += map(in_turn, found.statements if found else part.plain())
+            packings += found.packings if found else ()
+        body += [For(panel, tuple(inner), Way.PARALLEL)] if times > 1 else inner
+    what = ", ".join(dict.fromkeys(nest.what for nest in nests))
+    terms = tuple(dict.fromkeys(term for nest in nests for term in nest.terms))
+    return Nest(f"{what} in turns", nests[0].buffer, tuple(body), terms), packings

@@ -1,0 +1,81 @@
+"""What the next band reads from afar, asked for while the products of this one are added.
+
+A depthwise convolution reads an image from beyond the second cache row by row, and waits for each line; the products
+that follow it wait for nothing. So they ask, a line or less at every step, for the rows that the next band reads beside
+those of this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from glenside.codegen.loop_ir.affine_analysis import at, coefficient, is_affine
+from glenside.codegen.loop_ir.ir import For, Load, Prefetch, Role, Statement, Way
+from glenside.codegen.memory.buffer_arena import in_line
+from glenside.codegen.processor.model import Machine
+from glenside.ir.index_map import Axis, flattened
+
+_MOST_LINES = 4
+"""At a step: more would come late, and keep the step waiting."""
+
+
+def asking_for_next(
+    statements: Sequence[Statement], loads: Sequence[Load], band: Axis, machine: Machine
+) -> list[Statement]:
+    """Statements of a band, which ask for what loads read of the next one, if it is beyond the second cache."""
+    path = _longest(statements)
+    steps = prod(loop.axis.size for loop in path)
+    step = flattened([at(loop.axis) for loop in path], [loop.axis.size for loop in path])
+    asked: list[Prefetch] = []
+    for buffer in dict.fromkeys(load.buffer for load in loads):
+        if not path or buffer.role not in (Role.INPUT, Role.TEMPORARY) or 2 * buffer.bytes <= machine.l2:
+            continue
+        own = [load for load in loads if load.buffer is buffer]
+        apart, end = coefficient(own[0].place, band), _end(own, band)
+        line = in_line(buffer.dtype)
+        share = -(-apart // steps)
+        if end is not None and share <= _MOST_LINES * line:
+            first = at(band) * apart + end + step * share
+            asked += [Prefetch(buffer, first + n, far=True) for n in range(0, share, line)]
+    return _inserted(statements, path, asked) if asked else list(statements)
+
+
+def _end(loads: Sequence[Load], band: Axis) -> int | None:
+    """Where what the first band reads of a buffer ends: the next one reads as much more as they are apart.
+
+    None where what a band reads does not lie together, or bands go backwards.
+    """
+    end, apart = 0, coefficient(loads[0].place, band)
+    for load in loads:
+        if load.picked or not is_affine(load.place) or coefficient(load.place, band) != apart or apart <= 0:
+            return None
+        span = 1
+        for factor, size in sorted((f, a.size) for a, f in load.place.terms if isinstance(a, Axis) and a != band):
+            if factor < 0 or (size > 1 and factor > 2 * span):  # a border or a stride leaves out less than it reads
+                return None
+            span += factor * (size - 1)
+        end = max(end, load.place.constant + span)
+    return end
+
+
+def _longest(statements: Sequence[Statement]) -> list[For]:
+    """The loops within each other that have the most steps in all."""
+    found: list[For] = []
+    for statement in statements:
+        if isinstance(statement, For) and statement.way is Way.LOOP:
+            own = [statement, *_longest(statement.body)]
+            if prod(loop.axis.size for loop in own) > prod(loop.axis.size for loop in found):
+                found = own
+    return found
+
+
+def _inserted(statements: Sequence[Statement], path: Sequence[For], asked: Sequence[Prefetch]) -> list[Statement]:
+    """Statements with others first in the innermost of some loops."""
+    if not path:
+        return [*asked, *statements]
+    return [
+        replace(path[0], body=tuple(_inserted(path[0].body, path[1:], asked))) if statement is path[0] else statement
+        for statement in statements
+    ]

@@ -1,0 +1,101 @@
+"""Which values are dropped until memory keeps to a budget: where most is needed, what frees most for least first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from glenside.codegen.passes.rematerialization.live_sets import Dropped, Run, Version, unfolded
+from glenside.codegen.passes.rematerialization.steps import Steps
+
+_SMALL = 1000
+"""Values that are this much smaller than the budget are kept, whatever they cost."""
+_STALE = 32
+"""Rounds without a lower peak after which none is hoped for."""
+Dropping = dict[int, set[int]]
+
+
+def small(steps: Steps, most: int) -> frozenset[int]:
+    """The values that are not worth a choice: too small for it, or never computed again."""
+    numbers = range(len(steps.values))
+    return frozenset(v for v in numbers if not steps.repeats(v) or steps.sizes[v] * _SMALL < most)
+
+
+def within(
+    steps: Steps, order: Sequence[int], most: int, is_late: Callable[[], bool], given: Dropped | None = None
+) -> tuple[Run, Dropping]:
+    """A run that needs at most so many lines, or the one that needs least of those that were found."""
+    dropped: Dropping = {place: set(values) for place, values in (given or {}).items()}
+    kept = small(steps, most)
+    run = best = unfolded(steps, order, dropped)
+    held, stale = dict(dropped), 0
+    while run.peak > most and stale < _STALE and not is_late():
+        time = run.needed.index(run.peak)
+        if not _relieved(run, time, most, kept, dropped):
+            break
+        run = unfolded(steps, order, dropped)
+        stale += 1
+        if run.peak < best.peak:
+            best, held, stale = run, {place: set(values) for place, values in dropped.items()}, 0
+    if best.peak <= most:
+        best = _kept_again(best, order, most, held, is_late)
+    return best, held
+
+
+def _relieved(run: Run, time: int, most: int, kept: frozenset[int], dropped: Dropping) -> bool:
+    """Drop what is held at a time, until it is little enough; whether anything could be."""
+    before = max(
+        (t for t in range(time + 1) if not run.again[t]), default=0
+    )  # from the end of which on it is not there
+    place = run.place(before)
+    reads: dict[int, list[int]] = {}
+    for at, number in enumerate(run.order):
+        for value in run.steps.steps[number].reads:
+            reads.setdefault(value, []).append(at)
+
+    def is_idle(version: Version) -> bool:
+        return not any(before < at <= time for at in reads.get(version.value, ()))
+
+    live = {v.value: v for v in run.versions if v.first <= time <= v.last and not (v.over and v.first == time)}
+    through = {n: v for n, v in live.items() if v.first <= before and v.last > time}
+    through = {n: v for n, v in through.items() if n not in kept and is_idle(v)}
+    excess, changed = run.needed[time] - most, False
+    there = set(live)
+    while excess > 0 and through:
+        costs = {n: _again(run.steps, n, there - {n}, kept) for n in through}
+        taken = max(
+            through, key=lambda n: (run.steps.sizes[n] / (1 + sum(run.steps.steps[m].cost for m in costs[n])), n)
+        )
+        excess -= run.steps.sizes[taken]
+        gone = {v for maker in costs[taken] for v in run.steps.steps[maker].writes}
+        dropped.setdefault(place, set()).update({taken}, gone - there)
+        del through[taken]
+        there.discard(taken)
+        changed = True
+    return changed
+
+
+def _again(steps: Steps, value: int, there: set[int], kept: frozenset[int]) -> set[int]:
+    """The steps that run again for a value."""
+    stack, found = [value], set[int]()
+    while stack:
+        maker = steps.makers[stack.pop()][0]
+        if maker not in found:
+            found.add(maker)
+            stack += [v for v in steps.steps[maker].reads if v not in there and v not in kept]
+    return found
+
+
+def _kept_again(best: Run, order: Sequence[int], most: int, dropped: Dropping, is_late: Callable[[], bool]) -> Run:
+    """The run without what was dropped for nothing, the dearest first."""
+    steps = best.steps
+    every = [(place, value) for place, values in dropped.items() for value in values]
+    for place, value in sorted(every, key=lambda e: -steps.steps[steps.makers[e[1]][0]].cost):
+        if is_late():
+            break
+        dropped[place].discard(value)
+        run = unfolded(steps, order, dropped)
+        if run.peak <= most and run.cost <= best.cost:
+            best = run
+        else:
+            dropped[place].add(value)
+    return best

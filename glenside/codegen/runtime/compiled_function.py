@@ -1,0 +1,394 @@
+"""Programs as functions on numpy arrays, made by the system's C compiler."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
+from math import inf, prod
+from threading import Lock
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from glenside.builder.dropout import SEED
+from glenside.codegen.cost.count_work import is_shared, told
+from glenside.codegen.emit_c.printer import source
+from glenside.codegen.loop_ir.ir import Buffer, Loops, Role, required
+from glenside.codegen.loop_ir.pass_observer import observe
+from glenside.codegen.lowering.constant_preparation import prepared
+from glenside.codegen.memory.buffer_arena import arena
+from glenside.codegen.passes.rematerialization.plan import Schedule, scheduled_within
+from glenside.codegen.passes.rematerialization.steps import rescheduled, steps_of
+from glenside.codegen.pipeline import lower
+from glenside.codegen.processor.model import PLAIN, Machine, is_here, processors
+from glenside.codegen.runtime.arguments import address_of, given_array, is_plain, pointers, require_fits, require_own
+from glenside.codegen.runtime.compile_and_load import loaded
+from glenside.codegen.runtime.compile_report import CompileReport
+from glenside.codegen.scheduling.constant_packing import Memory, packed_constants
+from glenside.codegen.verify.verifier import verify
+from glenside.gradients.training import state_of
+from glenside.ir.bounds import whole
+from glenside.ir.dtypes import RECORDS
+from glenside.ir.errors import BadInput, OutOfBounds
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+from glenside.ir.stopwatch import stage, watched
+from glenside.ir.types import TupleType, Type
+
+MOST_THREADS = 1024
+_WORTH_LARGE_PAGES = 1 << 19
+"""Bytes of results that are kept, from which on they lie in large pages."""
+_NO_MEMORY = "memory does not suffice for the arrays of this program"
+
+
+class Lowered:
+    """A program as loops for a machine, and the values of its constants in the order in which the loops read them.
+
+    program   it, with movement of constants done beforehand
+    schedule  what is computed again so that memory is at most so many bytes, where it would be more; or what is given
+    without   passes that are left out
+    seconds   of each stage (see `pipeline`)
+
+    Raises BadInput: a black box, a constant without a value; Unverified, where lowering made a mistake.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        machine: Machine | None,
+        most: float | None = None,
+        schedule: Schedule | None = None,
+        without: Collection[str] = (),
+    ) -> None:
+        self.machine, self.type = machine, program.term.type
+        missing = [name for name in program.constants_declared if name not in program.constants]
+        if missing:
+            raise BadInput(f"to compile a program requires values of its constants, got none of {', '.join(missing)}")
+        with watched() as watch:
+            self._lower(program, most, schedule, without)
+        self.seconds = dict(watch.seconds)
+
+    def _lower(self, program: Program, most: float | None, schedule: Schedule | None, without: Collection[str]) -> None:
+        with stage("prepare-constants"):
+            self.program = program = prepared(program) if self.machine is not None else program
+        self.loops, self.schedule = lower(program, self.machine, without), schedule
+        if schedule is not None:
+            self.loops = rescheduled(steps_of(self.loops), schedule.order)
+            observe("rematerialize", lambda: self.loops)
+        with stage("pack-constants"):
+            self.constants = self._packed(program)
+        self.inputs = [b for b in self.loops.buffers if b.role is Role.INPUT]
+        self.results = list(dict.fromkeys(self.loops.results))
+        with stage("plan-memory"):
+            self.arena = arena(self.loops)
+        if most is not None and self.memory > most:
+            room = int(most) - self.memory + self.arena.size
+            with stage("rematerialize"):
+                self.loops, self.schedule = scheduled_within(self.loops, room)
+            observe("rematerialize", lambda: self.loops)
+            with stage("plan-memory"):
+                self.arena = arena(self.loops)
+        with stage("verify"):
+            self.validation = verify(self.loops, self.arena, program, self.constants)
+        with stage("emit-c"):
+            self.written = source(self.loops)
+            self.source = str(self.written)
+
+    def _packed(self, program: Program) -> dict[Buffer, Array]:
+        """Constants in the order in which the loops read them."""
+        sources = {p.source for p in self.loops.packings if p.source.role is Role.CONSTANT}
+        packed = {p.buffer for p in self.loops.packings}
+        own = [b for b in self.loops.buffers if b.role is Role.CONSTANT and b not in packed]
+        given = {b: given_array(b, program.constants[b.name]) for b in {*sources, *own}}
+        return {b: given[b] for b in own} | packed_constants(self.loops.packings, given)
+
+    @property
+    def memory(self) -> int:
+        """The bytes of temporaries and results, on one thread."""
+        return self.arena.bytes_of(1) + sum(b.bytes for b in self.results)
+
+
+def budget_words(memory: int, most: float) -> str:
+    """Whether the memory of a compiled program keeps to a budget of bytes, in a sentence."""
+    held = f"temporaries and results take {memory:,} bytes on one thread"
+    if memory <= most:
+        return f"{held}, within the budget of {most:,.0f}"
+    return f"{held}, {memory - most:,.0f} above the budget of {most:,.0f}"
+
+
+def keeping(
+    programs: Sequence[Program], machine: Machine | None, most: float | None, without: Collection[str] = ()
+) -> Lowered:
+    """The first of equal programs that keeps to a budget of bytes; where none does, the one that does so for the least
+    work where some of it is done again, or the one that takes least.
+    """
+    distinct = list({program.term: program for program in programs}.values())
+    found = [Lowered(distinct[0], machine, without=without)]
+    if most is None or found[0].memory <= most:
+        return found[0]
+    for program in distinct[1:]:
+        found.append(Lowered(program, machine, without=without))
+        if found[-1].memory <= most:
+            return found[-1]
+    found += [Lowered(program, machine, most, without=without) for program in distinct]
+
+    def rank(one: Lowered) -> tuple[float, float]:
+        work = one.schedule.work if one.schedule is not None else inf
+        return (0.0, work) if one.memory <= most else (1.0, one.memory)
+
+    return min(found, key=rank)
+
+
+class Compiled:
+    """A program as a function: `f(x, ..)` in the order of the program's inputs, or by name.
+
+    source  the C that it was made of
+    loops   the nests that say the same
+    arena   the memory of its temporaries: bytes, and the least that any plan takes
+    report  how it was made; `found` is the report of the search for it, where there was one
+    """
+
+    def __init__(
+        self, program: Program | Lowered, machine: Machine | None, found: object = None, budget: float | None = None
+    ) -> None:
+        if machine is not None and not is_here(machine):
+            raise BadInput(f"this computer has no {machine.name}; C for it comes from `glenside compile`")
+        self._lowered = program if isinstance(program, Lowered) else Lowered(program, machine, budget)
+        self.program, self.machine = self._lowered.program, machine
+        self.loops, self.source, self.arena = self._lowered.loops, self._lowered.source, self._lowered.arena
+        self.inputs, self.constants = self._lowered.inputs, self._lowered.constants
+        begin = perf_counter()
+        made = loaded(self._lowered.written, machine)
+        self.library = made.library
+        self.report = CompileReport(
+            self.program.name,
+            machine.name if machine is not None else PLAIN,
+            made.compiler,
+            made.kept,
+            perf_counter() - begin,
+            len(self.loops.nests),
+            len(self._lowered.written.nests),
+            sum(array.nbytes for array in self._lowered.constants.values()),
+            self.arena,
+            sum(t.dims.product() * RECORDS[t.dtype].numpy.itemsize for t in state_of(self.program)),
+            self._lowered.schedule,
+            "" if budget is None else budget_words(self._lowered.memory, budget),
+            self._lowered.validation,
+            found,
+            self._lowered.seconds,
+        )
+        self._run: Any = self.library.run
+        given = [b for b in self.loops.buffers if b.role in (Role.INPUT, Role.CONSTANT)]
+        empty = np.empty(0)  # in place of an input
+        self._places: Any = pointers([self.constants.get(b, empty) for b in given])  # found once: it takes a while
+        self._results = [b for b in self.loops.buffers if b.role is Role.RESULT]
+        self._read = Program(self.program.term).tensors
+        self._missing = [(i, b) for i, b in enumerate(given) if b.role is Role.INPUT]
+        self.library.open_pool.restype = ctypes.c_void_p
+        self._shares = any(map(is_shared, self.loops.nests))
+        self._arenas: list[Array] = []
+        self._pool_kept: _Pool | None = None
+
+    def __call__(
+        self,
+        /,
+        *arrays: Array | Mapping[str, Array],
+        out: Array | Sequence[Array] | None = None,
+        threads: int | None = None,
+        **named: Array,
+    ) -> Any:
+        """The result for arrays of the declared dims and dtypes: an array, or a tuple.
+
+        An input that the program does not read has a place among the arrays, and may be left out by name, as may the
+        dropout-seed of a file that drops elements out when it runs: it is 0 then.
+        Any name may be given in a dict, `f({"out": x})`; arrays of other libraries come by DLPack.
+
+        out      arrays that are given the results, in their order, instead of new ones
+        threads  how many; as many as there are processors by default
+
+        It may be called by several threads at once. Raises BadInput.
+        """
+        return self._called(arrays, named, out, threads, None)
+
+    def results(self) -> list[Array]:
+        """New arrays for `out=`, in the order of the results. They are to be kept: each begins at a line of the cache,
+        and in large pages, where the system has them, fewer addresses are looked up. Raises BadInput.
+        """
+        shapes = [(tuple(b.dims), RECORDS[b.dtype].numpy) for b in self._lowered.results]
+        try:
+            memory = Memory((buffer.bytes for buffer in self._lowered.results), _WORTH_LARGE_PAGES)
+        except MemoryError as error:
+            raise BadInput(_NO_MEMORY) from error
+        return [memory.array(prod(dims), dtype).reshape(dims) for dims, dtype in shapes]
+
+    def told(self, threads: int = 1) -> list[float]:
+        """The seconds that each nest takes on so many threads by the machine's prices; none of plain loops."""
+        return [] if self.machine is None else [1e-9 * own for own in told(self.loops, self.machine, threads)]
+
+    def drawn(self, seed: int = 0) -> list[Array]:
+        """Random arrays for the inputs: of integers and truths 0 and 1, indices of any axis of two or more."""
+        found = []
+        for place, buffer in enumerate(self.inputs):
+            record, dims = RECORDS[buffer.dtype], tuple(buffer.dims)
+            draw = np.random.default_rng(seed + place)
+            values = draw.standard_normal(dims) if record.kind == "float" else draw.integers(0, 2, dims)
+            found.append(values.astype(record.numpy))
+        return found
+
+    def profile(
+        self, *arrays: Array | Mapping[str, Array], threads: int = 1, rounds: int = 10
+    ) -> list[tuple[str, float]]:
+        """The nests in their order, and the median of the seconds that each takes in some rounds; on one thread those
+        that it had of its processor.
+        """
+        seconds = np.median(self._seconds(arrays, threads, rounds), axis=0)
+        return list(zip(self.loops.titles, seconds.tolist(), strict=True))
+
+    def least_seconds(self, *arrays: Array | Mapping[str, Array], rounds: int = 10, threads: int = 1) -> Array:
+        """The least that each nest took in some rounds; on one thread of what it had of its processor: (nests)."""
+        least: Array = self._seconds(arrays, threads, rounds).min(axis=0)
+        return least
+
+    def _seconds(self, arrays: tuple[Array | Mapping[str, Array], ...], threads: int, rounds: int) -> Array:
+        """What each nest takes in each round: (rounds)(nests)."""
+        found = np.empty((rounds, len(self.loops.nests)))
+        for row in found:
+            seconds = (ctypes.c_double * row.size)()
+            self._called(arrays, {}, None, threads, seconds)
+            row[:] = seconds
+        return found
+
+    def _called(
+        self,
+        arrays: tuple[Array | Mapping[str, Array], ...],
+        named: Mapping[str, Array],
+        out: Array | Sequence[Array] | None,
+        threads: int | None,
+        seconds: Any,
+    ) -> Any:
+        try:
+            return self._ran(self._given(arrays, named), out, threads, seconds)
+        except MemoryError as error:
+            raise BadInput(_NO_MEMORY) from error
+
+    def _ran(
+        self, inputs: dict[Buffer, Array], out: Array | Sequence[Array] | None, threads: int | None, seconds: Any
+    ) -> Any:
+        made = self._made(out)
+        given, results = type(self._places).from_buffer_copy(self._places), pointers([made[b] for b in self._results])
+        for number, buffer in self._missing:
+            given[number] = address_of(inputs[buffer])
+        if out is not None:
+            begins = dict(zip(self._results, results, strict=False))
+            own = [(begins[b] or 0, made[b].nbytes) for b in self._lowered.results]
+            require_own(own, [(given[number] or 0, inputs[b].nbytes) for number, b in self._missing])
+        pool = self._pool(threads)
+        try:
+            memory = self._memory(1 if pool is None else pool.threads)
+            place = ctypes.c_void_p(address_of(memory))
+            status = self._run(given, results, place, pool and pool.address, seconds)
+        finally:
+            if pool is not None:
+                pool.lock.release()
+        self._arenas.append(memory)
+        completed(self.loops, status)
+        return _nested(self._lowered.type, iter([made[b] for b in self.loops.results]))
+
+    def _memory(self, threads: int) -> Array:
+        """An arena for so many threads, that no other call has."""
+        size = self.arena.bytes_of(threads)
+        try:
+            memory = self._arenas.pop()
+        except IndexError:
+            memory = None
+        return memory if memory is not None and memory.size >= size else Memory([size]).array(size, np.uint8)
+
+    def _pool(self, threads: int | None) -> _Pool | None:
+        """A pool of so many threads that no other call uses; None for one thread, and where nothing is parallel.
+
+        One pool is kept, of the last number of threads; another one ends when the call that uses it returns.
+        """
+        if isinstance(threads, str):
+            raise BadInput(f"threads is a whole number from 1 to {MOST_THREADS}, got the text {threads!r}")
+        count = processors() if threads is None else whole("threads", threads, 1, MOST_THREADS)
+        if count == 1 or not self._shares:
+            return None
+        pool = self._pool_kept
+        if pool is None or (pool.threads, pool.process) != (count, os.getpid()):
+            pool = self._pool_kept = _Pool(self.library, count)
+        return pool if pool.address and pool.lock.acquire(blocking=False) else None
+
+    def _given(
+        self, arrays: tuple[Array | Mapping[str, Array], ...], named: Mapping[str, Array]
+    ) -> dict[Buffer, Array]:
+        plain = [array for buffer, array in zip(self.inputs, arrays, strict=False) if is_plain(array, buffer)]
+        if len(plain) == len(arrays) == len(self.inputs) and not named:  # the rest takes longer than some programs
+            return dict(zip(self.inputs, plain, strict=True))
+        dicts = [array for array in arrays if isinstance(array, Mapping)]
+        placed = [array for array in arrays if not isinstance(array, Mapping)]
+        if len(placed) > len(self.inputs):
+            raise BadInput(f"the program takes {len(self.inputs)} arrays, got {len(placed)}")
+        found = dict(zip(self.inputs, placed, strict=False))
+        names = {b.name: b for b in self.inputs}
+        for name, array in chain(*(entries.items() for entries in dicts), named.items()):
+            if name not in names or names[name] in found:
+                raise BadInput(f"{name} is no input that is still missing")
+            found[names[name]] = array
+        optional = [b for b in self.inputs if b not in found and (b.name not in self._read or b.name == SEED.name)]
+        found |= {b: np.zeros(tuple(b.dims), RECORDS[b.dtype].numpy) for b in optional}
+        missing = [b.name for b in self.inputs if b not in found]
+        if missing:
+            own = [name for name in missing if name in ("out", "threads")]
+            how = f"; in a dict it is no option, as f({{'{own[0]}': ..}})" if own else ""
+            raise BadInput(f"the program takes {', '.join(missing)} too{how}")
+        return {b: found[b] if is_plain(found[b], b) else given_array(b, found[b]) for b in self.inputs}
+
+    def _made(self, out: Array | Sequence[Array] | None) -> dict[Buffer, Array]:
+        """The arrays that are given the results."""
+        results = self._lowered.results
+        if out is None:
+            return {b: np.empty(tuple(b.dims), RECORDS[b.dtype].numpy) for b in results}
+        items: Sequence[Any] = out if isinstance(out, tuple | list) else [out]
+        given = [array for array in items if isinstance(array, np.ndarray)]
+        if len(given) != len(items):
+            raise BadInput("results are given to numpy arrays, one or a tuple of them, got something else in out=")
+        if len(given) != len(results):
+            raise BadInput(f"the program gives {len(results)} arrays, got {len(given)} for them")
+        for place, (buffer, array) in enumerate(zip(results, given, strict=True)):
+            require_fits(buffer, array)
+            if not array.flags.carray:
+                raise BadInput(f"a result requires an array in C order that can be written, got another for {place}")
+        return dict(zip(results, given, strict=True))
+
+
+def completed(loops: Loops, status: int) -> None:
+    """What a compiled function answers. Raises BadInput."""
+    if status < 0:
+        raise BadInput(_NO_MEMORY)
+    if status:
+        wrong = list(required(loops))[status - 1]
+        low, high = -wrong.size, wrong.size - 1
+        raise OutOfBounds(f"{wrong.operator} requires indices from {low} to {high}, got one that is outside")
+
+
+class _Pool:
+    """Threads of a library, which one call at a time has."""
+
+    def __init__(self, library: ctypes.CDLL, threads: int) -> None:
+        self.threads, self.process = threads, os.getpid()
+        self.address, self.lock = ctypes.c_void_p(library.open_pool(threads)), Lock()
+        weakref.finalize(self, _close, library, self.address, self.process).atexit = False  # they end with the process
+
+
+def _close(library: ctypes.CDLL, address: ctypes.c_void_p, process: int) -> None:
+    if address and process == os.getpid():  # a child has none of its parent's threads
+        library.close_pool(address)
+
+
+def _nested(type_: Type, found: Iterator[Array]) -> Any:
+    """The results in the tuples that a program gives."""
+    return tuple(_nested(item, found) for item in type_.items) if isinstance(type_, TupleType) else next(found)

@@ -1,0 +1,84 @@
+"""A program as files: C, a header, and its weights, for programs in other languages and other machines."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from glenside.codegen.loop_ir.ir import Buffer
+from glenside.codegen.processor.find_compiler import known_compiler
+from glenside.codegen.runtime.compile_and_load import LIBRARIES, flags
+from glenside.codegen.runtime.compiled_function import Lowered
+from glenside.codegen.runtime.library_files import LINE, Part, build_lines, file_names, machine_name, texts
+from glenside.ir.errors import BadInput
+from glenside.ir.files import write_bytes, write_together
+
+__all__ = ["Library", "built", "c_name", "file_names", "library", "machine_name"]
+
+
+@dataclass(frozen=True)
+class Library:
+    """What belongs together: the texts of files, by their names, the bytes of NAME.weights, and how it is built."""
+
+    texts: Mapping[str, str]
+    weights: bytes
+    build: tuple[str, ...]
+
+
+def c_name(text: str) -> str:
+    """The begin of names in C, all of which go on: any word will do. Raises BadInput where it is none."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,60}", text):
+        raise BadInput(f"a name in C is letters, digits and _, got {text!r}")
+    return text
+
+
+def library(lowered: Sequence[Lowered], name: str) -> Library:
+    """The files of a program for one machine, or for each of several. Raises BadInput where no name begins so."""
+    parts = _parts(lowered, c_name(name))
+    return Library(texts(parts, name), b"".join(part.content for part in parts), tuple(build_lines(lowered, name)))
+
+
+def built(lowered: Sequence[Lowered], name: str, folders: Sequence[Path]) -> list[Path]:
+    """Shared objects, each of one program, its files and weights in a folder of its own, compiled all at once. Raises
+    BadInput.
+    """
+    by = known_compiler()
+    tasks: list[list[str | Path]] = []
+    made: list[Path] = []
+    for one, folder in zip(lowered, folders, strict=True):
+        files = library([one], name)
+        write_together({folder / path: text.encode() for path, text in files.texts.items()})
+        write_bytes(folder / f"{name}.weights", files.weights)
+        made.append(folder / f"{name}.so")
+        how = [*flags(one.machine, by.kind), "-fPIC", "-shared"]
+        tasks.append([*how, folder / f"{name}.c", "-o", made[-1], *LIBRARIES])
+    by.run(tasks, folders[0])
+    return made
+
+
+def _parts(lowered: Sequence[Lowered], name: str) -> list[Part]:
+    parts: list[Part] = []
+    for number, one in enumerate(lowered):
+        own = name if len(lowered) == 1 else f"{name}_{machine_name(one.machine)}"
+        begin = sum(len(part.content) for part in parts)
+        parts.append(Part(own, one, begin, *_content(one), last=number == len(lowered) - 1))
+    return parts
+
+
+def _content(lowered: Lowered) -> tuple[bytes, dict[Buffer, int]]:
+    """What a part reads: a mark of what belongs together, then the constants, each from a line of the cache on."""
+    found, places, end = [], {}, LINE
+    for buffer, array in lowered.constants.items():
+        places[buffer] = end
+        content = np.ascontiguousarray(array).tobytes()
+        padding = -len(content) % LINE
+        found.append(content + bytes(padding))
+        end += len(content) + padding
+    body = b"".join(found)
+    mark = hashlib.sha256(lowered.source.encode() + body).digest()[:32]
+    return (b"glenside weights 1\n".ljust(32, b"\0") + mark).ljust(LINE, b"\0") + body, places

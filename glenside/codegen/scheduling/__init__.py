@@ -1,0 +1,1 @@
+"""Chooses the loops of a block: register tiles, vectors, packed operands, prefetches."""

@@ -1,0 +1,134 @@
+"""Blocks of single elements in pieces, in each of which places are affine and what guards ask is known.
+
+A concatenation along what lies next to each other, a frame of zeros, rows of phases that take turns: each element is of
+one operand, but which one, or where in it, is a question of quotients and bounds. Cut where those change, a block is
+some blocks that ask nothing, and are done in vectors or squares; where they change with every few elements, these are
+written one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from math import gcd
+
+from glenside.codegen.loop_ir.affine_analysis import at, coefficient, indices_of, parts_in, substituted, with_places
+from glenside.codegen.loop_ir.compute_block import Block
+from glenside.codegen.loop_ir.ir import Choose
+from glenside.ir.index_map import Axis, Divided, Guard, Index, Within
+
+_MOST = 16
+"""Pieces of a block, at most: each is code of its own."""
+_FEW = 8
+"""Places along an axis that are written one after the other, at most."""
+_SHORT = 16
+"""Elements next to each other that are too few to be done by themselves."""
+_WRITTEN = 32
+"""Elements that one step stores, at most."""
+
+
+def in_pieces(block: Block, axes: Iterator[int]) -> list[Block] | None:
+    """The pieces of a block that joins nothing; None where there would be many."""
+    todo, done = [block], list[Block]()
+    while todo:
+        own = todo.pop()
+        question = next(_questions(own), None)
+        if question is None:
+            done.append(own)
+            continue
+        made = _apart(own, question, axes)
+        if made is None or len(todo) + len(made) + len(done) > _MOST:
+            return None
+        todo += reversed(made)
+    return done
+
+
+def _questions(block: Block) -> Iterator[Divided | Within]:
+    """What is not known of a block: quotients and remainders, those within others first; then guards."""
+    stores = (block.place, block.value), *block.beside
+    for place, value in stores:
+        for index in (place, *indices_of(value)):
+            yield from _divided(index)
+        for guard in (_bounds(guard) for part in parts_in(value) if isinstance(part, Choose) for guard in part.guards):
+            yield from _divided(guard.index)
+    for _, value in stores:
+        for part in parts_in(value):
+            yield from map(_bounds, part.guards if isinstance(part, Choose) else ())
+
+
+def _bounds(guard: Guard) -> Within:
+    """A guard as one of bounds."""
+    return guard if isinstance(guard, Within) else Within(guard.index % guard.divisor, 0, 1)
+
+
+def _divided(index: Index) -> Iterator[Divided]:
+    for atom, _ in index.terms:
+        if isinstance(atom, Divided):
+            yield from _divided(atom.expression)
+            yield atom
+
+
+def _apart(block: Block, question: Divided | Within, axes: Iterator[int]) -> list[Block] | None:
+    """Blocks of which each knows more; None where it is not known how."""
+    index = question.expression if isinstance(question, Divided) else question.index
+    own = [(atom, factor) for atom, factor in index.terms if isinstance(atom, Axis)]
+    if any(axis not in block.axes for axis, _ in own):  # of a band, whose place is known only while it is taken
+        return None
+    if isinstance(question, Divided):
+        for axis, factor in own:
+            period = question.divisor // gcd(factor, question.divisor)
+            if axis.size > period:
+                return _by_periods(block, axis, period, axes)
+    axis, factor = min(own, key=lambda term: term[0].size)
+    ends = _ends(question, axis, factor) if len(own) == 1 else None
+    few = axis.size <= _FEW and axis.size * (1 + len(block.beside)) <= _WRITTEN
+    if few and (ends is None or abs(coefficient(block.place, axis)) < _SHORT):
+        return [_listed(block, axis)]
+    return None if ends is None else _cut(block, axis, [0, *ends, axis.size], axes)
+
+
+def _ends(question: Divided | Within, axis: Axis, factor: int) -> list[int]:
+    """Where along the only axis that it asks about the answer is another one than just before."""
+    if isinstance(question, Divided):
+        index, divisor = question.expression, question.divisor
+        answers = [(index.constant + factor * place) // divisor for place in range(axis.size)]
+        return [place for place in range(1, axis.size) if answers[place] != answers[place - 1]]
+    constant = question.index.constant
+    ends = {
+        -((constant - bound) // factor) if factor > 0 else (constant - bound) // -factor + 1
+        for bound in (question.low, question.high)
+    }
+    return sorted(end for end in ends if 0 < end < axis.size)
+
+
+def _by_periods(block: Block, axis: Axis, period: int, axes: Iterator[int]) -> list[Block]:
+    """Whole periods along an axis, as an axis of them and one within; and what is left."""
+    whole = axis.size // period
+    high, low = Axis(next(axes), whole), Axis(next(axes), period)
+    found = [_with(block, axis, [high, low], at(high) * period + at(low))]
+    rest = axis.size - whole * period
+    if rest:
+        last = Axis(next(axes), rest)
+        found.append(_with(block, axis, [last], at(last) + whole * period))
+    return found
+
+
+def _cut(block: Block, axis: Axis, ends: Sequence[int], axes: Iterator[int]) -> list[Block]:
+    """The parts of a block between such places along an axis."""
+    parts = [(first, Axis(next(axes), last - first)) for first, last in pairwise(ends)]
+    return [_with(block, axis, [part], at(part) + first) for first, part in parts]
+
+
+def _with(block: Block, axis: Axis, by: Sequence[Axis], place: Index) -> Block:
+    """A block at some places along an axis, which are counted by others."""
+    others = tuple(part for own in block.axes for part in (by if own == axis else [own]) if part.size != 1)
+    return replace(with_places(block, partial(substituted, places={axis: place})), axes=others)
+
+
+def _listed(block: Block, axis: Axis) -> Block:
+    """A block that stores what lies along an axis one after the other."""
+    at_each = [_with(block, axis, [], Index() + place) for place in range(axis.size)]
+    stores = [store for own in at_each for store in ((own.place, own.value), *own.beside)]
+    return replace(at_each[0], place=stores[0][0], value=stores[0][1], beside=tuple(stores[1:]))

@@ -1,0 +1,156 @@
+"""How operands lie that tiles read: packed for all of them, or as they are; of what lies row below row the first tile
+of a panel keeps a copy, beside each other, for those that follow.
+
+What lies row below row a processor does not fetch by itself, each row is another page, and vectors begin within lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from math import prod
+
+from glenside.codegen.loop_ir.affine_analysis import at, changed, coefficient, substituted
+from glenside.codegen.loop_ir.compute_block import Block
+from glenside.codegen.loop_ir.ir import Buffer, For, Load, Nest, Packing, Role, Statement, Store, Way
+from glenside.codegen.memory.buffer_arena import in_line
+from glenside.codegen.processor.model import Machine
+from glenside.codegen.scheduling.tile_partition import pieces_of
+from glenside.codegen.scheduling.vectorize import LEAST_AT_ONCE, lanes_of, shared
+from glenside.ir.index_map import Axis
+from glenside.ir.term import Term
+from glenside.ir.types import Dims
+
+_LEAST_TILES = 4
+"""That read a panel, so that it is copied: the first one takes longer."""
+_LEAST_PANELS = 16
+"""That read rows, so that these are packed: to pack them takes as long as some eight panels spare."""
+_PART = 4
+"""Of the second cache, that such a copy is at most: beside it lie the rows of the tiles, and what they become."""
+
+
+def packing_of(
+    block: Block, along: Axis, pieces: Sequence[tuple[int, int, int]], load: Load, inner: Sequence[Axis], number: int
+) -> Packing:
+    """How an operand is packed, in pieces of an axis of a block, for each place of the inner axes."""
+    outer = [a for a in (*block.around, *block.axes) if a != along and coefficient(load.place, a)]
+    role = Role.CONSTANT if load.buffer.role is Role.CONSTANT else Role.TEMPORARY
+    name = f"{load.buffer.name}.packed" + (f".{number + 1}" if number else "")
+    dims = Dims((prod(axis.size for axis in (*outer, *inner, along)),))
+    return Packing(
+        Buffer(name, dims, load.dtype, role),
+        load.buffer,
+        load.place.constant,
+        tuple((axis.size, coefficient(load.place, axis)) for axis in outer),
+        tuple((axis.size, coefficient(load.place, axis)) for axis in inner),
+        coefficient(load.place, along),
+        tuple(pieces),
+    )
+
+
+def packed_for_rows(
+    loads: Iterable[Load],
+    block: Block,
+    columns: Axis,
+    rows: Axis,
+    inner: Sequence[Axis],
+    panels: int,
+    machine: Machine,
+) -> Iterator[Load]:
+    """Of what is the same for all columns, in so many panels, that of which tiles of rows read a packed copy: constants
+    whose rows lie apart, and what is computed, in the second cache, and lies row below row along the last axis of the
+    sum. There each step reads parts of lines of its own, which lie in few places of the nearest cache, and drive each
+    other out.
+    """
+    for load in loads if inner else ():
+        along, constant = coefficient(load.place, rows), load.buffer.role is Role.CONSTANT
+        below = along == 1 and abs(coefficient(load.place, inner[-1])) >= in_line(load.dtype)
+        near = not machine.l1 < load.buffer.bytes <= machine.l2
+        others = [axis.size for axis in block.axes if axis != columns and not coefficient(load.place, axis)]
+        often = panels * prod(others) >= _LEAST_PANELS and not coefficient(load.place, columns)
+        if (constant and along > 1) or (below and often and not (constant or near or load.picked)):
+            yield load
+
+
+def filling(packing: Packing, terms: tuple[Term, ...], machine: Machine) -> Nest:
+    """The nest that packs what is computed of some terms."""
+    loops = _in_runs(packing.statements(), lanes_of(packing.buffer.dtype, machine))
+    return Nest(f"{packing.source} packed", packing.buffer, tuple(shared(loops, packing.buffer.dims.product())), terms)
+
+
+def _in_runs(statements: Iterable[Statement], lanes: int) -> list[Statement]:
+    """Loops that copy, by vectors of so many lanes at most, and shorter ones, where what they copy lies beside each
+    other.
+    """
+    found: list[Statement] = []
+    for loop in statements:
+        if not isinstance(loop, For):
+            found.append(loop)
+            continue
+        (inner, *others), axis = loop.body, loop.axis
+        if others or not isinstance(inner, Store) or not isinstance(inner.formula, Load):
+            found.append(replace(loop, body=tuple(_in_runs(loop.body, lanes))))
+        elif coefficient(inner.place, axis) == coefficient(inner.formula.place, axis) == 1:
+            found += _by_vectors(axis, inner, lanes)
+        else:
+            found.append(loop)
+    return found
+
+
+def _by_vectors(axis: Axis, store: Store, lanes: int) -> list[Statement]:
+    """A copy of what lies beside each other along an axis."""
+    found: list[Statement] = []
+    for number, (begin, width, vectors, times) in enumerate(pieces_of(axis.size, 1, lanes, 2)):
+        lane, count = Axis(axis.number + 2 * number + 1, width), Axis(axis.number + 2 * number + 2, vectors * times)
+        change = partial(substituted, places={axis: at(count) * width + at(lane) + begin})
+        copied: Statement = replace(store, place=change(store.place), formula=changed(store.formula, change))
+        copied = For(lane, (copied,), Way.VECTOR) if width > 1 else copied
+        found.append(For(count, (copied,), Way.UNROLLED) if count.size > 1 else copied)
+    return found
+
+
+def panels_copied(
+    loads: Sequence[Load],
+    columns: Axis,
+    rows: Sequence[Axis],
+    last: Axis,
+    size: Dims,
+    tiles: int,
+    machine: Machine,
+) -> dict[Load, Buffer]:
+    """Of what so many tiles read that have the same columns, where a copy of a panel is kept: of operands that are the
+    same for all rows, lie row below row along the last axis of the sum, and are not near whole.
+
+    size  (steps of the sum, columns of the panel)
+    """
+    found: dict[Load, Buffer] = {}
+    for load in loads if tiles >= _LEAST_TILES else ():
+        below = coefficient(load.place, columns) == 1 and abs(coefficient(load.place, last)) >= in_line(load.dtype)
+        if load.picked or not below or any(coefficient(load.place, row) for row in rows):
+            continue
+        name = f"{load.buffer}.panel" + (f".{len(found) + 1}" if found else "")
+        panel = Buffer(name, size, load.dtype, Role.SCRATCH)
+        if _PART * panel.bytes <= machine.l2 < 2 * load.buffer.bytes:
+            found[load] = panel
+    return found
+
+
+def with_first_alone(rows: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Pieces of rows, (first, height, times), of which the first is one tile."""
+    (begin, height, times), *others = rows
+    return [(begin, height, 1), *([(begin + height, height, times - 1)] if times > 1 else []), *others]
+
+
+def is_near(loads: Sequence[Load], columns: Axis, tiles: int, panels: int, machine: Machine) -> bool:
+    """Whether fewer bytes come from afar where all panels of a tile of rows follow each other, so many tiles, than
+    where all tiles of a panel do: of operands that are read as they lie. Where as many do, threads share the larger
+    one.
+    """
+    along = [load for load in loads if coefficient(load.place, columns)]
+    of_columns = sum(load.buffer.bytes for load in along)
+    of_rows = sum(load.buffer.bytes for load in loads if load not in along)
+    room = machine.l2 // 2
+    near = of_rows + of_columns * (tiles if of_columns > room else 1)
+    far = of_columns + of_rows * (panels if of_rows > room else 1)
+    return near < far or (near == far and (of_columns < of_rows or panels < min(LEAST_AT_ONCE, tiles)))

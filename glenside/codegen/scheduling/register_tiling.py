@@ -1,0 +1,419 @@
+"""Tiles: a block's loops split, ordered, unrolled and in vectors, so that the sums of a tile stay in registers.
+
+A tile is an output-stationary array of rows x columns: along the columns, which are next to each other in the result,
+elements are vectors; along the rows at least one operand stays as it is. Constants, and what is worth it, are read from
+a packed copy, [panel][place of the sum][column], which a tile reads from its first byte to its last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from math import prod
+
+from glenside.codegen.loop_ir.affine_analysis import (
+    Change,
+    at,
+    changed,
+    coefficient,
+    is_affine,
+    joined_axes,
+    loads_in,
+    merged,
+    substituted,
+    with_merged,
+)
+from glenside.codegen.loop_ir.compute_block import Block, ScheduledBlock
+from glenside.codegen.loop_ir.intrinsics import MAX_INTERLEAVE
+from glenside.codegen.loop_ir.ir import (
+    Apply,
+    Buffer,
+    Convert,
+    Fence,
+    For,
+    Formula,
+    Load,
+    Number,
+    Packing,
+    Role,
+    Statement,
+    Store,
+    Way,
+)
+from glenside.codegen.loop_ir.nest_builder import around
+from glenside.codegen.loop_ir.scalar_expr import apply, with_local
+from glenside.codegen.processor.model import Machine
+from glenside.codegen.scheduling.operand_packing import (
+    is_near,
+    packed_for_rows,
+    packing_of,
+    panels_copied,
+    with_first_alone,
+)
+from glenside.codegen.scheduling.prefetch import LONG, Reads, Seldom, asked_of_packed, next_tile, read_at_end, run_ahead
+from glenside.codegen.scheduling.tile_partition import Tile, Turns, least_lanes, pieces_of, rows_of, turns_of
+from glenside.codegen.scheduling.vectorize import LEAST_AT_ONCE, in_vectors, is_long, lanes_in, lanes_of, spread
+from glenside.ir.index_map import Axis, Index, flattened
+from glenside.ir.types import Dims
+
+_UNROLLED = 9
+"""Steps of a sum that are written one after the other."""
+
+
+class Tiles:
+    """Rows x columns of results in registers; every step of the sum adds a product to each.
+
+    at_once  how many of them it adds
+    """
+
+    at_once = 1
+
+    def __init__(self, block: Block, axes: Iterator[int], machine: Machine) -> None:
+        self.axes, self.machine = axes, machine
+        self.block = with_merged(block, axes)
+        (self.joined,) = self.block.joined
+        self.dtype = self.joined.local.dtype
+        self.lanes = lanes_of(self.dtype, machine)
+        self.least = min(self.lanes, least_lanes(self.dtype))
+        self.steps = prod(a.size for a in (*self.block.around, *self.block.axes, *self.joined.axes))
+        self.loads = list(dict.fromkeys(loads_in(self.joined.element)))
+        self.packed: list[Load] = []
+        self.of_rows: dict[Load, Packing] = {}
+        self.copied: dict[Load, Buffer] = {}
+        found = next((axis for axis in self.block.axes if self._is_column(axis)), None)
+        if found is None and self.dtype == block.buffer.dtype == "float32" and not is_long(block.value):
+            found = next((axis for axis in self.block.axes if self._is_column(axis, MAX_INTERLEAVE)), None)
+        self.columns, self.has_columns = found or Axis(0, 1), found is not None
+
+    @property
+    def is_possible(self) -> bool:
+        joined = self.joined
+        return (
+            self.dtype in ("float32", "float64", "int32")
+            and joined.exact
+            and isinstance(joined.start, Number)
+            and in_vectors(joined.element, self.dtype)
+            and in_vectors(self.block.value, self.block.buffer.dtype)
+            and lanes_in([joined.element, self.block.value], self.machine) == self.lanes
+            and is_affine(self.block.place)
+            and self.has_columns
+        )
+
+    def _is_column(self, axis: Axis, apart: int = 1) -> bool:
+        """Whether elements along an axis, so far apart at most, can be vectors; what must be packed for it is noted."""
+        if not 1 <= coefficient(self.block.place, axis) <= apart:
+            return False
+        if any(coefficient(load.place, axis) not in (0, 1) for load in loads_in(self.block.value)):
+            return False
+        packed = []
+        for load in self.loads:
+            step = coefficient(load.place, axis)
+            if load.buffer.role is Role.CONSTANT and step:
+                packed.append(load)
+            elif step not in (0, 1):
+                if 8 * prod(a.size for a in self._axes_of(load)) > self.steps:
+                    return False
+                packed.append(load)
+        self.packed = packed
+        return True
+
+    def _axes_of(self, load: Load) -> list[Axis]:
+        axes = (*self.block.around, *self.block.axes, *self.joined.axes)
+        return [a for a in axes if coefficient(load.place, a)]
+
+    def made(self) -> ScheduledBlock:
+        columns, place = self.columns, self.block.place
+        others = [axis for axis in self.block.axes if axis != columns]
+        kept = {axis: sum(not coefficient(load.place, axis) for load in self.loads) for axis in others}
+        rows = filter(self._may_be_rows, others)
+        best = sorted(rows, key=lambda axis: (-kept[axis], abs(coefficient(place, axis))))
+        self.rows = best[:1]
+        if len(best) > 1 and kept[best[0]] == kept[best[1]] and 2 * best[0].size < self.machine.registers:
+            self.rows = best[1::-1]  # whole rows of a small image, a few at once
+        height, width = self._shape()
+        self.pieces = pieces_of(columns.size, width, self.lanes, self.least)
+        self._order_sum()
+        self._pack_rows(height)
+        outer = [axis for axis in others if axis not in self.rows]
+        return ScheduledBlock(self._around(outer, height), (*self.packings.values(), *self.of_rows.values()))
+
+    def _may_be_rows(self, _: Axis) -> bool:
+        """Whether elements along an axis, which is not that of the columns, can be rows of a tile."""
+        return True
+
+    @property
+    def _row_size(self) -> int:
+        """Rows that are always in one tile."""
+        return self.rows[1].size if len(self.rows) > 1 else 1
+
+    @property
+    def _step(self) -> Index:
+        """The steps of a sum, counted."""
+        return flattened([at(axis) for axis in self.sum], [axis.size for axis in self.sum])
+
+    def _shape(self) -> tuple[int, int]:
+        """The height, in rows that are always in one tile, and the width, in vectors, that take the fewest cycles."""
+        rows, unit = self.rows[0].size if self.rows else 1, self._row_size
+        depth = -(-prod(axis.size for axis in self.joined.axes) // self.at_once)
+
+        def cycles(shape: tuple[int, int]) -> float:
+            height, width = shape
+            total = 0.0
+            for _, own, tiles in rows_of(rows, height):
+                for _, _, vectors, times in pieces_of(self.columns.size, width, self.lanes, self.least):
+                    sums = own * unit * vectors
+                    loads = (own * unit + vectors) / self.machine.loads
+                    step = max(sums / self.rate, loads, float(self.machine.latency))
+                    total += tiles * times * (depth * step + 20 + 2 * sums)
+            return total
+
+        shapes = [
+            (height, width)
+            for width in (1, 2, 3, 4)
+            for height in range(1, min(rows, self.machine.registers) + 1)
+            if height * unit * width + self._beside(width) <= self.machine.registers
+        ]
+        return min(shapes, key=cycles)
+
+    @property
+    def rate(self) -> float:
+        """Vectors of sums that a cycle adds to."""
+        return self.machine.products
+
+    def _beside(self, width: int) -> int:
+        """Registers that a step takes beside those of the sums."""
+        return width + 1
+
+    def _order_sum(self) -> None:
+        """The axes of the sum: as the operands that are not packed lie, joined where they can be; packings."""
+        free = [load for load in self.loads if load not in self.packed]
+        indices = [load.place for load in free]
+        groups = merged(indices, [axis for axis in self.joined.axes if axis.size != 1])
+        groups.sort(key=lambda group: -max((abs(coefficient(i, group[-1])) for i in indices), default=0))
+        self.groups = groups
+        self.sum, self.at_sum = joined_axes(groups, self.axes)
+        inner = [axis for group in groups for axis in group]
+        self.packings = {load: self._packing(load, inner, number) for number, load in enumerate(self.packed)}
+
+    def _pack_rows(self, height: int) -> None:
+        """What steps read one element of for each row, in the order in which tiles read it, where that is worth it."""
+        if len(self.rows) != 1 or self.at_once > 1 or self.block.around:
+            return
+        (rows,), inner = self.rows, [axis for group in self.groups for axis in group]
+        found, panels = [load for load in self.loads if load not in self.packed], sum(n for *_, n in self.pieces)
+        for load in packed_for_rows(found, self.block, self.columns, rows, inner, panels, self.machine):
+            pieces, number = rows_of(rows.size, height), len(self.packings) + len(self.of_rows)
+            self.of_rows[load] = packing_of(self.block, rows, pieces, load, inner, number)
+
+    def _packing(self, load: Load, inner: Sequence[Axis], number: int) -> Packing:
+        pieces = [(begin, lanes * vectors, times) for begin, lanes, vectors, times in self.pieces]
+        return packing_of(self.block, self.columns, pieces, load, inner, number)
+
+    def _around(self, outer: Sequence[Axis], height: int) -> list[Statement]:
+        """All tiles, in the order that reads the fewest bytes from afar."""
+        columns, panels = self.columns, sum(times for *_, times in self.pieces)
+        packed = sum(packing.buffer.bytes // self._times(load) for load, packing in self.packings.items())
+        shared = [axis for axis in outer if not any(coefficient(load.place, axis) for load in self.packings)]
+        grouped = [axis for axis in outer if axis not in shared]
+        row_pieces = rows_of(self.rows[0].size, height) if self.rows else [(0, 1, 1)]
+        tiles = prod(a.size for a in outer) * sum(times for *_, times in row_pieces)
+        few = tiles < min(LEAST_AT_ONCE, panels)
+        near = packed <= self.machine.l2 // 2 * prod(a.size for a in grouped) and not few
+        if not self.packings and not outer and near:
+            near = is_near(self.loads, columns, sum(times for *_, times in row_pieces), panels, self.machine)
+        pairs: list[tuple[list[Axis], list[Statement]]] = []
+        if near:
+            for rows in row_pieces:
+                axis, inner, before = Axis(next(self.axes), rows[-1]), [], 0
+                for piece in self.pieces:
+                    panel = Axis(next(self.axes), piece[-1])
+                    turns = turns_of(shared, row_pieces, rows, axis, True) if any(a.size > 1 for a in grouped) else None
+                    same = Turns(panels, at(panel) + before, False)
+                    inner += around([panel], self._tile(rows, axis, piece, panel, turns, same))
+                    before += piece[-1]
+                pairs.append(([axis], inner))
+        else:
+            for piece in self.pieces:
+                panel, inner = Axis(next(self.axes), piece[-1]), []
+                alone = all(a.size == 1 for a in (panel, *outer))  # threads share its tiles
+                steps = self.steps * piece[1] * piece[2] // columns.size if alone else 0
+                self.copied = {} if alone else self._copied(piece, sum(times for *_, times in row_pieces))
+                of_rows = with_first_alone(row_pieces) if self.copied else row_pieces
+                for rows in of_rows:
+                    axis = Axis(next(self.axes), rows[-1])
+                    turns = turns_of(shared, of_rows, rows, axis, False)
+                    inner += spread([axis], self._tile(rows, axis, piece, panel, turns, copies=not inner), steps)
+                pairs.append(([panel], inner))
+        if near:
+            whole = [*grouped, *shared]
+            if any(a.size > 1 for a in whole):
+                return spread(whole, [s for axes, body in pairs for s in around(axes, body)], self.steps)
+            return [s for axes, body in pairs for s in spread(axes, body, self.steps)]
+        if grouped:
+            bodies = [around([*axes, *shared], body) for axes, body in pairs]
+            return spread(grouped, [s for body in bodies for s in body], self.steps)
+        return [s for axes, body in pairs for s in spread([*axes, *shared], body, self.steps)]
+
+    def _copied(self, piece: tuple[int, int, int, int], tiles: int) -> dict[Load, Buffer]:
+        """Operands of which the first of so many tiles copies its panel for the others, and where to."""
+        if self.at_once > 1 or not self.groups:
+            return {}
+        size = Dims((prod(axis.size for axis in self.sum), piece[1] * piece[2]))
+        free = [n for n in self.loads if n not in (*self.packings, *self.of_rows) and n.dtype == self.dtype]
+        return panels_copied(free, self.columns, self.rows, self.groups[-1][-1], size, tiles, self.machine)
+
+    def _times(self, load: Load) -> int:
+        """How many parts of an operand the loops around have, one after the other."""
+        return prod(axis.size for axis in self.block.around if coefficient(load.place, axis))
+
+    def _tile(
+        self,
+        row_piece: tuple[int, int, int],
+        row_axis: Axis,
+        piece: tuple[int, int, int, int],
+        panel: Axis,
+        turns: Turns | None,
+        same_rows: Turns | None = None,
+        copies: bool = False,
+    ) -> list[Statement]:
+        """A tile, which asks for what it reads soon, and for its share of the next panel, where its sums are long."""
+        begin, lanes, vectors, _ = piece
+        row, unit, lane = (Axis(next(self.axes), n) for n in (row_piece[1] * self._row_size, vectors, lanes))
+        at_row = at(row)
+        places = dict(self.at_sum)
+        registers = Buffer(f"tile{next(self.axes)}", Dims((row.size, vectors * lanes)), self.dtype, Role.REGISTER)
+        tile = Tile(registers, row, unit, lane, begin, panel, places, row_piece, row_axis, same_rows, copies)
+        places[self.columns] = at(panel) * tile.width + tile.column + begin
+        if self.rows:
+            places[self.rows[0]] = at(row_axis) * row_piece[1] + at_row // self._row_size + row_piece[0]
+            places |= {axis: at_row % axis.size for axis in self.rows[1:]}
+        value, depth = self.block.value, prod(axis.size for axis in self.joined.axes)
+        asked = read_at_end(value, tile, depth, self.columns, self.rows, self.machine) if depth >= LONG else []
+        start = tile.each(Store(registers, tile.own, self.joined.start))
+        summed = [*asked, *start, *self._summed(tile, turns), Fence()]
+        here = self._sum(tile)
+        value = with_local(changed(self.block.value, tile.change), self.joined.local, here)
+        result = Load(self.block.buffer, tile.change(self.block.place))
+        if not is_long(self.block.value) or self.dtype != self.block.buffer.dtype:
+            return [*summed, *tile.each(Store(result.buffer, result.place, value))]
+        value = with_local(changed(self.block.value, tile.change), self.joined.local, result)
+        last = tile.each(Store(result.buffer, result.place, value))
+        if isinstance(last[0], For) and last[0].axis == row:
+            last = [replace(last[0], way=Way.APART)]
+        return [*summed, *tile.each(Store(result.buffer, result.place, here)), *last]
+
+    def _sum(self, tile: Tile) -> Formula:
+        """A sum that is done."""
+        return Load(tile.registers, tile.own)
+
+    def _summed(self, tile: Tile, turns: Turns | None) -> list[Statement]:
+        """The steps of the sums of a tile."""
+        element = self._element(self.joined.element, tile, tile.change, tile.column)
+        steps = tile.each(Store(tile.registers, tile.own, self._joined(Load(tile.registers, tile.own), element)))
+        for load, panel in self.copied.items() if tile.copies else ():
+            kept = Store(panel, self._step * tile.width + tile.column, changed(load, tile.change))
+            steps += tile.each(kept, rows=False)
+        if self.sum and self.sum[-1].size > _UNROLLED:
+            steps = [*self._asked(tile, turns), *steps]
+            if (seldom := self._asked_seldom(tile, turns)) is not None:
+                return seldom.around(self.sum[0], steps, self.axes)
+        written = 1
+        for axis in reversed(self.sum):
+            written *= axis.size
+            steps = self.stepped(axis, steps, written, tile)
+        return steps
+
+    def stepped(self, axis: Axis, steps: list[Statement], written: int, tile: Tile) -> list[Statement]:
+        """Steps for each place of an axis: written out where those are few, so many in all."""
+        if axis.size == 1:
+            return steps
+        small = written <= _UNROLLED and written * tile.row.size * tile.unit.size <= 100
+        if small:
+            return [For(axis, (Fence(), *steps), Way.UNROLLED)]
+        if axis not in self.sum[:-1] or len(self.rows) != 1:
+            return [For(axis, tuple(steps))]
+        inner = self.sum[self.sum.index(axis) + 1 :]
+        loads = [load for load in self.loads if load not in self.packed and load not in self.of_rows]
+        return [For(axis, (*next_tile(axis, inner, tile, loads, self.machine), *steps))]
+
+    def _asked(self, tile: Tile, turns: Turns | None) -> list[Statement]:
+        """What is read some steps later, and, of what the next tile reads, what all that share it together ask for."""
+        found: list[Statement] = []
+        several = sum(times for *_, times in self.pieces) > 1
+        first = {axis: substituted(place, {tile.row: Index()}) for axis, place in tile.places.items()}
+        depth = prod(axis.size for axis in self.sum)
+        for load in self.loads:
+            if load in self.packings and several:
+                here = self._element(load, tile, partial(substituted, places=first), Index())
+                found += asked_of_packed(here, self._step, depth, tile.width, self.columns.size, turns, self.machine)
+            elif load in self.of_rows and load.buffer.role is not Role.CONSTANT:
+                here = self._element(load, tile, partial(substituted, places={**first, tile.row: Index()}), Index())
+                found += run_ahead(here, tile.row.size)
+            elif load in self.copied and not tile.copies:
+                found += run_ahead(Load(self.copied[load], self._step * tile.width), tile.width)
+            elif (reads := self._reads(load, tile)) is not None:
+                found += reads.strided_ahead(load in self.copied) if load.buffer.bytes > self.machine.l1 else []
+                shared = self._asking(load, reads, tile, turns)
+                found += reads.of_next(shared, far=True) if shared else ()
+        return found
+
+    def _asked_seldom(self, tile: Tile, turns: Turns | None) -> Seldom | None:
+        """The same of what lies row below row, of which steps ask for some rows once in a while."""
+        for load in self.loads:
+            if (reads := self._reads(load, tile)) and (shared := self._asking(load, reads, tile, turns)):
+                if (found := reads.rows_of_next(shared)) is not None:
+                    return found
+        return None
+
+    def _asking(self, load: Load, reads: Reads, tile: Tile, turns: Turns | None) -> Turns | None:
+        """The tiles that together ask for what the next one reads of an operand; None where it comes by itself."""
+        along = coefficient(load.place, self.columns)
+        last = tile.panel.size == 1 and tile.begin + tile.width == self.columns.size
+        shared = tile.same_rows if not along else turns if turns and not turns.grouped and not last else None
+        near = reads.is_near(self.machine) if along else 2 * load.buffer.bytes <= self.machine.l2
+        return shared if shared and shared.count > 1 and len(self.sum) == 1 and not near else None
+
+    def _reads(self, load: Load, tile: Tile) -> Reads | None:
+        """What the steps along the last axis of a sum read of an operand that is not packed, where it is the same for
+        all rows, or for all columns.
+        """
+        inner, rows = self.sum[-1], self.rows[:1]
+        of_columns, of_rows = (any(coefficient(load.place, a) for a in own) for own in ([self.columns], self.rows))
+        if of_columns == of_rows or len(self.rows) > 1 or load.picked or load in (*self.packings, *self.of_rows):
+            return None
+        count, apart = (tile.width, 1) if of_columns else (tile.row.size, coefficient(load.place, rows[0]))
+        begin = dict.fromkeys((tile.row, tile.unit, tile.lane, inner), Index())
+        first, along = substituted(tile.change(load.place), begin), self.groups[-1][-1]
+        stride = coefficient(load.place, along)
+        return Reads(load.buffer, first, at(inner), inner.size, count, apart, stride, count * apart)
+
+    def _joined(self, sum_: Formula, element: Formula) -> Formula:
+        """What an element changes a sum into."""
+        return apply(self.joined.combine, sum_, element)
+
+    def _element(self, formula: Formula, tile: Tile, change: Change, column: Index) -> Formula:
+        """What a step adds, packed operands from their packed copies."""
+        if isinstance(formula, Load):
+            packing, along = self.packings.get(formula), self.columns
+            begin, panel, width = tile.begin, tile.panel, tile.width
+            if formula in self.copied and not tile.copies:
+                return Load(self.copied[formula], change(self._step * width + column))
+            if packing is None:
+                packing = self.of_rows.get(formula)
+                if packing is None:
+                    return changed(formula, change)
+                (begin, width, _), panel, column, along = tile.rows, tile.row_axis, at(tile.row), self.rows[0]
+            depth = prod(n for n, _ in packing.inner)
+            place = Index()
+            for axis in (*self.block.around, *self.block.axes):
+                if axis != along and coefficient(formula.place, axis):
+                    place = place * axis.size + at(axis)
+            within = self._step
+            place = place * (depth * along.size) + begin * depth + (at(panel) * depth + within) * width + column
+            return Load(packing.buffer, change(place))
+        if isinstance(formula, Convert):
+            return replace(formula, formula=self._element(formula.formula, tile, change, column))
+        if isinstance(formula, Apply):
+            return replace(formula, operands=tuple(self._element(o, tile, change, column) for o in formula.operands))
+        return changed(formula, change)

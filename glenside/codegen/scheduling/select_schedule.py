@@ -1,0 +1,264 @@
+"""Which loops a block has: tiles, lanes that are joined, or one element after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from itertools import count
+from math import prod
+
+from glenside.codegen.cost.count_work import told_alone
+from glenside.codegen.loop_ir.affine_analysis import (
+    affine,
+    all_indices,
+    at,
+    coefficient,
+    is_affine,
+    is_direct,
+    loads_in,
+    substituted,
+    with_loads,
+    with_merged,
+    with_places,
+)
+from glenside.codegen.loop_ir.compute_block import Block, ScheduledBlock
+from glenside.codegen.loop_ir.ir import Load, Nest, Packing, Role, Statement, Store
+from glenside.codegen.loop_ir.nest_builder import around
+from glenside.codegen.loop_ir.structural_hash import Like
+from glenside.codegen.loop_ir.substitute_buffers import with_buffers_of
+from glenside.codegen.processor.model import Machine
+from glenside.codegen.scheduling.amx_tiles import MatrixTiles
+from glenside.codegen.scheduling.dot_product_tiles import PairTiles
+from glenside.codegen.scheduling.index_set_splitting import in_pieces
+from glenside.codegen.scheduling.integer_tiles import IntegerTiles
+from glenside.codegen.scheduling.operand_packing import packing_of
+from glenside.codegen.scheduling.reduction_lane_tiles import LaneTiles
+from glenside.codegen.scheduling.register_tiling import Tiles
+from glenside.codegen.scheduling.vectorize import evenly, in_vectors, joined_in_lanes, lanes_in, run, runs_along, spread
+from glenside.ir.dtypes import RECORDS
+from glenside.ir.index_map import Axis, Index, flattened
+
+_CHUNK = 8192
+"""Elements that one thread does at once where there is no outer loop."""
+_SURE = 0.8
+"""Of the time of other loops, what a unit for matrices must be told to take at most: it is slower in some hours than in
+others. With 0.75 BERT-base took 1.3 times as long on a Xeon, and MobileNetV1 1.18 times, by prices that were higher.
+"""
+_SQUARE = 16
+"""Elements each way of the squares in which what lies the other way is read: those of a line of most caches."""
+
+
+def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledBlock | None:
+    """A block of at most one join in loops for a machine; None where it is not known how.
+
+    Those of blocks that are alike are made once: a search lowers a program again for each variant of one layer.
+    """
+    exact = tuple(joined.exact for joined in block.joined)
+    own = Like.of(block.plain())
+    known = _known(_Asked(own, exact, block.around, next(axes), block), machine)
+    while next(axes) < known.end:  # the numbers of its loops
+        pass
+    return known.made and with_buffers_of(known.made, known.like.names(own))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A block of which it is asked how it is done, in loops that are numbered from the first on: the answer is that for
+    all that are equal to it.
+    """
+
+    like: Like
+    exact: tuple[bool, ...]
+    around: tuple[Axis, ...]
+    first: int
+    block: Block = field(compare=False)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """How a block is done, which one that was, and the number behind those of its loops."""
+
+    made: ScheduledBlock | None
+    like: Like
+    end: int
+
+
+@lru_cache(maxsize=512)  # ResNet-50 has 431, in 10 variants of it; they keep their loops
+def _known(asked: _Asked, machine: Machine) -> _Known:
+    axes = count(asked.first)
+    made = _made(asked.block, axes, machine)
+    return _Known(made, asked.like, next(axes))
+
+
+def _made(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledBlock | None:
+    found = affine(block, axes)
+    every = [*block.axes, *(axis for joined in block.joined for axis in joined.axes)]
+    if len(block.joined) > 1 or not all(axis.size for axis in every) or (found is None and block.joined):
+        return None
+    found = found or block  # of which single elements are computed wherever they lie
+    joins = [replace(j, axes=tuple(axis for axis in j.axes if axis.size != 1)) for j in found.joined]
+    found = replace(found, axes=tuple(axis for axis in found.axes if axis.size != 1), joined=tuple(joins))
+    if not found.joined:
+        return _elementwise(found, axes, machine)
+    in_lanes = LaneTiles(found, axes, machine)
+    for kind in (IntegerTiles, PairTiles, Tiles):
+        tiles = kind(found, axes, machine)
+        if tiles.is_possible:
+            made = in_lanes.made() if in_lanes.is_better(tiles.columns.size) else tiles.made()
+            return _better(found, made, axes, machine)
+    if in_lanes.is_possible:
+        return in_lanes.made()
+    (joined,) = found.joined
+    before = joined_in_lanes(joined, axes, machine)
+    if before is None:
+        return in_lanes.made_of_numbers() if in_lanes.is_possible_of_numbers else None
+    steps = prod(axis.size for axis in (*found.axes, *joined.axes))
+    return ScheduledBlock(spread(found.axes, [*before, Store(found.buffer, found.place, found.value)], steps))
+
+
+def _better(block: Block, made: ScheduledBlock, axes: Iterator[int], machine: Machine) -> ScheduledBlock:
+    """Loops of a block, or those by a unit for matrices, where that is told to take less time."""
+    matrix = MatrixTiles(block, axes, machine)
+    if not matrix.is_possible:
+        return made
+    orders = [matrix.made(apart) for apart in matrix.orders]
+    told, *others = (told_alone(_nests_of(block, of), machine) for of in (made, *orders))
+    others = [own + _passed(block, of, machine) for own, of in zip(others, orders, strict=True)]
+    return made if min(others) >= _SURE * told else orders[others.index(min(others))]
+
+
+def _passed(block: Block, made: ScheduledBlock, machine: Machine) -> float:
+    """Nanoseconds of what threads fetch from each other's caches where they share a matrix by its columns: the rows,
+    which each of them has packed some of and all read, and results, whose rows the next nest is likely to share.
+    """
+    packed = sum(p.buffer.bytes for p in made.packings if p.source.role is not Role.CONSTANT)
+    stored = prod(axis.size for axis in block.axes) * RECORDS[block.buffer.dtype].numpy.itemsize
+    return (machine.threads - 1) * (packed + stored) * machine.nanoseconds.far if packed else 0.0
+
+
+def _nests_of(block: Block, made: ScheduledBlock) -> list[Nest]:
+    """The nests of a block, and of what is packed for it each time."""
+    packed = [p for p in made.packings if p.source.role is not Role.CONSTANT]
+    nests = [Nest("packed", p.buffer, p.statements()) for p in packed]
+    return [*nests, Nest("", block.buffer, tuple(made.statements))]
+
+
+def _elementwise(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledBlock:
+    """Each element by itself, in pieces in which nothing is asked of it, if there are such."""
+    steps = prod(axis.size for axis in block.axes)
+    block, packings = _with_constants_along(block)
+    pieces = in_pieces(block, axes) or [block]
+    return ScheduledBlock(
+        [statement for piece in pieces for statement in _whole(piece, steps, axes, machine)], packings
+    )
+
+
+def _with_constants_along(block: Block) -> tuple[Block, tuple[Packing, ...]]:
+    """A block whose constants lie as its elements are stored, and those that are packed for that."""
+    along = block.axes[-1] if block.axes else None
+    every = [block.value, *(value for _, value in block.beside)]
+    if along is None or along.size < 2 or block.around or not all(map(is_affine, all_indices(block))):
+        return block, ()
+    found: dict[Load, Packing] = {}
+    for load in (load for value in every for load in loads_in(value)):
+        across = load.buffer.role is Role.CONSTANT and coefficient(load.place, along) not in (0, 1)
+        least, most = load.place.bounds  # part of it may be read behind a guard alone
+        if (
+            across
+            and least >= 0
+            and most < load.buffer.dims.product()
+            and not load.picked
+            and coefficient(block.place, along) == 1
+            and load not in found
+        ):
+            found[load] = packing_of(block, along, [(0, along.size, 1)], load, [], len(found))
+
+    def moved(load: Load) -> Load:
+        if load not in found:
+            return load
+        own = [axis for axis in block.axes if axis != along and coefficient(load.place, axis)]
+        place = flattened([at(axis) for axis in own], [axis.size for axis in own]) * along.size + at(along)
+        return Load(found[load].buffer, place)
+
+    if not found:
+        return block, ()
+    beside = tuple((place, with_loads(value, moved)) for place, value in block.beside)
+    return replace(block, value=with_loads(block.value, moved), beside=beside), tuple(found.values())
+
+
+def _whole(block: Block, of: int, axes: Iterator[int], machine: Machine) -> list[Statement]:
+    """A block of so many steps in all: in vectors where elements lie next to each other; the outermost axis in any
+    order.
+    """
+    if all(map(is_affine, all_indices(block))):
+        block = with_merged(block, axes)
+    steps = prod(axis.size for axis in block.axes)
+    if len(block.axes) == 1 and steps >= 2 * _CHUNK:  # so that there is something to do at once
+        (axis,) = block.axes
+        parts = []
+        for begin, size, times in _cut(steps, _CHUNK):
+            high, low = Axis(next(axes), times), Axis(next(axes), size)
+            place = {axis: at(high) * size + at(low) + begin}
+            part = with_places(block, partial(substituted, places=place))
+            parts += spread([high], _run(replace(part, axes=(low,)), axes, machine), of)
+        return parts
+    across = _across(block)
+    if across is not None:
+        return _squares(block, across, of, axes)
+    outer, inner = block.axes[:-1], replace(block, axes=block.axes[-1:])
+    return spread(evenly(outer), _run(inner, axes, machine), of)
+
+
+def _across(block: Block) -> Axis | None:
+    """The axis along which most of what a block reads lies next to each other, where it stores along another one."""
+    if len(block.axes) < 2 or not all(map(is_affine, all_indices(block))):
+        return None
+    loads = (load for value in (block.value, *(value for _, value in block.beside)) for load in loads_in(value))
+    load = max(loads, key=lambda load: load.buffer.dims.product(), default=None)
+    if load is None or load.picked or coefficient(load.place, block.axes[-1]) in (0, 1):
+        return None
+    found = next((axis for axis in block.axes[:-1] if coefficient(load.place, axis) == 1), None)
+    return found if found and min(found.size, block.axes[-1].size) > 2 else None
+
+
+def _squares(block: Block, across: Axis, of: int, axes: Iterator[int]) -> list[Statement]:
+    """A block in squares of two axes, so that a line that is read is used up while it is near."""
+    along = block.axes[-1]
+    others = [axis for axis in block.axes if axis not in (across, along)]
+    made: list[Statement] = []
+    for first in _cut(across.size, _SQUARE):
+        for second in _cut(along.size, _SQUARE):
+            pieces = (across, *first), (along, *second)
+            high = [Axis(next(axes), times) for _, _, _, times in pieces]
+            low = [Axis(next(axes), size) for _, _, size, _ in pieces]
+            places = {p[0]: at(h) * p[2] + at(w) + p[1] for p, h, w in zip(pieces, high, low, strict=True)}
+            stores = with_places(block, partial(substituted, places=places)).stores()
+            made += spread([*others, *high], around(low, stores), of)
+    return made
+
+
+def _cut(size: int, length: int) -> list[tuple[int, int, int]]:
+    """An axis as (first, size, times): whole pieces of a length, and what is left."""
+    whole = size - size % length
+    return [piece for piece in ((0, length, whole // length), (whole, size - whole, 1)) if piece[1] and piece[2]]
+
+
+def _run(block: Block, axes: Iterator[int], machine: Machine) -> list[Statement]:
+    """The elements along the only axis of a block."""
+    dtype = block.buffer.dtype
+    stores = [(block.place, block.value), *block.beside]
+    vectors = block.axes and all(
+        in_vectors(value, dtype)
+        and coefficient(place, block.axes[0]) == 1
+        and is_direct(place, block.axes[0])
+        and runs_along(value, block.axes[0])
+        for place, value in stores
+    )
+    if not vectors:
+        return around(block.axes, block.stores())
+
+    def one(place: Index) -> list[Statement]:
+        return with_places(block, partial(substituted, places={block.axes[0]: place})).stores()
+
+    return run(block.axes[0], axes, lanes_in([value for _, value in stores], machine), one)

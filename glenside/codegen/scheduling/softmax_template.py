@@ -1,0 +1,147 @@
+"""softmax in vectors, and its logarithm: the largest, the powers, their sum, the shares, one row after the other.
+
+Of rows that are shorter than a vector some are taken together: what is done to each element, as the powers are, is done
+to all of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+
+from glenside.codegen.loop_ir.affine_analysis import (
+    Change,
+    at,
+    changed,
+    coefficient,
+    indices_of,
+    is_affine,
+    substituted,
+)
+from glenside.codegen.loop_ir.compute_block import Joined
+from glenside.codegen.loop_ir.ir import Buffer, Formula, Let, Load, Local, Role, Statement, Store
+from glenside.codegen.loop_ir.nest_builder import Filling, around, under
+from glenside.codegen.loop_ir.scalar_expr import apply, number
+from glenside.codegen.processor.model import Machine
+from glenside.codegen.scheduling.vectorize import in_vectors, joined_in_lanes, lanes_of, run, runs_along, spread
+from glenside.ir.index_map import Axis, Index
+from glenside.ir.operators.compute import name_of
+from glenside.ir.types import Dims
+
+_PASSES = 5
+"""Of one row after the other, where rows are short: each is one element at a time."""
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """For each place of the axes a row: along an axis, `element` becomes its share, at `place` of a buffer.
+
+    largest, total  the variables of a row
+    logarithm       whether it becomes the logarithm of that
+    """
+
+    axes: tuple[Axis, ...]
+    along: Axis
+    buffer: Buffer
+    place: Index
+    element: Formula
+    largest: Local
+    total: Local
+    logarithm: bool = False
+
+    def with_places(self, change: Change) -> Softmax:
+        """With other places, the same axes."""
+        return replace(self, place=change(self.place), element=changed(self.element, change))
+
+    def statements(self, axes: Iterator[int], machine: Machine) -> list[Statement] | None:
+        """Its loops; None where elements are not next to each other."""
+        dtype = self.buffer.dtype
+        if not in_vectors(self.element, dtype) or not all(map(is_affine, (self.place, *indices_of(self.element)))):
+            return None
+        power = Load(self.buffer, self.place)
+        lowered = apply("subtract", self.element, self.largest)
+        summed = apply("exp", lowered) if self.logarithm else power
+        joins = (
+            Joined(self.largest, (self.along,), "max", number(None, dtype), self.element, True),
+            Joined(self.total, (self.along,), "add", number(0, dtype), summed, True),
+        )
+        most, total = (joined_in_lanes(joined, axes, machine) for joined in joins)
+        if most is None or total is None:
+            return self._of_short(axes, machine)
+        each = partial(self._each, axes=axes, machine=machine)
+        if self.logarithm:
+            logarithm = Let(self.total, apply("log", self.total), known=True)
+            body = [*most, *total, logarithm, *each(apply("subtract", lowered, self.total))]
+        else:
+            body = [*most, *each(apply("exp", lowered)), *total, *each(apply("divide", power, self.total))]
+        return spread([axis for axis in self.axes if axis.size != 1], body, self._steps)
+
+    @property
+    def _steps(self) -> int:
+        return prod(axis.size for axis in (*self.axes, self.along))
+
+    def _each(self, formula: Formula, axes: Iterator[int], machine: Machine) -> list[Statement]:
+        """Each element of a row becomes a formula."""
+
+        def put(at: Index) -> list[Statement]:
+            change = partial(substituted, places={self.along: at})
+            return [Store(self.buffer, change(self.place), changed(formula, change))]
+
+        lanes = lanes_of(self.buffer.dtype, machine) if runs_along(formula, self.along) else 1
+        return run(self.along, axes, lanes, put)
+
+    def _of_short(self, axes: Iterator[int], machine: Machine) -> list[Statement] | None:
+        """As many rows at a time as a vector has lanes; None where they are not next to each other, or too few."""
+        lanes, size = lanes_of(self.buffer.dtype, machine), self.along.size
+        rows = next((axis for axis in self.axes if coefficient(self.place, axis) == size), None)
+        if not 1 < size < lanes or coefficient(self.place, self.along) != 1 or rows is None or rows.size < lanes:
+            return None
+        outer, made = [axis for axis in self.axes if axis not in (rows, self.along) and axis.size != 1], []
+        for begin, count, times in ((0, lanes, rows.size // lanes), (rows.size // lanes * lanes, rows.size % lanes, 1)):
+            block, row = Axis(next(axes), times), Axis(next(axes), count)
+            if count:
+                body = self._block(rows, at(block) * lanes + begin, row, axes, machine)
+                made += spread([block, *outer], body, _PASSES * self._steps * count * times // rows.size)
+        return made
+
+    def _block(self, rows: Axis, first: Index, row: Axis, axes: Iterator[int], machine: Machine) -> list[Statement]:
+        """Some rows, from one on: the largest and the sum one row after the other, functions of all elements."""
+        dtype, size = self.buffer.dtype, self.along.size
+        lanes = lanes_of(dtype, machine)
+        own = self.with_places(partial(substituted, places={rows: first + at(row)}))
+        powers, sums = self.buffer, Buffer("sums", Dims((row.size,)), dtype, Role.SCRATCH)
+        within, begin = own.place, substituted(own.place, {row: Index(), self.along: Index()})
+        if self.logarithm:
+            powers = Buffer("powers", Dims((row.size, size)), dtype, Role.SCRATCH)
+            within, begin = at(row) * size + at(self.along), Index()
+        flat = substituted(own.place, {row: Index(), self.along: Index()})
+        most = Joined(self.largest, (self.along,), "max", number(None, dtype), own.element, True)
+        total = Joined(self.total, (self.along,), "add", number(0, dtype), Load(powers, within), True)
+        each = partial(own._each, axes=axes, machine=machine)
+        lowered, here = apply("subtract", own.element, self.largest), Load(self.buffer, own.place)
+        every = Axis(next(axes), row.size * size)
+        made = around([row], [*most.statements(), *each(lowered)])
+        made += run(every, axes, lanes, lambda n: [Store(powers, begin + n, apply("exp", Load(self.buffer, flat + n)))])
+        if not self.logarithm:
+            return [*made, *around([row], [*total.statements(), *each(apply("divide", here, self.total))])]
+        made += around([row], [*total.statements(), Store(sums, at(row), self.total)])
+        made += run(row, axes, lanes, lambda n: [Store(sums, n, apply("log", Load(sums, n)))])
+        return [*made, *around([row], each(apply("subtract", here, Load(sums, at(row)))))]
+
+
+def softmax(nest: Filling) -> Softmax | None:
+    """The softmax that fills a buffer, or its logarithm; None where it is none of vectors."""
+    (child,) = nest.term.children
+    shape, item, dtype = child.access.shape, child.access.item, nest.dtype
+    row = Dims((item.product(),))
+    name = name_of(nest.term)
+    if name not in ("softmax", "log-softmax") or nest.view.dims != nest.dims or dtype not in ("float32", "float64"):
+        return None
+    axes, at = nest.counters(shape)
+    (along,), (within,) = nest.counters(row)
+    own = [*at, *under(item, row, (within,))]
+    largest, total = nest.local(dtype), nest.local(dtype)
+    place, element = nest.view.place(own), nest.pull(child, own)
+    return Softmax(tuple(axes), along, nest.buffer, place, element, largest, total, name == "log-softmax")

@@ -1,0 +1,224 @@
+"""What lies next to each other, in vectors: elements one by one, and what is joined along them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from math import prod
+
+from glenside.codegen.emit_c.vector_casts import IN_LANES, converts
+from glenside.codegen.emit_c.vector_primitives import IN_VECTORS, LANE_BY_LANE, WHOLE_IN_VECTORS, comparison_of
+from glenside.codegen.loop_ir.affine_analysis import (
+    at,
+    changed,
+    coefficient,
+    indices_of,
+    is_direct,
+    loads_in,
+    merged,
+    substituted,
+)
+from glenside.codegen.loop_ir.compute_block import Joined
+from glenside.codegen.loop_ir.ir import (
+    Apply,
+    Buffer,
+    Convert,
+    For,
+    Formula,
+    Let,
+    Load,
+    Local,
+    Number,
+    Role,
+    Statement,
+    Store,
+    Way,
+)
+from glenside.codegen.loop_ir.loop_independence import is_independent
+from glenside.codegen.loop_ir.nest_builder import around
+from glenside.codegen.loop_ir.scalar_expr import apply
+from glenside.codegen.processor.model import Machine
+from glenside.ir.dtypes import HALVES, INTEGERS, RECORDS
+from glenside.ir.index_map import Axis, Index
+from glenside.ir.types import Dims
+
+LEAST_AT_ONCE = 8
+"""Steps that threads share, where there are more of another kind: fewer do not divide evenly."""
+_PARALLEL = 20_000
+"""Steps from which on a nest is worth more than one thread."""
+_LONG = 4
+"""Instructions that may follow a sum in the registers of a tile: the numbers of more would take some of them."""
+_SUMS = 4
+"""Vectors that are added to in turn, so that none waits for itself."""
+
+
+def lanes_of(dtype: str, machine: Machine) -> int:
+    """Elements of a dtype in a vector."""
+    return max(1, machine.vector // RECORDS[dtype].numpy.itemsize)
+
+
+def lanes_in(formulas: Iterable[Formula], machine: Machine) -> int:
+    """Elements of a vector of formulas, all of which have as many: as those of the widest dtype in them."""
+    return min(lanes_of(dtype, machine) for formula in formulas for dtype in _dtypes(formula))
+
+
+def _dtypes(formula: Formula) -> Iterator[str]:
+    """The dtypes of values in a formula: halves are floats there."""
+    yield "float32" if formula.dtype in HALVES else formula.dtype
+    if isinstance(formula, Convert):
+        yield from _dtypes(formula.formula)
+    elif isinstance(formula, Apply):
+        for operand in formula.operands:
+            yield from _dtypes(operand)
+
+
+def in_vectors(formula: Formula, dtype: str) -> bool:
+    """Whether a formula is one of a dtype, and done on vectors."""
+    if formula.dtype != dtype or dtype not in ("float64", *IN_LANES):
+        return False
+    if isinstance(formula, Apply):
+        if formula.primitive.name == "select":
+            return dtype not in INTEGERS and all(
+                in_vectors(o, dtype) for o in (*comparison_of(formula)[1], *formula.operands[1:])
+            )
+        known = WHOLE_IN_VECTORS if dtype in INTEGERS else IN_VECTORS
+        return formula.primitive.name in known and all(in_vectors(o, dtype) for o in formula.operands)
+    if isinstance(formula, Convert):
+        inner, given = formula.formula, formula.formula.dtype
+        if formula.bits or not converts(given, dtype):
+            return False
+        return in_vectors(inner, given) or (given == "bool" and isinstance(inner, Load) and not inner.picked)
+    if isinstance(formula, Load):
+        return not formula.picked
+    return isinstance(formula, Number | Local)
+
+
+def steps_of(formula: Formula) -> int:
+    """About how many instructions it takes to compute a formula for a vector."""
+    if isinstance(formula, Convert):
+        return 1 + steps_of(formula.formula)
+    if not isinstance(formula, Apply):
+        return 0
+    return (_LONG if formula.primitive.name in LANE_BY_LANE else 1) + sum(map(steps_of, formula.operands))
+
+
+def is_long(formula: Formula) -> bool:
+    """Whether a formula is better written for one row of a tile than for each."""
+    return steps_of(formula) > _LONG
+
+
+def runs_along(formula: Formula, axis: Axis) -> bool:
+    """Whether what a formula reads is next to each other, or the same, along an axis."""
+    places = [load.place for load in loads_in(formula)]
+    return all(coefficient(place, axis) in (0, 1) and is_direct(place, axis) for place in places)
+
+
+def run(axis: Axis, axes: Iterator[int], lanes: int, body: Callable[[Index], list[Statement]]) -> list[Statement]:
+    """Stores for each place along an axis: full vectors, then shorter ones."""
+    made: list[Statement] = []
+    begin = 0
+    while begin < axis.size:
+        times = (axis.size - begin) // lanes
+        if times:
+            step, lane = Axis(next(axes), times), Axis(next(axes), lanes)
+            own = body(at(step) * lanes + at(lane) + begin)
+            made += around([step], [For(lane, tuple(own), Way.VECTOR)] if lanes > 1 else own)
+        begin, lanes = begin + times * lanes, max(1, lanes // 2)
+    return made
+
+
+def joined_in_lanes(joined: Joined, axes: Iterator[int], machine: Machine) -> list[Statement] | None:
+    """What is joined along elements that are next to each other: in a few vectors, whose lanes are joined last."""
+    dtype = joined.local.dtype
+    if not joined.exact or not all(in_vectors(formula, dtype) for formula in (joined.element, joined.start)):
+        return None
+    indices = [*indices_of(joined.element)]
+    groups = merged(indices, [axis for axis in joined.axes if axis.size != 1])
+    lanes = lanes_in([joined.element], machine)
+    found = [g for g in groups if runs_along(joined.element, g[-1]) and any(coefficient(i, g[-1]) for i in indices)]
+    if not found or prod(a.size for a in found[0]) < lanes:
+        return None
+    group = found[0]
+    whole = Axis(next(axes), prod(axis.size for axis in group))
+    others = [axis for g in groups if g is not group for axis in g]
+
+    def element(place: Index) -> Formula:
+        places = {**dict.fromkeys(group[:-1], Index()), group[-1]: place}
+        return changed(joined.element, lambda index: substituted(index, places))
+
+    sums = min(_SUMS, whole.size // lanes)
+    tile = Buffer(f"tile{next(axes)}", Dims((sums * lanes,)), dtype, Role.REGISTER)
+    unit, lane = Axis(next(axes), sums), Axis(next(axes), lanes)
+    own = at(unit) * lanes + at(lane)
+
+    def each(place: Index, formula: Formula) -> list[Statement]:
+        inner: Statement = For(lane, (Store(tile, place, formula),), Way.VECTOR)
+        return [For(unit, (inner,), Way.UNROLLED)] if sums > 1 and place == own else [inner]
+
+    def add(place: Index, value: Formula) -> Formula:
+        return apply(joined.combine, Load(tile, place), value)
+
+    step = Axis(next(axes), whole.size // (sums * lanes))
+    steps = around([step], each(own, add(own, element(at(step) * (sums * lanes) + own))))
+    begin = step.size * sums * lanes
+    rest = Axis(next(axes), (whole.size - begin) // lanes)
+    if rest.size:
+        steps += around([rest], each(at(lane), add(at(lane), element(at(rest) * lanes + at(lane) + begin))))
+        begin += rest.size * lanes
+    last = Axis(next(axes), whole.size - begin)
+    if last.size:
+        steps += around([last], [_changes(joined, element(at(last) + begin))])
+    pairs = [each(at(lane), add(at(lane), Load(tile, at(lane) + u * lanes))) for u in range(1, sums)]
+    return [
+        Let(joined.local, joined.start),
+        *each(own, joined.start),
+        *around(others, steps),
+        *(statement for pair in pairs for statement in pair),
+        _changes(joined, tree(joined.combine, [Load(tile, Index() + i) for i in range(lanes)])),
+    ]
+
+
+def _changes(joined: Joined, value: Formula) -> Let:
+    return Let(joined.local, apply(joined.combine, joined.local, value), known=True)
+
+
+def tree(combine: str, parts: Sequence[Formula]) -> Formula:
+    """Parts joined in pairs."""
+    while len(parts) > 1:
+        parts = [apply(combine, *parts[i : i + 2]) if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]
+    return parts[0]
+
+
+def with_way(loop: Statement, way: Way) -> Statement:
+    """A loop whose steps are taken in another way."""
+    assert isinstance(loop, For), "there is a loop"
+    return replace(loop, way=way)
+
+
+def spread(axes: Sequence[Axis], body: Sequence[Statement], steps: int) -> list[Statement]:
+    """Loops around a body, the outermost one in any order, by any thread where so many steps are worth it."""
+    made = around(axes, body)
+    if steps >= _PARALLEL and any(axis.size != 1 for axis in axes):
+        made = [with_way(made[0], Way.PARALLEL)]
+    return made
+
+
+def shared(statements: Iterable[Statement], steps: int) -> list[Statement]:
+    """Loops whose steps have nothing to do with each other, taken by any thread where so many steps are worth it.
+
+    A variable beside them, as the largest of all that softmax takes, is one thread's: other threads do not see it.
+    """
+    loops = list(statements)
+    if steps < _PARALLEL or any(isinstance(statement, Let) for statement in loops):
+        return loops
+    return [with_way(loop, Way.PARALLEL) if isinstance(loop, For) and is_independent(loop) else loop for loop in loops]
+
+
+def evenly(axes: Sequence[Axis]) -> list[Axis]:
+    """Axes of loops that may be taken in any order, so that threads share the outermost one evenly: not the planes of
+    an image, say, but its rows.
+    """
+    first, *others = [axis for axis in axes if axis.size != 1] or [Axis(0, 1)]
+    if others and first.size < min(LEAST_AT_ONCE, others[0].size):
+        return [others[0], first, *others[1:]]
+    return [first, *others]

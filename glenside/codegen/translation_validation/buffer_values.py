@@ -1,0 +1,151 @@
+"""Values of elements of buffers for sampled checks: a pseudo-random function of the buffer's name and of the place.
+
+Nothing is allocated: an element has its value when it is asked for. What a packed buffer holds is stated here once
+more, from the description of `Packing` alone, so that loops that pack, or read what is packed, are held to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from math import isfinite, prod
+
+import numpy as np
+
+from glenside.codegen.loop_ir.bf16_split_matmul import CHUNK, PartPacking
+from glenside.codegen.loop_ir.ir import Buffer, Packing
+from glenside.ir.dtypes import REALS, limits
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.semantics.loop_field import LoopField
+from glenside.semantics.prime_field import function_seed
+
+_WIDEST = 1 << 20
+"""Drawn integers are less than this: sums of products of those wrap in few dtypes, and all of an index is reached."""
+_LANES = 16
+"""Columns of one register of a matrix unit."""
+
+
+@lru_cache(maxsize=1 << 12)
+def _seed(name: str) -> np.uint64:
+    return function_seed(f"buffer {name}")
+
+
+def origin(buffer: Buffer) -> str:
+    """What a buffer is called with all that hold the same: those that are filled again, in another place."""
+    return f"{buffer.role.value} {buffer.name.partition('.again')[0]}"
+
+
+def scattered(name: str, places: Array) -> Array:
+    """Whole numbers below 2^32, a function of a name and of each place."""
+    key = places.astype(np.uint64)
+    key *= np.uint64(0x9E3779B97F4A7C15)
+    key += _seed(name)
+    key ^= key >> np.uint64(29)
+    key *= np.uint64(0xBF58476D1CE4E5B9)
+    key ^= key >> np.uint64(32)
+    key *= np.uint64(0x94D049BB133111EB)
+    key >>= np.uint64(32)
+    return key
+
+
+class Values:
+    """What each element of each buffer is before a nest runs.
+
+    known  constants of one element, which are part of loops, by name
+    """
+
+    def __init__(self, field: LoopField, packings: Sequence[Packing], known: Mapping[str, Array]) -> None:
+        self.field = field
+        self.packings = {origin(packing.buffer): packing for packing in packings}
+        self.known: dict[str, Array] = {}
+        for name, array in known.items():
+            if array.size != 1 or not isfinite(float(array.reshape(-1)[0])):
+                continue
+            try:
+                self.known[name] = field.encode(name, array.reshape(-1), array.dtype.name)
+            except BadInput:
+                continue
+
+    def at(self, buffer: Buffer, places: Array) -> Array:
+        """The elements of a buffer at places within it."""
+        packing = self.packings.get(origin(buffer))
+        if packing is not None:
+            source, is_value = source_places(packing, places)
+            found = self.at(packing.source, source)
+            return np.where(is_value, found, found.dtype.type(0))
+        if buffer.name in self.known and buffer.dims.product() == 1:
+            return np.broadcast_to(self.known[buffer.name][0], places.shape)
+        drawn = scattered(origin(buffer), places)
+        if buffer.dtype in REALS:
+            drawn *= np.uint64(self.field.p)
+            drawn >>= np.uint64(32)
+            return drawn.astype(np.float32) - np.float32(self.field.half)
+        if buffer.dtype == "bool":
+            return np.asarray((drawn & np.uint64(1)).astype(bool))
+        low, high = limits(buffer.dtype)
+        low, high = max(low, -_WIDEST), min(high, _WIDEST - 1)
+        return np.asarray((drawn % np.uint64(high - low + 1)).astype(np.int64) + low).astype(buffer.dtype)
+
+
+def source_places(packing: Packing, places: Array) -> tuple[Array, Array]:
+    """Where in its source each element of a packed buffer comes from, and whether it does; else it is a zero.
+
+    Of a number that is packed in parts, the first part stands for all of it, and the others for zeros.
+    """
+    if isinstance(packing, PartPacking):
+        return _source_of_parts(packing, places)
+    columns = sum(width * count for _, width, count in packing.pieces)
+    split = len(packing.inner) - packing.together
+    before, behind = [n for n, _ in packing.inner[:split]], [n for n, _ in packing.inner[split:]]
+    padded = -(-prod(behind) // packing.deep) * packing.deep
+    depth = prod(before) * padded
+    outer, rest = np.divmod(places, max(1, depth * columns))
+    source = packing.first + _strided(outer, packing.outer)
+    is_value = np.zeros(places.shape, bool)
+    place = np.zeros(places.shape, np.int64)
+    for first, width, count in packing.pieces:
+        own = rest - first * depth
+        here = (own >= 0) & (own < width * count * depth)
+        panel, within = np.divmod(own, depth * width)
+        group, within = np.divmod(within, width * packing.deep)
+        column, near = np.divmod(within, packing.deep)
+        step = group * packing.deep + near
+        high, low = np.divmod(step, padded)
+        found = source + (first + panel * width + column) * packing.stride
+        found = found + _strided(high, packing.inner[:split]) + _strided(low, packing.inner[split:])
+        value = here & (low < prod(behind))
+        place, is_value = np.where(value, found, place), is_value | value
+    return place, is_value
+
+
+def _source_of_parts(packing: PartPacking, places: Array) -> tuple[Array, Array]:
+    """[outer][block][chunk][part][line][step]; of columns [outer][block][chunk][part][16 lines][pair][line][2]."""
+    lines, run = prod(n for n, _ in packing.lines), packing.inner[-1][0]
+    in_run = -(-run // CHUNK)
+    rest, step = np.divmod(places, CHUNK)
+    if packing.paired:
+        rest, within = np.divmod(places, _LANES * CHUNK)
+        pair, within = np.divmod(within, 2 * _LANES)
+        step = pair * 2 + within % 2
+        rest = rest * _LANES + within // 2
+    rest, line = np.divmod(rest, packing.height)
+    rest, part = np.divmod(rest, packing.parts)
+    rest, chunk = np.divmod(rest, prod(n for n, _ in packing.inner[:-1]) * in_run)
+    outer, block = np.divmod(rest, -(-lines // packing.height))
+    line = block * packing.height + line
+    above, chunk = np.divmod(chunk, in_run)
+    along = chunk * CHUNK + step
+    is_value = (line < lines) & (along < run) & (part == 0)
+    place = packing.first + _strided(outer, packing.outer) + _strided(line, packing.lines)
+    place = place + _strided(above, packing.inner[:-1]) + along * packing.inner[-1][1]
+    return np.where(is_value, place, 0), is_value
+
+
+def _strided(flat: Array, axes: Sequence[tuple[int, int]]) -> Array:
+    """The distance of a place in row-major order of axes, each of a size and a stride."""
+    found = np.zeros_like(flat)
+    for size, stride in reversed(axes):
+        flat, index = np.divmod(flat, max(1, size))
+        found = found + index * stride
+    return found

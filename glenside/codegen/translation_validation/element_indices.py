@@ -1,0 +1,45 @@
+"""Places of elements: indices along axes, in row-major order, and where layouts have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from glenside.codegen.loop_ir.ir import Layout
+from glenside.ir.operand import Array
+
+Places = tuple[Array, ...]
+"""An index along each axis of a term: arrays of one shape."""
+MOST = 1 << 22
+"""Elements that are looked at for one statement, or gathered of one operand, at a time."""
+
+
+class NotSampled(Exception):
+    """Elements that take too much; the text says of what."""
+
+
+def lies_at(layout: Layout, places: Places) -> Array:
+    """Where in its buffer each element of a term is."""
+    own: Sequence[Array] = places
+    if layout.dims != layout.term.access.dims:
+        own = unflattened(flattened(places, layout.term.access.dims), layout.dims)
+    moved = [index + offset for index, offset in zip(own, layout.offsets, strict=True)]
+    return flattened([moved[axis] for axis in layout.order], layout.sizes)
+
+
+def flattened(places: Sequence[Array], dims: Sequence[int]) -> Array:
+    """Places in row-major order."""
+    flat: Array = np.zeros(np.shape(places[0]) if len(places) else (), np.int64)
+    for index, size in zip(places, dims, strict=True):
+        flat = flat * size + index
+    return flat
+
+
+def unflattened(flat: Array, dims: Sequence[int]) -> Places:
+    """The indices of places in row-major order."""
+    found: list[Array] = []
+    for size in reversed(dims):
+        flat, index = np.divmod(flat, max(1, size))
+        found.append(index)
+    return tuple(reversed(found))

@@ -1,0 +1,96 @@
+"""Which elements of a nest are sampled: of each statement that stores some, at the ends of loops and within them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from glenside.codegen.loop_ir.ir import Buffer, Number, Sort, Store
+from glenside.codegen.translation_validation.nest_structure import PRIVATE, Node, Structure, axes_of
+from glenside.ir.operand import Array
+
+_SAMPLES = 40
+"""Elements of a nest that are drawn, where it has few statements that store."""
+_MOST_SAMPLES = 80
+_OF_STORE = 10
+_EDGES = 4
+"""Steps of a loop at which one quotient or guard changes that are tried, at most."""
+_PRODUCTS = 1 << 17
+"""Steps of loops that sums take, of all samples together, from which on fewer are drawn."""
+
+
+def elements(structure: Structure, drawn: np.random.Generator) -> list[tuple[Buffer, int]]:
+    """Elements that a nest stores, drawn: at least one for each statement that does."""
+    stores = [node for node in structure.every if _target(node) is not None]
+    stores = [node for node in stores if all(loop.axis.size for loop in node.loops)]
+    if not stores:
+        return []
+    deep = max((_products(node) for node in structure.every if isinstance(node.statement, Store)), default=1)
+    most = min(_SAMPLES, max(4, _PRODUCTS // deep))
+    if len(stores) > _MOST_SAMPLES:
+        stores = [stores[i] for i in sorted(drawn.choice(len(stores), _MOST_SAMPLES, replace=False))]
+    computed = [node for node in stores if not _is_constant(node)]
+    each = max(1, min(_OF_STORE, most // max(1, len(computed))))
+    found: dict[tuple[Buffer, int], None] = {}
+    for node in stores:
+        found |= dict.fromkeys(_of_store(node, structure, each if node in computed else 1, drawn))
+    return list(found)
+
+
+def _is_constant(node: Node) -> bool:
+    return isinstance(node.statement, Store) and isinstance(node.statement.formula, Number)
+
+
+def _target(node: Node) -> Buffer | None:
+    statement = node.statement
+    if isinstance(statement, Store):
+        return statement.buffer if statement.buffer.role not in PRIVATE else None
+    return statement.positions if isinstance(statement, Sort) else None
+
+
+def _products(node: Node) -> int:
+    """Steps of loops that do not count where a statement stores."""
+    statement = node.statement
+    assert isinstance(statement, Store), "it stores"
+    numbers = {axis.number for axis in axes_of(statement.place)}
+    return int(np.prod([loop.axis.size for loop in node.loops if loop.axis.number not in numbers] or [1]))
+
+
+def _of_store(node: Node, structure: Structure, each: int, drawn: np.random.Generator) -> Iterator[tuple[Buffer, int]]:
+    """Places at which a statement stores: at ends of loops, and anywhere."""
+    statement = node.statement
+    assert isinstance(statement, Store | Sort), "it stores"
+    buffer = _target(node)
+    assert buffer is not None, "it stores"
+    tries = 4 * each + 8
+    counters = {loop.axis.number: _steps(loop, structure, tries, drawn) for loop in node.loops}
+    held = np.ones(tries, bool)
+    for guard in node.guards:
+        held &= np.broadcast_to(guard.evaluate(counters), tries)  # type: ignore[arg-type]
+    place = np.broadcast_to(np.asarray(statement.place.evaluate(counters), np.int64), tries).copy()  # type: ignore[arg-type]
+    if isinstance(statement, Sort):
+        place += drawn.integers(0, max(1, statement.count), tries)
+    else:
+        for local, step in statement.picked:
+            place += drawn.integers(0, structure.sizes.get(local.name, 1), tries) * step
+    held &= (place >= 0) & (place < buffer.dims.product())
+    for at in np.flatnonzero(held)[:each]:
+        yield buffer, int(place[at])
+
+
+def _steps(loop: Node, structure: Structure, tries: int, drawn: np.random.Generator) -> Array:
+    """Steps of a loop: first those at which a quotient, a remainder or a guard changes, and its ends; then any."""
+    size, number = loop.axis.size, loop.axis.number
+    edges = {0, size - 1}
+    for index, bounds in structure.questions.get(number, ()):
+        axes = {axis.number: np.int64(0) for axis in axes_of(index)} | {number: np.arange(size)}
+        value = np.asarray(index.evaluate(axes))  # type: ignore[arg-type]
+        answers = value // bounds[0] if len(bounds) == 1 else (bounds[0] <= value) & (value < bounds[1])
+        changes = np.flatnonzero(np.broadcast_to(answers, size)[1:] != np.broadcast_to(answers, size)[:-1])
+        edges |= {*changes[:_EDGES].tolist(), *(changes[:_EDGES] + 1).tolist()}
+    steps = drawn.integers(0, size, tries)
+    own = drawn.permutation(sorted(edges))[: tries // 2]
+    steps[: len(own)] = own
+    ends = drawn.random(tries)
+    return np.where(np.arange(tries) < len(own), steps, np.where(ends < 0.3, size - 1, np.where(ends > 0.8, 0, steps)))

@@ -1,0 +1,1 @@
+"""The verifier of loops, and the programs with which the deep check runs them over residues and bounds."""

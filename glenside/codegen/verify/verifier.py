@@ -1,0 +1,103 @@
+"""Loops are verified before they run: every condition of `conditions`, of all nests, where temporaries lie, and of what
+goes in and comes out. Whoever compiles or writes code does it once; tests do it after each pass.
+
+That they are loops is checked whole: no place outside, nothing read that nobody wrote, no race. That they compute what
+their terms mean is checked at sampled elements (`validation`), and whole by `f.check()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from glenside.codegen.loop_ir.conditions import Condition, Fault
+from glenside.codegen.loop_ir.ir import Buffer, Loops, Nest, Role
+from glenside.codegen.loop_ir.pass_observer import observed
+from glenside.codegen.memory.buffer_arena import Arena
+from glenside.codegen.translation_validation.validate import Validation, mismatches, packed_wrongly
+from glenside.codegen.verify.verify_loops import Checker
+from glenside.ir.errors import GlensideError
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+from glenside.ir.types import AccessType, Dims, TupleType, Type
+
+
+class Unverified(GlensideError):
+    """Loops that do what no loops may: a mistake of the compiler, so that nothing is run or written."""
+
+    status = 1
+
+
+_SECONDS = 0.15
+_OF_NEST = 0.003
+"""Of this thread, for samples: these, and so many for each nest."""
+
+
+def verify(loops: Loops, plan: Arena, program: Program, constants: Mapping[Buffer, Array]) -> Validation:
+    """Check what loops are before they run, and what is packed of constants; gives what was found of the samples.
+
+    Raises Unverified, which names the layer and what is wrong with it.
+    """
+    for fault in (*Checker().faults(loops, plan), *_interface(loops, program)):
+        raise Unverified(_sentence(fault, loops, program))
+    found = mismatches(loops, program.term, program.constants, _SECONDS + _OF_NEST * len(loops.nests))
+    for fault in (*found.wrong, *packed_wrongly(loops.packings, constants, program.constants)):
+        raise Unverified(_sentence(fault, loops, program))
+    return found
+
+
+def _interface(loops: Loops, program: Program) -> Iterator[Fault]:
+    """What inputs and results have other dims, or another dtype, than in the program."""
+    for buffer in loops.buffers:
+        tensor = program.tensors.get(buffer.name) if buffer.role is Role.INPUT else None
+        if tensor is not None and (tensor.dims, tensor.dtype) != (buffer.dims, buffer.dtype):
+            yield Fault(Condition.INTERFACE, f"input {buffer} is ({_words(buffer.dims)}) {buffer.dtype}")
+    wanted = list(_results(program.term.type))
+    found = [(buffer.dims, buffer.dtype) for buffer in loops.results]
+    if [(access.dims, access.dtype) for access in wanted] != found:
+        yield Fault(Condition.INTERFACE, "results have other dims or dtypes than those of the program")
+
+
+def _results(type_: Type) -> Iterator[AccessType]:
+    if isinstance(type_, TupleType):
+        for item in type_.items:
+            yield from _results(item)
+    else:
+        assert isinstance(type_, AccessType), "a program gives access patterns"
+        yield type_
+
+
+def _words(dims: Dims) -> str:
+    return " ".join(map(str, dims))
+
+
+def _sentence(fault: Fault, loops: Loops, program: Program) -> str:
+    """Which layer it is, what is wrong, which condition that is, and whose mistake."""
+    where = f"of {program.name}" if fault.nest is None else _layer(fault.nest, loops, program)
+    condition = f"{fault.condition.name.lower()}: {fault.condition.value}"
+    return (
+        f"the loops {where} are wrong: {fault.said} ({condition}). It is a mistake of Glenside's compiler, not of the "
+        "program: nothing is run or written; please report it"
+    )
+
+
+def _layer(nest: Nest, loops: Loops, program: Program) -> str:
+    """A nest in words: its place, what it computes, and the layers of the program that are in it."""
+    names = {term: name for name, term in (*program.names.items(), *program.layers.items())}
+    layers = list(dict.fromkeys(names[term] for term in nest.terms if term in names))
+    of = f"layer {', '.join(layers[:3])}, " if layers else ""
+    number = f"nest {loops.nests.index(nest) + 1} of {len(loops.nests)}, " if nest in loops.nests else ""
+    return f"of {program.name} ({of}{number}{nest.buffer}: {nest.what})"
+
+
+@contextmanager
+def verified_passes() -> Iterator[None]:
+    """Verify loops after each pass too, for tests. Raises Unverified, which names the pass that broke them."""
+    checker = Checker()
+
+    def verified(name: str, loops: Loops) -> None:
+        for fault in checker.faults(loops):
+            raise Unverified(f"after the pass {name!r} the loops of {loops.name} are wrong: {fault}")
+
+    with observed(verified):
+        yield

@@ -1,0 +1,1 @@
+"""Analyses of programs: critical path, counts of accesses, occupancy, moves to larger machines."""

@@ -1,0 +1,156 @@
+"""What each unit does and how full each memory is, over the time of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from glenside.npu.analysis.critical_path import WRITES, cause_of
+from glenside.npu.isa.address_generators import Integers
+from glenside.npu.isa.fields import UNITS
+from glenside.npu.model.bank_conflicts import Ports
+from glenside.npu.model.cycle_model import Times, times
+from glenside.npu.model.execute import State
+from glenside.npu.model.happens_before import Now, Places
+from glenside.npu.program.program import NpuProgram
+
+Shares = npt.NDArray[np.float64]
+STEPS = 1200
+"""Parts that time is cut into, at most."""
+_MEMORIES = {"lanes": "of_lanes", "weights": "of_weights", "accumulators": "of_sums"}
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Equal parts of a program's time.
+
+    edges   cycles at which parts begin, and the last ends, (parts + 1)
+    busy    share of each part in which a unit works; DMA by its way, (parts) each
+    full    share of a memory's places that hold what is read later, at each edge, (parts + 1) each
+    layers  name, the first cycle in which it streams, and the first of the next one
+    """
+
+    edges: Integers
+    busy: Mapping[str, Shares]
+    full: Mapping[str, Shares]
+    layers: Sequence[tuple[str, int, int]]
+
+
+def timeline(program: NpuProgram, found: Times | None = None, steps: int = STEPS) -> Timeline:
+    """The timeline of a program that the simulator runs. Raises BadInput."""
+    found = times(program) if found is None else found
+    cycles = max(1, found.cycles)
+    edges = np.linspace(0, cycles, min(steps, cycles) + 1).round().astype(np.intp)
+    return Timeline(edges, _busy(program, found, edges), _full(program, found, edges), _layers(program, found))
+
+
+def _busy(program: NpuProgram, found: Times, edges: Integers) -> Mapping[str, Shares]:
+    """Cycles until each edge, less those until the one before."""
+    spans: dict[str, list[tuple[int, int]]] = {"stream": [], "load": [], "store": [], "DMA in": [], "DMA out": []}
+    for unit in UNITS:
+        for number, own in enumerate(program.queue(unit)):
+            cause = cause_of(type(own))
+            name = unit if unit != "dma" else "DMA fills" if cause == "fills" else _way(cause)
+            span = int(found.start[unit][number]), int(found.end[unit][number])
+            spans.setdefault(name, []).append(span)
+    return {name: _shares(np.array(own, np.int64).reshape(-1, 2), edges) for name, own in spans.items()}
+
+
+def _way(cause: str) -> str:
+    return "DMA out" if cause in WRITES else "DMA in"
+
+
+def _shares(spans: npt.NDArray[np.int64], edges: Integers) -> Shares:
+    """Of spans that follow each other."""
+    before = np.concatenate([[0], np.cumsum(spans[:, 1] - spans[:, 0])])
+    at = np.searchsorted(spans[:, 0], edges, side="right")
+    past = np.maximum(0, spans[np.maximum(at - 1, 0), 1] - edges) if len(spans) else np.zeros(len(edges), np.int64)
+    done = before[at] - np.where(at > 0, past, 0)
+    found: Shares = np.diff(done) / np.diff(edges)
+    return found
+
+
+def _layers(program: NpuProgram, found: Times) -> list[tuple[str, int, int]]:
+    starts = found.start["stream"]
+    own = [s for s in program.stretches if s.begin.get("stream", 0) < s.end.get("stream", 0)]
+    first = [*(int(starts[s.begin.get("stream", 0)]) for s in own), found.cycles]
+    return [(s.name, begin, end) for s, (begin, end) in zip(own, pairwise(first), strict=True)]
+
+
+class _Held(Places):
+    """Places that note from when until when each holds what somebody still reads. What an instruction reads or writes
+    in its iterations is (iterations ..).
+    """
+
+    def __init__(self, size: int, edges: Integers, found: Times) -> None:
+        super().__init__("", (size,))
+        self.edges, self.times = edges, found
+        self.since, self.until = np.zeros(size, np.int64), np.full(size, -1, np.int64)
+        self.changes = np.zeros(len(edges) + 1, np.int64)
+
+    def read(self, at: Integers, now: Now, *, own: bool = True) -> None:
+        self.until[at] = self._moments(at, now)
+
+    def read_one(self, at: int, now: Now) -> None:
+        self.read(np.array([at]), now)
+
+    def write(self, at: Integers, now: Now) -> None:
+        self._note(np.unique(at))
+        end, completed = (int(own[now.unit][now.number]) for own in (self.times.end, self.times.completed))
+        self.since[at] = self._moments(at, now) + completed - end
+        self.until[at] = -1
+
+    def _moments(self, at: Integers, now: Now) -> Integers:
+        """Of each iteration, (iterations ..)."""
+        cycles = int(self.times.end[now.unit][now.number]) - now.start
+        found: Integers = now.start + np.arange(len(at)) * cycles // max(1, len(at))
+        return found.reshape(-1, *[1] * (at.ndim - 1))
+
+    def _note(self, at: Integers) -> None:
+        """They hold something else from now on."""
+        read = at[self.until[at] > self.since[at]]
+        for when, change in ((self.since, 1), (self.until, -1)):
+            np.add.at(self.changes, np.searchsorted(self.edges, when[read]), change)
+
+    def shares(self) -> Shares:
+        self._note(np.arange(len(self.since)))
+        found: Shares = np.cumsum(self.changes)[: len(self.edges)] / max(1, len(self.since))
+        return found
+
+
+class _Unchecked(Places):
+    def read(self, at: Integers, now: Now, *, own: bool = True) -> None:
+        pass
+
+    def read_one(self, at: int, now: Now) -> None:
+        pass
+
+    def write(self, at: Integers, now: Now) -> None:
+        pass
+
+
+class _Open(Ports):
+    def use(self, *_: object, **__: object) -> None:
+        pass
+
+
+def _full(program: NpuProgram, found: Times, edges: Integers) -> Mapping[str, Shares]:
+    """As the simulator runs it: what its memories hold, instruction by instruction in the order of their starts."""
+    state = State(program)
+    for name in ("of_tables", "of_parameters", "of_dram"):
+        setattr(state, name, _Unchecked(name, (0,)))
+    for name in ("readers", "writers", "summers"):
+        setattr(state, name, _Open(name))
+    held = {}
+    for name, attribute in _MEMORIES.items():
+        held[name] = _Held(int(np.prod(getattr(state, attribute).shape)), edges, found)
+        setattr(state, attribute, held[name])
+    everything = tuple(len(program.queue(unit)) for unit in UNITS)
+    moments = [(int(t), unit, i) for unit in UNITS for i, t in enumerate(found.start[unit])]
+    for start, unit, number in sorted(moments):
+        state.do(Now(unit, number, start, everything), program.queue(unit)[number])
+    return {name: own.shares() for name, own in held.items()}

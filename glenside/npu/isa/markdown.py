@@ -1,0 +1,38 @@
+"""Instructions and registers in words, for `rtl/README.md`: tables of them, and the bits of each unit's."""
+
+from __future__ import annotations
+
+from glenside.npu.isa.base import Instruction
+from glenside.npu.isa.encoding import bits, layout, operations, words
+from glenside.npu.isa.fields import UNITS
+from glenside.npu.isa.host_registers import in_markdown
+
+SECTIONS = ("instructions", "registers")
+"""What is written into the document, each by the function of its name, between `marks`."""
+
+
+def marks(section: str) -> tuple[str, str]:
+    """What stands before and behind a section."""
+    return f"<!-- {section}: written by glenside.npu.isa.markdown -->", f"<!-- end of {section} -->"
+
+
+def section(name: str) -> str:
+    """What the document says there."""
+    return {"instructions": instructions, "registers": in_markdown}[name]()
+
+
+def instructions() -> str:
+    """Every instruction with its fields, and every layout, as Markdown."""
+    lines = ["| unit | operation | instruction | does | fields |", "|---|---|---|---|---|"]
+    for unit in UNITS:
+        lines += [_row(unit, kind) for kind in operations(unit).values()]
+    for unit in UNITS:
+        lines += ["", f"`{unit}`, {bits(unit)} bits in {words(unit)} words, from bit 0 on:"]
+        lines.append(", ".join(f"{part.name} {part.bits}{' signed' if part.signed else ''}" for part in layout(unit)))
+    return "\n".join(lines)
+
+
+def _row(unit: str, kind: type[Instruction]) -> str:
+    does = " ".join((kind.__doc__ or "").split())
+    fields = "; ".join(f"`{name}` {own.doc}" for name, own in kind.kinds().items() if name != "wait")
+    return f"| {unit} | {kind.operation} | `{kind.mnemonic()}` | {does} | {fields} |"

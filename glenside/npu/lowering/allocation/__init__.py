@@ -1,0 +1,1 @@
+"""Allocates scratchpad, weights, tables and parameters on chip."""

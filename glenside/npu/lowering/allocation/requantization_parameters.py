@@ -1,0 +1,110 @@
+"""Parameters of requantisation, by rows that stores find them in: one for each column."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from glenside.ir.operand import Array
+from glenside.npu.lowering.util.fast_unique import placed
+from glenside.npu.machine.model import HALVES, Machine
+from glenside.npu.program import requantization
+
+
+def distinct_parameters(every: Array) -> tuple[Array, Array]:
+    """Those that differ, and which of them each is: most are alike along all axes but one of (dims), and of axes along
+    which all are alike it tells the first.
+    """
+    few = every
+    for axis, size in enumerate(every.shape):
+        first = few[(slice(None),) * axis + (slice(0, 1),)]
+        if size > 1 and all((few[name] == first[name]).all() for name in _COUNTING):
+            few = first
+    found, which = _distinct(few.reshape(-1))
+    return found, which.reshape(few.shape)
+
+
+def as_seen(entry: Array) -> tuple[Array, Array]:
+    """Numbers of entries as new ones, which count them in the order in which they are met: of layers that are alike
+    these are the same. And of each new number the one that it was.
+    """
+    _, first, which = placed(entry.reshape(-1))
+    order = np.argsort(first)
+    new = np.empty_like(order)
+    new[order] = np.arange(len(order))
+    return new[which].reshape(entry.shape), order
+
+
+_COUNTING = tuple(name for name in requantization.PARAMETER.names or () if name != "unused")
+
+
+def _distinct(parameters: Array) -> tuple[Array, Array]:
+    """Of (n), as `numpy.unique`, which compares records field by field."""
+    first, found = np.zeros(1, np.int64), np.zeros(len(parameters), np.int64)
+    for name in _COUNTING:
+        own = parameters[name]
+        if len(own) and (own != own[0]).any():
+            values, which = np.unique(own, return_inverse=True)
+            _, first, found = placed(found * len(values) + which)
+    return parameters[first], found
+
+
+def ends_of(entry: Array, begins: Array) -> tuple[Array, Array]:
+    """The least entry of each item, and the greatest, of items that begin there."""
+    return np.minimum.reduceat(entry, begins), np.maximum.reduceat(entry, begins)
+
+
+def rows_of(entry: Array, count: int, column: Array, begins: Array, machine: Machine) -> tuple[Array, Array, Array]:
+    """Of items that begin there, with entries of so many, the column of the entry that all their columns take, -1 for
+    none, and the row of parameters; and the entries of those, (rows)(C).
+    """
+    width = machine.columns
+    low, high = ends_of(entry, begins)
+    alike = np.where(low == high, low % width, -1)
+    found, known = _Rows(width, machine.parameters // HALVES), dict[object, int]()
+    content = np.zeros(len(begins), int)
+    for item, (begin, end) in enumerate(pairwise([*begins.tolist(), len(entry)])):
+        which: object = int(low[item]) // width
+        if alike[item] < 0:
+            which = entry[begin:end].tobytes(), column[begin:end].tobytes()
+        if which in known:
+            content[item] = known[which]
+            continue
+        if alike[item] < 0:
+            own = found.any(column[begin:end], entry[begin:end])
+        else:
+            first = low[item] // width * width
+            every = np.arange(first, min(first + width, count))
+            own = found.new(every - first, every)
+        content[item] = known[which] = own
+    return alike, content, np.array(found.rows, np.int64).reshape(-1, width)
+
+
+class _Rows:
+    """Rows of parameters, as the number of the entry that each column has, -1 for any: one serves all whose columns
+    do not differ; of those before, so many are looked at.
+    """
+
+    def __init__(self, width: int, most: int) -> None:
+        self.width, self.most = width, max(1, most)
+        self.rows: list[Array] = []
+
+    def any(self, columns: Array, entries: Array) -> int:
+        """The row in which these columns have these entries."""
+        first = max(0, len(self.rows) - self.most)
+        if len(self.rows) > first:
+            there = np.stack(self.rows[first:])[:, columns]
+            fits = ((there == entries) | (there < 0)).all(axis=1)
+            if fits.any():
+                found = first + int(fits.argmax())
+                self.rows[found][columns] = entries
+                return found
+        return self.new(columns, entries)
+
+    def new(self, columns: Array, entries: Array) -> int:
+        """The same, a row of its own."""
+        row = np.full(self.width, -1)
+        row[columns] = entries
+        self.rows.append(row)
+        return len(self.rows) - 1

@@ -1,0 +1,1 @@
+"""Emits the instructions of layers: row sources, products, results, copies."""

@@ -1,0 +1,151 @@
+"""Networks as programs of the machine, layer by layer, on integers of 8 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from glenside.analysis.layers import product_sizes
+from glenside.analysis.places import leaves_of
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.program import Program, is_product
+from glenside.ir.stopwatch import stage
+from glenside.ir.term import Term, build, constants_under, rebuild_all
+from glenside.ir.types import Tensor
+from glenside.npu.isa.fields import Wait
+from glenside.npu.lowering.emission.emit_int32_results import SumsOut
+from glenside.npu.lowering.emission.emit_layer import Feed, Writer
+from glenside.npu.lowering.emission.infer_synchronization_forked import WaitsBeside
+from glenside.npu.lowering.emission.row_sources import Copied
+from glenside.npu.lowering.tiling.layer_tiles import Layer
+from glenside.npu.lowering.tiling.tile_order import Order
+from glenside.npu.lowering.transfer.dram_operands import Tiles, arranged
+from glenside.npu.machine.model import Machine
+from glenside.npu.model.cycle_model import times
+from glenside.npu.model.infer_synchronization import replaced, waiting
+from glenside.npu.program.program import NpuProgram, Place, Stretch
+
+Filled = list[tuple[Place, Array]]
+"""What DRAM holds before a program runs, beside what its instructions bring."""
+
+
+def lowered(
+    mapped: Program,
+    written: Program,
+    machine: Machine,
+    seed: int = 0,
+    show: Callable[[str, int, int], None] = lambda *_: None,
+) -> NpuProgram:
+    """The layers of a mapped program, each on operands of its own: int8, drawn by the seed; their sums are int32.
+
+    written  the program that was mapped, whose layers say what those of `mapped` compute
+
+    A layer of no elements, of sums of nothing, or of constants alone, has no instructions.
+
+    Raises BadInput: a layer that the machine does not run, by its name and why.
+    """
+    writer, draw = Writer(machine), np.random.default_rng(seed)
+    stretches, filled = list[Stretch](), Filled()
+    constant = constants_under(*mapped.layers.values())
+    for number, (name, term) in enumerate(mapped.layers.items()):
+        show(name, number, len(mapped.layers))
+        if not product_sizes(written.layers[name]).macs or constant[term]:
+            continue
+        begin = counted(writer)
+        try:
+            layer = Layer.of(term, machine, {*mapped.layers.values()} - {term})
+            stretch, own = _alone(writer, layer, written, name, draw)
+        except BadInput as error:
+            raise BadInput(f"the layer {name}: {error}") from error
+        macs = product_sizes(written.layers[name]).macs
+        stretches.append(replace(stretch, name=name, begin=begin, end=counted(writer), macs=macs))
+        filled += own
+    return finished(writer, stretches, filled)
+
+
+def finished(
+    writer: Writer,
+    stretches: list[Stretch],
+    filled: Filled,
+    inputs: Mapping[str, Place] | None = None,
+    outputs: Mapping[str, Place] | None = None,
+    beside: WaitsBeside | None = None,
+) -> NpuProgram:
+    """What was written, with its waits, which may be found already, and its cycles; nothing is put off any more."""
+    dram = writer.image.bytes()
+    for place, values in filled:
+        place.write(dram, values)
+    made = NpuProgram(writer.machine, {}, dram, inputs or {}, outputs or {}, tuple(stretches))
+    with stage("infer synchronization"):
+        queues = None if beside is None else beside.queues()
+        made = replace(made, queues=queues or waiting(made, [*writer.written]))
+    with stage("predict"):
+        return replace(made, predicted=times(made).cycles)
+
+
+def counted(writer: Writer) -> dict[str, int]:
+    """Instructions of each unit until now."""
+    return dict(writer.counts)
+
+
+def _alone(
+    writer: Writer, layer: Layer, written: Program, name: str, draw: np.random.Generator
+) -> tuple[Stretch, Filled]:
+    """A layer's instructions, and what its operands hold."""
+    rows, weights = layer.product.rows, layer.product.weights
+    machine = writer.machine
+    order = Order(layer, machine, machine.half_depth, (0, machine.half_depth))
+    leaves = [*dict.fromkeys((*rows.first, *weights.first))]
+    values = {leaf: draw.integers(-128, 128, tuple(leaf.access.dims)).astype(np.int8) for leaf in leaves}
+    tiles = Tiles.known(writer.image, layer, values)
+    addresses = np.full(1 + sum(leaf.access.size for leaf in rows.first), -1)
+    places, filled = {leaf: Place.of(tiles.of(leaf), "int8") for leaf in weights.first}, Filled()
+    for leaf, first in rows.first.items():
+        own = arranged(order, leaf)
+        own = writer.image.room(int(own.max(initial=-1)) + 1) + own
+        addresses[first : first + leaf.access.size] = own.ravel()
+        places[leaf] = Place.of(own, "int8")
+        filled.append((places[leaf], values[leaf]))
+    sums = SumsOut(writer, layer)
+    feed = Feed(tiles.brought)
+    writer.layer(layer, Copied(writer, order, feed, addresses), feed, sums)
+    others = {*written.layers.values()} - {written.layers[name]}
+    names = {leaf: f"operand{n}" for n, leaf in enumerate(leaves)}
+    meaning = _meaning(written.layers[name], others, names)
+    operands = {names[leaf]: place for leaf, place in places.items()}
+    return Stretch("", {}, {}, meaning, operands, Place.of(sums.addresses, "int32")), filled
+
+
+def _meaning(product: Term, others: Container[Term], names: Mapping[Term, str]) -> str:
+    """The product as it was written, of integers: the text of a program."""
+    if not is_product(product):
+        raise BadInput("it was no product before it was mapped")
+    stand_ins: dict[Term, Term] = {}
+    for leaf, other in _same(leaves_of(product.children[0], others), [*names]).items():
+        stand_ins[leaf] = stand_in(names[other], leaf)
+    (term,) = rebuild_all([product], lambda _, __: None, stand_ins)
+    return str(Program(term))
+
+
+def stand_in(name: str, leaf: Term, dtype: str = "int8") -> Term:
+    """A tensor in place of a term."""
+    return build("access", build("access-tensor", Tensor(name, leaf.access.dims, dtype)), leaf.access.split)
+
+
+def _same(written: list[Term], mapped: list[Term]) -> dict[Term, Term]:
+    """The operands of a product, and those of what it became: the same terms, others in their order. Raises BadInput
+    where they are not.
+    """
+    others = [[leaf for leaf in own if leaf not in rest] for own, rest in ((written, mapped), (mapped, written))]
+    if [leaf.access.dims for leaf in others[0]] != [leaf.access.dims for leaf in others[1]]:
+        raise BadInput("it reads other operands than before it was mapped")
+    return {**{leaf: leaf for leaf in written if leaf in mapped}, **dict(zip(*others, strict=True))}
+
+
+def without_dma(program: NpuProgram, stretch: Stretch) -> int:
+    """Cycles of a layer's tiles where all that they read is there, and nobody waits for what they write."""
+    queues = {unit: tuple(replaced(own, Wait()) for own in stretch.of(program, unit)) for unit in ("load", "stream")}
+    return times(NpuProgram(program.machine, queues, program.dram)).cycles

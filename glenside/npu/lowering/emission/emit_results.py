@@ -1,0 +1,383 @@
+"""Sums as bytes on their way to DRAM: requantised into rows of lanes, from which beats are made.
+
+A byte has a lane and a row of lanes in between. A store writes a row of sums to distinct lanes; a beat takes one byte
+of a lane a cycle. So the bytes of a beat should be in distinct lanes too: each row of sums is turned around the lanes
+by as much as makes them so: lanes colour the edges between rows of sums and beats, and do so regularly where those are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import pairwise
+
+import numpy as np
+
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.npu.isa.address_loops import Nest, nests
+from glenside.npu.isa.base import Store
+from glenside.npu.lowering.allocation.requantization_parameters import as_seen, distinct_parameters, ends_of, rows_of
+from glenside.npu.lowering.emission.emit_columns import write_columns
+from glenside.npu.lowering.emission.emit_layer import Writer
+from glenside.npu.lowering.tiling.layer_tiles import Layer
+from glenside.npu.lowering.tiling.tile_order import Run
+from glenside.npu.lowering.transfer.permutation_table_transfers import Table, modulo, unwrapped
+from glenside.npu.lowering.util.fast_divmod import divided
+from glenside.npu.lowering.util.fast_unique import distinct, ordered, placed
+from glenside.npu.lowering.util.identity_memo import Again
+from glenside.npu.machine.model import HALVES, Machine
+from glenside.npu.program import requantization
+from glenside.quantization.layers import Normalised
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """What a layer's elements become: the parameters of each, (dims), and where their bytes belong in DRAM, as
+    pairs (n) of elements and addresses; an element may have several. Elements that are None are all, in order.
+    """
+
+    parameters: Array
+    elements: Array | None
+    addresses: Array
+    table: Array | None = None
+    normalised: Normalised | None = None
+
+
+def rows_needed(machine: Machine) -> int:
+    """Rows of half of the lanes that bytes pass through: twice as many as half of the accumulators has, of which DMA
+    empties one while the other is filled; or a quarter of them. Raises BadInput: there are not so many.
+    """
+    passes = -(-machine.columns // machine.rows)
+    found = _SIDES * max(1, min(machine.half_accumulators * passes, machine.half_depth // (4 * _SIDES)))
+    if found >= machine.half_depth:
+        needed, have = HALVES * (found + 1) * machine.rows, machine.depth * machine.rows
+        raise BadInput(
+            f"scratchpad of {machine} has {have:,} bytes for lanes beside {machine.weight_bytes:,} of weights, and"
+            f" where results pass through {found} rows of each half these are {needed:,}: {needed - have:,} are missing"
+        )
+    return found
+
+
+_SIDES = 2
+_EXPECTED = 32
+"""What part of the rows of parameters a run may bring beforehand."""
+
+
+class BytesOut:
+    """A layer's results as bytes: a row of sums and those lanes that take it in one cycle are an item. They pass
+    through the first rows of the lower half of the lanes, and through the last ones of the upper.
+
+    Raises BadInput: lanes are too few, or a sum is needed twice.
+    """
+
+    def __init__(self, writer: Writer, layer: Layer, result: Bytes, again: Again | None = None) -> None:
+        self.writer, self.layer, self.machine = writer, layer, writer.machine
+        self.m = layer.product.rows.numbers.shape[1]
+        self.lanes = rows_needed(self.machine)
+        self.depth, self.side = self.lanes // _SIDES, 0
+        self.table, self.normalised = result.table, result.normalised
+        self.again = again = again or Again()
+        entries, entry = again.once(partial(distinct_parameters, result.parameters), "alike", result.parameters)
+        entry, numbers = again.once(partial(as_seen, entry), "seen", entry)
+        find, shape = partial(_Items.of, layer, entry, self.machine), str(entry.shape).encode()
+        own = self.own = again.once(find, "items", layer, shape, entry.tobytes())
+        find_rows, by = partial(_Rows.of, own, numbers, self.machine), b"" if own.differ else numbers.tobytes()
+        rows = again.once(find_rows, "rows", own, by)
+        self.item, self.column, self.passes, self.items = own.item, own.column, own.passes, own.items
+        self.alike, self.content = rows.alike, rows.content
+        self.contents = rows.contents(entries[numbers] if own.differ else entries, entries["scale"][:1])
+        if result.elements is None:
+            self.owner, by_owner = again.once(partial(_owners, own.place), "owners", own)
+        else:
+            self.owner, by_owner = _owners(own.place[result.elements])
+        self.address = result.addresses[by_owner]
+        self.turns: dict[bytes, Array] = {}
+
+    @property
+    def whole(self) -> bool:
+        """What is normalised is so as a whole."""
+        return self.normalised is not None
+
+    def begin(self) -> None:
+        pass
+
+    def expect(self, run: Run) -> None:
+        """Its rows of parameters, where these are few."""
+        begin = (run.group * self.m + run.begin) * self.passes
+        first, last = np.searchsorted(self.items, (begin, begin + (run.end - run.begin) * self.passes))
+        rows = distinct(self.content[first:last])
+        if len(rows) * _EXPECTED <= self.machine.parameters:
+            for row in rows.tolist():
+                self.writer.parameter_row(self.contents[row])
+
+    def parameter_rows(self, items: Array) -> Array:
+        """The row of parameters of each, (items), filled before."""
+        content = self.content[items]
+        new = np.append(True, content[1:] != content[:-1])[: len(content)]  # most are those of the one before
+        begins = np.flatnonzero(new)
+        rows = [self.writer.parameter_row(self.contents[own]) for own in content[begins].tolist()]
+        return np.repeat(np.array(rows, np.int64), np.diff(np.append(begins, len(content))))
+
+    def normalise(self, done: Sequence[tuple[Run, int]]) -> None:
+        """Change sums, where they are to be changed."""
+        if self.normalised is not None:
+            write_columns(self.writer, self.normalised, done)
+
+    def send(self, done: Sequence[tuple[Run, int]], half: int) -> None:
+        self.normalise(done)
+        for batch in self._batches(done):
+            if len(batch.items):
+                self.side = (self.side + 1) % _SIDES
+                self._send(batch, half * (self.machine.depth - self.lanes) + self.side * self.depth)
+
+    def _send(self, batch: _Batch, base: int) -> None:
+        """Stores now, and beats when others are stored: DMA would wait for them until then."""
+        self.writer.settle()
+        rows = self.machine.rows
+        self.writer.forget(base * rows + np.arange(len(batch.items) * rows))
+        turns = self._turned(batch)
+        self._store(batch, turns, base)
+        self.writer.later = lambda: self._out(batch, turns, base)
+
+    def _batches(self, done: Sequence[tuple[Run, int]]) -> Iterator[_Batch]:
+        """As many items at a time as there are rows of lanes, and of parameters: whole rows of sums where one fits."""
+        machine = self.machine
+        room = self.depth if len(self.contents) <= machine.parameters else min(self.depth, machine.parameters)
+        room = room // self.passes * self.passes or room
+        lines = np.concatenate([run.group * self.m + np.arange(run.begin, run.end) for run, _ in done])
+        sums = np.concatenate([base + np.arange(run.end - run.begin) for run, base in done])
+        items = (lines[:, None] * self.passes + np.arange(self.passes)).reshape(-1)
+        sums = np.repeat(sums, self.passes)
+        for begin in range(0, len(items), room):
+            part = slice(begin, begin + room)
+            yield self._batch(items[part], sums[part])
+
+    def _batch(self, items: Array, sums: Array) -> _Batch:
+        """Of these items, of rows of sums which are in those accumulators."""
+        own = self.again.once(partial(self._found_batch, items), "batch", self.owner, items.tobytes())
+        return _Batch(own.items, sums[own.sums], own.item, own.lane, own.column, own.owner, self.address[own.address])
+
+    def _found_batch(self, every: Array) -> _Batch:
+        """The same where accumulators and addresses are told by number, as they are of alike layers."""
+        begin, end = np.searchsorted(self.item, every), np.searchsorted(self.item, every + 1)
+        first, last = np.searchsorted(self.owner, begin), np.searchsorted(self.owner, end)
+        sizes, pairs = end - begin, _ranges(first, last)
+        which = np.repeat(np.arange(len(every)), last - first)
+        column = self.column[_ranges(begin, end)]
+        there, _, item = placed(np.repeat(np.arange(len(every)), sizes))
+        return _Batch(
+            np.searchsorted(self.items, every[there]),
+            there,
+            item,
+            divided(column, self.machine.rows)[1],
+            column,
+            self.owner[pairs] - begin[which] + (np.cumsum(sizes) - sizes)[which],
+            pairs,
+        )
+
+    def _turned(self, batch: _Batch) -> Array:
+        """How far each item is turned, (items)."""
+        _, _, local = placed(batch.address // self.machine.bandwidth)
+        key = b"".join(own.tobytes() for own in (batch.item, batch.lane, batch.owner, local))
+        if key not in self.turns:
+            owner_item, owner_lane = batch.item[batch.owner], batch.lane[batch.owner]
+            self.turns[key] = turned(owner_item, owner_lane, local, len(batch.items), self.machine.rows)
+        return self.turns[key]
+
+    def _store(self, batch: _Batch, turns: Array, base: int) -> None:
+        """The items to rows of lanes, from a first one on; those of the same columns by one table."""
+        begins = np.searchsorted(batch.item, np.arange(len(batch.items) + 1))
+        rows = self.parameter_rows(batch.items)
+        alike = self.alike[batch.items]
+        places = np.stack(
+            [
+                batch.sums,
+                base + np.arange(len(batch.items)),
+                rows,
+                np.maximum(alike, 0),
+                unwrapped(turns, self.machine.rows),
+                alike >= 0,
+            ],
+            axis=1,
+        )
+        found: dict[tuple[bool, bytes], list[int]] = {}
+        for item, (begin, end) in enumerate(pairwise(begins.tolist())):
+            found.setdefault((bool(alike[item] >= 0), batch.column[begin:end].tobytes()), []).append(item)
+        parts = list[tuple[Table, Nest]]()
+        for items in found.values():
+            own = slice(begins[items[0]], begins[items[0] + 1])
+            entries = zip(batch.lane[own].tolist(), batch.column[own].tolist(), strict=True)
+            table = Table(tuple((lane, column, 0) for lane, column in entries))
+            parts += [(table, nest) for nest in nests(places[items])]
+        applies, function = self.applied()
+        for slot, nest in self.writer.with_tables(parts):
+            sums, lanes, row, column, turn, same = (nest.address(which) for which in range(6))
+            turn = modulo(turn, self.machine.rows)
+            one = same.base > 0
+            self.writer.add(Store(nest.counts, sums, lanes, slot, row, one, column, turn, False, applies, function))
+
+    def applied(self) -> tuple[bool, int]:
+        """Whether stores apply a function, and which, brought before."""
+        return (False, 0) if self.table is None else (True, self.writer.function(self.table))
+
+    def _out(self, batch: _Batch, turns: Array, base: int) -> None:
+        """Beats of the bytes that are in lanes."""
+        item = batch.item[batch.owner]
+        lane = (batch.lane[batch.owner] + turns[item]) % self.machine.rows
+        self.writer.empty_lanes(batch.address, lane, base + item)
+
+
+@dataclass(frozen=True)
+class _Items:
+    """What becomes of each column of each row of sums of a layer, by rows.
+
+    item, column  of each sum that is an element: an item is the row of sums times passes, and which of these
+    place         of each element which of these it is; -1 for zeros
+    entry         of each sum the number of its parameters, as these are seen
+    passes        how many items a row of sums has at most
+    items         which there are
+    begins        where each of them does
+    """
+
+    item: Array
+    column: Array
+    place: Array
+    entry: Array
+    passes: int
+    items: Array
+    begins: Array
+
+    @staticmethod
+    def of(layer: Layer, entry: Array, machine: Machine) -> _Items:
+        """Of a layer with parameters of these numbers, which broadcast to its elements. Raises BadInput: a sum is
+        needed twice.
+        """
+        elements = layer.elements.reshape(-1).astype(np.intp)
+        tiles, m, _ = layer.product.rows.numbers.shape
+        element = np.zeros(1 + tiles * m * machine.columns, np.int32)  # of each sum of each tile, one more than which
+        element[elements] = np.arange(1, len(elements) + 1, dtype=np.int32)
+        sums = layer.of_first(element[1:].reshape(tiles, -1)).reshape(-1)
+        key = np.flatnonzero(sums)
+        order = (sums[key] - 1).astype(np.intp)
+        if len(order) < np.count_nonzero(elements > 0):
+            raise BadInput("a sum is two elements of its layer: one is the other moved")
+        place = np.full(len(elements), -1)
+        place[order] = np.arange(len(order))
+        line, column = divided(key, machine.columns)
+        passes = -(-machine.columns // machine.rows)
+        item = line if passes == 1 else line * passes + column // machine.rows
+        begins = np.flatnonzero(np.append(True, item[1:] != item[:-1])[: len(item)])
+        entry = np.broadcast_to(entry, layer.elements.shape).reshape(-1)[order]
+        return _Items(item, column, place, entry, passes, item[begins], begins)
+
+    @cached_property
+    def differ(self) -> bool:
+        """Whether no item has one entry for all its columns: then which numbers entries have is all the same."""
+        low, high = ends_of(self.entry, self.begins)
+        return not (low == high).any()
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What shares a row of parameters.
+
+    alike    of each item the column of the entry that all its columns take, -1 for none
+    content  of each item its row of parameters
+    entries  of each column of those rows the number of its parameters, -1 for any: as they are seen where these differ
+    """
+
+    alike: Array
+    content: Array
+    entries: Array
+
+    @staticmethod
+    def of(items: _Items, numbers: Array, machine: Machine) -> _Rows:
+        """Of items, the numbers of whose parameters are these."""
+        entry = items.entry if items.differ else numbers[items.entry]
+        return _Rows(*rows_of(entry, len(numbers), items.column, items.begins, machine))
+
+    def contents(self, entries: Array, scale: Array) -> Sequence[Array]:
+        """The bytes of the rows of parameters, which are these; that scale is in columns that nobody asks for."""
+        found = np.zeros(self.entries.shape, requantization.PARAMETER)
+        found["scale"] = scale  # which is no zero
+        there = self.entries >= 0
+        found[there] = entries[self.entries[there]]
+        return [*found.view(np.uint8)]
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Items that are in lanes at once.
+
+    items, sums         which items of the layer, and the accumulator of each, (items)
+    item, lane, column  of each byte which of these it is in, its lane before turns, and its column of sums, (bytes)
+    owner, address      which byte belongs where in DRAM, (n)
+    """
+
+    items: Array
+    sums: Array
+    item: Array
+    lane: Array
+    column: Array
+    owner: Array
+    address: Array
+
+
+def turned(item: Array, lane: Array, beat: Array, items: int, lanes: int) -> Array:
+    """How far to turn each item so that few bytes of a beat are of one lane: greedily, and by as much as from the item
+    before to the last one where that is no worse, (items).
+    """
+    order = ordered(item)
+    item, lane, beat = item[order], lane[order], beat[order]
+    begins = np.searchsorted(item, np.arange(items + 1))
+    used, first = np.zeros((2, (int(beat.max(initial=0)) + 1) * lanes), np.int32)  # of places: lanes of beats
+    found, every = np.zeros(items, np.int64), np.arange(lanes)[:, None]
+    number = last = step = 0
+    ahead = 1
+    while number < items:
+        # As many at once as have no place that others have.
+        turns = (last + step * np.arange(1, min(ahead, items - number) + 1)) % lanes
+        part = slice(begins[number], begins[number + len(turns)])
+        own = item[part] - number
+        place = beat[part] * lanes + (lane[part] + turns[own]) % lanes
+        at = np.arange(len(place))
+        first[place[::-1]] = at[::-1]  # of those of one place the first
+        before = first[place]
+        clashing = own[(used[place] > 0) | (own[before] < own)]
+        free = int(clashing[0]) if len(clashing) else len(turns)
+        size = begins[number + free] - begins[number]
+        if np.array_equal(before[:size], at[:size]):  # each has its own place
+            used[place[:size]] = 1
+        else:
+            np.add.at(used, place[:size], 1)
+        found[number : number + free] = turns[:free]
+        number, ahead = number + free, 2 * free + 1
+        if len(clashing):
+            part = slice(begins[number], begins[number + 1])
+            row, likely = beat[part] * lanes, int(turns[free])
+            clashes = used[row + (lane[part] + every) % lanes].sum(axis=1)
+            best = int(clashes.argmin())
+            if clashes[best] < clashes[likely]:
+                step, likely = (best - int(found[number - 1])) % lanes, best
+            np.add.at(used, row + (lane[part] + likely) % lanes, 1)
+            found[number] = likely
+            number += 1
+        last = int(found[number - 1])
+    return found
+
+
+def _owners(owner: Array) -> tuple[Array, Array]:
+    """Those in order that are sums, which zeros are not, (n), and where each of them is."""
+    order = ordered(owner)
+    first = np.searchsorted(owner[order], 0)
+    return owner[order][first:], order[first:]
+
+
+def _ranges(begin: Array, end: Array) -> Array:
+    """All numbers from each begin until before its end, one range after the other."""
+    sizes = end - begin
+    first = np.cumsum(sizes) - sizes
+    found: Array = np.arange(int(sizes.sum())) - np.repeat(first - begin, sizes)
+    return found

@@ -1,0 +1,144 @@
+"""Waits of a program that a copy of this process finds while layers are still written: what `waits` finds at the end.
+
+Instructions are sent layer by layer, with the bytes of DRAM that say where they read and write: lane tables, functions,
+parameters. Where the copy meets anything that is not right it tells nothing, and this process meets it by itself.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from glenside.ir.copies import Copy, may_be_copied
+from glenside.ir.operand import Array
+from glenside.npu.isa.base import Instruction
+from glenside.npu.isa.encoding import all_decoded, all_encoded
+from glenside.npu.isa.fields import UNITS, Wait
+from glenside.npu.lowering.emission.emit_layer import Writer
+from glenside.npu.lowering.emission.instruction_list import Written
+from glenside.npu.lowering.transfer.dram_image import Image
+from glenside.npu.machine.model import Machine
+from glenside.npu.model.infer_synchronization import Inferred, replaced
+from glenside.npu.program.program import NpuProgram
+
+
+class WaitsBeside:
+    """The copy, to which what is written is sent part by part."""
+
+    def __init__(self, machine: Machine, written: Written, image: Image) -> None:
+        self.written, self.image = written, image
+        self._copy = Copy(lambda questions, answers, _: _serve(machine, questions, answers))
+        self._sent: list[Instruction] = []
+        self._parts = 0
+        self._serves = False
+
+    def start(self) -> None:
+        """Make the copy, where there is room for one."""
+        if may_be_copied():
+            with suppress(OSError):
+                self._copy.start()
+                self._serves = True
+
+    def send(self) -> None:
+        """What was written since the last time, which nothing comes before any more."""
+        if not self._serves:
+            return
+        own, parts = self.written.since(len(self._sent)), self.image.read_by_units[self._parts :]
+        self._sent += own
+        self._parts += len(parts)
+        units = {unit: [each for each in own if each.unit == unit] for unit in UNITS}
+        words = {unit: all_encoded(unit, each) for unit, each in units.items()}
+        order = bytes(UNITS.index(each.unit) for each in own)
+        self._tell((order, words, parts, self.image.size))
+
+    def _tell(self, what: object) -> None:
+        try:
+            with open(self._copy.to_it, "wb", closefd=False) as stream:
+                pickle.dump(what, stream, pickle.HIGHEST_PROTOCOL)
+        except BrokenPipeError:  # it met something
+            self._serves = False
+
+    def queues(self) -> Mapping[str, tuple[Instruction, ...]] | None:
+        """Those of all that was written, with their waits; None where the copy does not tell them."""
+        self.send()
+        if not self._serves:
+            return None
+        self._tell(None)
+        with open(self._copy.from_it, "rb", closefd=False) as stream, suppress(EOFError, pickle.UnpicklingError):
+            waits = pickle.load(stream)
+            found: dict[str, list[Instruction]] = {unit: [] for unit in UNITS}
+            for own, wait in zip(self.written, waits.tolist(), strict=True):
+                found[own.unit].append(replaced(own, Wait(*wait)))
+            return {unit: tuple(queue) for unit, queue in found.items()}
+        return None
+
+    def end(self) -> None:
+        """End the copy."""
+        self._serves = False
+        self._copy.end()
+
+
+@contextmanager
+def waits_beside(writer: Writer, worth: bool) -> Iterator[WaitsBeside]:
+    """A copy as long as the block lasts, where it is worth one."""
+    found = WaitsBeside(writer.machine, writer.written, writer.image)
+    try:
+        if worth:
+            found.start()
+        yield found
+    finally:
+        found.end()
+
+
+class _Growing(Inferred):
+    """Of instructions that come part by part, as does what they find in DRAM."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(NpuProgram(machine, {}, np.zeros(0, np.uint8)), [], True)
+
+    def grow(self, size: int, parts: Sequence[tuple[int, Array]]) -> None:
+        """DRAM has so many bytes, some of which are known."""
+        beats = size // self.machine.bandwidth
+        self.dram = np.append(self.dram, np.zeros(size - len(self.dram), np.uint8))
+        for begin, content in parts:
+            self.dram[begin : begin + content.size] = content
+        for table in (self.of_dram.writes, self.of_dram.reads):
+            for unit, last in table.items():
+                table[unit] = np.append(last, np.zeros(beats - len(last), np.int32))
+        self.of_dram.shape = (beats,)
+
+
+def _heard(questions: int) -> Callable[[], Any]:
+    """What gives one part after the other: a pipe holds little, and who writes to it is not to wait."""
+    found = SimpleQueue[Any]()
+
+    def read() -> None:
+        with open(questions, "rb", closefd=False) as stream, suppress(EOFError):
+            while True:
+                found.put(pickle.load(stream))
+        found.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    return found.get
+
+
+def _serve(machine: Machine, questions: int, answers: int) -> None:
+    """Take what comes, and tell the waits of all of it, (instructions)(units), at the end."""
+    inferred, waits = _Growing(machine), list[Wait]()
+    hear = _heard(questions)
+    while (what := hear()) is not None:
+        order, words, parts, size = what
+        inferred.grow(size, parts)
+        every = {unit: iter(all_decoded(unit, words[unit])) for unit in UNITS}
+        for number in order:
+            unit = UNITS[number]
+            inferred.add(next(every[unit]))
+            waits.append(inferred.queues[unit][-1].wait)
+    with open(answers, "wb", closefd=False) as stream:
+        pickle.dump(np.array([*map(tuple, waits)], np.int32).reshape(-1, len(UNITS)), stream, pickle.HIGHEST_PROTOCOL)

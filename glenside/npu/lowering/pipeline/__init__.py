@@ -1,0 +1,1 @@
+"""Compiles integer networks to programs: map, price, select, allocate, emit, compare."""

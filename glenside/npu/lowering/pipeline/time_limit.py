@@ -1,0 +1,110 @@
+"""Lowering within a time limit: ends with the best program so far, or with one that is found quickly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol
+
+from glenside.ir.interrupts import answered, ended_after
+from glenside.ir.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    from glenside.npu.program.program import NpuProgram
+
+_EMIT = "emit"
+_UNTIL_FIRST = 0.75
+"""The part of the time by which a first program by prices is being emitted."""
+_GRACE = 3.0
+"""Seconds beyond the time in which a first program may still be emitted."""
+
+
+class Find(Protocol):
+    """Lowers a network; tells `show` of each step, with the part that is done, and `keep` of each better program."""
+
+    def __call__(self, *, show: Callable[[str, float], None], keep: Callable[[NpuProgram], None]) -> NpuProgram: ...
+
+
+@dataclass
+class InTime:
+    """What lowering makes in at most `seconds`.
+
+    made      the best program so far; None while there is none
+    is_best   whether nothing ended the comparison of choices
+    is_over   whether the time ended it
+    is_quick  whether the time was over before there was any program, so that layers were lowered one by one
+    """
+
+    seconds: float = inf
+    made: NpuProgram | None = None
+    is_best: bool = True
+    is_over: bool = False
+    is_quick: bool = False
+    _part: float = 0.0
+    _is_emitting: bool = False
+
+    def make(
+        self,
+        find: Find,
+        quick: Find | None,
+        watch: Stopwatch,
+        show: Callable[[str, float], None] = lambda *_: None,
+    ) -> None:
+        """Lower with `find`; with `quick` where most of the time is over and no program is being emitted.
+
+        Raises KeyboardInterrupt, after which `made` is the best program so far, and BadInput.
+        """
+        began = monotonic()
+
+        def most() -> float:
+            if self.made is None and watch.has_begun(_EMIT):
+                return self.seconds + _GRACE
+            return self.seconds * (1 if self.made is not None or quick is None else _UNTIL_FIRST)
+
+        if self._lower(find, most, watch, show):
+            return
+        self.is_over, self.is_best = True, False
+        if self.made is None and quick is not None and not watch.has_begun(_EMIT):
+            left = self.seconds + _GRACE - (monotonic() - began)
+            self.is_quick = self._lower(quick, lambda: left, watch, show)
+
+    def _lower(
+        self, how: Find, seconds: Callable[[], float], watch: Stopwatch, show: Callable[[str, float], None]
+    ) -> bool:
+        """True if it ended by itself. Raises KeyboardInterrupt, and BadInput."""
+        over = list[Callable[[], bool]]()
+
+        def told(step: str, part: float) -> None:
+            if over[-1]():  # where no timer says so
+                raise KeyboardInterrupt
+            self._part, self._is_emitting = part, watch.has_begun(_EMIT)
+            show(step, part)
+
+        def keep(program: NpuProgram) -> None:
+            self.made, self.is_best = program, False
+
+        try:
+            with ended_after(seconds) as is_over:
+                over.append(is_over)
+                self.made, self.is_best = how(show=told, keep=keep), True
+        except KeyboardInterrupt:
+            if not (over and over[-1]()):
+                raise
+            answered()
+            return False
+        return True
+
+    def said(self, limit: str) -> str:
+        """A sentence about the time where it was over; `limit` names it."""
+        if not self.is_over:
+            return ""
+        begin = f"Its {self.seconds:g} s ({limit}) were over before"
+        if self.made is not None:
+            layer_by_layer = "each layer has its quickest mapping, and all tensors pass DRAM"
+            how = layer_by_layer if self.is_quick else "this is the best program so far"
+            return f"{begin} all choices were compared: {how}."
+        reached = f"{self._part:.0%} of the layers were emitted" if self._is_emitting else "none was being emitted"
+        helps = "More time helps, and so do larger memories or a wider port, for which a program has fewer instructions"
+        return f"{begin} there was a program: {reached}. {helps}."

@@ -1,0 +1,179 @@
+"""What a mapping of a layer would take of the machine, from a part of it: cycles of the array, and beats of DMA.
+
+The part is what is in half of the lanes at first, and the first sums that leave the accumulators; the whole is as many
+times that as it has rows. So a price is near and not exact: exact are the cycles of the program that is written then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.term import Term
+from glenside.ir.threads import found_once
+from glenside.npu.lowering.allocation.double_buffering import Plan
+from glenside.npu.lowering.allocation.scratchpad_allocation import Wanted, for_windows
+from glenside.npu.lowering.allocation.skewed_layout import Reads
+from glenside.npu.lowering.allocation.slot_allocator import Slots
+from glenside.npu.lowering.emission.emit_results import turned
+from glenside.npu.lowering.selection.window_cost import cycles_of_windows
+from glenside.npu.lowering.tiling.layer_tiles import Layer
+from glenside.npu.lowering.tiling.tile_order import Order
+from glenside.npu.lowering.transfer.dram_operands import laid_out_at
+from glenside.npu.lowering.transfer.permutation_table_transfers import beats_and_tables
+from glenside.npu.lowering.transfer.sparse_weight_loads import spreadings
+from glenside.npu.lowering.util.fast_divmod import divided
+from glenside.npu.lowering.util.fast_unique import ordered, placed
+from glenside.npu.machine.model import HALVES, Machine
+
+_SOME = 1 << 15
+"""Bytes of lanes that are looked at."""
+
+
+@dataclass
+class Priced:
+    """A mapping, and the cycles that its tiles take the array.
+
+    tiles     cuts it into those, once it matters which they are
+    reserved  rows of each half of the lanes that results pass through
+    refused   why it cannot be cut, where that was met
+    """
+
+    tiles: Callable[[], Layer]
+    machine: Machine
+    cycles: int
+    reserved: int
+    refused: BadInput | None = None
+
+    @found_once
+    def layer(self) -> Layer:
+        return self.tiles()
+
+    @property
+    def is_cut(self) -> bool:
+        return "layer" in self.__dict__
+
+    def cut(self) -> None:
+        """Cut it, or say why that cannot be."""
+        try:
+            _ = self.layer
+        except BadInput as error:
+            self.refused = error
+
+    @found_once
+    def order(self) -> Order:
+        depth = self.machine.half_depth - self.reserved
+        return Order(self.layer, self.machine, depth, (self.reserved, self.machine.half_depth))
+
+    @found_once
+    def plan(self) -> Plan:
+        return Plan.of(self.order, 0)
+
+    @found_once
+    def weights(self) -> int:
+        """Beats of weights: of each tile as often as others took its place."""
+        slots, beats = Slots(self.machine.weight_rows // self.machine.rows), 0
+        spreads = spreadings(self.machine).of_all(self.layer)
+        for run in self.plan.runs:
+            _, is_new = slots.any(str(run.tile).encode())
+            spread = spreads[run.tile]
+            rows = self.layer.loaded[run.tile] * self.machine.weight_beats
+            beats += is_new * (rows if spread is None else len(spread.steps))
+        return beats
+
+    @found_once
+    def _sample(self) -> tuple[Array, Array, Array, float]:
+        """Elements that some rows of lanes hold, their lanes and rows, and how many times that all rows are."""
+        rows = self.plan.chunks[0].rows[: max(1, _SOME // self.machine.rows)]
+        every = sum(len(chunk.rows) for chunk in self.plan.chunks)
+        numbers = self.order.rows.numbers[rows]
+        row, lane = np.nonzero(numbers)
+        return numbers[row, lane], lane, row, every / max(1, len(rows))
+
+    def filled(self, leaf: Term, axis: int) -> float:
+        """Cycles of DMA that bring an operand which streams, with that axis innermost."""
+        elements, lane, row, times = self._sample
+        first = self.layer.product.rows.first[leaf]
+        own = (elements >= first) & (elements < first + leaf.access.size)
+        where = laid_out_at(elements[own] - first, tuple(leaf.access.dims), axis, self.machine.bandwidth)
+        return self._taken(*beats_and_tables(where, lane[own], row[own], self.machine), times)
+
+    def windowed(self, dims: tuple[int, ...], axis: int) -> float:
+        """Cycles of DMA that bring the only operand which streams by windows, with that axis innermost, where nothing
+        else is in the lanes; infinitely many where rows do not come so.
+        """
+        reads = Reads.of(self.layer, dims)
+        if reads is None:
+            return inf
+        skew = for_windows(Wanted(dims, {"": reads}, None, 0, 0), self.machine).get(axis)
+        rows = (self.machine.half_depth - self.reserved) // HALVES
+        return inf if skew is None else cycles_of_windows(reads, skew.strides, axis, rows, self.machine)
+
+    @found_once
+    def _sums(self) -> tuple[Array, Array, Array, float]:
+        """Elements whose sums leave the accumulators first, by number; their items and lanes; and how many times."""
+        lines, m = list[Array](), self.layer.product.rows.numbers.shape[1]
+        count = 0
+        for run in self.plan.runs:
+            if run.last:
+                if count + run.end - run.begin > self.machine.half_accumulators and count:
+                    break
+                lines.append(run.group * m + np.arange(run.begin, run.end))
+                count += run.end - run.begin
+        own = np.concatenate(lines)
+        place = np.full(len(self.layer.groups) * m, -1)
+        place[own] = np.arange(len(own))
+        line, column = self._lines
+        elements = np.flatnonzero(place.take(line) >= 0)
+        item, lane = place[line[elements]], column[elements]
+        passes = -(-self.machine.columns // self.machine.rows)
+        part, lane = divided(lane, self.machine.rows)
+        item = item * passes + part
+        order = ordered(item)
+        return elements[order], item[order], lane[order], len(place) / len(own)
+
+    @found_once
+    def _lines(self) -> tuple[Array, Array]:
+        line, column = self.layer.lines()
+        nothing = self.layer.elements.reshape(-1) <= 0
+        return np.where(nothing, 0, line.reshape(-1)), column.reshape(-1)
+
+    @property
+    def first_to_leave(self) -> Array:
+        """The elements by which is told what it takes to take results away, by number, (n)."""
+        return self._sums[0]
+
+    def emptied(self, addresses: Array) -> float:
+        """Cycles of DMA that take results away, to the addresses of elements, sorted pairs (n)(2), of which those of
+        the first to leave are needed.
+        """
+        elements, *_ = self._sums
+        first, last = (np.searchsorted(addresses[:, 0], elements, side=side) for side in ("left", "right"))
+        sizes = last - first
+        owner = np.repeat(np.arange(len(elements)), sizes)
+        at = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes) + np.repeat(first, sizes)
+        return self._emptied(owner, addresses[at, 1])
+
+    def emptied_in_order(self, dims: tuple[int, ...], axis: int) -> float:
+        """The same where these are in a tensor of DRAM with that axis innermost."""
+        elements, *_ = self._sums
+        where = laid_out_at(elements, dims, axis, self.machine.bandwidth)
+        return self._emptied(np.arange(len(elements)), where)
+
+    def _emptied(self, owner: Array, where: Array) -> float:
+        """Of the elements that leave first some, by their place among these, each to an address, (n) each."""
+        _, item, lane, times = self._sums
+        _, _, beat = placed(where // self.machine.bandwidth)
+        turns = turned(item[owner], lane[owner], beat, int(item.max(initial=-1)) + 1, self.machine.rows)
+        lanes = (lane[owner] + turns[item[owner]]) % self.machine.rows
+        return self._taken(*beats_and_tables(where, lanes, item[owner], self.machine), times)
+
+    def _taken(self, beats: int, tables: int, times: float) -> float:
+        """Of a part that comes so often: tables stay where half of them is enough."""
+        again = times if tables > self.machine.tables // 2 else 1
+        return beats * times + tables * self.machine.table_beats * again

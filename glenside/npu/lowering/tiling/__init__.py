@@ -1,0 +1,1 @@
+"""Tiles of mapped layers: rows, weights, sums, strips."""

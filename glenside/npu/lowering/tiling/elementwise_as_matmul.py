@@ -1,0 +1,179 @@
+"""Layers whose elements are sums of a few weighted ones each, as additions are, or the greatest of these, as max-pools
+are, by diagonals.
+
+Each tile takes one of those of each element: rows of one tensor, which may stream from where it is held in the lanes,
+and a diagonal of its weights. What is added up, or compared, are the tiles of a group, in the accumulators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from glenside.analysis.places import Places, places
+from glenside.ir.operand import Array
+from glenside.ir.term import Term
+from glenside.npu.lowering.tiling.column_operators import side_by_side
+from glenside.npu.lowering.tiling.layer_tiles import Group, Layer, Product
+from glenside.npu.lowering.tiling.mapped_layers import Mapped
+from glenside.npu.machine.model import Machine
+from glenside.quantization.layers import IntegerLayer, leaf_of
+
+_FEW = 8
+"""Summands of an element, at most: of more the products that are searched for make better use of the array."""
+
+
+def every_mapping(
+    layer: IntegerLayer, found: Sequence[tuple[Mapped, int]], machine: Machine
+) -> Sequence[tuple[Mapped, int]]:
+    """The mappings of a layer with the cycles of their tiles: those that were found and, of weighted elements and of
+    functions of bytes, one more; the one that there is where columns are changed, or products compared.
+    """
+    if layer.normalised is not None:
+        return [(Mapped(layer.sums, {}), layer.sums.access.size)]
+    if layer.greatest:
+        own = greatest_elements(layer, machine)
+        tiles, m, _ = own.product.rows.numbers.shape
+        return [(Mapped(layer.sums, {}, own), machine.rows + tiles * m)]  # weights of all tiles are the same
+    if layer.requantised is None or layer.requantised.table is None:
+        diagonal = weighted_elements(layer, machine)
+    else:
+        diagonal = side_by_side(layer, machine)
+    if diagonal is None:
+        return found
+    tiles, m, _ = diagonal.product.rows.numbers.shape
+    return [*found, (Mapped(layer.sums, {}, diagonal), tiles * max(m, machine.rows))]
+
+
+@dataclass(frozen=True)
+class _Items:
+    """What elements are made of: of channels, places and each of k the number of an operand's element, and a weight.
+
+    across  axes of places
+    axis    which one of all axes that of channels is
+    """
+
+    rows: Places
+    weights: Places
+    numbers: Array
+    across: Sequence[int]
+    by: Array
+    axis: int
+
+    @staticmethod
+    def of(layer: IntegerLayer) -> _Items:
+        """Of channels that have weights of their own; where none have, those of the last axis."""
+        product = layer.operands
+        a, b = product.children
+        shared, k = int(str(product.attributes[0])), a.access.item.product()
+        rows, weights = _read(places(a)), places(b)
+        shape = tuple(a.access.shape) or (1,)
+        shape = (prod(shape[:shared]), *shape[shared:]) if shared else shape
+        by = np.broadcast_to(weights.numbers.reshape(-1, k), (shape[0] if shared else shape[-1], k))
+        axis = 0 if shared else len(shape) - 1
+        return _Items(rows, weights, *_channels(rows.numbers.reshape(*shape, k), axis), by, axis)
+
+    def by_other_axes(self) -> Iterator[_Items]:
+        """The same of weights that are all alike, by each other axis, the largest first; at last of one channel."""
+        channels, _, k = self.numbers.shape
+        whole = np.moveaxis(self.numbers.reshape(channels, *self.across, k), 0, self.axis)
+        axes = [axis for axis, size in enumerate(whole.shape[:-1]) if axis != self.axis and size > 1]
+        for axis in sorted(axes, key=lambda own: -whole.shape[own]):
+            by = np.broadcast_to(self.by[0], (whole.shape[axis], k))
+            yield replace(self, numbers=_channels(whole, axis)[0], across=_channels(whole, axis)[1], by=by, axis=axis)
+        alone = whole.reshape(1, -1, k)
+        yield replace(self, numbers=alone, across=whole.shape[:-1], by=self.by[:1], axis=0)
+
+    def tiles(self, layer: IntegerLayer, together: int, parts: int, machine: Machine) -> Layer:
+        """As tiles of `parts` of the channels, and so many places side by side."""
+        numbers, rows, weights = self.numbers, self.rows, self.weights
+        channels, _, k = numbers.shape
+        size = -(-channels // parts)
+        m, lanes = numbers.shape[1] // together, size * together
+        padding = (0, parts * size - channels)
+        own = np.pad(numbers, (padding, (0, 0), (0, 0))).reshape(parts, size, m, together, k)
+        own = own.transpose(0, 4, 2, 3, 1).reshape(parts * k, m, lanes)
+        stays = np.pad(self.by, (padding, (0, 0))).reshape(parts, size, k).swapaxes(1, 2).reshape(parts * k, size)
+        streams = np.zeros((parts * k, m, machine.rows), numbers.dtype)
+        streams[:, :, :lanes] = own
+        diagonal, each = np.zeros((parts * k, machine.rows, machine.columns), self.by.dtype), np.arange(lanes)
+        diagonal[:, each, each] = np.tile(stays, together)
+        part, place = np.divmod(np.arange(channels), size)
+        row, turn = np.divmod(np.arange(m * together), together)
+        line = part[:, None] * k * m + row
+        elements = 1 + line * machine.columns + turn * size + place[:, None]  # (channels)(across)
+        elements = np.moveaxis(elements.reshape(channels, *self.across), 0, self.axis)
+        groups = tuple(Group(tuple(range(part * k, part * k + k))) for part in range(parts))
+        tiles = Product(layer.sums, Places(streams, rows.first), Places(diagonal, weights.first))
+        return Layer(layer.sums, tiles, groups, elements.reshape(tuple(layer.sums.access.dims)), layer.greatest)
+
+
+def weighted_elements(layer: IntegerLayer, machine: Machine) -> Layer | None:
+    """The layer as such tiles, of as many channels as there are lanes, or of some places of fewer; None: its elements
+    are sums of more, or rows of it belong to several.
+    """
+    a, b = layer.operands.children
+    shared, k = int(str(layer.operands.attributes[0])), a.access.item.product()
+    if k > _FEW or prod(b.access.shape[shared:]) != 1 or not layer.sums.access.size:
+        return None
+    items = _Items.of(layer)
+    parts, every = _side_by_side(items, machine)
+    return items.tiles(layer, every[0], parts, machine)
+
+
+def greatest_elements(layer: IntegerLayer, machine: Machine) -> Layer:
+    """A layer of which the greatest of each item stays, as such tiles.
+
+    A lane that no row of a tile has an element for adds nothing, and a 0 there is not the byte of a zero, where bytes
+    have a zero point. Those have the least one, so that no item misses its zeros: tiles of nothing else are left out,
+    and lanes are of an axis, and of so many places side by side, that each has an element in some row.
+    """
+    items = _Items.of(layer)
+    if all(leaf_of(leaf)[1] == 0 for leaf in items.rows.first):
+        parts, every = _side_by_side(items, machine)
+        return items.tiles(layer, every[0], parts, machine)
+    some = items.numbers.any(axis=(0, 1))
+    items = replace(items, numbers=items.numbers[:, :, some], by=items.by[:, some])
+    for own in (items, *items.by_other_axes()):
+        parts, every = _side_by_side(own, machine)
+        for together in every:
+            found = own.tiles(layer, together, parts, machine)
+            if (found.enabled == found.product.weights.numbers.any(axis=2)).all():
+                return found
+    raise AssertionError("a row of one element has it in some tile")
+
+
+def _channels(numbers: Array, axis: int) -> tuple[Array, Sequence[int]]:
+    """Numbers (dims)(k) as (channels)(places)(k), channels along an axis; and the dims of places."""
+    found = np.moveaxis(numbers, axis, 0)
+    return found.reshape(len(found), -1, found.shape[-1]), found.shape[1:-1]
+
+
+def _side_by_side(items: _Items, machine: Machine) -> tuple[int, Sequence[int]]:
+    """Into how many parts channels are cut, and how many places may go into a row, the most first: as many of a line as
+    divide it.
+    """
+    channels, width = len(items.numbers), min(machine.rows, machine.columns)
+    parts = -(-channels // width)
+    line = next((n for n in reversed(items.across) if n > 1), 1)
+    most = max(1, width // -(-channels // parts)) if parts == 1 else 1
+    return parts, [n for n in range(most, 0, -1) if line % n == 0]
+
+
+def _read(found: Places) -> Places:
+    """The same without leaves of which nothing is read: slices of what is joined have all of them."""
+    seen = np.zeros(1 + sum(leaf.access.size for leaf in found.first), bool)
+    seen[found.numbers] = True
+    read = [leaf for leaf, own in found.first.items() if seen[own : own + leaf.access.size].any()]
+    if len(read) == len(found.first):
+        return found
+    first, numbers, begin = dict[Term, int](), np.zeros_like(found.numbers), 1
+    for leaf in read:
+        own = found.first[leaf]
+        there = (found.numbers >= own) & (found.numbers < own + leaf.access.size)
+        numbers[there] = found.numbers[there] - own + begin
+        first[leaf], begin = begin, begin + leaf.access.size
+    return Places(numbers, first)

@@ -1,0 +1,139 @@
+"""Networks of integer layers that are mapped: what each layer is made of, and who reads what."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from glenside.analysis.places import leaves_of
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.term import Term
+from glenside.npu.lowering.tiling.column_operators import columnwise
+from glenside.npu.lowering.tiling.layer_tiles import Layer
+from glenside.npu.lowering.util.identity_memo import Again
+from glenside.npu.machine.model import Machine
+from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of, name_of
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A layer's product as it is mapped: of tensors that stand for its operands, or of those themselves; and its tiles
+    where they are known.
+    """
+
+    term: Term
+    operands: Mapping[Term, Term]
+    layer: Layer | None = None
+
+
+def known_together(mapped: Mapping[str, Mapped]) -> dict[str, Again]:
+    """What is known of each layer, by name: layers of the same tiles share it."""
+    shared = defaultdict[int, Again](Again)
+    return {name: Again() if own.layer is None else shared[id(own.layer)] for name, own in mapped.items()}
+
+
+class Unlowered(BadInput):
+    """What the machine does not run as it is mapped; `layers` are those of which another mapping may do."""
+
+    layers: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(message: str, *layers: str) -> Unlowered:
+        """With its layers."""
+        found = Unlowered(message)
+        found.layers = layers
+        return found
+
+
+def tiled(layer: IntegerLayer, mapped: Mapped, machine: Machine) -> Layer:
+    """A layer as tiles: as it is mapped, or by columns where those are changed. Raises BadInput."""
+    if layer.normalised is not None:
+        return columnwise(layer, machine)
+    return mapped.layer or Layer.of(mapped.term, machine)
+
+
+@dataclass
+class Own:
+    """A layer, with what its operands are.
+
+    operands  leaves of the mapped product -> the int8 tensor; constants have no zero points
+    zeros     the zero point of what streams, and that of what stays
+    """
+
+    layer: Layer
+    operands: Mapping[Term, Term]
+    zeros: tuple[int, int]
+
+
+def _one_zero(zeros: Iterable[int]) -> int:
+    """Of an operand. Raises BadInput: there are several."""
+    found = {*zeros}
+    if len(found) > 1:
+        raise BadInput(f"an operand is made of tensors of several zero points, {', '.join(map(str, sorted(found)))}")
+    return found.pop() if found else 0
+
+
+def results_of(network: IntegerNetwork) -> Sequence[Term]:
+    """The terms that the host takes."""
+    whole = network.program.term
+    return whole.children if whole.operator.name == "construct-tuple" else (whole,)
+
+
+class MappedNetwork:
+    """A network, its layers as they are mapped, by name.
+
+    makers   of each result of a layer its name
+    read     of each layer the tensors that it reads
+    numbers  of each layer
+    outside  the tensors that the host brings or takes
+    """
+
+    def __init__(self, network: IntegerNetwork, mapped: Mapping[str, Mapped], machine: Machine) -> None:
+        self.network, self.mapped, self.machine = network, mapped, machine
+        self.makers = {layer.result: layer.name for layer in network.layers}
+        self.read = {
+            layer.name: dict.fromkeys(leaf_of(leaf)[0] for leaf in leaves_of(layer.operands, self.makers))
+            for layer in network.layers
+        }
+        self.numbers = {layer.name: number for number, layer in enumerate(network.layers)}
+        self.known: dict[str, Own] = {}
+        self.outside = {
+            *self.inputs(),
+            *(leaf for root in results_of(network) for leaf in leaves_of(root, self.makers)),
+        }
+
+    def inputs(self) -> list[Term]:
+        """The tensors that the host brings."""
+        return self.network.input_terms()
+
+    def own(self, layer: IntegerLayer) -> Own:
+        if layer.name not in self.known:
+            try:
+                self.known[layer.name] = self._found(layer)
+            except BadInput as error:
+                raise Unlowered.of(f"the layer {layer.name}: {error}", layer.name) from error
+        return self.known[layer.name]
+
+    def _found(self, layer: IntegerLayer) -> Own:
+        mapped = self.mapped[layer.name]
+        found = mapped.layer or tiled(layer, mapped, self.machine)
+        leaves = dict.fromkeys((*found.product.rows.first, *found.product.weights.first))
+        read = {leaf: leaf_of(mapped.operands.get(leaf, leaf)) for leaf in leaves}
+        for tensor, _ in read.values():
+            if tensor not in self.makers and tensor.operator.name != "access-tensor":
+                raise BadInput(f"an operand is neither a result nor an input, but {tensor.operator.name}")
+        rows, weights = (
+            _one_zero(read[leaf][1] for leaf in each.first) for each in (found.product.rows, found.product.weights)
+        )
+        return Own(found, {leaf: tensor for leaf, (tensor, _) in read.items()}, (rows, weights))
+
+    def is_constant(self, tensor: Term) -> bool:
+        return tensor.operator.name == "access-tensor" and name_of(tensor) in self.network.constants
+
+    def values(self, tensor: Term) -> Array:
+        """Of a constant, int8."""
+        return np.asarray(self.network.constants[name_of(tensor)])

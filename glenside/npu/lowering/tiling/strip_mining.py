@@ -1,0 +1,162 @@
+"""Chains of layers strip by strip: of tensors for which lanes have no room, a part is there at a time.
+
+The last layer's result is cut along one axis. What each layer computes for a part of it follows backwards: the rows of
+sums in which elements lie that are wanted, and the elements that those rows read; what two strips read is computed for
+both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from glenside.ir.operand import Array
+from glenside.ir.threads import found_once
+from glenside.npu.lowering.tiling.layer_tiles import Layer
+from glenside.npu.lowering.tiling.tile_order import Run, parts
+from glenside.npu.machine.model import HALVES, Machine
+
+_FEW = 16
+"""Rows for which instructions of their own are worth their while."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Of a layer, what a strip needs: which rows of each group's tiles stream, (groups)(m), and the elements of what it
+    makes that are kept, by number, (n).
+    """
+
+    layer: Layer
+    rows: Array
+    elements: Array
+
+    @found_once
+    def reads(self) -> Array:
+        """The elements of the tensor that streams that it reads, by number, (n)."""
+        numbers, first = self.layer.product.rows.numbers, self.layer.product.rows.first
+        seen = np.zeros(1 + sum(leaf.access.size for leaf in first), bool)
+        seen[numbers[self.streaming()].astype(np.intp)] = True  # which takes half the time that int32 takes
+        return np.flatnonzero(seen[1:])
+
+    def streaming(self) -> Array:
+        """Which rows of each tile stream, (tiles)(m)."""
+        return _streaming(self.layer, self.rows)
+
+    def ranges(self) -> Iterator[tuple[int, int, int]]:
+        """Of each group the rows that follow each other: group, begin, end."""
+        yield from zip(*(own.tolist() for own in self._ranges), strict=True)
+
+    @found_once
+    def _ranges(self) -> tuple[Array, Array, Array]:
+        return _ranges(self.rows)
+
+    def cycles(self, machine: Machine) -> int:
+        """Of the array: of a range of few rows those that load the next weights."""
+        return _cycles(self.layer, self._ranges, machine)
+
+
+def _streaming(layer: Layer, rows: Array) -> Array:
+    """Which rows of each tile stream, (tiles)(m), where these of each group do, (groups)(m)."""
+    found = np.zeros(layer.product.rows.numbers.shape[:2], bool)
+    for group, own in zip(layer.groups, rows, strict=True):
+        found[list(group.tiles)] = own
+    return found
+
+
+def _ranges(rows: Array) -> tuple[Array, Array, Array]:
+    """Of rows of groups, (groups)(m), the ranges of those that follow each other: group, begin and end of each."""
+    group, edges = np.nonzero(np.diff(rows.astype(np.int8), prepend=0, append=0, axis=1))
+    return group[::2], edges[::2], edges[1::2]
+
+
+def _cycles(layer: Layer, ranges: tuple[Array, Array, Array], machine: Machine) -> int:
+    group, begin, end = ranges
+    tiles = np.array([len(own.tiles) for own in layer.groups])
+    return int((np.maximum(end - begin, machine.rows) * tiles[group]).sum())
+
+
+def runs_of(layer: Layer, ranges: Iterator[tuple[int, int, int]], machine: Machine) -> Iterator[Run]:
+    """Range by range, as many rows at a time as half of the accumulators hold; where no tile is added to another few of
+    them: some are stored while others come, and the last ones soon after they are complete.
+    """
+    alone = all(len(group.tiles) == 1 for group in layer.groups)
+    few = max(_FEW, (machine.rows + machine.columns) // HALVES)
+    most = max(1, min(machine.half_accumulators // HALVES, few) if alone else machine.half_accumulators)
+    for number, low, high in ranges:
+        group = layer.groups[number]
+        for begin, end in parts(low, high, most):
+            for place, tile in enumerate(group.tiles):
+                yield Run(number, tile, begin, end, place == 0, place == len(group.tiles) - 1)
+
+
+def whole(layer: Layer) -> Iterator[tuple[int, int, int]]:
+    """All rows of all groups."""
+    m = layer.product.rows.numbers.shape[1]
+    yield from ((number, 0, m) for number in range(len(layer.groups)))
+
+
+def side_by_side(layer: Layer, machine: Machine) -> Iterator[Run]:
+    """All rows, of as many groups as half of the accumulators hold: the first tile of each, then the second of each.
+    What spreads the weights of these over columns is mostly alike.
+    """
+    m = layer.product.rows.numbers.shape[1]
+    most = machine.half_accumulators // m
+    for turn, begin in enumerate(range(0, len(layer.groups), most)):
+        own = [*enumerate(layer.groups)][begin : begin + most]
+        for place in range(max(len(group.tiles) for _, group in own)):
+            for number, group in own:
+                if place < len(group.tiles):
+                    tiles = group.tiles[::-1] if turn % 2 else group.tiles  # what the last ones needed is still there
+                    yield Run(number, tiles[place], 0, m, place == 0, place == len(tiles) - 1)
+
+
+def strips(layers: Sequence[Layer], dims: Sequence[int], axis: int, count: int) -> list[list[Part]]:
+    """Of each strip the parts of the layers, in order; `dims` are those of what the last layer makes."""
+    every = np.arange(int(np.prod(dims))).reshape(-1, dims[axis], int(np.prod(dims[axis + 1 :])))
+    lines = [layer.lines()[0].reshape(-1) for layer in layers]
+    found = []
+    for low, high in _ends(dims[axis], count):
+        wanted, own = every[:, low:high].reshape(-1), list[Part]()
+        for layer, line in zip(reversed(layers), reversed(lines), strict=True):
+            m = layer.product.rows.numbers.shape[1]
+            rows = np.zeros(len(layer.groups) * m, bool)
+            rows[line.take(wanted)] = True
+            own.insert(0, Part(layer, rows.reshape(-1, m), wanted))
+            if len(own) < len(layers):
+                wanted = own[0].reads
+        found.append(own)
+    return found
+
+
+class Pair:
+    """A layer and the only one that reads what it makes: which rows of sums each row of the second one reads is found
+    once for all ways to cut its result.
+    """
+
+    def __init__(self, made: Layer, read: Layer, machine: Machine) -> None:
+        self.made, self.read, self.machine = made, read, machine
+        self.m = made.product.rows.numbers.shape[1]
+        self.none = len(made.groups) * self.m
+        line = np.append(self.none, made.lines()[0].reshape(-1)).astype(np.int32)
+        self.lines = line.take(read.product.rows.numbers)  # of sums that each lane reads, (tiles)(m)(R)
+
+    def cycles(self, axis: int, count: int) -> int:
+        """Of the array, where both run strip by strip, so many along an axis of what the second one makes."""
+        dims, total = self.read.elements.shape, 0
+        lines = self.read.lines()[0].reshape(-1, dims[axis], int(np.prod(dims[axis + 1 :])))
+        for low, high in _ends(dims[axis], count):
+            rows = np.zeros((len(self.read.groups), self.read.product.rows.numbers.shape[1]), bool)
+            rows.reshape(-1)[lines[:, low:high].reshape(-1)] = True
+            before = np.zeros(self.none + 1, bool)
+            before[self.lines[_streaming(self.read, rows)].astype(np.intp)] = True
+            for layer, own in ((self.read, rows), (self.made, before[:-1].reshape(-1, self.m))):
+                total += _cycles(layer, _ranges(own), self.machine)
+        return total
+
+
+def _ends(size: int, count: int) -> Iterator[tuple[int, int]]:
+    """Where each of so many strips begins and ends."""
+    yield from pairwise([size * number // count for number in range(count + 1)])

@@ -1,0 +1,1 @@
+"""Transfers between DRAM and scratchpad: layouts, permutation tables, sparse loads."""

@@ -1,0 +1,236 @@
+"""How the weights of a tile come from DRAM: row by row, or, where most are zeros, the others alone, over columns.
+
+Tiles of depthwise layers are bands and blocks of few values: a column takes each of its own from a beat that holds them
+for all columns, one a cycle, and the zeros between them stay in weight memory from the tile before.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
+
+import numpy as np
+
+from glenside.ir.operand import Array
+from glenside.npu.lowering.allocation.slot_allocator import Slots
+from glenside.npu.lowering.tiling.layer_tiles import Layer
+from glenside.npu.lowering.transfer.permutation_table_transfers import Table
+from glenside.npu.lowering.util.fast_unique import distinct
+from glenside.npu.machine.model import Machine
+
+_AT_ONCE = 64
+"""Tiles that are looked at together."""
+
+
+@dataclass(frozen=True)
+class Spreading:
+    """The values of a tile, in beats.
+
+    rows   rows of the tile
+    places where in the beats each value is: pairs of the number of a value's element in the tile and a byte, (n)(2)
+    beats  how many there are
+    steps  of each cycle the beat, and of each column the byte of it and the row
+    zeros  of each column which elements are zeros, as a number; 0 where all are, (C)
+    """
+
+    rows: int
+    places: Array
+    beats: int
+    steps: tuple[tuple[int, Table], ...]
+    zeros: Array
+
+
+@dataclass
+class Remains:
+    """A slot of weights that were spread: how many rows are zeros elsewhere, of each column the pattern of those that
+    are not, 0 for none, (C), and the tables by which these came.
+    """
+
+    rows: int
+    patterns: Array
+    tables: dict[Table, None] = field(default_factory=dict)
+    _known: dict[int, tuple[object, bool]] = field(default_factory=dict, repr=False)
+
+    def takes(self, spread: Spreading, rows: int, used: Array | None, whom: object) -> bool:
+        """Whether it has the zeros of a tile of so many rows, spread so, of which those columns are used; `whom` is the
+        tile, of which it is known from then on.
+        """
+        if id(whom) not in self._known:
+            apart = (self.patterns != 0) & (self.patterns != spread.zeros)
+            found = rows <= self.rows and not (apart if used is None else apart & used).any()
+            self._known[id(whom)] = whom, found  # as long as it is there, the number is its own
+        return self._known[id(whom)][1]
+
+    def spread(self, spread: Spreading) -> None:
+        """It holds a tile that is spread so."""
+        self.patterns, self._known = np.where(spread.zeros, spread.zeros, self.patterns), {}
+        self.tables |= dict.fromkeys(table for _, table in spread.steps)
+
+
+@lru_cache(maxsize=1)
+def spreadings(machine: Machine) -> Spreadings:
+    """Those of a machine: of the one that was asked for last they are kept."""
+    return Spreadings(machine)
+
+
+class Spreadings:
+    """Those of tiles, known once where tiles are alike."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.known: dict[bytes, Spreading | None] = {}
+
+    def of(self, numbers: Array) -> Spreading | None:
+        """Of a tile's elements by number, (rows)(C), 0 being zeros; None where it is brought sooner row by row."""
+        return self._of_alike(numbers[None])[0]
+
+    def _of_alike(self, tiles: Array) -> list[Spreading | None]:
+        """The same of tiles of as many rows, (tiles)(rows)(C)."""
+        unsigned = np.dtype(f"u{tiles.dtype.itemsize}")
+        least = (tiles - 1).view(unsigned).min(axis=(1, 2), initial=np.iinfo(tiles.dtype).max)  # zeros are large there
+        alike = np.maximum(tiles - least.astype(tiles.dtype)[:, None, None], 0)
+        short = np.all(alike <= np.iinfo(np.uint16).max, axis=(1, 2)).tolist()  # of which there is less to look up by
+        return [
+            self._once(own, own.astype(np.uint16 if few else np.int64)) for own, few in zip(alike, short, strict=True)
+        ]
+
+    def _once(self, alike: Array, content: Array) -> Spreading | None:
+        key = len(alike).to_bytes(4, "little") + content.tobytes()
+        if key not in self.known:
+            self.known[key] = self._found(alike)
+        return self.known[key]
+
+    def of_all(self, layer: Layer, order: Iterable[int] | None = None) -> list[Spreading | None]:
+        """Of a layer's tiles, which come in that order: none where rows are brought sooner than lane tables that do not
+        stay on chip.
+        """
+        key = Spreadings, self.machine
+        if key not in layer.known:
+            layer.known[key] = self._every(layer)
+        found: list[Spreading | None] = layer.known[key]
+        steps = [() if own is None else own.steps for own in found]
+        tables = {table for own in steps for _, table in own}
+        most = self.machine.tables - self.machine.tables // _TABLES
+        if len(tables) <= most:
+            return found
+        order = range(len(found)) if order is None else order
+        rows = sum(len(own) * self.machine.weight_beats for own, by in zip(layer.weights, steps, strict=True) if by)
+        return found if self.beats(found, order) * _WORTH <= rows else [None] * len(found)
+
+    def _every(self, layer: Layer) -> list[Spreading | None]:
+        """Of each tile; none where a column takes more values than are worth their cycles, as is soon known."""
+        numbers, rows = layer.product.weights.numbers, np.array(layer.loaded)
+        found: list[Spreading | None] = [None] * len(numbers)
+        for count in distinct(rows).tolist():
+            tiles = np.flatnonzero(rows == count)
+            own = numbers[:, :count] if len(tiles) == len(numbers) else numbers[tiles, :count]
+            most = np.count_nonzero(own, axis=1).max(axis=1)
+            may = np.flatnonzero(most * _WORTH <= count * self.machine.weight_beats)
+            for begin in range(0, len(may), _AT_ONCE):
+                some = may[begin : begin + _AT_ONCE]
+                for tile, spread in zip(tiles[some].tolist(), self._of_alike(own[some]), strict=True):
+                    found[tile] = spread
+        return found
+
+    def beats(self, spreads: Sequence[Spreading | None], order: Iterable[int]) -> int:
+        """Of tiles that are spread and come in that order, lane tables included, of which half stay beside those of
+        others; tiles that are not spread have none.
+        """
+        slots, found = Slots(max(1, self.machine.tables // 2)), 0
+        for tile in dict.fromkeys(order):
+            own = spreads[tile]
+            steps = () if own is None else own.steps
+            new = sum(slots.any(table.key)[1] for _, table in steps)
+            found += len(steps) + new * self.machine.table_beats
+        return found
+
+    def _worth(self, steps: int, tile: Array) -> bool:
+        """Whether a tile, (rows)(C), may come in so many steps."""
+        return steps * _WORTH <= len(tile) * self.machine.weight_beats and steps <= self.machine.tables // _TABLES
+
+    def _found(self, alike: Array) -> Spreading | None:
+        machine = self.machine
+        row, column = np.nonzero(alike)
+        values, value = np.unique(alike[row, column], return_inverse=True)
+        if len(distinct(value * alike.shape[1] + column)) < len(value):
+            return None  # a column takes a value twice
+        if not self._worth(max(int(np.bincount(column).max(initial=0)), -(-len(values) // machine.bandwidth)), alike):
+            return None  # a column takes one a cycle, and all of them as many as a beat has
+        ways = _steps_by_rows(value, row, column, len(values)), _steps(value, column, len(values), machine)
+        fits = [own for own in ways if own is not None and np.bincount(own, minlength=1).max() <= machine.bandwidth]
+        step = min(fits, key=lambda own: own.max(initial=-1))  # the first of those that take as long
+        count = int(step.max(initial=-1)) + 1
+        if not self._worth(count, alike):
+            return None
+        at = np.zeros(len(values), np.int64)
+        steps, beat, used = list[tuple[int, Table]](), 0, 0
+        for number in range(count):
+            own = np.flatnonzero(step == number)
+            if used + len(own) > machine.bandwidth:
+                beat, used = beat + 1, 0
+            at[own] = beat * machine.bandwidth + used + np.arange(len(own))
+            used += len(own)
+            taken = np.flatnonzero(step[value] == number)
+            entries = np.stack([column[taken], at[value[taken]] % machine.bandwidth, row[taken]], axis=1).tolist()
+            steps.append((beat, Table(tuple(sorted((c, byte, r) for c, byte, r in entries)))))
+        _, first = np.unique(value, return_index=True)
+        pairs = np.stack([row[first] * alike.shape[1] + column[first], at], axis=1)
+        return Spreading(len(alike), pairs, beat + 1, tuple(steps), _patterns(alike > 0))
+
+
+def _patterns(there: Array) -> Array:
+    """A number for each column, (C), equal of equal columns of (rows)(C), and 0 where nothing is there; the same in
+    every process, as Python's own hashes of bytes are not.
+    """
+    packed = np.packbits(there, axis=0)
+    return np.array([_number(own.tobytes()) if own.any() else 0 for own in packed.T], np.int64)
+
+
+def _number(content: bytes) -> int:
+    """Of 63 bits, and not 0."""
+    return int.from_bytes(blake2b(content, digest_size=8).digest(), "little") >> 1 or 1
+
+
+def _steps_by_rows(value: Array, row: Array, column: Array, values: int) -> Array | None:
+    """The same by rows that are equally far apart: tiles that begin elsewhere in a band then have the same tables. None
+    where a value is in rows of several of these, or a column twice in one.
+    """
+    count = int(np.bincount(column).max(initial=1))
+    step = np.zeros(values, np.int64)
+    step[value] = row % count
+    if (step[value] != row % count).any() or len(distinct(step[value] * (1 + column.max(initial=0)) + column)) < len(
+        row
+    ):
+        return None
+    return step
+
+
+def _steps(value: Array, column: Array, values: int, machine: Machine) -> Array:
+    """A cycle for each value, in which all columns take it that have it: none takes two in one, and no more come than a
+    beat has.
+    """
+    of_value: list[list[int]] = [[] for _ in range(values)]
+    for each, place in zip(value.tolist(), column.tolist(), strict=True):
+        of_value[each].append(place)
+    taken, found = [0] * machine.columns, np.zeros(values, np.int64)
+    full, count = 0, defaultdict[int, int](int)
+    for each, places in enumerate(of_value):
+        busy = full
+        for place in places:
+            busy |= taken[place]
+        free = ~busy & (busy + 1)  # the lowest bit that is not set
+        found[each] = free.bit_length() - 1
+        count[free] += 1
+        full |= free if count[free] == machine.bandwidth else 0
+        for place in places:
+            taken[place] |= free
+    return found
+
+
+_WORTH = 2
+"""How many times as long rows would take, at least."""
+_TABLES = 4
+"""What part of the lane tables a tile may use, and others have."""

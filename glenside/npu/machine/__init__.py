@@ -1,0 +1,1 @@
+"""The machine as a record and as text: sizes, memories, energies."""

@@ -1,0 +1,86 @@
+"""The accuracy of a network of integers beside the network of floats that it was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import log10
+
+import numpy as np
+
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+from glenside.npu.program.affine_quantization import StandsFor
+from glenside.npu.program.results import computed
+from glenside.quantization.layers import IntegerNetwork
+from glenside.semantics.interpreter import evaluate
+
+MOST_BATCHES = 16
+"""Batches of samples that are compared."""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How near a result is.
+
+    decibels  power of the signal, the result of floats, by power of the noise; None where either is 0 or no number
+    equal     share of elements that are the same
+    """
+
+    decibels: float | None
+    equal: float
+
+    def __str__(self) -> str:
+        if self.equal == 1:
+            return "exact"
+        return f"{100 * self.equal:.2f} % equal" if self.decibels is None else f"{self.decibels:.1f} dB"
+
+
+def accuracy(
+    program: Program,
+    network: IntegerNetwork,
+    batches: Iterable[Mapping[str, Array]],
+    look: Callable[[], None] = lambda: None,
+) -> dict[str, Accuracy]:
+    """The accuracy of each result by name, over the first batches of inputs; `look` is called now and then."""
+    powers: dict[str, list[float]] = {name: [0.0, 0.0, 0.0, 0.0] for name in program.result_names()}
+    for batch in islice(batches, MOST_BATCHES):
+        wanted = evaluate([program.term], {**program.constants, **batch})[0]
+        look()
+        found = _quantized(network, batch)
+        look()
+        for name, floats in zip(powers, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+            signal, own = np.asarray(floats, np.float64), np.asarray(found[name], np.float64)
+            same = (signal == own) | (np.isnan(signal) & np.isnan(own))
+            noise = np.where(same, 0, own - np.where(same, own, signal))
+            for place, value in enumerate((np.square(signal).sum(), np.square(noise).sum(), same.sum(), same.size)):
+                powers[name][place] += float(value)
+    kinds = _kinds(program)
+    return {name: _told(own, kinds[name]) for name, own in powers.items()}
+
+
+def _quantized(network: IntegerNetwork, batch: Mapping[str, Array]) -> dict[str, Array]:
+    given = {}
+    for name in network.program.inputs:
+        scale, zero = network.inputs.get(name, (1.0, 0))
+        given[name] = StandsFor.of(scale, zero).integers(np.asarray(batch[name]), "int8")
+    left = evaluate([network.program.term], {**network.constants, **given})[0]
+    every = left if isinstance(left, tuple) else (left,)
+    names = network.program.result_names() if network.outputs else []
+    return computed(network, dict(zip(names, every, strict=False)))
+
+
+def _kinds(program: Program) -> dict[str, bool]:
+    """Whether each result is of floats, by name."""
+    whole = program.term
+    roots = whole.children if whole.operator.name == "construct-tuple" else (whole,)
+    return {n: "float" in root.access.dtype for n, root in zip(program.result_names(), roots, strict=True)}
+
+
+def _told(powers: Sequence[float], is_float: bool) -> Accuracy:
+    signal, noise, same, size = powers
+    share = same / size if size else 1.0
+    if not is_float or not np.isfinite([signal, noise]).all() or not signal:
+        return Accuracy(None, share)
+    return Accuracy(10 * log10(signal / noise) if noise else None, share)

@@ -1,0 +1,177 @@
+"""When every instruction starts, ends and is completed: recurrences over the queues, without what is computed.
+
+A unit is busy for an instruction's n cycles, one iteration a cycle, and goes on at once: end = start + n. What it does
+is in its memories some cycles later, `completed`, and then others that waited for it may start, in that same cycle.
+Iteration i begins in cycle start + i; the stages behind it, which `rtl/` has in the same cycles:
+
+    stream   +1 table   +2 lanes read   +3+r+c element (r, c)   +3+R+c column c is added to its accumulator
+    load     +1 weights read            +3+k+c row k enters column c; element (k, c) keeps it at +3+2k+c
+    store    +1 accumulators read       +7 requantised   +8 a function of that   +9 lanes written
+    columns  +1 accumulators read       +8 accumulators written
+    dma      +2 lanes, accumulators read   +4 request   +4+L data   +6+L lanes and other memories written
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from glenside.ir.errors import BadInput
+from glenside.npu.isa.base import Instruction, Load, Stream
+from glenside.npu.isa.fields import UNITS
+from glenside.npu.machine.model import Machine
+from glenside.npu.program.program import NpuProgram
+
+Integers = npt.NDArray[np.int64]
+
+STREAM_READS_LANES = OUT_READS_LANES = 2
+STORE_WRITES_LANES = 9
+STORE_READS_SUMS = 1
+COLUMNS_WRITE_SUMS = 8
+SUMS_READS_SUMS = 2
+
+
+def dma_writes_lanes(machine: Machine) -> int:
+    """Cycles from a beat's iteration to its bytes in lanes."""
+    return machine.latency + 6
+
+
+def stream_adds(machine: Machine) -> int:
+    """Cycles from a row's iteration to the sum of its first column; each next column is one later."""
+    return machine.rows + 3
+
+
+def delays(machine: Machine) -> Mapping[str, int]:
+    """Cycles from an instruction's end until it is completed, by unit."""
+    return {
+        "dma": dma_writes_lanes(machine),
+        "load": 2,
+        "stream": stream_adds(machine) + machine.columns - 1,
+        "store": STORE_WRITES_LANES,
+    }
+
+
+@dataclass(frozen=True)
+class Times:
+    """Cycles by unit and number of instruction, the program's start being 0."""
+
+    start: Mapping[str, Integers]
+    end: Mapping[str, Integers]
+    completed: Mapping[str, Integers]
+
+    @cached_property
+    def cycles(self) -> int:
+        """From the start until everything is completed."""
+        return max((int(found.max(initial=0)) for found in self.completed.values()), default=0)
+
+    @cached_property
+    def busy(self) -> Mapping[str, int]:
+        """Cycles in which each unit works."""
+        return {unit: int((self.end[unit] - self.start[unit]).sum()) for unit in UNITS}
+
+    def between(self, begin: Mapping[str, int], end: Mapping[str, int]) -> tuple[int, int]:
+        """The first start and the last completion of a stretch of instructions; (0, 0) of none."""
+        starts = [int(self.start[unit][begin[unit] : end[unit]].min(initial=np.iinfo(np.int64).max)) for unit in UNITS]
+        ends = [int(self.completed[unit][begin[unit] : end[unit]].max(initial=0)) for unit in UNITS]
+        return (min(starts), max(ends)) if max(ends) else (0, 0)
+
+
+_LAST: list[tuple[NpuProgram, Times]] = []
+"""The last program whose times were found, and these: it is made, told and saved."""
+
+
+def times(program: NpuProgram) -> Times:
+    """The times of a program. Raises BadInput: it waits for what does not come."""
+    for last, known in _LAST:
+        if last.queues is program.queues and last.machine == program.machine:
+            return known
+    found = _Recurrences(program).solved()
+    _LAST[:] = [(NpuProgram(program.machine, program.queues, program.dram[:0]), found)]
+    return found
+
+
+class _Recurrences:
+    def __init__(self, program: NpuProgram) -> None:
+        self.machine = program.machine
+        self.queues: dict[str, Sequence[Instruction]] = {unit: program.queue(unit) for unit in UNITS}
+        self.delays = delays(program.machine)
+        self.start: dict[str, list[int]] = {unit: [] for unit in UNITS}
+        self.end: dict[str, list[int]] = {unit: [] for unit in UNITS}
+        self.completed: dict[str, list[int]] = {unit: [] for unit in UNITS}
+        self.fresh: list[int] = []
+        """The numbers of the streams that took new weights."""
+
+    def solved(self) -> Times:
+        while sum([self._advance(unit) for unit in UNITS]):
+            pass
+        stuck = next((unit for unit in UNITS if len(self.start[unit]) < len(self.queues[unit])), None)
+        if stuck is not None:
+            raise BadInput(self._why(stuck))
+        return Times(*({u: np.array(t[u], np.int64) for u in UNITS} for t in (self.start, self.end, self.completed)))
+
+    def _advance(self, unit: str) -> int:
+        """Take as many instructions as what is known allows; how many."""
+        queue, starts = self.queues[unit], self.start[unit]
+        before = len(starts)
+        while len(starts) < len(queue):
+            instruction = queue[len(starts)]
+            ready = self._ready(unit, instruction)
+            if ready is None:
+                break
+            starts.append(ready)
+            self.end[unit].append(ready + instruction.cycles(self.machine))
+            self.completed[unit].append(self.end[unit][-1] + self.delays[unit])
+            if isinstance(instruction, Stream) and instruction.fresh:
+                self.fresh.append(len(starts) - 1)
+        return len(starts) - before
+
+    def _ready(self, unit: str, instruction: Instruction) -> int | None:
+        """The cycle in which it starts, or None: that is not known yet."""
+        ready = self.end[unit][-1] if self.end[unit] else 0
+        for other, count in zip(UNITS, instruction.wait, strict=True):
+            if count > len(self.completed[other]):
+                return None
+            ready = max(ready, self.completed[other][count - 1] if count else 0)
+        interlock = self._interlock(instruction)
+        return None if interlock is None else max(ready, interlock)
+
+    def _interlock(self, instruction: Instruction) -> int | None:
+        """When the array's weights are free, or there."""
+        if isinstance(instruction, Load) and (before := len(self.start["load"])):
+            if len(self.fresh) < before:
+                return None
+            free = self.start if self.machine.pipelined else self.completed
+            return free["stream"][self.fresh[before - 1]]
+        if isinstance(instruction, Stream) and instruction.fresh:
+            ends = self.end["load"]
+            return ends[len(self.fresh)] if len(ends) > len(self.fresh) else None
+        return 0
+
+    def _why(self, unit: str) -> str:
+        """What the first of those that wait for each other waits for."""
+        seen: list[str] = []
+        reason = ""
+        while unit not in seen:
+            seen.append(unit)
+            instruction = self.queues[unit][len(self.start[unit])]
+            own = f"the program does not end: {unit} instruction {len(self.start[unit])} ({instruction.mnemonic()})"
+            other, cause = self._cause(instruction)
+            reason = f"{own} {cause}"
+            if len(self.start[other]) == len(self.queues[other]):
+                break
+            unit = other
+        return reason
+
+    def _cause(self, instruction: Instruction) -> tuple[str, str]:
+        """Which unit does not come, and what of it."""
+        for other, count in zip(UNITS, instruction.wait, strict=True):
+            if count > len(self.completed[other]):
+                have = len(self.completed[other])
+                return other, f"waits until {other} has completed {count:,}, and only {have:,} of {other} ever are"
+        if isinstance(instruction, Load):
+            return "stream", "waits for a fresh stream to take the weights before it, and none does"
+        return "load", "waits for weights that no load brings"

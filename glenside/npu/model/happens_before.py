@@ -1,0 +1,150 @@
+"""What must have happened before an instruction starts, whatever memory takes: the order that waits give.
+
+A program is right only where every two accesses to a place of which one is a write are ordered so, or are of one unit
+that does them in order. So no result depends on a latency, and a wait that is missing is found even where it is lucky.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from glenside.ir.errors import BadInput
+from glenside.npu.isa.base import Instruction, Load, Stream
+from glenside.npu.isa.fields import UNITS
+from glenside.npu.model.cycle_model import Times
+from glenside.npu.program.program import NpuProgram
+
+Known = tuple[int, ...]
+Integers = npt.NDArray[np.intp]
+INDEX = {unit: i for i, unit in enumerate(UNITS)}
+
+
+def known(program: NpuProgram, times: Times) -> Mapping[str, Sequence[Known]]:
+    """Of each instruction, how many of each unit are surely completed when it starts, by waits alone."""
+    found: dict[str, list[Known]] = {unit: [] for unit in UNITS}
+    order = sorted((int(t), unit != "stream", unit, i) for unit in UNITS for i, t in enumerate(times.start[unit]))
+    fresh: list[Known] = []
+    for _, _, unit, number in order:
+        instruction = program.queue(unit)[number]
+        own = [*([found[unit][-1]] if number else []), *_interlocked(instruction, number, fresh, found["load"])]
+        for other, count in zip(UNITS, instruction.wait, strict=True):
+            own += [found[other][count - 1]] if count else []
+        found[unit].append(tuple(map(max, instruction.wait, *own)) if own else tuple(instruction.wait))
+        if isinstance(instruction, Stream) and instruction.fresh:
+            fresh.append(found[unit][-1] if program.machine.pipelined else after(found[unit][-1], unit, number))
+    return found
+
+
+def after(known: Known, unit: str, number: int) -> Known:
+    """What is known once that instruction is completed: a serial array loads no sooner."""
+    return tuple(max(count, number + 1) if other == unit else count for other, count in zip(UNITS, known, strict=True))
+
+
+def _interlocked(
+    instruction: Instruction, number: int, fresh: Sequence[Known], loads: Sequence[Known]
+) -> Sequence[Known]:
+    """What a load or a fresh stream knows because the array lets it start only behind the other."""
+    if isinstance(instruction, Load):
+        return fresh[number - 1 : number] if number else ()
+    if isinstance(instruction, Stream) and instruction.fresh:
+        return loads[len(fresh) : len(fresh) + 1]
+    return ()
+
+
+@dataclass
+class Now:
+    """The instruction that is done: its unit, its number, when it starts and what is surely completed then."""
+
+    unit: str
+    number: int
+    start: int
+    known: Known
+
+    def require(self, other: str, count: int, verb: str, place: str, their_verb: str) -> None:
+        """It reads or writes what an instruction does that is not surely completed. Raises BadInput."""
+        raise BadInput(
+            f"{self.unit} instruction {self.number} {verb} {place} without waiting for {other} instruction {count - 1},"
+            f" which {their_verb} it: it needs wait.{other} of {count}"
+        )
+
+
+class Places:
+    """A memory's places, and how many instructions of each unit there were when one last wrote, and read, each (0: none
+    did; pages of zeros that nobody touches take no memory).
+
+    there   which of them something wrote, where they are not `written` from the begin on
+    latest  the last instruction of each unit that wrote any, and that read any
+    """
+
+    def __init__(self, name: str, shape: tuple[int, ...], *, written: bool = False) -> None:
+        self.name = name
+        self.shape = shape
+        self.everywhere = written
+        self.there = np.zeros(0 if written else prod(shape), np.bool_)
+        self.writes: dict[str, npt.NDArray[np.int32]] = {}
+        self.reads: dict[str, npt.NDArray[np.int32]] = {}
+        self.latest: tuple[dict[str, int], dict[str, int]] = {}, {}
+
+    def _last(self, which: int, at: Integers | int, now: Now) -> None:
+        """The unit's last access of that kind."""
+        table, unit = (self.writes, self.reads)[which], now.unit
+        if unit not in table:
+            table[unit] = np.zeros(prod(self.shape), np.int32)
+        table[unit][at] = now.number + 1
+        self.latest[which][unit] = now.number
+
+    def read(self, at: Integers, now: Now, *, own: bool = True) -> None:
+        """Note a read of flat places; `own` where the unit sees its own writes without a wait. Raises BadInput."""
+        if not at.size:
+            return
+        for other, latest in self.latest[0].items():
+            if latest >= now.known[INDEX[other]] and not (own and other == now.unit):
+                self._require_before(self.writes[other].take(at), at, now, ("reads", "writes"), other)
+        if not self.everywhere and not (there := self.there.take(at)).all():
+            first = at.reshape(-1)[int(there.argmin())]
+            raise BadInput(
+                f"{now.unit} instruction {now.number} reads {self._named(first)}, which nothing has written by then"
+            )
+        self._last(1, at, now)
+
+    def read_one(self, at: int, now: Now) -> None:
+        """Note a read of one flat place, whose writes are seen after a wait. Raises BadInput."""
+        for other, latest in self.latest[0].items():
+            known = now.known[INDEX[other]]
+            if latest >= known and (there := self.writes[other].item(at)) > known:
+                now.require(other, there, "reads", self._named(at), "writes")
+        if not self.everywhere and not self.there[at]:
+            raise BadInput(
+                f"{now.unit} instruction {now.number} reads {self._named(at)}, which nothing has written by then"
+            )
+        self._last(1, at, now)
+
+    def write(self, at: Integers, now: Now) -> None:
+        """Note a write of flat places; a unit's own accesses are in order. Raises BadInput."""
+        if not at.size:
+            return
+        for table, latest, verb in zip((self.writes, self.reads), self.latest, ("writes", "reads"), strict=True):
+            for other, last in latest.items():
+                if other != now.unit and last >= now.known[INDEX[other]]:
+                    self._require_before(table[other].take(at), at, now, ("writes", verb), other)
+        if not self.everywhere:
+            self.there[at] = True
+        self._last(0, at, now)
+
+    def _require_before(
+        self, lasts: npt.NDArray[np.int32], at: Integers, now: Now, verbs: tuple[str, str], other: str
+    ) -> None:
+        if lasts.max() <= now.known[INDEX[other]]:
+            return
+        worst = int(lasts.argmax())
+        last = int(lasts.reshape(-1)[worst])
+        now.require(other, last, verbs[0], self._named(at.reshape(-1)[worst]), verbs[1])
+
+    def _named(self, place: int) -> str:
+        *outer, last = np.unravel_index(place, self.shape)
+        return f"{self.name} {last}{f' at {outer[0]}' if outer else ''}"

@@ -1,0 +1,75 @@
+"""The simulator as two that need nothing of each other: one has the values, and the other one finds out whether every
+access is right. So two processes may run them at a time; what is wrong is told by the whole one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from glenside.ir.errors import BadInput
+from glenside.npu.isa.address_generators import Integers
+from glenside.npu.isa.base import Parameters, Tables
+from glenside.npu.isa.column_unit import Reduction, Rewriting
+from glenside.npu.isa.fields import UNITS
+from glenside.npu.model.bank_conflicts import Ports
+from glenside.npu.model.cycle_model import Times
+from glenside.npu.model.execute import Run, Timed
+from glenside.npu.model.happens_before import Known, Now, known
+from glenside.npu.program.program import NpuProgram
+
+_ALL: Known = (1 << 62,) * len(UNITS)
+
+
+def require_order(program: NpuProgram, times: Times) -> None:
+    """Raise BadInput where an access is not right in order, bounds or ports; and where that depends on values."""
+    _Order(program, times, known(program, times)).finished()
+
+
+def values(program: NpuProgram, times: Times) -> Run:
+    """What a program does of which every access is right. Raises BadInput: a sum is too large."""
+    return _Values(program, times, {unit: [_ALL] * len(program.queue(unit)) for unit in UNITS}).finished()
+
+
+class _Order(Timed):
+    def __init__(self, program: NpuProgram, times: Times, known: Mapping[str, Any]) -> None:
+        super().__init__(program, times, known)
+        every = (type(own) for unit in UNITS for own in program.queue(unit))
+        self.computes = any(issubclass(kind, Reduction | Rewriting) for kind in every)
+
+    def _tables(self, now: Now, own: Tables) -> None:
+        self._require_given(own.dram, own.number * self.machine.table_beats)
+        super()._tables(now, own)
+
+    def _parameters(self, now: Now, own: Parameters) -> None:
+        self._require_given(own.dram, own.rows * self.machine.parameter_beats)
+        super()._parameters(now, own)
+
+    def _require_given(self, dram: int, beats: int) -> None:
+        """Raise BadInput where the program itself wrote what says where it reads and writes: a value."""
+        first = dram // self.machine.bandwidth
+        if any(writes[first : first + beats].any() for writes in self.of_dram.writes.values()):
+            raise BadInput("it reads tables or parameters that it wrote")
+
+
+class _Unwatched:
+    """Of a memory or a port, whatever comes."""
+
+    def read(self, *_: Any, **__: Any) -> None:
+        """Nothing is noted."""
+
+    read_one = write = use = read
+
+
+class _Values(Timed):
+    def __init__(self, program: NpuProgram, times: Times, known: Mapping[str, Any]) -> None:
+        super().__init__(program, times, known)
+        nobody: Any = _Unwatched()
+        self.of_lanes = self.of_weights = self.of_sums = self.of_tables = self.of_parameters = self.of_dram = nobody
+        self.columns.of_functions = nobody
+
+    def use_lanes(self, ports: Ports, now: Now, delay: int, places: Integers) -> None:
+        """Nothing is noted."""
+
+    def _of_rows(self, ports: Ports, now: Now, rows: Integers, delay: int, every: int, skew: int) -> None:
+        """Nothing is noted."""

@@ -1,0 +1,1 @@
+"""Programs of the machine: instructions, DRAM, files, text, and what integers stand for."""

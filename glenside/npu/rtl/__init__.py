@@ -1,0 +1,1 @@
+"""The machine in SystemVerilog: simulation, C driver, synthesis, area."""
