@@ -17,7 +17,7 @@ from glenside.check.beside import beside
 from glenside.egraph.process import Worker
 from glenside.egraph.saturation import INTERRUPTED, ITERATION_LIMIT, NODE_LIMIT, SATURATED, Limits
 from glenside.extract import METHODS
-from glenside.ir.errors import BadInput, GlensideError, renamed
+from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.interrupts import answered
 from glenside.ir.program import Program
 from glenside.ir.rational import byte_count
@@ -349,17 +349,8 @@ def way_of(
     explain: bool = False,
 ) -> Way:
     """How the target is to be searched for. Raises BadInput for a way that it does not have."""
-    blocking = _renamed("blocking", blocking, {"loops": "tile-loops", "slices": "unrolled-tiles"})
-    mapping = _renamed("mapping", mapping, {"usual": "baseline"})
     if method not in METHODS:
         raise BadInput(f"a method of extraction is one of {', '.join(METHODS)}, got {method!r}")
     way = Way(blocking, mapping, method, extract_seconds if method == "exact" else Way.extract_seconds, explain)
     target.accept(way)
     return way
-
-
-def _renamed(what: str, given: str, names: Mapping[str, str]) -> str:
-    """The new name of a way, with a warning for one of the last version."""
-    if given in names:
-        renamed(f"the {what} {given}", names[given], depth=4)
-    return names.get(given, given)

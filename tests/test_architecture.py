@@ -105,8 +105,7 @@ def test_nothing_imports_upwards(path: Path) -> None:
 
 def test_the_top_holds_the_door_and_the_driver_alone() -> None:
     top = {p.name for p in (ROOT / "glenside").glob("*.py")}
-    deprecated = {"onnx_backend.py"}  # an alias, until the next version
-    assert top - deprecated == {"__init__.py", "__main__.py", "driver.py", "stages.py"}
+    assert top == {"__init__.py", "__main__.py", "driver.py", "stages.py"}
 
 
 def _subclasses(kind: type) -> set[type]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from functools import cache
 from typing import Annotated, Any
 
@@ -21,7 +20,7 @@ from glenside.cli.commands.sweep import sweep
 from glenside.cli.commands.train import train
 from glenside.cli.commands.winograd import winograd
 from glenside.cli.output import BAD_INPUT, OK
-from glenside.ir.errors import GlensideError, Renamed
+from glenside.ir.errors import GlensideError
 from glenside.ir.ways import command_line
 
 app = typer.Typer(
@@ -69,21 +68,6 @@ def _reader() -> Any:
 
 def run() -> int:
     """The exit status: bad input is one sentence and status 2, a closed pipe is no error. Raises KeyboardInterrupt."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", Renamed)
-        otherwise = warnings.showwarning
-
-        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-            if issubclass(category, Renamed):  # an old name is a note in one line
-                print(f"glenside: note: {message}", file=sys.stderr)
-            else:
-                otherwise(message, category, *where, **more)
-
-        warnings.showwarning = show
-        return _run()
-
-
-def _run() -> int:
     try:
         with command_line():
             status = _reader()(standalone_mode=False) or OK

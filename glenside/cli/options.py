@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glenside.ir.bounds import MOST_COUNT, whole
-from glenside.ir.errors import BadInput, renamed
+from glenside.ir.errors import BadInput
 from glenside.ir.rational import byte_count
 
 if TYPE_CHECKING:
@@ -194,7 +194,6 @@ class Machine:
             help="The link of two parties: lan (the default), wan or RATE,LATENCY, such as 100Mbit,20ms.",
         ),
     ] = None
-    network: Annotated[str | None, typer.Option("--network", hidden=True)] = None
 
     def parsed(self) -> Target:
         """The target that they describe. Raises BadInput."""
@@ -204,12 +203,10 @@ class Machine:
             raise BadInput(
                 "give the machine with --array RxC, such as --array 64x64, or with --target, and not with both"
             )
-        if self.network is not None:
-            renamed("--network", "--link")
         options = {
             "max_rows": self.max_rows,
             "max_weight_growth": self.max_weight_growth,
-            "link": self.link if self.network is None else self.network,
+            "link": self.link,
             "objectives": self.objective,
         }
         given = {name: value for name, value in options.items() if value is not None}

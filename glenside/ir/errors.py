@@ -1,12 +1,8 @@
-"""The errors that bad input raises, and the warning that an old name gives for one version.
-
-Each message is one sentence that says what is required and what was given, or names the new name.
-"""
+"""The errors that bad input raises: each message is one sentence that says what is required and what was given."""
 
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import dataclass
 
 
@@ -63,12 +59,3 @@ class Failed(GlensideError):
     """A rule is wrong, or a search process died, and there is no answer without it."""
 
     status = 3
-
-
-class Renamed(DeprecationWarning):
-    """An old name was used."""
-
-
-def renamed(old: str, new: str, *, depth: int = 2) -> None:
-    """Warn that `old` is now `new`, at the caller's caller."""
-    warnings.warn(f"{old} is now {new}; the old name goes with the next version", Renamed, stacklevel=depth + 1)

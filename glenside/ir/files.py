@@ -78,9 +78,9 @@ def read_text(path: PathLike) -> str:
         raise BadInput(f"cannot read {shown(path)}: it is not UTF-8 text") from None
 
 
-def place_in_toml(path: PathLike, table: str, key: str, renamed: Mapping[str, str] | None = None) -> str:
+def place_in_toml(path: PathLike, table: str, key: str) -> str:
     """The file, and the line of a key in a table where it can be found; of a table or a key outside of all where
-    `table` is "". `renamed` are new names of tables.
+    `table` is "".
     """
     here = ""
     for number, line in enumerate(read_text(path).splitlines(), 1):
@@ -89,7 +89,6 @@ def place_in_toml(path: PathLike, table: str, key: str, renamed: Mapping[str, st
             here = header[1].strip("\"'")
             if not table and here == key:
                 return f"{path}:{number}"
-            here = (renamed or {}).get(here, here)
         elif here == table and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
             return f"{path}:{number}"
     return str(path)

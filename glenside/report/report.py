@@ -12,7 +12,6 @@ from typing import Any
 from glenside.check import is_equal
 from glenside.egraph.saturation import RuleRun
 from glenside.ir.names import one_line
-from glenside.report.deprecated import OldChoiceNames, OldReportNames, OldRowNames, with_old_keys, with_old_totals
 from glenside.targets.base import Amounts, Measure
 
 CHOSEN = "chosen"
@@ -27,7 +26,7 @@ def part_of(name: str, names: Container[str]) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class Choice(OldChoiceNames):
+class Choice:
     """A variant of a layer as the report has it: its label, and what it takes."""
 
     label: str
@@ -35,7 +34,7 @@ class Choice(OldChoiceNames):
 
 
 @dataclass(frozen=True)
-class LayerRow(OldRowNames):
+class LayerRow:
     """One product of the program. groups, m, k, n are its own sizes, before any padding.
 
     part          forward, or in a training step input-gradient or weight-gradient of the layer that begins the name
@@ -107,8 +106,8 @@ class LayerRow(OldRowNames):
 
 
 @dataclass
-class Report(OldReportNames):
-    """`as_dict` is the content of report.json; keys are added over time, and renamed with a version between.
+class Report:
+    """`as_dict` is the content of report.json; keys are added over time.
 
     totals          a baseline, or "chosen" -> measures of the whole program
     between_layers  the same of what is between the layers, of the measures that add up, where that is counted
@@ -154,9 +153,6 @@ class Report(OldReportNames):
     of_program: int | None = None
     peak: int | None = None
     """Multiply-accumulates a cycle of a machine that counts cycles."""
-
-    def __post_init__(self) -> None:
-        self.totals = with_old_totals(self)
 
     def forget_checks(self) -> None:
         """Say of nothing that it was checked: what is remembered was of another time."""
@@ -211,7 +207,7 @@ class Report(OldReportNames):
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON."""
-        content: dict[str, Any] = {
+        return {
             "program": self.program,
             "target": self.target,
             "objectives": list(self.objectives),
@@ -221,6 +217,10 @@ class Report(OldReportNames):
             **({"uncounted": self.uncounted} if self.uncounted else {}),
             **({} if self.of_program is None else {"of_program": {self.measures[0].name: self.of_program}}),
             "between_layers": {name: dict(amounts) for name, amounts in self.between_layers.items()},
+            "mapped": self.mapped,
+            "macs": self.macs,
+            "lower_bound": self.lower_bound,
+            "gap": self.gap,
             "front": list(self.front),
             "search": {
                 "e_nodes": self.e_nodes,
@@ -244,7 +244,6 @@ class Report(OldReportNames):
             "black_boxes": dict(self.black_boxes),
             **self.sections,
         }
-        return with_old_keys(self, content)
 
     @property
     def mapped_words(self) -> str:

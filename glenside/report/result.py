@@ -17,7 +17,6 @@ from glenside.ir.program import Program
 from glenside.passes.answer import CHOSEN, Answer
 from glenside.passes.distinct_layers import of_products
 from glenside.passes.variants import Extracted
-from glenside.report.deprecated import OldResultNames, with_old_parts
 from glenside.report.report import Report
 from glenside.targets.base import Amounts, Target, Variant
 
@@ -51,7 +50,7 @@ class Found(Protocol):
 
 
 @dataclass(repr=False)
-class Result(OldResultNames):
+class Result:
     """The optimized program, what it costs, and how it was found.
 
     answer       the program and everything that it was chosen from
@@ -130,7 +129,7 @@ class Result(OldResultNames):
     @property
     def cost(self) -> Amounts:
         """Measures of the whole program."""
-        return with_old_parts(self.report)
+        return self.report.total
 
     @property
     def stopped(self) -> str:

@@ -159,11 +159,6 @@ class Row:
     @classmethod
     def of_dict(cls, content: Any) -> Row:
         """The inverse of `dataclasses.asdict`. Raises ValueError when it is not that of a row."""
-        if isinstance(content, dict) and "usual_cycles" in content:  # as version 0.4 has it
-            content = {**content, "baseline_cycles": content["usual_cycles"]}
-            del content["usual_cycles"]
-        if isinstance(content, dict):
-            content = {**_LATER, **content}
         kinds = {"int": (int,), "float": (int, float), "str": (str,)}
         known = {field.name: kinds[str(field.type)] for field in fields(cls)}
         if not isinstance(content, dict) or content.keys() != known.keys():
@@ -172,10 +167,6 @@ class Row:
             if not isinstance(value, known[name]) or isinstance(value, bool):
                 raise ValueError(f"its {name} is {value!r}")
         return cls(**content)
-
-
-_LATER = {"black_boxes": 0, "program_cycles": 0, "program_bytes": 0, "picojoules": 0.0, "gates": 0.0}
-"""What rows of version 0.4 do not have."""
 
 
 def machine(text: str, objectives: Sequence[str]) -> Target:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from glenside.ir.errors import BadInput, renamed
+from glenside.ir.errors import BadInput
 from glenside.ir.files import read_toml
+from glenside.ir.names import suggestion
 from glenside.targets import load_all
 from glenside.targets.base import Target, parse_objectives
 from glenside.targets.base.prices import OBJECTIVES
@@ -21,7 +22,7 @@ Read = Callable[[str], tuple[Any, ...]]
 @dataclass(frozen=True)
 class Entry:
     """A target of the command line: `usage` is how it is written, `options` what flags may set, `objectives` what may
-    be made least, and `old` names that those had; `load` makes it of a TOML file, where such a file can describe it.
+    be made least; `load` makes it of a TOML file, where such a file can describe it.
     Without anything after its name it is what `bare` says, where that is not empty.
     """
 
@@ -32,7 +33,6 @@ class Entry:
     options: frozenset[str]
     objectives: Sequence[str] = OBJECTIVES
     load: Maker | None = None
-    old: Collection[str] = ()
     bare: str = ""
 
 
@@ -47,20 +47,20 @@ def sizes(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def with_options(name: str, readers: Mapping[str, Callable[[str], Any]], old: Mapping[str, str] | None = None) -> Read:
+def with_options(name: str, readers: Mapping[str, Callable[[str], Any]]) -> Read:
     """Read `FIRST,option=value,..` of a target: what comes first as text, and a mapping of options.
 
-    A reader raises KeyError or ValueError for a text that is no value. `old` are names of the last version.
+    A reader raises KeyError or ValueError for a text that is no value.
     """
 
     def read(text: str) -> tuple[str, dict[str, Any]]:
         first, *rest = text.split(",")
         options: dict[str, Any] = {}
         for option, _, value in (part.partition("=") for part in rest):
-            if old is not None and option in old:
-                renamed(f"the option {option} of {name}", option := old[option])
             if option not in readers:
-                raise BadInput(f"an option of {name} is one of {', '.join(readers)}, got {option!r}")
+                raise BadInput(
+                    f"an option of {name} is one of {', '.join(readers)}, got {option!r}{suggestion(option, readers)}"
+                )
             try:
                 options[option] = readers[option](value)
             except (KeyError, ValueError):
@@ -82,14 +82,12 @@ def target(
     options: Callable[..., Any] | None = None,
     objectives: Sequence[str] = OBJECTIVES,
     load: Maker | None = None,
-    old: Collection[str] = (),
     bare: str = "",
 ) -> Callable[[Maker], Maker]:
     """Register a function to a target under a name; `usage` is how it is written on the command line, after the name
     and a colon, where `read` makes the function's arguments of it. Flags may set the keyword-only parameters of the
     function `options`, to which it passes them on; without it, its own. `load` makes a target of a TOML file that
-    names it, of its path and what it holds, with those options. `old` are names that objectives had, which the function
-    takes too. `bare` is read where the name stands alone.
+    names it, of its path and what it holds, with those options. `bare` is read where the name stands alone.
     """
 
     def declare(maker: Maker) -> Maker:
@@ -97,7 +95,7 @@ def target(
         kinds = inspect.signature(made_by).parameters.values()
         known = frozenset(p.name for p in kinds if p.kind is inspect.Parameter.KEYWORD_ONLY)
         doc = inspect.cleandoc(maker.__doc__ or "")
-        TARGETS[name] = Entry(usage, doc, maker, read, known, objectives, load, old, bare)
+        TARGETS[name] = Entry(usage, doc, maker, read, known, objectives, load, bare)
         return maker
 
     return declare
@@ -119,13 +117,14 @@ def parse_target(text: str, **options: Any) -> Target:
         raise BadInput(f"{text}: target is a name, such as 'systolic-array', got {name!r}")
     if name not in TARGETS:
         known = ", ".join(entry.usage for entry in TARGETS.values())
-        raise BadInput(f"there is no target {name!r}; the targets are {known}")
+        raise BadInput(f"there is no target {name!r}; the targets are {known}{suggestion(name, TARGETS)}")
     entry = TARGETS[name]
     unknown = next((option for option in options if option not in entry.options), None)
     if unknown is not None:
-        raise BadInput(f"the target {name} has no {unknown.replace('_', '-')}")
+        hint = suggestion(unknown, entry.options).replace("_", "-")
+        raise BadInput(f"the target {name} has no {unknown.replace('_', '-')}{hint}")
     if isinstance(options.get("objectives"), str):
-        options["objectives"] = parse_objectives(options["objectives"], entry.objectives, entry.old)
+        options["objectives"] = parse_objectives(options["objectives"], entry.objectives)
     if described:
         if entry.load is None:
             raise BadInput(f"{text}: the target {name} is not described by a file; it is written {entry.usage}")

@@ -41,8 +41,9 @@ def test_the_command_prints_reports_and_writes_the_program(
     assert run("layout", network, "--json", report, "-o", out) == 0
     content = json.loads(report.read_text())
     printed = capsys.readouterr().out
-    inside = content["bytes"]["before"]["inside"]
-    assert inside > 0 == content["bytes"]["after"]["inside"]
+    sizes = content["copies"]["bytes"]
+    inside = sizes["as written"]["inside"]
+    assert inside > 0 == sizes["chosen"]["inside"]
     assert f"{inside:,} bytes before, 0 bytes after" in printed
     assert content["checked"] == "exact"
     found = gl.load(out)

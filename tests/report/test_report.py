@@ -1,17 +1,13 @@
-"""Reports: one table and the sentences under it for every target, as text and as a page; old names say the new ones."""
+"""Reports: one table and the sentences under it for every target, as text and as a page."""
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import glenside as gl
-from glenside.ir.errors import Renamed
 from glenside.report.display import growing
 from glenside.report.report import CHOSEN, Choice
 from glenside.report.text import report_html, sentences, tables_of
@@ -103,76 +99,9 @@ def test_an_egraph_grows_until_it_is_saturated() -> None:
         assert steps[-1][1].e_nodes > steps[0][1].e_nodes
 
 
-OLD_OF_ROWS = {
-    **{"cycles": "measures['cycles']", "tiles": "measures['tiles']", "bytes": "measures['bytes']"},
-    **{"usual_cycles": "baseline['cycles']", "weight_bytes": "baseline['weight bytes']"},
-    **{"mapped_weight_bytes": "measures['weight bytes']", "mapping": "label", "choices": "variants"},
-    "plan": "details['plan']",
-}
-
-
-@pytest.mark.parametrize(("old", "new"), OLD_OF_ROWS.items())
-def test_old_names_of_rows_say_the_new_ones(of_array: gl.Result, old: str, new: str) -> None:
-    (row,) = of_array.report.layers
-    with pytest.warns(Renamed, match=re.escape(f"LayerRow.{old} is now {new}")) as caught:
-        value = getattr(row, old)
-    assert caught[0].filename == __file__
-    assert value == eval_of(row, new)
-
-
-def eval_of(row: Any, path: str) -> Any:
-    name, _, key = path.partition("[")
-    value = getattr(row, name)
-    return value[key.strip("']")] if key else value
-
-
-def test_old_names_of_totals_costs_and_results(of_array: gl.Result) -> None:
-    report = of_array.report
-    for old, value in (
-        *(
-            ("layers", 1),
-            ("mapped", 1),
-            ("macs", report.macs),
-            ("lower_bound", report.lower_bound),
-            ("gap", report.gap),
-        ),
-        *(("cycles", report.total["cycles"]), ("usual_cycles", report.baseline["cycles"])),
-    ):
-        with pytest.warns(Renamed, match=rf"totals\['{old}'\] is now report\."):
-            assert report.totals[old] == value
-    cost: Any = of_array.cost
-    with pytest.warns(Renamed, match=r"cost.cycles is now cost\['cycles'\]"):
-        assert cost.cycles == of_array.cost["cycles"]
-    with pytest.warns(Renamed, match=r"cost.moved is now report.cost\['moved'\]"):
-        assert cost.moved == report.cost["moved"]
-    old_result: Any = of_array
-    with pytest.warns(Renamed, match=r"Result.policies is now baselines"):
-        assert old_result.policies == of_array.baselines
-    choice: Any = report.layers[0].chosen
-    with pytest.warns(Renamed, match=r"Choice.form is now label"):
-        assert choice.form == choice.label
-
-
 def test_names_that_never_were_are_errors(of_array: gl.Result) -> None:
     for thing in (of_array, of_array.report, of_array.report.layers[0], of_array.cost):
         with pytest.raises(AttributeError, match="ghost"):
             thing.ghost  # type: ignore[union-attr]  # noqa: B018
     with pytest.raises(KeyError):
         of_array.report.totals["ghost"]
-
-
-def test_old_names_of_a_mapping_and_of_widths_still_work(tmp_path: Path) -> None:
-    with pytest.warns(Renamed, match="the mapping usual is now baseline") as caught:
-        old = gl.optimize(program(), gl.SystolicArray(8, 8), mapping="usual", verify=False)
-    assert caught[0].filename == __file__
-    assert old.report.total == gl.optimize(program(), gl.SystolicArray(8, 8), mapping="baseline", verify=False).cost
-    path = tmp_path / "npu.toml"
-    text = '[array]\nrows = 4\ncolumns = 4\n\n[words]\ninput = "8 bit"\n'
-    path.write_text(text)
-    with pytest.warns(Renamed, match=r"npu.toml:5: the table \[words\] is now \[widths\]"):
-        described = gl.parse_target(str(path))
-    path.write_text(text.replace("words", "widths"))
-    assert described.description == gl.parse_target(str(path)).description
-    path.write_text(text.replace("8 bit", "8"))
-    with pytest.warns(Renamed), pytest.raises(gl.GlensideError, match=r"npu.toml:6: input in \[widths\]"):
-        gl.parse_target(str(path))

@@ -293,16 +293,6 @@ def test_the_report_as_json_adds_up() -> None:
         assert {row["dtype"] for row in copies[when]} == {"float32"}
 
 
-def test_keys_of_the_last_version_are_there_for_one_more() -> None:
-    _, result = _super_resolution("super_resolution")
-    content = result.report.as_dict()
-    fields = "program target before after bytes e_nodes e_classes iterations stopped seconds checked how_checked kept"
-    assert set(fields.split()) <= set(content)
-    assert "before, after, bytes" in content["deprecated"]
-    assert (content["before"], content["after"]) == (_reported(result, AS_WRITTEN), _reported(result))
-    assert content["bytes"] == {"before": _bytes(result, AS_WRITTEN), "after": _bytes(result)}
-
-
 @pytest.mark.parametrize("layout", ["nhwc", "nchw", "any"])
 def test_a_product_of_one_number_has_no_axis_to_lie_innermost(layout: str) -> None:
     program = gl.parse(

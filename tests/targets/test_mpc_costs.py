@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import glenside as gl
-from glenside.ir.errors import BadInput, Renamed
+from glenside.ir.errors import BadInput
 from glenside.targets import parse_target
 from glenside.targets.base import Variant
 from glenside.targets.mpc.costs import BUILT_IN, NAMES, Costs, load_costs
@@ -92,15 +92,6 @@ def test_the_link_is_said() -> None:
     assert (time.name, time.unit) == ("time", "us")
     assert "384 MB/s and 0.15 ms" in time.doc
     assert "44 MB/s and 20 ms" in gl.MPC(link="wan").measures[0].doc
-
-
-def test_the_old_name_of_time_is_taken() -> None:
-    with pytest.warns(Renamed, match="the objective microseconds of gl.MPC is now time"):
-        assert gl.MPC(objectives=("microseconds",)).objectives == ("time",)
-    with pytest.warns(Renamed):
-        assert parse_target("mpc:semi2k", objectives="microseconds,bytes").objectives == ("time", "bytes")
-    with pytest.raises(BadInput, match="one of time, bytes, messages, truncations, got 'cycles'"):
-        parse_target("mpc:semi2k", objectives="cycles")
 
 
 def test_a_file_of_costs_is_a_target(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import glenside as gl
 from glenside.builder import Builder
-from glenside.ir.errors import BadInput, Renamed
+from glenside.driver import way_of
+from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.targets.base import parse_objectives
 from glenside.targets.registry import parse_target
@@ -74,9 +75,46 @@ def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
             parse_target(str(path))
 
 
-def test_the_old_name_of_widths_is_read_and_said_to_be_old() -> None:
-    with pytest.warns(Renamed, match="words is now widths"):
-        assert gl.SystolicArray(8, 4, words=BitWidths(input=8)).array.widths == BitWidths(input=8)
+MISSPELT = {
+    "systolic-aray:8x8": "systolic-array",
+    "cpu:8MB,row_strip=2": "row_strips",
+    "mpc:semi2k,truncatoin=late": "truncation",
+    "npu:8x8,bandwith=16": "bandwidth",
+}
+
+
+@pytest.mark.parametrize(("text", "meant"), MISSPELT.items())
+def test_a_misspelt_target_or_option_is_refused_with_a_suggestion(text: str, meant: str) -> None:
+    with pytest.raises(BadInput, match=f"; did you mean {meant}\\?"):
+        parse_target(text)
+
+
+def test_a_misspelt_keyword_objective_or_way_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(BadInput, match=r"has no max-row; did you mean max-rows\?"):
+        parse_target("systolic-array:8x8", max_row=4)
+    for text, objective in (("systolic-array:8x8", "cycle"), ("mpc:semi2k", "messges")):
+        with pytest.raises(BadInput, match=f"got '{objective}'; did you mean "):
+            parse_target(text, objectives=objective)
+    with pytest.raises(BadInput, match=r"got 'messges'; did you mean messages\?"):
+        gl.MPC(objectives=["messges"])
+    for name, asked in (("mapping", "baselin"), ("blocking", "tile-loop")):
+        with pytest.raises(BadInput, match=f"got '{asked}'; did you mean "):
+            way_of(gl.SystolicArray(8, 8), **{name: asked})
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("cpu:8MB,bands=2", {}),
+        ("mpc:semi2k", {"network": "wan"}),
+        ("mpc:semi2k", {"objectives": "microseconds"}),
+        ("systolic-array:8x8", {"words": BitWidths()}),
+    ],
+)
+def test_names_of_version_0_4_are_unknown(text: str, options: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        parse_target(text, **options)
+    parse_target(text.partition(",")[0])
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)

@@ -196,9 +196,9 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
 
 
 def as_dict(cell: Cell, row: Row) -> dict[str, Any]:
-    """A row for programs: what the cell is, and all numbers; `usual_cycles` is an old name of `baseline_cycles`."""
+    """A row for programs: what the cell is, and all numbers."""
     about = {"model": cell.model, "parameters": dict(cell.parameters), "array": cell.array, "objective": cell.objective}
-    return {**about, **asdict(row), "usual_cycles": row.baseline_cycles, "ratio": row.ratio}
+    return {**about, **asdict(row), "ratio": row.ratio}
 
 
 def sweep_table(finished: Finished, check: bool) -> Table:

@@ -5,13 +5,14 @@ Instructions have prices of their own; everything else costs what its operator's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
 from glenside.ir.errors import BadInput
+from glenside.ir.names import suggestion
 from glenside.ir.operator import OPERATORS, Category, OperatorKind
 from glenside.ir.operators.compute import parse_compute
 from glenside.ir.term import weave
@@ -66,15 +67,12 @@ def order(objectives: Sequence[str]) -> tuple[str, ...]:
     return "unmapped", *objectives, *(name for name in Cost._fields[1:] if name not in objectives)
 
 
-def parse_objectives(text: str, known: Sequence[str] = OBJECTIVES, old: Collection[str] = ()) -> tuple[str, ...]:
-    """`cycles,bytes` -> least cycles first, and the least bytes among those, of those known. Raises BadInput.
-
-    `old` are names of the last version, which are taken too.
-    """
+def parse_objectives(text: str, known: Sequence[str] = OBJECTIVES) -> tuple[str, ...]:
+    """`cycles,bytes` -> least cycles first, and the least bytes among those, of those known. Raises BadInput."""
     names = tuple(part.strip() for part in text.split(","))
-    unknown = next((name for name in names if name not in (*known, *old)), None)
+    unknown = next((name for name in names if name not in known), None)
     if unknown is not None:
-        raise BadInput(f"an objective is one of {', '.join(known)}, got {unknown!r}")
+        raise BadInput(f"an objective is one of {', '.join(known)}, got {unknown!r}{suggestion(unknown, known)}")
     if len(set(names)) < len(names):
         raise BadInput(f"objectives are compared in the order given, so each can stand there once, got {text!r}")
     return names

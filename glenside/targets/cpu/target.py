@@ -26,7 +26,7 @@ from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
 from glenside.extract.pareto import Entry, Step, Storing
 from glenside.ir.bounds import number
-from glenside.ir.errors import BadInput, renamed
+from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, Operand, Value
 from glenside.ir.operator import OPERATORS
 from glenside.ir.operators.tiled_products import gathered
@@ -85,15 +85,11 @@ class CPU(Target):
         balance: float = 0,
         outputs: Sequence[int] = (2, 4),
         row_strips: int = 1,
-        bands: int | None = None,
         machine: str | Machine | None = None,
         tune: bool = False,
         threads: int | None = None,
         max_growth: float | None = None,
     ) -> None:
-        if bands is not None:
-            renamed("bands of gl.CPU", "row_strips")
-            row_strips = bands
         memory = None if memory == UNLIMITED else memory
         self.memory = byte_count(memory, "a memory budget") if isinstance(memory, str) else memory
         if self.memory is not None and self.memory <= 0:
@@ -307,7 +303,7 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "threads": int,
     "max_growth": float,
 }
-_READ = with_options("cpu", _OPTIONS, {"bands": "row_strips"})
+_READ = with_options("cpu", _OPTIONS)
 
 
 def _load(path: str, content: Mapping[str, Any], **options: Any) -> CPU:

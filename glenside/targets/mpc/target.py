@@ -12,7 +12,8 @@ from typing import Any
 from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.dtypes import FLOATS
-from glenside.ir.errors import BadInput, renamed
+from glenside.ir.errors import BadInput
+from glenside.ir.names import suggestion
 from glenside.ir.operators.compute import name_of
 from glenside.ir.program import Program, constant_terms
 from glenside.ir.term import Term, build
@@ -33,7 +34,6 @@ from glenside.targets.registry import target, whole_numbers, with_options
 PROTOCOLS = ("semi2k",)
 COUNTED = ("time", "bytes", "messages", "truncations")
 """The measures that may be objectives."""
-_RENAMED = "microseconds"
 DOUBT = 0.08
 """How far what is told of a party's computation is from what was measured, in the median: see `costs.py`."""
 TRUNCATIONS = ("early", "late")
@@ -79,7 +79,6 @@ class MPC(Target):
         magnitude: float = 1.0,
         max_error: float | None = None,
         objectives: Sequence[str] = (),
-        network: Link | str | None = None,
     ) -> None:
         _check(protocol, field, parties, truncation, outputs)
         for what, value in (("magnitude", magnitude), ("max_error", max_error)):
@@ -87,9 +86,6 @@ class MPC(Target):
                 raise BadInput(f"{what} is a number above 0, got {value}")
         self.protocol, self.late, self.prepared = Semi2k(field), truncation == "late", prepared
         self.public, self.magnitude, self.max_error = frozenset(public), magnitude, max_error
-        if network is not None:
-            renamed("network of gl.MPC", "link")
-            link = network
         said = "lan" if link is None else link
         self.link = parse_link(said) if isinstance(said, str) else said
         self.costs = BUILT_IN[field] if costs is None else costs_of(costs, protocol, field)
@@ -106,12 +102,10 @@ class MPC(Target):
         )
         self.outputs = tuple(dict.fromkeys(outputs))
         self.front = ("bytes", "messages")
-        if _RENAMED in objectives:
-            renamed(f"the objective {_RENAMED} of gl.MPC", "time")
-            objectives = ["time" if name == _RENAMED else name for name in objectives]
         unknown = next((name for name in objectives if name not in COUNTED), None)
         if unknown is not None:
-            raise BadInput(f"an objective of {protocol} is one of {', '.join(COUNTED)}, got {unknown!r}")
+            hint = suggestion(unknown, COUNTED)
+            raise BadInput(f"an objective of {protocol} is one of {', '.join(COUNTED)}, got {unknown!r}{hint}")
         self.compared = self.objectives = tuple(dict.fromkeys(objectives)) or COUNTED[:1]
         if max_error is not None and math.isfinite(max_error):
             most = max_error * 2**self.bits
@@ -304,7 +298,7 @@ def _load(path: str, content: Mapping[str, Any], **options: Any) -> MPC:
     return MPC(found.protocol, found.field, costs=path, **options)
 
 
-@target("mpc", "mpc:semi2k", read=_READ, options=MPC, objectives=COUNTED, load=_load, old=[_RENAMED])
+@target("mpc", "mpc:semi2k", read=_READ, options=MPC, objectives=COUNTED, load=_load)
 def _mpc(protocol: str, given: Mapping[str, Any], **options: Any) -> MPC:
     """Secure computation by two parties, as SPU's semi2k; counts time, bytes, messages, truncations."""
     own = {"prepared" if name == "weights" else name: value for name, value in given.items()}

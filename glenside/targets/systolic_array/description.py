@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from glenside.ir.bounds import MOST_COUNT, MOST_FACTOR
-from glenside.ir.errors import BadInput, renamed
+from glenside.ir.errors import BadInput
 from glenside.ir.files import place_in_toml
 from glenside.ir.names import suggestion
 from glenside.targets.base import parse_objectives
@@ -92,7 +92,6 @@ _TABLES: dict[str, dict[str, _Field]] = {
     "vector": {"rate": _Field(_with_unit(_RATES, 1), "a whole rate such as '128 MAC/cycle'", required=True)},
 }
 _REQUIRED = ("array",)
-_RENAMED = {"words": "widths"}
 _PARAMETERS = {"objective": "objectives", "rate": "vector_rate"}  # of `SystolicArray`, where they have another name
 
 
@@ -101,10 +100,6 @@ def read_target(path: str, content: Mapping[str, Any], **options: Any) -> Systol
 
     Raises BadInput, which names the file, the line, the table and the key, and says what would be right.
     """
-    for old, new in _RENAMED.items():
-        if old in content and new not in content:
-            renamed(f"{_place(path, '', old)}: the table [{old}]", f"[{new}]")
-            content = {new if key == old else key: value for key, value in content.items()}
     missing = next((table for table in _REQUIRED if table not in content), None)
     if missing is not None:
         raise BadInput(f"{path}: the table [{missing}] is missing")
@@ -123,18 +118,18 @@ def read_target(path: str, content: Mapping[str, Any], **options: Any) -> Systol
 def _table(path: str, table: str, own: Any) -> dict[str, Any]:
     fields = _TABLES[table]
     if not isinstance(own, dict):
-        raise BadInput(f"{_place(path, '', table)}: [{table}] is a table, got {own!r}")
+        raise BadInput(f"{place_in_toml(path, '', table)}: [{table}] is a table, got {own!r}")
     found: dict[str, Any] = {}
     for key, value in own.items():
         if key not in fields:
-            raise BadInput(f"{_place(path, table, key)}: {_unknown(table, key)}")
+            raise BadInput(f"{place_in_toml(path, table, key)}: {_unknown(table, key)}")
         try:
             found[key] = fields[key].read(value)
         except ValueError:
             wanted = f"{_spelled(table, key)} is {fields[key].words}"
-            raise BadInput(f"{_place(path, table, key)}: {wanted}, got {value!r}") from None
+            raise BadInput(f"{place_in_toml(path, table, key)}: {wanted}, got {value!r}") from None
         except BadInput as error:
-            raise BadInput(f"{_place(path, table, key)}: {error}") from error
+            raise BadInput(f"{place_in_toml(path, table, key)}: {error}") from error
     for key, field in fields.items():
         if field.required and key not in own and (own or table in _REQUIRED):
             raise BadInput(f"{path}: {_spelled(table, key)} is missing: {field.words}")
@@ -149,8 +144,3 @@ def _unknown(table: str, key: str) -> str:
 
 def _spelled(table: str, key: str) -> str:
     return f"{key} in [{table}]" if table else key
-
-
-def _place(path: str, table: str, key: str) -> str:
-    """The file, and the line of the key or the table where it can be found."""
-    return place_in_toml(path, table, key, _RENAMED)

@@ -11,7 +11,8 @@ from glenside.analysis.copies import Copy
 from glenside.analysis.layers import adds_windows, product_sizes
 from glenside.egraph.search import SearchResult
 from glenside.ir.bounds import number
-from glenside.ir.errors import BadInput, renamed
+from glenside.ir.errors import BadInput
+from glenside.ir.names import suggestion
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.ir.types import ceil_div, if_fits
@@ -78,11 +79,8 @@ class SystolicArray(Target):
         objectives: Sequence[str] = ("cycles",),
         max_weight_growth: float | None = None,
         name: str | None = None,
-        words: BitWidths | None = None,
     ) -> None:
-        if words is not None:
-            renamed("words", "widths")
-        array = Array(rows, columns, dataflow, max_rows, capacity, widths or words or BitWidths(), vector_rate)
+        array = Array(rows, columns, dataflow, max_rows, capacity, widths or BitWidths(), vector_rate)
         if max_weight_growth is not None:
             number("the growth of weights, of which 1 means none,", max_weight_growth, least=1)
         self.array, self.max_weight_growth = array, max_weight_growth
@@ -98,7 +96,7 @@ class SystolicArray(Target):
         super().accept(way)
         for what, got, known in (("blocking", way.blocking, BLOCKING), ("mapping", way.mapping, MAPPINGS)):
             if got not in known:
-                raise BadInput(f"{what} must be one of {', '.join(known)}, got {got!r}")
+                raise BadInput(f"{what} must be one of {', '.join(known)}, got {got!r}{suggestion(got, known)}")
         if way.blocking == "unrolled-tiles" and (self.array.dataflow != "weight-stationary" or self.array.max_rows):
             why = "unrolled tiles know no other dataflow and no limits"
             raise BadInput(f"{self.name} requires --blocking tile-loops: {why}")
