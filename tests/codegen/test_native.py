@@ -367,7 +367,7 @@ def test_the_report_says_how_it_was_made() -> None:
             None,
             8,
             "native",
-            r"a target is one such as gl.CPU\(\), or text such as 'cpu:8MB' or 'none', got 8",
+            r"a target is one such as gl.CPU\(\), or text such as 'cpu:8MB', got 8",
         ),
         (None, None, None, "a machine is native, plain, .* or a .toml file, got None"),
     ],

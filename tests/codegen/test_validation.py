@@ -73,6 +73,8 @@ def test_random_terms(term: Term) -> None:
 def test_operands_without_axes(way: str) -> None:
     product = "(compute dot-product (access-cartesian-product (access-tensor x) (access-tensor x)))"
     _passes(gl.parse(f"(compute reduce-sum (access {product} 0))", shapes={"x": (1,)}), way)
+    total = "(compute reduce-sum (access-tensor x))"
+    _passes(gl.parse(f'(linear-map (access-insert-axis {total} 0) 0 2 "1/2 -3")', shapes={"x": (5,)}), way)
 
 
 @pytest.mark.slow

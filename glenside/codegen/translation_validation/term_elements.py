@@ -73,7 +73,8 @@ class Meaning:
         fill = self.field.lowest(dtype) if map_.fill is Fill.LOWEST else zero
         if len(map_.pieces) == 1 and map_.fill is None and not map_.pieces[0].guards:
             (piece,) = map_.pieces
-            return self.at(term.children[piece.operand], _evaluated(piece.indices, places, shape))
+            found = self.at(term.children[piece.operand], _evaluated(piece.indices, places, shape))
+            return np.broadcast_to(found, shape) if np.shape(found) != shape else found  # of an operand without axes
         flat = tuple(np.reshape(place, -1) for place in places)
         result = np.full(prod(shape), fill, zero.dtype)
         for piece in map_.pieces:
