@@ -14,7 +14,7 @@ import numpy as np
 from glenside.analysis.layers import ends_layer
 from glenside.ir.index_map import Fill
 from glenside.ir.operand import Array
-from glenside.ir.term import Term, build, rebuild_all
+from glenside.ir.term import Term, build, nearest, rebuild_all
 from glenside.ir.types import Tensor
 from glenside.semantics.interpreter import evaluate
 
@@ -92,17 +92,7 @@ def leaves_of(term: Term, ends: Container[Term] = ()) -> list[Term]:
     """The first terms below one, itself included, that are not its elements moved about, or are among `ends`; in order
     of appearance.
     """
-    found, stack, seen = list[Term](), [term], set[Term]()
-    while stack:
-        top = stack.pop()
-        if top in seen:
-            continue
-        seen.add(top)
-        if top not in ends and moves(top):
-            stack += reversed(top.children)
-        else:
-            found.append(top)
-    return found
+    return nearest(term, stops=lambda top: top in ends or not moves(top))
 
 
 def distinct_elements(term: Term) -> int:

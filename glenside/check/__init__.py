@@ -2,9 +2,10 @@
 the other: `check_gradient` exactly.
 """
 
-from glenside.check.exact import AS_REALS, EXACT, CheckReport, check, is_equal
+from glenside.check.exact import CheckReport, check
 from glenside.check.floating import FloatingReport, check_floating
 from glenside.check.gradients import GradientReport, check_gradient
+from glenside.check.verdicts import AS_REALS, EXACT, is_equal
 
 __all__ = [
     "AS_REALS",

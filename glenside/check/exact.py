@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from glenside.check.branches import Branches, Missing, places
-from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, difference, digest, observe, shared, steps
+from glenside.check.comparison import Clock, Progress, Trial, difference, digest, observe, shared, steps
 from glenside.check.indices import opaque_limit
 from glenside.check.inputs import Inputs
 from glenside.check.layerwise import equations
@@ -31,25 +31,16 @@ from glenside.check.order import has_order
 from glenside.check.stimuli import declared
 from glenside.check.trials import Field, Trials, Turn
 from glenside.check.turns import Turns
-from glenside.ir.errors import GlensideError, OutOfBounds
-from glenside.ir.interrupts import answered
+from glenside.check.verdicts import EXACT, ending, is_equal, verdict_of
+from glenside.ir.errors import OutOfBounds
 from glenside.ir.operand import Array, arrays
 from glenside.ir.program import Program
-from glenside.ir.term import Term
+from glenside.ir.term import Term, nearest
 from glenside.ir.threads import BLAS_ON_ONE_THREAD
 from glenside.semantics.interpreter import evaluate
 from glenside.semantics.ordered_field import OrderedField
 
-EXACT = "exact"
-AS_REALS = "equal as reals"
-"""What is exact, on a machine that computes with rounded numbers."""
-_REACHED = "equal where reached"
 _DISTINCT = 0.25  # of the results, where they say enough
-
-
-def is_equal(verdict: str) -> bool:
-    """Whether everything was compared, and nothing differs."""
-    return verdict in (EXACT, AS_REALS) or verdict.startswith(_REACHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,28 +170,21 @@ def _as_a_whole(
 
     turns = Turns(trials, comparison, branches, draw, compare, bool(inputs.own))
     clock.total = comparison.steps * turns.least
-    stopped, reason = "", shortage(least_bytes(declared(*roots).values(), 16 if has_order(*roots) else 4, *roots))
+    least = least_bytes(declared(*roots).values(), 16 if has_order(*roots) else 4, *roots)
     try:
-        while not (reason or comparison.settled):
-            if turns.enough and not trials.go_on(len(branches.missing())):
-                break
-            turns.take()
-        if not (reason or comparison.settled):
-            turns.aim(inputs.movable)
-    except OutOfTime:
-        stopped, reason = "time-limit", "time ran out"
-    except KeyboardInterrupt:
-        answered()
-        stopped, reason = "interrupted", "interrupted"
-    except MemoryError:
-        reason = "memory does not suffice"
-    except GlensideError as error:
-        reason = str(error)
+        with ending(shortage(least)) as end:
+            while not (end.reason or comparison.settled):
+                if turns.enough and not trials.go_on(len(branches.missing())):
+                    break
+                turns.take()
+            if not (end.reason or comparison.settled):
+                turns.aim(inputs.movable)
     finally:
         turns.end()
     done = turns.done
-    verdicts, result = comparison.verdicts(max(turns.least, len(done)), reason, branches.missing())
-    return CheckReport(verdicts, result, _how(done or [trials.at(0)], seed), time.perf_counter() - started, stopped)
+    verdicts, result = comparison.verdicts(max(turns.least, len(done)), end.reason, branches.missing())
+    how = _how(done or [trials.at(0)], seed)
+    return CheckReport(verdicts, result, how, time.perf_counter() - started, end.stopped)
 
 
 def _how(trials: Sequence[Turn], seed: int) -> str:
@@ -292,13 +276,8 @@ class _Comparison:
         def verdict(name: str | None) -> str:
             if name in self.differs:
                 return self.differs[name]
-            if self.equal[name] == trials:
-                own = range(len(missing)) if name is None else within(*(self._term(p, name) for p in programs))
-                return (
-                    f"{_REACHED}: {missing[own[0]]}{f', and {len(own) - 1} more' if own[1:] else ''}" if own else EXACT
-                )
-            partly = f" (equal in {self.equal[name]} of {trials} trials)" if self.equal[name] else ""
-            return f"not checked: {reason}{partly}"
+            own = range(len(missing)) if name is None else within(*(self._term(p, name) for p in programs))
+            return verdict_of(self.equal[name], trials, reason, [missing[i] for i in own])
 
         result = verdict(_RESULT)
         whole = self.source_differs if self.source_differs and is_equal(result) else result
@@ -395,15 +374,5 @@ class _Comparison:
 
     def _layers_below(self, layer: Term) -> list[str]:
         """One name for each of the nearest layers of the optimized program below one of its layers."""
-        found: dict[str, None] = {}
-        seen, stack = {layer}, list(layer.children)
-        while stack:
-            term = stack.pop()
-            if term in seen:
-                continue
-            seen.add(term)
-            if term in self.found:
-                found[self.found[term][0]] = None
-            else:
-                stack += term.children
-        return list(found)
+        below = nearest(*layer.children, stops=self.found.__contains__)
+        return [*dict.fromkeys(self.found[term][0] for term in below)]

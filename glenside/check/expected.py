@@ -15,7 +15,7 @@ from glenside.ir.dtypes import REALS, WHOLE, fraction_bits, limits, wider
 from glenside.ir.operand import Array, arrays
 from glenside.ir.operators.casting import bitcast, cast
 from glenside.ir.program import Program
-from glenside.ir.term import Term, build, postorder
+from glenside.ir.term import Term, build, items_of, postorder
 from glenside.ir.types import AccessType, Tensor, TupleType
 from glenside.semantics import Native
 from glenside.semantics.interpreter import evaluate
@@ -76,11 +76,14 @@ def computed(term: Term, values: Mapping[str, Array]) -> list[Array]:
 
 def each_result(term: Term) -> list[Term]:
     """Every result as ()(dims), those of inner tuples too."""
-    if isinstance(term.type, TupleType):
-        made = term.operator.name == "construct-tuple"
-        items = term.children if made else [build("tuple-get-item", term, i) for i in range(len(term.type.items))]
-        return [found for item in items for found in each_result(item)]
-    return [build("access", term, 0) if term.access.split else term]
+    return [build("access", item, 0) if item.access.split else item for item in arrays_of(term)]
+
+
+def arrays_of(term: Term) -> list[Term]:
+    """The arrays of which a term is, those of inner tuples too."""
+    if not isinstance(term.type, TupleType):
+        return [term]
+    return [array for item in items_of(term) for array in arrays_of(item)]
 
 
 def coarsest(*terms: Term) -> float:

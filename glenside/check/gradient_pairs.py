@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+from glenside.check.expected import arrays_of
 from glenside.check.stimuli import declared
+from glenside.gradients.programs import results_of
 from glenside.ir.dtypes import REALS
 from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name, suggestion
@@ -15,7 +17,7 @@ from glenside.ir.operators.requirements import spelled
 from glenside.ir.program import Program
 from glenside.ir.rational import exact
 from glenside.ir.term import Term, build, postorder
-from glenside.ir.types import AccessType, Tensor, TupleType
+from glenside.ir.types import AccessType, Tensor
 from glenside.semantics.dual_field import TWO_OVER_ROOT_PI
 
 _NEAR = 1e-6
@@ -55,9 +57,9 @@ def pair_of(
 ) -> Pair:
     """Raises BadInput where the two do not belong together."""
     moved = _tensors(program, wrt)
-    results = _results(program, of)
+    results = results_of(program, of)
     original = program.term if of is None else build("construct-tuple", *results.values())
-    found = _items(gradient.term)
+    found = arrays_of(gradient.term)
     if len(found) not in (len(wrt), len(wrt) + len(results)):
         wanted = f"{len(wrt)} results, or {len(wrt) + len(results)} with the program's own before them"
         raise BadInput(f"a gradient with respect to {' '.join(wrt)} requires {wanted}, got {len(found)}")
@@ -90,18 +92,6 @@ def _tensors(program: Program, wrt: Sequence[str]) -> dict[str, Tensor]:
         if known[name].dtype not in REALS:
             raise BadInput(f"a gradient with respect to {spelled_name(name)} requires floats, got {known[name].dtype}")
     return {name: known[name] for name in wrt}
-
-
-def _results(program: Program, of: str | Sequence[str] | None) -> dict[str, Term]:
-    """The results by name: all there are, or those, layers and other named terms that are asked for."""
-    own = dict(zip(program.result_names(), _items(program.term), strict=False))
-    known = {**program.names, **program.layers, **own}
-    names = [*own] if of is None else [of] if isinstance(of, str) else [*of]
-    for name in names:
-        if name not in known:
-            hint = suggestion(name, known)
-            raise BadInput(f"a gradient requires a result or a named term, got {spelled_name(name)}{hint}")
-    return {name: known[name] for name in names}
 
 
 def _require_alike(what: str, found: AccessType, wanted: AccessType | Tensor) -> None:
@@ -150,15 +140,6 @@ def _check_cotangents(
         raise BadInput(f"a gradient requires the program's tensors and cotangents alone, got {' '.join(unknown)}")
 
 
-def _items(term: Term) -> list[Term]:
-    """The results of a program, each an array."""
-    if not isinstance(term.type, TupleType):
-        return [term]
-    built = term.operator.name == "construct-tuple"
-    parts = term.children if built else [build("tuple-get-item", term, i) for i in range(len(term.type.items))]
-    return [item for part in parts for item in _items(part)]
-
-
 def types(term: Term) -> list[AccessType]:
     """The types of its results."""
-    return [item.access for item in _items(term)]
+    return [item.access for item in arrays_of(term)]

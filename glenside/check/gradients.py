@@ -23,24 +23,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glenside.check.branches import Branches, Missing
-from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, observe, steps
+from glenside.check.comparison import Clock, Progress, Trial, observe, steps
 from glenside.check.confined import Confined
-from glenside.check.exact import EXACT, is_equal
 from glenside.check.gradient_pairs import Pair, pair_of, types
 from glenside.check.indices import index_limits, opaque_limit, picks
 from glenside.check.memory import least_bytes, shortage
 from glenside.check.sides import CAST
 from glenside.check.stimuli import declared, draw_near, drawn_within
 from glenside.check.trials import Field, Trials
+from glenside.check.verdicts import EXACT, ending, is_equal, verdict_of
 from glenside.ir.dtypes import REALS
-from glenside.ir.errors import BadInput, GlensideError, OutOfBounds
-from glenside.ir.interrupts import answered
+from glenside.ir.errors import BadInput, OutOfBounds
 from glenside.ir.names import spelled_name
 from glenside.ir.operand import Array, arrays
 from glenside.ir.operators.casting import cast
 from glenside.ir.operators.compute import compute
 from glenside.ir.program import Program
-from glenside.ir.term import Term, postorder
+from glenside.ir.term import Term, nearest, postorder
 from glenside.ir.threads import BLAS_ON_ONE_THREAD
 from glenside.ir.types import Tensor
 from glenside.semantics.dual_field import DualField
@@ -117,24 +116,14 @@ def check_gradient(
     clock = Clock(0, deadline, progress)
     clock.total = max(_LEAST, trials.count) * sum(len(steps([root])) for root in pair.roots)
     comparison = _Comparison(pair, trials, branches, clock)
-    stopped, reason = "", shortage(least_bytes(declared(*pair.roots).values(), _WIDTH, *pair.roots))
-    try:
-        while not (reason or comparison.settled):
+    with ending(shortage(least_bytes(declared(*pair.roots).values(), _WIDTH, *pair.roots))) as end:
+        while not (end.reason or comparison.settled):
             if comparison.turns >= max(_LEAST, trials.count) and not trials.go_on(len(_missing(branches))):
                 break
             comparison.turn()
-    except OutOfTime:
-        stopped, reason = "time-limit", "time ran out"
-    except KeyboardInterrupt:
-        answered()
-        stopped, reason = "interrupted", "interrupted"
-    except MemoryError:
-        reason = "memory does not suffice"
-    except GlensideError as error:
-        reason = str(error)
-    verdicts = comparison.verdicts(reason, max(_LEAST, trials.count))
+    verdicts = comparison.verdicts(end.reason, max(_LEAST, trials.count, comparison.turns))
     value = verdicts.pop(_VALUE, "")
-    return GradientReport(verdicts, value, comparison.how(seed), time.perf_counter() - started, stopped)
+    return GradientReport(verdicts, value, comparison.how(seed), time.perf_counter() - started, end.stopped)
 
 
 def _missing(branches: Branches) -> list[Missing]:
@@ -166,17 +155,9 @@ def _corners(missing: Missing) -> Sequence[int]:
 
 def _deciding(select: Term) -> set[str]:
     """What gives the truths that a select is given, moved and cast."""
-    found, seen, stack = set[str](), set[Term](), list(select.children)
-    while stack:
-        term = stack.pop()
-        if term in seen:
-            continue
-        seen.add(term)
-        if term.operator.moves or term.operator is cast:
-            stack += term.children
-        elif term.access.dtype == "bool":
-            found.add(str(term.attributes[0]) if term.operator is compute else term.operator.name)
-    return found
+    found = nearest(*select.children, stops=lambda t: not (t.operator.moves or t.operator is cast))
+    truths = (term for term in found if term.access.dtype == "bool")
+    return {str(term.attributes[0]) if term.operator is compute else term.operator.name for term in truths}
 
 
 class _Residues(FormalField, Field):
@@ -365,21 +346,14 @@ class _Comparison:
 
     # What is said.
 
-    def verdicts(self, reason: str, least: int) -> dict[str, str]:
-        """The verdict on each gradient after all turns, or at a stop for that reason."""
+    def verdicts(self, reason: str, trials: int) -> dict[str, str]:
+        """The verdict on each gradient after so many trials, or at a stop for that reason."""
         missing = _missing(self.branches)
-        return {name: self._verdict(name, reason, least, missing) for name in self.equal}
-
-    def _verdict(self, name: str, reason: str, least: int, missing: Sequence[Missing]) -> str:
-        if name in self.differs:
-            return self.differs[name]
-        if reason:
-            partly = f" (equal in {self.equal[name]} of {least} trials)" if self.equal[name] else ""
-            return f"not checked: {reason}{partly}"
-        own = [m for m in missing if self._concerns(name, m.term)]
-        if not own:
-            return EXACT
-        return f"equal where reached: {own[0]}{f', and {len(own) - 1} more' if own[1:] else ''}"
+        own = {name: [m for m in missing if self._concerns(name, m.term)] for name in self.equal}
+        return {
+            name: self.differs.get(name) or verdict_of(equal, trials, reason, own[name])
+            for name, equal in self.equal.items()
+        }
 
     def _concerns(self, name: str, term: Term) -> bool:
         """Whether a gradient depends on which side a term takes: in the original, where it leads on from its tensor."""

@@ -19,7 +19,7 @@ from glenside.ir.dtypes import REALS, RECORDS
 from glenside.ir.operand import Array
 from glenside.ir.operator import Operator
 from glenside.ir.operators.casting import cast
-from glenside.ir.term import Term, postorder, rebuild
+from glenside.ir.term import Term, nearest, postorder, rebuild
 from glenside.ir.types import Tensor
 from glenside.semantics import Native
 from glenside.semantics.interpreter import evaluate
@@ -120,25 +120,27 @@ def _limits(found: Sequence[Pick]) -> dict[str, int | Array]:
 _NO_INDEX = np.iinfo(np.int64).max
 
 
+def _is_whole(term: Term) -> bool:
+    return not {*dtypes(term.type)} & {*REALS, "bool"}
+
+
+def _passes_on(term: Term) -> bool:
+    """True if a term's elements are its operands', moved or cast."""
+    return bool(term.children) and (term.operator is cast or term.index_map is not None)
+
+
 def _direct(pick: Pick) -> Iterator[tuple[Tensor, Array, Array]]:
     """Tensors of integers of which elements are indices as they are: which elements, and the size that limits each."""
     given: dict[Term, Array] = {}
     leaves: list[tuple[Tensor, int]] = []
-    first, stack, seen = 1, [pick.indices], set[Term]()
-    while stack:
-        term = stack.pop()
-        if term in seen:
-            continue
-        seen.add(term)
-        whole = not {*dtypes(term.type)} & {*REALS, "bool"}
-        if whole and term.operator.name == "access-tensor":
+    first = 1
+    for term in nearest(pick.indices, stops=lambda t: not (_is_whole(t) and _passes_on(t))):
+        if _is_whole(term) and term.operator.name == "access-tensor":
             tensor = term.attributes[0]
             assert isinstance(tensor, Tensor)
             leaves.append((tensor, first))
             given[term] = np.arange(first, first + term.access.size).reshape(tuple(term.access.dims))
             first += term.access.size
-        elif whole and term.children and (term.operator is cast or term.index_map is not None):
-            stack += term.children
         else:
             given[term] = np.zeros(tuple(term.access.dims), np.int64)
     if not leaves:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from glenside.check.order import dtypes
 from glenside.check.stimuli import is_real
 from glenside.ir.dtypes import REALS
+from glenside.ir.names import primed
 from glenside.ir.operators.casting import cast
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build, make, postorder, rebuild_all, tensors, weave
@@ -102,9 +103,7 @@ class _StandIns:
 
     def of(self, term: Term) -> Term:
         """Any numbers, of the type of a term."""
-        name = f"%{len(self._taken)}"
-        while name in self._taken:
-            name += "'"
+        name = primed(f"%{len(self._taken)}", self._taken)
         self._taken.add(name)
         leaf, split = build("access-tensor", Tensor(name, term.access.dims, term.access.dtype)), term.access.split
         return build("access", leaf, split) if split else leaf

@@ -9,7 +9,7 @@ from glenside.ir.operator import OperatorKind
 from glenside.ir.operators.casting import cast
 from glenside.ir.operators.compute import compute, parse_compute
 from glenside.ir.scalar import primitives
-from glenside.ir.term import Term, postorder
+from glenside.ir.term import Term, nearest, postorder
 from glenside.ir.types import TupleType, Type
 
 
@@ -42,15 +42,11 @@ def _depends_on_equality(term: Term) -> bool:
 
 def _has_truths(operand: Term) -> bool:
     """Whether any of what was only moved to where it is, is made of truths."""
-    stack, seen = [operand], set[Term]()
-    while stack:
-        term = stack.pop()
-        if term.access.dtype == "bool" or (term.operator is cast and term.children[0].access.dtype == "bool"):
-            return True
-        if term not in seen and term.operator is not compute:
-            stack += term.children
-        seen.add(term)
-    return False
+    return any(_is_truth(t) for t in nearest(operand, stops=lambda t: t.operator is compute or _is_truth(t)))
+
+
+def _is_truth(term: Term) -> bool:
+    return term.access.dtype == "bool" or (term.operator is cast and term.children[0].access.dtype == "bool")
 
 
 def depends_on_order(term: Term) -> bool:

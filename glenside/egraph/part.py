@@ -37,13 +37,7 @@ def part(snapshot: Snapshot, root: int) -> Part:
     sources: dict[int, set[int]] = {}
     for eclass, _, _, _, source, *_ in snapshot.facts.get(MADE, ()):
         sources.setdefault(eclass, set()).add(source)
-    found, stack = {root}, [root]
-    while stack:
-        eclass = stack.pop()
-        below = {c for n in snapshot.classes[eclass] for c in snapshot.nodes[n].children} | sources.get(eclass, set())
-        stack += below - found
-        found |= below
-    classes = {c: i for i, c in enumerate(sorted(found))}
+    classes = {c: i for i, c in enumerate(sorted(snapshot.reachable(root, sources)))}
     nodes = {n: i for i, n in enumerate(n for n, c in enumerate(snapshot.owner) if c in classes)}
     made = Snapshot(
         tuple(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -101,6 +101,17 @@ class Snapshot:
                 stack.append((eclass, True))
                 stack += [(c, False) for c in reversed(node.children) if c not in done]
         return done
+
+    def reachable(self, root: int, sources: Mapping[int, Collection[int]] | None = None) -> set[int]:
+        """The classes that some term of a class may need; with `sources`, those of any of these classes too."""
+        found, stack = {root}, [root]
+        while stack:
+            eclass = stack.pop()
+            below = {c for n in self.classes[eclass] for c in self.nodes[n].children}
+            below |= {*(sources or {}).get(eclass, ())}
+            stack += below - found
+            found |= below
+        return found
 
     def usable(self) -> Iterator[tuple[int, tuple[int, ...]]]:
         """(class, its nodes without the subsumed ones, or all when there is no other)."""

@@ -11,6 +11,7 @@ from functools import reduce
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from glenside.ir.elementwise import folds
+from glenside.ir.operand import Typed
 from glenside.ir.operator import Category, Compute
 from glenside.ir.scalar import Applied, Element, Number, Primitive, Scalar
 from glenside.ir.types import AccessType, Dims, Type
@@ -122,17 +123,12 @@ class Writer(ABC, Generic[V]):
 
 
 @dataclass(frozen=True)
-class Operand(Generic[V]):
+class Operand(Typed, Generic[V]):
     """What stands for a term: its type, and a value, a pair, a stack, or a tuple of these."""
 
     writer: Writer[V]
     type: Type
     held: Held[V]
-
-    @property
-    def access(self) -> AccessType:
-        assert isinstance(self.type, AccessType), "an operator checks its operands when it is built"
-        return self.type
 
     @property
     def value(self) -> V:

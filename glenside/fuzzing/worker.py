@@ -16,6 +16,8 @@ import time
 from importlib import import_module
 from typing import Any
 
+from glenside.egraph.worker import resident_bytes
+
 OUT_OF_TIME, OUT_OF_MEMORY = 78, 79
 """Exit statuses of a process that ended itself."""
 _LOOK = 0.25
@@ -38,7 +40,7 @@ class Watch(threading.Thread):
             if since is not None and processor_seconds() - since > self.seconds:
                 faulthandler.dump_traceback()
                 os._exit(OUT_OF_TIME)
-            if resident() > self.memory:
+            if resident_bytes() > self.memory:
                 faulthandler.dump_traceback()
                 os._exit(OUT_OF_MEMORY)
 
@@ -47,15 +49,6 @@ def processor_seconds() -> float:
     """Processor time of this process and of compilers that it ran, in seconds."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(own.ru_utime + own.ru_stime for own in used)
-
-
-def resident() -> int:
-    """Memory of this process, in bytes; 0 where the system does not say."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0
 
 
 def main(seconds: float, memory: int) -> None:

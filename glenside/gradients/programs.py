@@ -118,26 +118,29 @@ def _leaf(program: Program, name: str) -> Term:
     return build("access-tensor", tensor)
 
 
-def _results(program: Program, of: Names | None) -> dict[str, Term]:
-    """The results that are asked for, by name: all of them, or results, layers and other named terms."""
-    term = program.term
-    if not isinstance(term.type, TupleType):
-        items = [term]
-    elif term.operator.name == "construct-tuple":
-        items = [*term.children]
-    else:
-        items = [build("tuple-get-item", term, i) for i in range(len(term.type.items))]
-    own = dict(zip(program.result_names(), items, strict=True))
+def results_of(program: Program, of: Names | None) -> dict[str, Term]:
+    """The results that are asked for, by name: all of them, or results, layers and other named terms.
+
+    Raises BadInput.
+    """
+    own = program.results()
     known = {**program.names, **program.layers, **own}
     names = list(own) if of is None else [of] if isinstance(of, str) else list(of)
     for name in names:
         if name not in known:
             hint = suggestion(name, known)
             raise BadInput(f"a gradient requires a result or a named term, got {spelled_name(name)}{hint}")
-        _require_reals(name, known[name])
-    if not names:
-        raise BadInput("a gradient requires a result to be taken of, got none")
     return {name: known[name] for name in names}
+
+
+def _results(program: Program, of: Names | None) -> dict[str, Term]:
+    """Those that have a gradient. Raises BadInput."""
+    found = results_of(program, of)
+    for name, term in found.items():
+        _require_reals(name, term)
+    if not found:
+        raise BadInput("a gradient requires a result to be taken of, got none")
+    return found
 
 
 def _require_reals(name: str, term: Term) -> None:
@@ -200,26 +203,25 @@ def gradient(program: Program, wrt: Names, of: Names | None = None, cotangent: N
     NAME.weight-gradient (first, second, where not just one operand is made of constants). A tensor that nothing depends
     on has zeros. Raises BadInput.
     """
-    question = _Question.of(program, wrt, of)
-    seeds, inputs = _seeds(question, cotangent)
-    found = question.reverse(seeds)
-    gradients = _or_zeros(found.found, question.wrt.values())
-    results = {f"gradient.{name}": g for name, g in zip(question.wrt, gradients, strict=True)}
-    answer = question.program_of(f"{program.name}-gradient", results, question.layers(found), inputs)
-    return question.remembered(answer, of, inputs)
+    return _gradient(program, wrt, of, cotangent)
 
 
 def value_and_gradient(
     program: Program, wrt: Names, of: Names | None = None, cotangent: Names | None = None
 ) -> Program:
     """`gradient`, with the results themselves before the gradients, under their names. Raises BadInput."""
+    return _gradient(program, wrt, of, cotangent, value=True)
+
+
+def _gradient(program: Program, wrt: Names, of: Names | None, cotangent: Names | None, value: bool = False) -> Program:
+    """Build the program of gradients, with `value` behind the results."""
     question = _Question.of(program, wrt, of)
     seeds, inputs = _seeds(question, cotangent)
     found = question.reverse(seeds)
     gradients = _or_zeros(found.found, question.wrt.values())
     results = {f"gradient.{name}": g for name, g in zip(question.wrt, gradients, strict=True)}
-    both = {**question.results, **results}
-    answer = question.program_of(f"{program.name}-value-and-gradient", both, question.layers(found), inputs)
+    name, results = ("value-and-gradient", {**question.results, **results}) if value else ("gradient", results)
+    answer = question.program_of(f"{program.name}-{name}", results, question.layers(found), inputs)
     return question.remembered(answer, of, inputs)
 
 

@@ -99,6 +99,12 @@ def _takes(out: Array, dtype: DTypeLike) -> bool:
     return out.dtype == dtype and out.flags.c_contiguous
 
 
+def matmul(a: Array, b: Array, out: Array) -> Array:
+    """Multiply blocks (g, m, k) by (g, n, k) into `out`, (g, m, n), and return it."""
+    np.matmul(a, b.swapaxes(1, 2), out=out)
+    return out
+
+
 def contract_into(
     out: Array,
     a: Array,

@@ -1,11 +1,12 @@
-"""How texts and messages write the names that users give."""
+"""Names that users give, as texts and messages write them, and new names that differ from those taken."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from difflib import get_close_matches
+from itertools import count
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./:-]*")
 
@@ -35,3 +36,15 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """The end of a message about a name that is not known."""
     close = get_close_matches(name[:80], list(known), 1)
     return f"; did you mean {spelled_name(close[0])}?" if close else ""
+
+
+def primed(name: str, taken: Container[str]) -> str:
+    """Return the name, followed by as many primes (') as it takes to differ from those taken."""
+    while name in taken:
+        name += "'"
+    return name
+
+
+def numbered(name: str, taken: Container[str]) -> str:
+    """Return the name, or the first of name-2, name-3 .. that is not taken."""
+    return name if name not in taken else next(n for i in count(2) if (n := f"{name}-{i}") not in taken)

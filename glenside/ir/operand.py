@@ -74,17 +74,24 @@ def arrays(value: Any) -> list[Array]:
     return [array for item in value for array in arrays(item)]
 
 
-@dataclass(slots=True, eq=False)  # not frozen: that takes as long as some operators
-class Operand:
-    """A value with its type."""
+class Typed:
+    """What stands for a term, with the term's type."""
 
+    __slots__ = ()
     type: Type
-    value: Value
 
     @property
     def access(self) -> AccessType:
         assert isinstance(self.type, AccessType), "an operator checks its operands when it is built"
         return self.type
+
+
+@dataclass(slots=True, eq=False)  # not frozen: that takes as long as some operators
+class Operand(Typed):
+    """A value with its type."""
+
+    type: Type
+    value: Value
 
     @property
     def split(self) -> int:

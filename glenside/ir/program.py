@@ -14,10 +14,10 @@ import numpy as np
 
 from glenside.ir.dtypes import DTYPES, FLOATS, REALS, limits, wider
 from glenside.ir.errors import BadInput
-from glenside.ir.names import spelled_name, suggestion
+from glenside.ir.names import numbered, spelled_name, suggestion
 from glenside.ir.operand import Array, as_array
 from glenside.ir.operators.requirements import spelled
-from glenside.ir.term import Term, build, constants_under, postorder, rebuild_all, tensors
+from glenside.ir.term import Replace, Term, build, constants_under, items_of, postorder, rebuild_all, tensors
 from glenside.ir.types import Tensor, TupleType
 
 
@@ -162,13 +162,8 @@ class Program:
                 raise BadInput(f"a value is given for {spelled_name(name)}, which the program does not have{hint}")
         arrays = {name: valued(self.tensors[name], value) for name, value in values.items()}
 
-        def known(term: Term, _: tuple[Term, ...]) -> Term | None:
-            tensor = term.attributes[0] if term.attributes else None
-            if not isinstance(tensor, Tensor) or tensor.constant or tensor.name not in arrays:
-                return None
-            return build("access-tensor", replace(tensor, constant=True))
-
-        term, *rest = rebuild_all([self.term, *self.layers.values(), *self.names.values()], known)
+        terms = [self.term, *self.layers.values(), *self.names.values()]
+        term, *rest = rebuild_all(terms, _made_constant(arrays, True))
         layers = dict(zip(self.layers, rest, strict=False))
         names = dict(zip(self.names, rest[len(layers) :], strict=True))
         left = tuple(tensor for tensor in self.signature.inputs if tensor.name not in values)
@@ -180,17 +175,14 @@ class Program:
     def with_inputs_open(self) -> tuple[Program, Mapping[str, Array]]:
         """The program where inputs that were given values are inputs again, for any value; and those values."""
         values = {name: self.constants[name] for name in self.signature.values if name in self.constants}
-
-        def unknown(term: Term, _: tuple[Term, ...]) -> Term | None:
-            tensor = term.attributes[0] if term.attributes else None
-            if not isinstance(tensor, Tensor) or tensor.name not in values:
-                return None
-            return build("access-tensor", replace(tensor, constant=False))
-
-        term, *layers = rebuild_all([self.term, *self.layers.values()], unknown)
+        term, *layers = rebuild_all([self.term, *self.layers.values()], _made_constant(values, False))
         constants = {name: array for name, array in self.constants.items() if name not in values}
         named = dict(zip(self.layers, layers, strict=True))
         return replace(self, term=term, layers=named, names={}, constants=constants), values
+
+    def results(self) -> dict[str, Term]:
+        """The results by name."""
+        return dict(zip(self.result_names(), items_of(self.term), strict=True))
 
     def result_names(self) -> list[str]:
         """The names of the results: those of the file that it came from, else output, or output_0, output_1 .."""
@@ -272,8 +264,9 @@ def _complete(term: Term, given: Mapping[str, Term], others: Mapping[str, Term])
     taken = {name for node in products for name in names.get(node, ())} | others.keys()
     layers: dict[str, Term] = {}
     for position, node in enumerate(products, 1):
-        for name in names.get(node) or [_fresh(default_layer_name(position), taken)]:
+        for name in names.get(node) or [numbered(default_layer_name(position), taken)]:
             layers[name] = node
+            taken.add(name)
     return layers
 
 
@@ -284,14 +277,16 @@ def has_default_name(program: Program, name: str, position: int) -> bool:
     return name == default or (taken and re.fullmatch(rf"{default}-\d+", name) is not None)
 
 
-def _fresh(name: str, taken: set[str]) -> str:
-    """The name, or the first of name-2, name-3 .. that is not taken; it is taken then."""
-    fresh, count = name, 1
-    while fresh in taken:
-        count += 1
-        fresh = f"{name}-{count}"
-    taken.add(fresh)
-    return fresh
+def _made_constant(names: Container[str], constant: bool) -> Replace:
+    """Replace the leaves of these names by constants, or else by inputs."""
+
+    def changed(term: Term, _: tuple[Term, ...]) -> Term | None:
+        tensor = term.attributes[0] if term.attributes else None
+        if not isinstance(tensor, Tensor) or tensor.constant is constant or tensor.name not in names:
+            return None
+        return build("access-tensor", replace(tensor, constant=constant))
+
+    return changed
 
 
 def valued(tensor: Tensor, value: Any) -> Array:

@@ -160,6 +160,15 @@ def build(name: str, *arguments: Any) -> Term:
     return make(OPERATORS[name], arguments)
 
 
+def items_of(term: Term) -> Sequence[Term]:
+    """Return the items of a tuple; of anything else itself."""
+    if not isinstance(term.type, TupleType):
+        return [term]
+    if term.operator.name == "construct-tuple":
+        return term.children
+    return [build("tuple-get-item", term, i) for i in range(len(term.type.items))]
+
+
 def postorder(*roots: Term, without: Container[Term] = ()) -> Iterator[Term]:
     """Every distinct term under the roots once, children before parents, left to right.
 
@@ -203,6 +212,21 @@ def _ordered(roots: tuple[Term, ...], without: Container[Term]) -> list[Term]:
 
 
 Replace = Callable[[Term, tuple[Term, ...]], Term | None]
+
+
+def nearest(*roots: Term, stops: Callable[[Term], bool]) -> list[Term]:
+    """Return the first terms at or below roots for which `stops` holds, in order of appearance."""
+    found, stack, seen = list[Term](), [*reversed(roots)], set[Term]()
+    while stack:
+        term = stack.pop()
+        if term in seen:
+            continue
+        seen.add(term)
+        if stops(term):
+            found.append(term)
+        else:
+            stack += reversed(term.children)
+    return found
 
 
 def rebuild(root: Term, replace: Replace) -> Term:

@@ -10,6 +10,7 @@ import numpy as np
 
 from glenside.builder.builder import LazyArrays, Value
 from glenside.ir.errors import BadInput
+from glenside.ir.names import primed
 from glenside.ir.operand import Array
 from glenside.ir.program import Program, constant_terms
 from glenside.ir.term import Term, build, postorder, rebuild_all
@@ -37,10 +38,7 @@ def fold(program: Program, without: Container[Term] = (), *, lazily: bool = Fals
     names: dict[Term, str] = {}
     values: dict[str, Value] = {}
     for number, term in enumerate(largest, 1):
-        name = f"folded.{number}"
-        while name in taken:
-            name += "'"
-        names[term] = name
+        name = names[term] = primed(f"folded.{number}", taken)
         if not lazily:
             values[name] = _value(term, program.constants)
         elif not _without_values(program, [term]):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from glenside.analysis.layers import added_up, ends_layer, from_product, product_of
 from glenside.egraph.saturation import SATURATED
+from glenside.ir.names import primed
 from glenside.ir.program import Program, constant_terms
 from glenside.ir.term import Term, build, make, postorder, rebuild_all, weave
 from glenside.ir.types import Tensor
@@ -162,7 +163,5 @@ def _bodies(sources: Sequence[Term], results: Mapping[Term, Term]) -> tuple[Term
 
 
 def _fresh(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "'"
-    taken.add(name)
+    taken.add(name := primed(name, taken))
     return name

@@ -322,17 +322,6 @@ class Derivable:
         return more, waiting, parents
 
 
-def reachable(snapshot: Snapshot, root: int) -> set[int]:
-    """The classes that some term of a class may need."""
-    found, stack = {root}, [root]
-    while stack:
-        for n in snapshot.classes[stack.pop()]:
-            new = [c for c in snapshot.nodes[n].children if c not in found]
-            found.update(new)
-            stack += new
-    return found
-
-
 def given_classes(snapshot: Snapshot) -> set[int]:
     """The classes of inputs, under whatever dims."""
     readers: dict[int, list[int]] = {}

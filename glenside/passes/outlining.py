@@ -8,10 +8,11 @@ found has them back. The scale of a product stays: it is folded into the product
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from glenside.builder.layout import split_at
+from glenside.ir.names import primed
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.rearrangement import places_along
@@ -85,11 +86,11 @@ def outlined(program: Program) -> Outlined:
         return box("opaque-pointwise", function, bases[term], term, parts, axes)
 
     def box(operator: str, function: Term, base: Term, term: Term, parts: Dims, axes: Dims) -> Term:
-        key = keys.setdefault(function, _unused(f"{'-'.join(steps(function))} {len(keys) + 1}", boxes))
+        key = keys.setdefault(function, primed(f"{'-'.join(steps(function))} {len(keys) + 1}", boxes))
         return build(operator, key, done[base], term.access.dtype, parts, axes)
 
     def outlined_constant(term: Term) -> Term:
-        name = _unused(f"constant {len(constants) + 1}", program.tensors)
+        name = primed(f"constant {len(constants) + 1}", program.tensors)
         constants[name] = split_at(term, 0)
         leaf = build("access-tensor", Tensor(name, term.access.dims, term.access.dtype, constant=True))
         return split_at(leaf, term.access.split)
@@ -98,12 +99,6 @@ def outlined(program: Program) -> Outlined:
     layers = dict(zip(program.layers, rebuilt[1:], strict=True))
     found = _with_roots(program, rebuilt, program.constants)
     return Outlined(found, layers, {key: function for function, key in keys.items()}, constants, program.constants)
-
-
-def _unused(name: str, names: Container[str]) -> str:
-    while name in names:
-        name += "'"
-    return name
 
 
 def _roots(program: Program) -> list[Term]:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 from glenside.egraph.search import SearchResult
 from glenside.extract.pareto import Entry, Step, pareto
 from glenside.ir.term import Term
-from glenside.passes.extraction import Choice, Cone, Derivable, PricedGraph, cheapest, derivable, reachable
+from glenside.passes.extraction import Choice, Cone, Derivable, PricedGraph, cheapest, derivable
 from glenside.targets.base import Target, Variant, Way
 
 
@@ -76,7 +76,7 @@ class EveryMapping(Cheapest):
 
     def layer(self, root: int, term: Term) -> Extracted:
         snapshot, priced = self.searched.snapshot, self.priced
-        needed = sorted(reachable(snapshot, root))
+        needed = sorted(snapshot.reachable(root))
         # By what they are: of equals the first is taken, in whatever order they were found.
         calls = sorted((c for c in needed if c in priced.mappings), key=priced.mappings.__getitem__)
         known = [(call, priced.cone_of(call)) for call in calls]
@@ -161,7 +161,7 @@ class ByRecipe:
         self.pricing: PricedByRecipe = target.pricing(self.snapshot)
 
     def layer(self, root: int, term: Term) -> Extracted:
-        needed = reachable(self.snapshot, root)
+        needed = self.snapshot.reachable(root)
         products: dict[str, set[int]] = defaultdict(set)
         for eclass, recipe in self.snapshot.facts.get("recipe", ()):
             if eclass in needed:

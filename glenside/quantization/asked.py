@@ -9,7 +9,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name
 from glenside.ir.operand import Array
 from glenside.ir.program import Program, is_product
-from glenside.ir.term import Term, tensors
+from glenside.ir.term import Term, nearest, tensors
 from glenside.ir.types import AccessType
 from glenside.passes.empty_tensors import without_empty_tensors
 from glenside.quantization.calibration import quantized
@@ -91,13 +91,8 @@ def of_bytes(program: Program) -> bool:
 
 def _has_bytes(operand: Term) -> bool:
     """Whether bytes are in an operand, down to other products."""
-    stack, seen = [operand], set[Term]()
-    while stack:
-        term = stack.pop()
-        if term in seen or is_product(term):
-            continue
-        seen.add(term)
-        if isinstance(term.type, AccessType) and term.type.dtype in BYTES:
-            return True
-        stack += term.children
-    return False
+
+    def is_bytes(term: Term) -> bool:
+        return isinstance(term.type, AccessType) and term.type.dtype in BYTES
+
+    return not all(map(is_product, nearest(operand, stops=lambda t: is_product(t) or is_bytes(t))))

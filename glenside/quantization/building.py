@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from glenside.builder.layout import broadcast, reshape, split_at
 from glenside.builder.pointwise import add, cast, compute, multiply
 from glenside.ir.dtypes import limits
 from glenside.ir.errors import BadInput
+from glenside.ir.names import numbered
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build, rebuild_all
 from glenside.ir.types import Dims, Tensor
@@ -60,7 +61,7 @@ class Network:
 
     def kind(self, name: str) -> str:
         """What layers of a kind are called that the program has not."""
-        return _free(name, self.reserved)
+        return numbered(name, self.reserved)
 
     def input(self, tensor: Tensor, scale: float, zero: int) -> Bytes:
         """The bytes of an input. Raises BadInput where it is quantized in two ways."""
@@ -75,7 +76,7 @@ class Network:
         """A constant of that name, or of the next one that is free; the same values are there once."""
         known = self.constants.get(name)
         if known is None or known.dtype != values.dtype or not np.array_equal(known, values):
-            name = _free(name, self.taken)
+            name = numbered(name, self.taken)
             self.constants[name] = values
             self.taken.add(name)
         dims = Dims(values.shape)
@@ -220,7 +221,7 @@ class Network:
         if (np.abs(shift) > _INT32[1]).any():
             self.beyond[made] = name, shift
         if all(layer.result is not made for layer in self.layers):
-            name = _free(name, self.reserved | taken) if name in taken else name
+            name = numbered(name, self.reserved | taken) if name in taken else name
             self.layers.append(IntegerLayer(name, sums, requantised, bias, made, product.normalised))
         return made
 
@@ -271,15 +272,6 @@ def _bytes_alone(value: Affine) -> Affine:
     if not value.whole or value.moved.filled or apart != {0}:
         raise BadInput("a function of bytes is one of those of one tensor, with no zeros among them")
     return value
-
-
-def _free(name: str, taken: Collection[str]) -> str:
-    """The name, or the first of name-2, name-3 .. that is not taken."""
-    found, count = name, 1
-    while found in taken:
-        count += 1
-        found = f"{name}-{count}"
-    return found
 
 
 def _one_integer(numbers: Array) -> int:

@@ -18,7 +18,7 @@ from glenside.builder.pointwise import cast
 from glenside.builder.quantization import dequantize, quantize
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import BadInput
-from glenside.ir.names import spelled_name
+from glenside.ir.names import primed, spelled_name
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.program import Program, is_product
@@ -353,24 +353,19 @@ def _by_channel(operand: Term, values: Array, known: dict[str, Array], taken: se
     largest = np.maximum(-least, most)
     scale = (np.where(largest > 0, largest / _LARGEST, 1) * coarser).astype(np.float32)
     scale = np.maximum(scale, np.finfo(np.float32).tiny)
-    name = _fresh(largest_tensor(operand), taken)
+    name = primed(largest_tensor(operand), taken)
+    of_scale = primed(f"{name}.scale", {*taken, name})
+    taken |= {name, of_scale}
     steps = values / scale
     np.clip(np.rint(steps, out=steps), -_LARGEST, _LARGEST, out=steps)
     whole = _constant(name, steps.astype(np.int8), known)
-    by = _constant(_fresh(f"{name}.scale", taken), scale, known)
+    by = _constant(of_scale, scale, known)
     return split_at(cast(dequantize(whole, by, None), operand.access.dtype), split)
 
 
 def _constant(name: str, values: Array, known: dict[str, Array]) -> Term:
     known[name] = values
     return build("access-tensor", Tensor(name, Dims(values.shape), values.dtype.name, constant=True))
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "'"
-    taken.add(name)
-    return name
 
 
 def _dequantized(x: Term, low: float, step: float) -> Term:

@@ -12,7 +12,7 @@ from glenside.builder.layout import split_at
 from glenside.builder.pointwise import cast, combine, multiply
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import BadInput
-from glenside.ir.names import spelled_name
+from glenside.ir.names import primed, spelled_name
 from glenside.ir.operand import Array
 from glenside.ir.operators.compute import name_of
 from glenside.ir.program import Program, Signature, is_product
@@ -202,9 +202,7 @@ _PLUMBING = ("access-product", "construct-tuple", "tuple-get-item", "access")
 def _free(name: str, results: Results) -> str:
     """The name, or with primes behind it until no tensor of the program of the host is called so."""
     taken = {*results.follower.constants, *results._constants, *results._names.values()}
-    while name in taken:
-        name += "'"
-    return name
+    return primed(name, taken)
 
 
 def _is_left(term: Term) -> bool:

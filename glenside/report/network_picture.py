@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape, quoteattr
 from glenside.ir.errors import BadInput
 from glenside.ir.operator import OperatorKind
 from glenside.ir.program import Program, is_product
-from glenside.ir.term import Term, constants_under, postorder
+from glenside.ir.term import Term, constants_under, nearest, postorder
 from glenside.ir.types import Tensor, TupleType, Type
 from glenside.report.layered import Placed, placed
 
@@ -250,16 +250,8 @@ def _computed(program: Program) -> dict[Term, str]:
     """What computes each layer, a product or instructions, and the layer's name."""
     names = dict[Term, str]()
     for name, layer in program.layers.items():
-        stack, seen = [layer], set[Term]()
-        while stack:
-            term = stack.pop()
-            if term in seen or term in names:
-                continue
-            seen.add(term)
-            if is_product(term) or term.operator.kind is OperatorKind.INSTRUCTION:
-                names[term] = name
-            else:
-                stack += term.children
+        for term in nearest(layer, stops=lambda t: is_product(t) or t.operator.kind is OperatorKind.INSTRUCTION):
+            names.setdefault(term, name)
     return names
 
 

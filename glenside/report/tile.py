@@ -16,7 +16,7 @@ from glenside.analysis.places import sources
 from glenside.ir.names import one_line
 from glenside.ir.operand import Array
 from glenside.ir.operator import OperatorKind
-from glenside.ir.term import Term, constants_under, postorder
+from glenside.ir.term import Term, constants_under, nearest, postorder
 from glenside.ir.types import Tensor, ceil_div
 
 STAYS = "systolic-array"
@@ -54,17 +54,7 @@ class Tile:
 
 def instructions(layer: Term) -> list[Term]:
     """The instructions of a layer's term that no other one reads: its own, and not those of layers before."""
-    found, stack, seen = list[Term](), [layer], set[Term]()
-    while stack:
-        term = stack.pop()
-        if term in seen:
-            continue
-        seen.add(term)
-        if term.operator.kind is OperatorKind.INSTRUCTION:
-            found.append(term)
-        else:
-            stack += reversed(term.children)
-    return found
+    return nearest(layer, stops=lambda term: term.operator.kind is OperatorKind.INSTRUCTION)
 
 
 def tiles_of(layer: Term) -> list[Tile]:

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from glenside.ir.blockwise import as_they_lie
-from glenside.ir.contraction import contract_into, contracted_dims
 from glenside.ir.dtypes import REALS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -28,7 +27,7 @@ from glenside.ir.operators.opaque import name_of
 from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.scalar import Applied, Element, Number, Scalar, x
 from glenside.semantics.native import Native
-from glenside.semantics.ordered_field import OrderedField
+from glenside.semantics.ordered_field import OrderedField, contracted
 from glenside.semantics.prime_field import PART
 
 _SHIFT = 2.0**24
@@ -183,10 +182,7 @@ class DualField(Native):
     def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
         if not _is_dual(a):
             return self.numbers.contract(a, b, shared, item)
-        out = np.empty(contracted_dims(a, b, shared, item), np.complex128)
-        contract_into(out.real, a.real, b.real, shared, item, np.float64, _matmul, any_order=True)
-        contract_into(out.imag, a.imag, b.imag, shared, item, np.float64, self._residues_matmul, any_order=True)
-        return out
+        return contracted(a, b, shared, item, self._residues_matmul)
 
     def _residues_matmul(self, a: Array, b: Array, out: Array) -> Array:
         """(g, m, k) x (g, n, k) of residues with their changes."""
@@ -316,11 +312,6 @@ def _split(both: Array) -> tuple[Array, Array]:
     """Residues and their changes, or sums of two of them, which are not reduced."""
     residue = np.asarray(np.rint(both * (1 / _SHIFT)))
     return residue, np.asarray(both - residue * _SHIFT)
-
-
-def _matmul(a: Array, b: Array, out: Array) -> Array:
-    np.matmul(a, b.swapaxes(1, 2), out=out)
-    return out
 
 
 def slope_of(function: str, arithmetic: Native, argument: Array, two_over_root_pi: Fraction) -> Array:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from glenside.ir.blockwise import PART, Index, blocks, in_blocks, reduced, row_major
-from glenside.ir.contraction import contract_into, contracted_dims, summed_in
+from glenside.ir.contraction import contract_into, contracted_dims, matmul, summed_in
 from glenside.ir.dtypes import DTYPES, FLOATS, REALS, is_float, is_signed, limits, name_of, widen, wider
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -135,11 +135,11 @@ class Native:
         """(G, A)(I) x (G, B)(I) -> (G, A, B), summed over I; |G| = shared and |I| = item; narrow integers widen."""
         out = np.empty(contracted_dims(a, b, shared, item), widen(a.dtype.name))
         if is_float(a.dtype):
-            contract_into(out, a, b, shared, item, summed_in(a.dtype), _matmul)
+            contract_into(out, a, b, shared, item, summed_in(a.dtype), matmul)
         elif _fits_float(a, b, math.prod(a.shape[a.ndim - item :])):
             contract_into(out, a, b, shared, item, np.float64, _exact_matmul)
         else:
-            contract_into(out, a, b, shared, item, out.dtype, _matmul)
+            contract_into(out, a, b, shared, item, out.dtype, matmul)
         return out
 
     def linear_map(self, a: Array, axis: int, values: Sequence[Sequence[Fraction]], out: Array | None = None) -> Array:
@@ -291,14 +291,9 @@ def _cut_power(a: Array, b: Array) -> Array:
     return np.where(b < 0, inverse, np.power(a, np.maximum(b, 0)))
 
 
-def _matmul(a: Array, b: Array, out: Array) -> Array:
-    np.matmul(a, b.swapaxes(1, 2), out=out)
-    return out
-
-
 def _exact_matmul(a: Array, b: Array, out: Array) -> Array:
     """Integers below 2^53 in float64, as integers again, so that they wrap when they are stored."""
-    whole = _matmul(a, b, out).view(np.int64)
+    whole = matmul(a, b, out).view(np.int64)
     for index in blocks(out.shape, PART):
         whole[index] = out[index].astype(np.int64)
     return whole

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from glenside.ir.blockwise import as_they_lie, row_major
-from glenside.ir.contraction import contract_into, contracted_dims
+from glenside.ir.contraction import contract_into, contracted_dims, matmul
 from glenside.ir.dtypes import REALS, RECORDS, STORED, fraction_bits
 from glenside.ir.operand import Array, distinct
 from glenside.ir.primitives import PRIMITIVES
@@ -139,10 +139,7 @@ class OrderedField(Native):
     def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
         if not _is_number(a):
             return self._native.contract(a, b, shared, item)
-        out = np.empty(contracted_dims(a, b, shared, item), np.complex128)
-        contract_into(out.real, a.real, b.real, shared, item, np.float64, _matmul, any_order=True)
-        contract_into(out.imag, a.imag, b.imag, shared, item, np.float64, self.field.matmul, any_order=True)
-        return out
+        return contracted(a, b, shared, item, self.field.matmul)
 
     def linear_map(self, a: Array, axis: int, values: Sequence[Sequence[Fraction]], out: Array | None = None) -> Array:
         """Places are sums of whole multiples over one denominator, as they round least."""
@@ -288,8 +285,11 @@ def _residue(a: Any) -> Any:
     return a.imag if _is_number(a) else a
 
 
-def _matmul(a: Array, b: Array, out: Array) -> Array:
-    np.matmul(a, b.swapaxes(1, 2), out=out)
+def contracted(a: Array, b: Array, shared: int, item: int, residues: Callable[[Array, Array, Array], Array]) -> Array:
+    """Contract places on the real line as floats, and what stands in the imaginary part by `residues`."""
+    out = np.empty(contracted_dims(a, b, shared, item), np.complex128)
+    contract_into(out.real, a.real, b.real, shared, item, np.float64, matmul, any_order=True)
+    contract_into(out.imag, a.imag, b.imag, shared, item, np.float64, residues, any_order=True)
     return out
 
 

@@ -24,7 +24,7 @@ from glenside.ir.bounds import MOST_COUNT, whole
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import answered, undisturbed, waited_for
-from glenside.ir.names import one_line, spelled_name
+from glenside.ir.names import numbered, one_line, spelled_name
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike
@@ -160,7 +160,7 @@ def train(
         shown = one_line(os.fspath(checkpoint))
         raise BadInput(f"{shown} is there: go on with it by resume, or name another file for the checkpoint")
     network, notes = _before(program.seeded_constants(seed), record)
-    labels = _fresh("labels", network)
+    labels = numbered("labels", network.tensors)
     made = _Training(program, network, labels, record, epochs, held_out, seed, checkpoint, listener, on_epoch)
     made.open(data, keys or {})
     made.step = training_step(
@@ -192,11 +192,6 @@ def _left(network: Program, step: TrainingStep) -> list[str]:
         return []
     shown = ", ".join(map(spelled_name, left[:3])) + (f" and {len(left) - 3:,} more" if len(left) > 3 else "")
     return [f"numbers that are no initializers with axes stay as they are: {shown}"]
-
-
-def _fresh(name: str, program: Program) -> str:
-    taken = {*program.tensors}
-    return next(n for n in (name, *(f"{name}-{i}" for i in range(2, len(taken) + 3))) if n not in taken)
 
 
 @dataclass

@@ -15,7 +15,6 @@ from command_line import run
 
 import glenside as gl
 from glenside.egraph.part import part
-from glenside.passes.extraction import reachable
 from glenside.report.egraph_page import egraph_page
 from glenside.report.egraph_record import HOLE, PRICED, UNPRICED
 from glenside.report.egraph_view import EGraphView
@@ -125,7 +124,7 @@ def test_the_e_graph_of_a_layer_is_a_part_of_all() -> None:
             assert len(view.snapshot.classes[start]) == len(result.egraph.classes[root])
             chosen = view.snapshot.terms(view.choice, [start])[start]
             assert chosen == result.egraph.terms(result.choice, [root])[root]
-            assert own.classes.keys() >= reachable(result.egraph, root)
+            assert own.classes.keys() >= result.egraph.reachable(root)
             record = view.record
             assert record["result"] == start
             assert {*record["made"]["node"], *record["written"]} == {*range(view.snapshot.e_nodes)}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -13,8 +13,6 @@ from glenside.execution.spu.layers import own_layers
 from glenside.execution.spu.session import Job, Measured, measure
 from glenside.ir.operand import Array, arrays
 from glenside.ir.program import Program, seeded
-from glenside.ir.term import Term, build, rebuild_all
-from glenside.ir.types import Tensor
 from glenside.semantics.interpreter import evaluate
 from glenside.targets.mpc.target import MPC
 from glenside.targets.mpc.traffic import counted, program_traffic
@@ -100,7 +98,7 @@ def compare(
 
     Inputs that have values are inputs all the same. Constants and other inputs are drawn by the seed.
     """
-    program, given = _with_inputs(program)
+    program, given = program.with_inputs_open()
     ready = target.ready(program.seeded_constants(seed), seed)
     drawn = {name: seeded(tensor, seed) for name, tensor in ready.inputs.items() if name not in given}
     values = {name: given[name] if name in given else drawn[name] for name in ready.inputs}
@@ -116,22 +114,6 @@ def compare(
     error, largest = _distance(wanted, found[0].values)
     allowed = ALLOWED[target.protocol.field] * largest + _UNITS * 2.0**-target.bits
     return Comparison(rows, whole, found[0].values, error, largest, allowed, [*drawn], target.remarks(ready))
-
-
-def _with_inputs(program: Program) -> tuple[Program, Mapping[str, Array]]:
-    """The program whose inputs are inputs again where they were given values, and those values."""
-    values = {name: array for name, array in program.signature.values.items() if name in program.constants_declared}
-
-    def open_(term: Term, _: tuple[Term, ...]) -> Term | None:
-        tensor = term.attributes[0] if term.attributes else None
-        if not isinstance(tensor, Tensor) or tensor.name not in values:
-            return None
-        return build("access-tensor", replace(tensor, constant=False))
-
-    term, *layers = rebuild_all([program.term, *program.layers.values()], open_)
-    constants = {name: array for name, array in program.constants.items() if name not in values}
-    named = dict(zip(program.layers, layers, strict=True))
-    return replace(program, term=term, layers=named, names={}, constants=constants), values
 
 
 def told(program: Program, target: MPC, public: frozenset[str]) -> Taken:

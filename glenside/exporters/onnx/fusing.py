@@ -145,14 +145,20 @@ def _at_first(graph: Graph, nodes: list[Node], x: Value, rank: int, channels: in
     return _constant(graph, nodes, "Reshape", (x, graph.constant(np.asarray(dims, np.int64))), dims)
 
 
+def _between_reshapes(node: Node, made: Mapping[str, Node], op: str) -> tuple[Node, Node] | None:
+    """The Reshape before and the node of that operator that a Reshape follows, or None."""
+    middle = made.get(node.inputs[0].name) if node.op == "Reshape" and not node.domain else None
+    cut = made.get(middle.inputs[0].name) if middle is not None and middle.op == op else None
+    return (cut, middle) if middle is not None and cut is not None and cut.op == "Reshape" else None
+
+
 def _shuffled(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node]:
     """Blocks of channels as neighbours in space, and the reverse: DepthToSpace and SpaceToDepth."""
     made = {node.output.name: node for node in nodes}
     found = []
     for node in nodes:
-        turn = made.get(node.inputs[0].name) if node.op == "Reshape" and not node.domain else None
-        cut = made.get(turn.inputs[0].name) if turn is not None and turn.op == "Transpose" else None
-        if turn is not None and cut is not None and cut.op == "Reshape":
+        if (between := _between_reshapes(node, made, "Transpose")) is not None:
+            cut, turn = between
             x, y = cut.inputs[0], node.output
             how = of_transpose(cut.output.dims, turn.attributes["perm"])
             if (shuffle := _shuffle(x.dims, y.dims, how)) is not None and x.dtype == "float32":
@@ -166,9 +172,9 @@ def _repeated(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node]
     made = {node.output.name: node for node in nodes}
     found = []
     for node in nodes:
-        spread = made.get(node.inputs[0].name) if node.op == "Reshape" and not node.domain else None
-        cut = made.get(spread.inputs[0].name) if spread is not None and spread.op == "Expand" else None
-        if spread is not None and cut is not None and cut.op == "Reshape" and cut.inputs[0].dtype == "float32":
+        between = _between_reshapes(node, made, "Expand")
+        if between is not None and between[0].inputs[0].dtype == "float32":
+            cut, spread = between
             x, y = cut.inputs[0], node.output
             if (times := _times(x.dims, cut.output.dims, spread.output.dims, y.dims)) is not None:
                 scales = graph.constant(np.asarray(times, np.float32))

@@ -8,6 +8,7 @@ from fractions import Fraction
 from math import prod
 from typing import Any
 
+from glenside.ir.operand import Typed
 from glenside.ir.operator import OPERATORS, Category
 from glenside.ir.operators.compute import parse_compute
 from glenside.ir.program import Program
@@ -17,7 +18,7 @@ from glenside.ir.types import AccessType, Tensor, Type
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(Typed):
     """What is known of a child: its type, whether it is secret, and what stands side by side in its items.
 
     parts   the two operands of an access-product; of a concatenation along the first item axis what is put together
@@ -37,11 +38,6 @@ class Operand:
     number: Fraction | None = None
     repeats: frozenset[int] = frozenset()
     windowed: frozenset[int] = frozenset()
-
-    @property
-    def access(self) -> AccessType:
-        assert isinstance(self.type, AccessType), "an operator checks its operands when it is built"
-        return self.type
 
     @property
     def rows(self) -> int:
