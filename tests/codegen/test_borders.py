@@ -87,4 +87,4 @@ def test_a_loop_that_must_not_go_along_is_found(change: str) -> None:
     }[change]
     wrong = tuple(replace(n, body=body) if n is nest else n for n in loops.nests)
     said = "\n".join(faults(replace(loops, nests=wrong)))
-    assert "goes along with" in said, said
+    assert " runs beside " in said, said

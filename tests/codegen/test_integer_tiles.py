@@ -120,7 +120,7 @@ def test_blocks_lie_beside_each_other() -> None:
         block = [Load(given, Index(((lane, step),), apart * i)) for i in range(4)]
         operands = (number(0, "int32"), number(0, "uint8"), *[number(1, "uint8")] * 4, *block)
         loops = _of_vectors(8, 1, Apply(DOT_4, operands, "int32"), [given])
-        assert any("is not beside what an instruction takes with it" in said for said in faults(loops))
+        assert any("is not contiguous with the other operands of an instruction" in said for said in faults(loops))
 
 
 def test_every_instruction_is_told() -> None:

@@ -243,7 +243,7 @@ def test_loops_that_no_threads_may_share() -> None:
     for wrong, _ in kept:
         assert (interpret(wrong, values, FIELD)[0] == interpret(loops, values, FIELD)[0]).all()
     for wrong, said in found:
-        assert any("which any thread may take" in sentence for sentence in said)
+        assert any("parallel steps of" in sentence for sentence in said)
         with pytest.raises(BadLoops, match="taken at once"):
             interpret(wrong, values)
 
@@ -271,20 +271,20 @@ SENTENCES = {
     "y[3] is a result that no nest writes": _one(
         For(I, (For(Axis(1, 3), (Store(Y, _at(I, 4) + _at(Axis(1, 3)), Number(Fraction(1), "float32")),)),)), buffer=Y
     ),
-    "several steps of i0, which any thread may take, use y[3], and one writes it": _one(
+    "parallel steps of i0 use y[3], and one writes it": _one(
         For(I, (For(J, (Store(Y, _at(I, 3) + _at(J), Load(X, _at(J))),)),), Way.PARALLEL), buffer=Y, also=(X,)
     ),
     "it reads y[1], which is not written before at i0 = 0": _one(
         For(Axis(0, 11), (Store(Y, _at(Axis(0, 11)), Load(Y, _at(Axis(0, 11)) + 1)),)), buffer=Y
     ),
     "i1 has no loop around it": _one(For(I, (Store(Y, _at(I) + _at(J), Load(X, _at(I))),)), buffer=Y, also=(X,)),
-    "v1 moves a place, and nothing holds it to an axis": _one(
+    "v1 is used as an index, and no check bounds it to an axis": _one(
         For(I, (Let(V, Number(Fraction(5), "int64")), Store(Y, _at(I), Load(X, Index(), ((V, 1),))))),
         buffer=Y,
         also=(X,),
     ),
-    "it reads, as far as can be seen, x[13]": _picking(Require(V, 12, "g"), ((V, 1),)),
-    "v1 moves a place of x by 5 elements a step, which no axis of 2 or more in (12) has": _picking(
+    "it may read x[13]": _picking(Require(V, 12, "g"), ((V, 1),)),
+    "v1 is an index of x with a stride of 5 elements, which is the stride of no axis of 2 or more in (12)": _picking(
         Require(V, 2, "g"), ((V, 5),)
     ),
     "add of float32, int64 is float32": _one(
@@ -292,11 +292,11 @@ SENTENCES = {
         buffer=Y,
         also=(X,),
     ),
-    "y is float32, and what it is given int64": _one(
+    "y is float32, and the stored value is int64": _one(
         For(I, (Store(Y, _at(I), Number(Fraction(1), "int64")),)), buffer=Y
     ),
     "it writes x, which is given": _one(For(I, (Store(X, _at(I), Load(X, _at(I))),)), buffer=Y, also=(X,)),
-    "x[i0*2] is not next to each other along i0": _one(
+    "x[i0*2] is not contiguous along i0": _one(
         For(I, (Store(Y, _at(I), Load(X, _at(I, 2))),), Way.VECTOR), buffer=Y, also=(X,)
     ),
 }
@@ -339,7 +339,7 @@ def test_what_lies_on_each_other_in_the_arena() -> None:
         alone = {buffer: end * (i + 2) for i, buffer in enumerate(plan.places)}  # each far from all others
         placed = Arena({**alone, a: 64, c: 0}, end * (len(alone) + 3), plan.bound, 0, {})
         assert bool(faults(loops, placed)) == ((a, c) in meeting), (a, c)
-    assert "does not lie as it must" in faults(loops, replace(plan, size=plan.size - 64))[0]
+    assert "misaligned or outside of the arena" in faults(loops, replace(plan, size=plan.size - 64))[0]
 
 
 def test_packed_constants_are_what_their_loops_say() -> None:

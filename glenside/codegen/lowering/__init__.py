@@ -1,1 +1,1 @@
-"""Lowers terms to blocks: what is materialized, its layout, and the formulas of elements."""
+"""Lowers terms to blocks: materialization, layouts, and the formulas of elements."""

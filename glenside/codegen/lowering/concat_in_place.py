@@ -1,8 +1,8 @@
-"""What is put together lies there from the start: a tensor within its border, the parts of a concatenation in it.
+"""Concatenates and pads in place: operands are stored within the buffer of the result from the start.
 
-An index map whose pieces are the places of whole operands, moved by constants, says where in the result each operand
-lies. The nest of an operand fills it there; of the map's own nest only the border is left, and copies of operands that
-lie elsewhere already.
+In an index map whose pieces are whole operands moved by constants, these constants are the offsets of the operands in
+the result. The nest of an operand fills it there. The nest of the map only fills the padding, and copies operands that
+are stored elsewhere already.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from glenside.ir.term import Term
 from glenside.ir.types import Dims
 
 Border = tuple[tuple[int, ...], tuple[int, ...], Fill]
-"""A box of a buffer that no term fills: where it begins, where it ends, what is there."""
+"""A box of padding in a buffer: begin, end, fill."""
 
 
 @dataclass
 class Hosting:
-    """Where terms lie within a buffer of another one.
+    """The terms stored within the buffer of a concatenated or padded term.
 
-    views    term -> where it lies
-    copies   terms that must be copied to where they lie
-    borders  what is left of it
-    inside   terms that are put together within it
+    views    term -> its view of the buffer
+    copies   terms that must be copied, with their views
+    borders  boxes of padding
+    inside   concatenated or padded terms within the buffer
     """
 
     views: dict[Term, View] = field(default_factory=dict)
@@ -42,14 +42,14 @@ class Hosting:
 
 
 def layouts_of(views: Mapping[Term, View], hosted: Iterable[Hosting]) -> tuple[Layout, ...]:
-    """Where terms lie, and where copies of some do, as data."""
+    """Returns the layouts of terms, and of the copies of terms."""
     copies = [part for own in hosted for part in own.copies]
     found = [view.layout(term) for term, view in views.items()]
     return (*found, *(replace(view.layout(term), copy=True) for term, view in copies))
 
 
 def parts_of(term: Term) -> list[tuple[Term, tuple[int, ...]]] | None:
-    """The operands that a term is put together of, and where each lies; None where it is not, or not of whole ones."""
+    """Returns the whole operands that a term concatenates or pads, with their offsets; None if it is no such term."""
     found = term.index_map if term.operator.moves else None
     if found is None or (len(found.pieces) == 1) != (found.fill is not None):
         return None
@@ -69,7 +69,7 @@ def parts_of(term: Term) -> list[tuple[Term, tuple[int, ...]]] | None:
 
 
 def is_reshaped(term: Term) -> bool:
-    """Whether a term has the elements of its only operand, in the same order."""
+    """True if a term has the elements of its only operand in the same order."""
     found = term.index_map if term.operator.moves and len(term.children) == 1 else None
     if found is None or found.fill is not None or len(found.pieces) != 1 or found.pieces[0].guards:
         return False
@@ -82,9 +82,9 @@ def _same_order(found: IndexMap, operand: Dims) -> bool:
 
 
 def turned(term: Term) -> tuple[Term, tuple[int, ...]] | None:
-    """What a term has the elements of, put together, and in which order its axes lie there; None where it is no such.
+    """Returns the concatenation whose elements a term permutes, and the order of its axes in the term; else None.
 
-    Phases, say, put together along an axis of their own, then one after the other along time, behind the channels.
+    Example: phases concatenated along an axis of their own, then interleaved along time, behind the channels.
     """
     path = [term]
     while parts_of(path[-1]) is None:
@@ -107,8 +107,9 @@ def turned(term: Term) -> tuple[Term, tuple[int, ...]] | None:
 
 
 def take_turns(term: Term, order: Sequence[int], lanes: int) -> bool:
-    """Whether a term is put together of a few sums of float32, whose elements take turns in that order of its axes, so
-    that each is a few vectors of so many lanes.
+    """True if a term concatenates a few float32 sums whose elements are interleaved when its axes are in `order`.
+
+    Each sum must fill at least two vectors of `lanes` elements.
     """
     dims, parts = term.access.dims, _whole_parts(term)
     moved = [axis for axis in order if dims[axis] != 1]
@@ -121,7 +122,7 @@ def take_turns(term: Term, order: Sequence[int], lanes: int) -> bool:
 
 
 def _whole_parts(term: Term) -> list[Term]:
-    """What a term is put together of, in however many steps."""
+    """Returns the operands of nested concatenations."""
     inner = term
     while is_reshaped(inner) and inner.children[0].access.dims == term.access.dims:
         (inner,) = inner.children
@@ -136,7 +137,7 @@ def _of_order(term: Term) -> Term:
 
 
 def _above(term: Term, at: Sequence[Index]) -> Sequence[Index] | None:
-    """Where in a term the element is that lies there in its only operand; None where it only has some of those."""
+    """Maps the index of an element of the only operand to its index in a term; None if the term skips elements."""
     (child,) = term.children
     found = term.index_map
     if found == reshaped(child.access.dims, term.access.dims):
@@ -156,7 +157,7 @@ def _above(term: Term, at: Sequence[Index]) -> Sequence[Index] | None:
 
 
 def hosting(term: Term, memory: Memory, taken: Sequence[Term]) -> Hosting:
-    """What lies in the buffer of a term that is put together; `taken` lie elsewhere."""
+    """Returns the terms stored in the buffer of a concatenated or padded term; those of `taken` have other memory."""
     found = Hosting()
     _put(term, View.whole(memory), set(taken), found)
     return found
@@ -185,7 +186,7 @@ def _put(term: Term, view: View, taken: set[Term], found: Hosting) -> None:
 
 
 def _border(view: View, dims: Dims, offsets: Sequence[int], fill: Fill) -> list[Border]:
-    """The boxes around a part of a view: below and above it along one axis, within it along those before."""
+    """Returns the boxes around a part of a view: below and above it along one axis, inside it along the axes before."""
     low, high = [list(view.offsets), [a + n for a, n in zip(view.offsets, view.dims, strict=True)]]
     found = []
     for axis, (offset, size) in enumerate(zip(offsets, dims, strict=True)):

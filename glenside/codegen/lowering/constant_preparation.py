@@ -1,4 +1,4 @@
-"""What is known of constants before a program runs."""
+"""Folds constants before a program is lowered."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ from glenside.passes.constant_folding import fold
 
 
 def prepared(program: Program, *, lazily: bool = False) -> Program:
-    """A program as it becomes loops of a machine: what is computed or put together of constants is one, and how it is
-    moved is not.
-    """
+    """Folds computed or concatenated constants; constants that are only moved are read in place."""
     return fold(program, [t for t in postorder(program.term) if _is_read_in_place(t)], lazily=lazily)
 
 
 def _is_read_in_place(term: Term) -> bool:
-    """Whether a term of constants is read where these lie: what is put together would be copied in each run."""
+    """True if a term of constants is read in place; a concatenation is not, as each run would copy its parts."""
     return (term.operator.moves and parts_of(term) is None) or (is_widening(term) and term.access.size > 1)
 
 
 def single(leaf: Term, value: object) -> dict[Term, Formula]:
-    """The one element of a constant as a number, where there is one: infinities, not-a-number and -0 are none."""
+    """Returns a constant of one element as a number; empty for infinities, not-a-number and -0."""
     if not isinstance(value, bool | int | float) or not isfinite(value) or (value == 0 and copysign(1, value) < 0):
         return {}
     return {leaf: number(Fraction(value), leaf.access.dtype)}

@@ -1,4 +1,4 @@
-"""What fills a buffer with a term that is not computed element by element."""
+"""Rules that fill a buffer with a term that is not computed element by element."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from glenside.ir.rational import exact_numbers
 from glenside.ir.term import Term
 
 _UNROLLED = 8
-"""Operands of a fold that are written one after the other; more are a loop."""
+"""Maximum operands of a fold that is unrolled; a longer fold is a loop."""
 
 
 def category_of(compute: Term) -> Category:
-    """What a compute does to its items."""
+    """Returns the category of a compute: what it does to its items."""
     return parse_compute(str(compute.attributes[0]))[0].category
 
 
 def is_unrolled(fold: Term) -> bool:
-    """Whether the operands of a fold are written one after the other."""
+    """True if a fold is unrolled."""
     return fold.children[0].access.item[0] <= _UNROLLED
 
 
 def filler(term: Term) -> Callable[[Filling], list[Statement]] | None:
-    """What fills a buffer with a term that is not computed, or joined, element by element."""
+    """Returns the rule that fills a buffer with a term; None if the term is computed or reduced element by element."""
     if term.operator.name != "compute":
         return OF_OPERATOR.get(term.operator.name)
     if category_of(term) is Category.FOLD and not is_unrolled(term):
@@ -39,7 +39,7 @@ def filler(term: Term) -> Callable[[Filling], list[Statement]] | None:
 
 
 def listed(nest: Filling) -> list[Statement]:
-    """Numbers that the program spells out."""
+    """Stores the numbers that are listed in the program."""
     values = exact_numbers(str(nest.term.attributes[1])) or ()
     at = product(*(range(size) for size in nest.dims))
     return [
@@ -49,7 +49,7 @@ def listed(nest: Filling) -> list[Statement]:
 
 
 def mapped(nest: Filling) -> list[Statement]:
-    """A constant matrix along an axis: each row a sum of whole multiples over one denominator."""
+    """Multiplies by a constant matrix along an axis: each row is a sum of integer multiples over one denominator."""
     child, axis, *_ = nest.term.arguments()
 
     def one(places: Places) -> list[Statement]:
@@ -59,7 +59,7 @@ def mapped(nest: Filling) -> list[Statement]:
 
 
 def mapped_rows(nest: Filling, places: Places) -> list[tuple[Places, Formula]]:
-    """The elements that a constant matrix makes of those along an axis, at some places along the others."""
+    """Returns the products of a constant matrix with the elements along an axis, at given indices of the other axes."""
     child, axis, rows, coefficients = nest.term.arguments()
     values, columns = exact_numbers(str(coefficients)) or (), child.access.dims[axis]
     elements = [nest.pull(child, (*places[:axis], Index() + i, *places[axis:])) for i in range(columns)]

@@ -1,4 +1,4 @@
-"""Elements at places that are computed: gathers and scatters."""
+"""Lowers gathers and scatters: accesses at computed indices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from glenside.ir.term import Term
 
 
 def gathered(nest: Filling) -> list[Statement]:
-    """Elements of one axis at computed indices."""
+    """Gathers elements along one axis at computed indices."""
     a, indices, axis = nest.term.arguments()
     source, count_ = nest.source.views[a], indices.access.rank
     step = source.stride(axis, a.access.dims)
@@ -28,7 +28,7 @@ def gathered(nest: Filling) -> list[Statement]:
 def _picked(
     nest: Filling, view: View, a: Term, indices: Term, at: Places, shared: int
 ) -> tuple[list[Statement], tuple[tuple[Local, int], ...]]:
-    """The variables that say where in the axes behind the shared ones to look, and how far each moves in a view."""
+    """Computes the indices along the axes after the `shared` ones: returns statements, and (index, stride) pairs."""
     statements: list[Statement] = []
     picked = []
     for axis in range(indices.access.dims[-1]):
@@ -40,7 +40,7 @@ def _picked(
 
 
 def gathered_nd(nest: Filling) -> list[Statement]:
-    """Elements at places of several numbers."""
+    """Gathers elements at computed indices of several axes."""
     a, indices, shared = nest.term.arguments()
     source, lead, numbers = nest.source.views[a], indices.access.rank - 1, indices.access.dims[-1]
 
@@ -53,7 +53,7 @@ def gathered_nd(nest: Filling) -> list[Statement]:
 
 
 def scattered(nest: Filling) -> list[Statement]:
-    """A copy, with updates put into it one after the other."""
+    """Copies the operand, then applies the updates in order."""
     a, indices, updates, shared, reduction = nest.term.arguments()
     lead, numbers = indices.access.rank - 1, indices.access.dims[-1]
     name = {"add": "add", "mul": "multiply", "min": "min", "max": "max"}.get(str(reduction))
@@ -70,6 +70,6 @@ def scattered(nest: Filling) -> list[Statement]:
 
 
 def _position(index: Formula) -> Formula:
-    """A computed index as int64; one that is too large stays so, and does not wrap to one that counts from the end."""
+    """Converts a computed index to int64, saturating: a too large uint64 must not wrap to an index from the end."""
     largest = limits("int64")[1]
     return convert(apply("min", index, number(largest, "uint64")) if index.dtype == "uint64" else index, "int64")

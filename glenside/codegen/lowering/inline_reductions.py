@@ -1,4 +1,4 @@
-"""An element as what a primitive makes of many: sums of products, reductions, and the products of arrays and units."""
+"""Reductions that compute one element where it is read: dot products, reductions, and products of matrix units."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Pull = Callable[[Term, Places], Formula]
 
 @dataclass(frozen=True)
 class Join:
-    """One element: `combine` of `start` and of each element of an item, then `finish`.
+    """One element: reduces `start` and the elements of an item by `combine`, then applies `finish`.
 
-    exact  whether start changes nothing, however often it is joined, so that elements may be joined in parts
+    exact  True if `start` is neutral however often it is combined, so that the reduction may be split into parts
     """
 
     item: Dims
@@ -35,7 +35,7 @@ class Join:
 
 
 def join_of(term: Term) -> Callable[[Term, Pull, Places], Join] | None:
-    """What tells how the element of a term at some places is joined; None where it is not."""
+    """Returns the function that describes an element of a term as a reduction; None if the term is no reduction."""
     if term.operator.name != "compute":
         return OF_OPERATOR.get(term.operator.name)
     kind = parse_compute(str(term.attributes[0]))[0]
@@ -45,7 +45,7 @@ def join_of(term: Term) -> Callable[[Term, Pull, Places], Join] | None:
 
 
 def _sum(item: Dims, dtype: str, factors: Callable[[Places], list[Formula]]) -> Join:
-    """The sum over an item of products of factors of a dtype."""
+    """Returns the sum over an item of products of `factors`, which have dtype `dtype`."""
     inner, given = sums_in(dtype), widen(dtype)
     return Join(
         item, "add", number(0, inner), lambda within: product(factors(within), inner), lambda sum_: convert(sum_, given)
@@ -53,7 +53,7 @@ def _sum(item: Dims, dtype: str, factors: Callable[[Places], list[Formula]]) -> 
 
 
 def dot_product(term: Term, pull: Pull, at: Places) -> Join:
-    """Products of elements along the tuple axis, added over all others of the item."""
+    """Returns the sum, over the other item axes, of products of the elements along the tuple axis."""
     (child,) = term.children
     item = child.access.item
 
@@ -64,7 +64,7 @@ def dot_product(term: Term, pull: Pull, at: Places) -> Join:
 
 
 def reduction(term: Term, pull: Pull, at: Places) -> Join:
-    """One number of each item, or the mean."""
+    """Returns the reduction of an item to one number, or to its mean."""
     kind = parse_compute(str(term.attributes[0]))[0]
     (child,) = term.children
     item, dtype = child.access.item, child.access.dtype
@@ -73,7 +73,7 @@ def reduction(term: Term, pull: Pull, at: Places) -> Join:
     inner = sums_in(dtype) if combine == "add" else dtype
     neutral = PRIMITIVES[combine].neutral
     if combine == "max":
-        first: Formula = number(None, inner)  # the lowest, which no maximum is below
+        first: Formula = number(None, inner)  # the lowest number
     elif neutral is None:
         first = pull(child, (*at, *(Index() for _ in item)))
     else:
@@ -108,7 +108,7 @@ def tile_product(term: Term, pull: Pull, at: Places) -> Join:
 
 
 def unit(term: Term, pull: Pull, at: Places) -> Join:
-    """A product of operands that are read, and a result that is stored, in other orders of their parts."""
+    """Returns a product whose operands and result are permuted in parts of their axes."""
     shared, a, ap, ao, a_split, b, bp, bo, b_split, parts, order = term.arguments()
     left, right = ap.permute(ao), bp.permute(bo)
     dims = left.take(a_split).append(right.take(b_split).drop(shared))

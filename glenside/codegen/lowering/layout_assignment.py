@@ -1,9 +1,9 @@
-"""In which order the axes of a buffer lie: so that what is computed together is next to each other.
+"""Assigns the axis order (layout) of a buffer, so that elements computed together are contiguous.
 
-The last axis is the one along which vectors are made: the channels of a product with constant weights, which only the
-weights vary along, where they fill a half of one; else the one along which most of what is read lies next to each other
-already. A few elements next to each other, of a small image or a window, are short vectors: another axis is the last
-one where what lies apart along it is packed in less time than that takes.
+The last axis is vectorized. It is the channel axis of a product with constant weights (only the weights vary along it)
+if the channels fill half of a vector. Otherwise it is the axis along which most operands are contiguous already. A
+small image or window has short vectors along that axis: then another axis is last, if packing its strided operands
+costs less time than the short vectors.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from glenside.ir.dtypes import FLOATS
 from glenside.ir.index_map import Axis
 
 _AT_ONCE = 2
-"""Vectors of products that a processor adds up in a cycle, as most do."""
+"""Vector multiply-adds per cycle, as on most processors."""
 _MOVED = 2
-"""Cycles in which an element is put elsewhere, one by one."""
+"""Cycles to copy one element, without vectors."""
 
 
 def best_order(axes: Sequence[Axis], joined: Sequence[Joined], value: Formula, lanes: int = 1) -> tuple[int, ...]:
-    """The order in which the axes of a buffer are best filled: the last one, and the others as they are read, where so
-    many elements are a vector.
+    """Returns the best order of the axes of a buffer: the vectorized axis last, the others as its operands are read.
+
+    `lanes`: elements of a vector.
     """
     if not axes:
         return ()
@@ -62,14 +63,15 @@ def best_order(axes: Sequence[Axis], joined: Sequence[Joined], value: Formula, l
 
 
 def _in_vectors(axes: Sequence[Axis], joined: Joined, lanes: int) -> dict[Axis, float]:
-    """The cycles that sums in vectors along each axis take, with those in which what lies apart along it is packed,
-    where they are fewer than along any axis along which nothing does. There are none where one of those fills vectors.
+    """Returns the cycles of sums vectorized along an axis, packing of strided operands included.
+
+    Only axes with fewer cycles than every axis whose operands are contiguous; empty if one of those fills a vector.
     """
     every, loads = (*axes, *joined.axes), [*loads_in(joined.element)]
     places, steps = [load.place for load in loads], prod(axis.size for axis in every)
     if any(load.picked for load in loads) or not all(is_direct(place, axis) for place in places for axis in every):
         return {}
-    if not steps:  # of an axis without elements, along which no vector is short enough
+    if not steps:  # an axis has no elements
         return {}
 
     def cycles(axis: Axis) -> float:
@@ -89,22 +91,22 @@ def _in_vectors(axes: Sequence[Axis], joined: Joined, lanes: int) -> dict[Axis, 
 
 
 def _at_once(axis: Axis, dtype: str, lanes: int) -> int:
-    """Elements of a vector along an axis: halves of one are vectors too, down to the shortest that there are."""
+    """Returns the elements per vector along an axis: half vectors are used too, down to the shortest that exists."""
     while lanes > axis.size:
         lanes = lanes // 2 if lanes > least_lanes(dtype) else 1
     return lanes
 
 
 def lanes_to_fill(joined: Sequence[Joined], dtype: str, machine: Machine) -> int:
-    """Elements of a vector of which channels that fill less than a half are not the last axis.
+    """Returns the vector length for `best_order`: channels that fill less than half of it are not the last axis.
 
-    Sums of bytes add four products at a time along channels: a vector of few has more of them than one of pixels.
+    1 for sums of bytes: these add four products at a time along channels, so that few channels are enough.
     """
     return lanes_of(dtype, machine) if all(own.local.dtype in FLOATS for own in joined) else 1
 
 
 def is_narrow(block: Block, machine: Machine) -> bool:
-    """Whether vectors along the last axis of a block are short, and along all that its weights alone move with, not."""
+    """True if vectors along the last axis of a block are short, but would be longer along all axes of weights only."""
     loads = [load for joined in block.joined for load in loads_in(joined.element)]
     moved = [load.place for load in loads if load.buffer.role is not Role.CONSTANT]
     alone = [
@@ -119,7 +121,7 @@ def is_narrow(block: Block, machine: Machine) -> bool:
 
 
 def _is_short(axis: Axis, lanes: int) -> bool:
-    """Whether most of a vector along an axis would be empty."""
+    """True if more than half of a vector along an axis would be empty."""
     return 2 * axis.size < lanes
 
 

@@ -1,9 +1,9 @@
-"""From terms to loop nests: what only moves elements becomes places, what is computed of each element formulas.
+"""Lowers terms to loop nests: data movement becomes indices, elementwise computation becomes formulas.
 
-A nest pulls each element that it stores from what it is made of, down to buffers: index maps of records say where an
-element comes from, scalar expressions what is done with it. A term has a nest of its own where it must be in memory:
-where several nests read it, or one reads its elements more than once, or it is not computed element by element. A sum
-is computed where it is read, if that is one place for each of its elements: bias, activation and residual follow it.
+A nest pulls each element that it stores from its operands, down to buffers: index maps give the source of an element,
+scalar expressions its value. A term has a nest of its own if it must be materialized: several nests read it, one nest
+reads its elements repeatedly, or it is not computed element by element. A sum is computed where it is read, if each of
+its elements is read once: bias, activation and residual are fused with it.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import Dims, TupleType
 
 _OF_POWERS = 20
-"""Steps of a loop that one element of a softmax is worth, twice the power of which is taken."""
+"""Loop steps that one element of a softmax costs: its exponential is computed twice."""
 
 
 class Lowering:
-    """One program: which terms are stored, where, and the nests that fill them.
+    """The lowering of one program: the stored terms, their memory, and the nests that fill them.
 
-    views    term -> where it is in memory: tensors, and what is stored
-    hosted   term that is put together -> what lies in it from the start
-    filled   terms whose nests are made -> their memory
-    inside   terms that are put together within such a one
-    joined   what the formula that is being made joins: (term, places) -> the variable, and what it stands for
-    single   constants of one element -> what it is
-    sorted   terms that are sorted, and their orders: their rows are not moved apart
-    computed  what the nest that is being made computes
+    views    term -> its view of memory: tensors, and stored terms
+    hosted   concatenated or padded term -> the terms stored within its buffer
+    filled   terms whose nests are built -> their memory
+    inside   concatenated or padded terms within such a buffer
+    joined   reductions of the current formula: (term, indices) -> the reduction, and the formula of its result
+    single   constants of one element -> its value
+    sorted   sort results and their operands: their rows get no padding
+    computed  terms that the current nest computes
     """
 
     def __init__(self, program: Program, machine: Machine | None) -> None:
@@ -91,7 +91,7 @@ class Lowering:
         self.stored = stored_terms(self.order, self.results, self._host if machine else lambda *_: ())
 
     def module(self) -> Module:
-        """The nests of the program, each with the block that it was scheduled from."""
+        """Returns the nests of the program, each with the block from which it was scheduled."""
         for tensor in self.program.tensors.values():
             role = Role.CONSTANT if tensor.constant else Role.INPUT
             memory = Memory(tensor.name, tensor.dims, tensor.dtype, role)
@@ -106,7 +106,7 @@ class Lowering:
         return Module(tuple(self.nests), tuple(self.packings))
 
     def loops(self, module: Module) -> Loops:
-        """The program of a module's nests: the buffers that they use, results, and layouts."""
+        """Returns the loops of a module: its nests, the buffers that they use, results, and layouts."""
         every = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in module.packings)]
         read = {buffer for nest in module.nests for buffer in used_buffers(nest.body)}
         buffers = [b for b in every if b in read or b.role in (Role.INPUT, Role.RESULT)]
@@ -123,7 +123,7 @@ class Lowering:
         return memory
 
     def _host(self, term: Term, kept: bool) -> list[Term]:
-        """What is stored because a term that is put together is in memory."""
+        """Returns the terms stored because a concatenated or padded term is stored."""
         if not kept or term in self.views or term in self.inside or term in self.addressed:
             return []
         if parts_of(term) is None:
@@ -137,7 +137,7 @@ class Lowering:
         return [term, *found.views]
 
     def _host_turned(self, result: Term) -> list[Term]:
-        """The same of what a result is when its axes are in another order: sums that take turns in it lie there."""
+        """Returns the terms stored in a result that permutes a concatenation: sums are interleaved in its buffer."""
         assert self.machine is not None, "vectors are of a machine"
         term, order = turned(result) or (result, ())
         lanes = lanes_of("float32", self.machine)
@@ -156,7 +156,7 @@ class Lowering:
         return [result, *hosted.views]
 
     def _fill(self, term: Term) -> Memory:
-        """The nests of a term that is stored."""
+        """Builds the nests of a stored term."""
         if term in self.hosted:
             hosted = self.hosted[term]
             for copied, view in hosted.copies:
@@ -168,11 +168,11 @@ class Lowering:
         new = tensor or term not in self.views
         view = View.whole(self._memory(term, self._dims(term))) if new else self.views[term]
         self._nest(name_of(term), Filling(self, term, view), filler(term))
-        self.views.setdefault(term, view)  # a tensor that is a result is still read where it was
+        self.views.setdefault(term, view)  # a tensor that is a result is still read from its own memory
         return view.memory
 
     def _dims(self, term: Term) -> Dims | None:
-        """The dims in which a term is stored, where these are not its own."""
+        """Returns the dims in which a term is stored, if these differ from its own."""
         if self.machine is None or term in self.results or term in self.addressed or filler(term) is not None:
             return None
         return dims_of_parts(term, self.views)
@@ -190,14 +190,14 @@ class Lowering:
         self.computed, self.block, self.packed = around, None, ()
 
     def _scheduled(self, nest: Filling) -> list[Statement]:
-        """Element by element: in tiles, where the machine has them and the block allows it."""
+        """Returns the loops of a term that is computed element by element: tiled, if machine and block allow it."""
         if self.machine is None:
             return self._block(nest).plain()
         block = self._ordered(nest)
         if block is None:
             nest = self._again(nest)
             block = self._block(nest)
-        if len(block.joined) > 1:  # registers hold the sums of one
+        if len(block.joined) > 1:  # registers hold one sum
             self._apart([term for term, _ in self.joined][:-1])
             nest = self._again(nest)
             block = self._block(nest)
@@ -218,17 +218,17 @@ class Lowering:
         return made.statements
 
     def _keep(self, block: Block, nest: Filling, made: ScheduledBlock) -> None:
-        """Keeps the block from which loops were scheduled for their nest, where its indices are affine."""
+        """Keeps the block from which loops were scheduled for their nest, if its indices are affine."""
         self.block = affine(block, nest.axes)
         self.packed = () if self.block is None else made.packings
 
     def _is_apart(self, nest: Filling, block: Block) -> bool:
-        """Whether a sum is better stored, in an order of its own, than made where it is read."""
+        """True if a sum is better stored, in its own layout, than computed where it is read."""
         found = affine(block, nest.axes) if self.joined and nest.term not in {term for term, _ in self.joined} else None
         return found is not None and self.machine is not None and is_narrow(found, self.machine)
 
     def _apart(self, terms: Sequence[Term]) -> None:
-        """Terms that could have been joined, or asked for, where they are read are stored."""
+        """Stores terms that could also be computed where they are read."""
         for term in terms:
             if term not in self.views:
                 self.filled[term] = self._fill(term)
@@ -237,7 +237,7 @@ class Lowering:
         return Filling(self, nest.term, nest.view)
 
     def _normalized(self, nest: Filling) -> list[Statement] | None:
-        """softmax in vectors, or its logarithm; None where it is not that, or not next to each other."""
+        """Returns vectorized loops of softmax or log-softmax; None for a sort, or if elements are not contiguous."""
         self.nest, self.joined = nest, {}
         found = softmax(nest)
         assert self.machine is not None, "vectors are of a machine"
@@ -249,7 +249,7 @@ class Lowering:
         return statements
 
     def _mapped(self, nest: Filling) -> list[Statement] | None:
-        """A constant matrix, all rows of it at once, along vectors of what is next to each other."""
+        """Returns loops of a product with a constant matrix: all rows at once, vectorized along contiguous elements."""
         axis = nest.term.arguments()[1]
         if nest.view.dims != nest.dims or not nest.dims[axis]:
             return None
@@ -278,15 +278,16 @@ class Lowering:
         return Block(tuple(own), tuple(j for j, _ in self.joined.values()), nest.buffer, nest.view.place(at), value)
 
     def _value(self, nest: Filling) -> tuple[list[Axis], Places, Formula]:
-        """The axes of a view, their counters, and what its element is; what is joined for it is in `joined`."""
+        """Returns the axes of a view, their counters, and the formula of its element; sets `joined`."""
         self.joined, self.nest = {}, nest
         axes, at = nest.counters(nest.view.dims)
         places = at if nest.view.dims == nest.dims else under(nest.dims, nest.view.dims, at)
         return axes, at, convert(self._whole(nest.term, places), nest.dtype)
 
     def _ordered(self, nest: Filling) -> Block | None:
-        """The block, in the order of a memory in which its first nest fills it best, or that others ask for; None where
-        what it reads has changed since.
+        """Returns the block of a nest, and chooses the axis order of its memory unless that is fixed.
+
+        None if sums were stored instead, because the fixed order has another last axis: the block must be built again.
         """
         axes, at, value = self._value(nest)
         joined = [j for j, _ in self.joined.values()]
@@ -300,13 +301,13 @@ class Lowering:
         return self._of_value(nest, axes, at, value)
 
     def _whole(self, term: Term, places: Places) -> Formula:
-        """An element of a term itself, which is a buffer to others."""
+        """Returns the formula of an element of the term that a nest computes (for other nests, it is a buffer)."""
         if term.operator.name == "access-tensor" or term in self.filled:
             return self.pull(term, places)
         return self._join(term, places) if join_of(term) else self.formula(term, places)
 
     def pull(self, term: Term, places: Places) -> Formula:
-        """One element of a term."""
+        """Returns one element of a term: a constant, a load, a reduction, or a formula."""
         if term in self.single:
             return self.single[term]
         if term in self.views:
@@ -315,7 +316,7 @@ class Lowering:
         return self._join(term, places) if join_of(term) else self.formula(term, places)
 
     def _join(self, term: Term, places: Places) -> Formula:
-        """An element that is joined: a variable, and how it is made."""
+        """Returns an element that is a reduction, which is added to `joined`."""
         key = term, tuple(places)
         self.computed[term] = None
         if key not in self.joined:
@@ -329,7 +330,7 @@ class Lowering:
         return self.joined[key][1]
 
     def formula(self, term: Term, places: Places) -> Formula:
-        """One element of a term that is computed where it is read."""
+        """Returns one element of a term that is computed where it is read."""
         self.computed[term] = None
         name, dtype = term.operator.name, term.access.dtype
         if name in ("access-literal", "full"):
@@ -375,14 +376,14 @@ class Lowering:
 
 
 def _flat(term: Term) -> list[Term]:
-    """The results of a program, from left to right."""
+    """Returns the results of a program, from left to right."""
     if not isinstance(term.type, TupleType):
         return [term]
     return [found for child in term.children for found in _flat(child)]
 
 
 def _untupled(term: Term, children: tuple[Term, ...]) -> Term | None:
-    """What a place in a tuple is."""
+    """Returns the item that a `tuple-get-item` selects; None for other terms."""
     if term.operator.name != "tuple-get-item" or children[0].operator.name != "construct-tuple":
         return None
     (place,) = term.attributes
@@ -391,7 +392,7 @@ def _untupled(term: Term, children: tuple[Term, ...]) -> Term | None:
 
 
 def _bordered(borders: Sequence[Border], nest: Filling) -> list[Statement]:
-    """The boxes of a buffer that nothing else fills."""
+    """Fills the boxes of padding of a buffer."""
     made: list[Statement] = []
     for begin, end, fill in borders:
         value = number(None if fill is Fill.LOWEST else 0, nest.dtype)

@@ -1,4 +1,4 @@
-"""Which terms are in memory: results, what several nests read, what is read more than once, what is not a formula."""
+"""Chooses the terms to materialize: results, operands of several nests, operands read repeatedly, and non-formulas."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from glenside.ir.types import AccessType
 from glenside.passes.element_functions import is_one_number
 
 LEAVES = frozenset({"access-tensor", "access-literal", "full", "eye", "iota"})
-"""Leaves each element of which is a formula of its place."""
+"""Leaves whose elements are formulas of their indices."""
 _LARGEST = 100
-"""Steps of one formula: what takes more is stored between, so that no formula is too large for whoever reads it."""
+"""Maximum operations of one formula: in larger ones, subterms are materialized."""
 _ADDRESSED = frozenset({"access-gather", "access-gather-nd"})
-"""Operators that read their first operand at places that are computed."""
+"""Operators that read their first operand at computed indices."""
 _ONCE = frozenset({"access-gather", "access-overlap-add", "linear-map", "access-scatter-nd"})
 
 
 def is_inline(term: Term) -> bool:
-    """Whether an element of it is a formula of elements of what it is made of."""
+    """True if an element of a term is a formula of elements of its operands."""
     if term.operator.name in LEAVES or term.operator.name in ("cast", "bitcast"):
         return True
     if term.operator.name == "compute":
@@ -34,10 +34,10 @@ def is_inline(term: Term) -> bool:
 def stored_terms(
     order: Sequence[Term], results: Iterable[Term], host: Callable[[Term, bool], Iterable[Term]] = lambda *_: ()
 ) -> set[Term]:
-    """The terms that have memory of their own, of those in `order`, children first.
+    """Returns the terms of `order` (children first) to materialize.
 
-    `host` is given each term from the results down, and whether it is read more than once or a result; what it gives
-    is stored too.
+    `host` is called for each term, from the results down, with True if the term is stored or read more than once. It
+    returns further terms to store.
     """
     stored = set(results)
     found = _Reads(order, stored)
@@ -53,7 +53,10 @@ def stored_terms(
 
 
 def _too_large(order: Sequence[Term], stored: set[Term]) -> Term | None:
-    """Store terms so that no formula is too large; where one has parts of few bits, the largest of those is given."""
+    """Adds terms to `stored` so that no formula is too large.
+
+    If a formula that is too large contains narrow terms, returns the largest of these instead, to be stored.
+    """
     steps: dict[Term, int] = {}
     narrow: dict[Term, Term] = {}
     for term in order:
@@ -78,8 +81,9 @@ def _too_large(order: Sequence[Term], stored: set[Term]) -> Term | None:
 
 
 def _largest_part(term: Term, steps: Mapping[Term, int]) -> Term:
-    """What is stored of a term that is too large: itself, or where it only puts operands beside each other for a
-    compute, the largest of those, so that none of them has to be chosen by its place.
+    """Returns the part to store of a term that is too large: the term itself, or the largest operand of a product.
+
+    A stored `access-product` would have to select the operand by its index.
     """
     while term.operator.name == "access-product":
         term = max(term.children, key=steps.__getitem__)
@@ -87,18 +91,18 @@ def _largest_part(term: Term, steps: Mapping[Term, int]) -> Term:
 
 
 def addressed_by(term: Term) -> set[Term]:
-    """What a term reads at places that are computed: it is in memory, in row-major order."""
+    """Returns the operand that a term reads at computed indices, which is stored in row-major order."""
     if term.operator.name in _ADDRESSED or is_sorting(term):
         return {child for child in term.children[:1] if child.operator.name != "access-tensor"}
     return set()
 
 
 class _Reads:
-    """Who reads each term, from the results down.
+    """The readers of each term, collected from the results down.
 
     nests  the stored terms whose nests read it
-    often  whether one nest reads an element of it for more than one of its own
-    whole  whether each that reads it does so through formulas that leave out no element of it
+    often  True if a nest reads an element of it for more than one of its own elements
+    whole  True if all readers read it through formulas that skip none of its elements
     """
 
     def __init__(self, order: Sequence[Term], stored: set[Term]) -> None:
@@ -108,7 +112,7 @@ class _Reads:
         self.whole: dict[Term, bool] = dict.fromkeys(order, True)
 
     def requires(self, term: Term) -> bool:
-        """Whether a term that is not stored for another reason must be."""
+        """True if a term must be stored because of its readers."""
         if join_of(term) is not None or is_narrowing(term):
             nests = self.nests[term]
             once = len(nests) == 1 and all(nest.access.size == term.access.size for nest in nests)
@@ -119,7 +123,7 @@ class _Reads:
         return several and term.operator.name == "compute" and not _is_shift(term)
 
     def read(self, term: Term) -> None:
-        """What a term reads is read by its nest, or by those that read it."""
+        """Records the reads of a term: by its own nest if it is stored, else by the nests that read it."""
         for child in term.children:
             if child not in self.nests:
                 continue
@@ -130,12 +134,12 @@ class _Reads:
 
 
 def is_narrowing(term: Term) -> bool:
-    """Whether it is a cast to elements of fewer bits: what is read more than once is in memory as those."""
+    """True if a term casts to fewer bits: an operand that is read more than once is stored in the narrow dtype."""
     return _bits(term) < _bits(term.children[0]) if term.operator.name == "cast" else False
 
 
 def is_widening(term: Term) -> bool:
-    """Whether it is a cast of integers to integers of more bits: those that are narrow take less memory."""
+    """True if a term casts integers to more bits: the narrow operand takes less memory."""
     if term.operator.name != "cast" or term.access.dtype not in INTEGERS:
         return False
     return term.children[0].access.dtype in INTEGERS and _bits(term) > _bits(term.children[0])
@@ -146,7 +150,7 @@ def _bits(term: Term) -> int:
 
 
 def _is_shift(term: Term) -> bool:
-    """Whether it is integers and one number, added or subtracted: as good as they are."""
+    """True if a term adds one number to integers, or subtracts it: cheap enough to recompute for each reader."""
     if term.access.dtype not in INTEGERS or term.attributes[0] not in ("elementwise-add", "subtract"):
         return False
     (pair,) = term.children
@@ -154,12 +158,12 @@ def _is_shift(term: Term) -> bool:
 
 
 def is_sorting(term: Term) -> bool:
-    """Whether it sorts the items of its operand: both lie without gaps, each item in one run."""
+    """True if a term sorts the items of its operand: both are stored contiguously, item by item."""
     return filler(term) is not None and "argsort" in str(term.attributes[:1])
 
 
 def _rereads(term: Term, child: Term) -> bool:
-    """Whether an element of a child is read more than once for those of a term."""
+    """True if a term reads an element of a child for more than one of its elements."""
     if term.operator.name == "compute":
         return category_of(term) in (Category.CONTRACTION, Category.NORMALIZATION)
     if term.operator.moves and isinstance(term.type, AccessType):
@@ -168,12 +172,12 @@ def _rereads(term: Term, child: Term) -> bool:
 
 
 def _skips(term: Term) -> bool:
-    """Whether a term may leave out elements of what it is made of."""
+    """True if a term may skip elements of its operands."""
     return term.operator.moves and term.access.size != sum(child.access.size for child in term.children)
 
 
 def _written(term: Term, child: Term) -> int:
-    """How often the formula of a child is part of that of a term."""
+    """Returns how often the formula of a term contains the formula of a child."""
     if term.operator.name != "compute" or category_of(term) is not Category.FOLD:
         return 1
     return 1 if child.operator.name == "access-product" else child.access.item[0]

@@ -1,4 +1,4 @@
-"""What looks at the elements of an item more than once, or in order: folds of many, extremes, softmax, sorts."""
+"""Lowers operators that read the elements of an item repeatedly or in order: long folds, argmax, softmax, sorts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glenside.ir.term import Term
 
 
 def folded(nest: Filling) -> list[Statement]:
-    """Many operands along the first item axis, from left to right."""
+    """Folds many operands along the first item axis, from left to right."""
     kind, parameters = parse_compute(str(nest.term.attributes[0]))
     expression, (child,) = kind.expression(*parameters), nest.term.children
     split, operands = child.access.split, child.access.item[0]
@@ -32,7 +32,7 @@ def folded(nest: Filling) -> list[Statement]:
 
 
 def extreme(nest: Filling) -> list[Statement]:
-    """Where the largest or the least element of each item stands."""
+    """Computes the index of the largest or smallest element of each item."""
     (child,) = nest.term.children
     relation = "gt" if "argmax" in str(nest.term.attributes[0]) else "lt"
     return nest.each(child.access.shape, lambda at: _extreme(nest, child, at, relation))
@@ -53,7 +53,7 @@ def _extreme(nest: Filling, child: Term, at: Places, relation: str) -> list[Stat
         value, here = nest.let(nest.pull(child, (*at, *within)))
         place = flattened(within, item)
         better = apply(relation, value, best)
-        if child.access.dtype in REALS:  # the first nan is what numpy finds
+        if child.access.dtype in REALS:  # the first nan wins, as in numpy
             nan = apply("logical-and", apply("ne", value, value), apply("eq", best, best))
             better = apply("logical-or", better, nan)
         changes = Let(best, value, known=True), Let(position, Counter(place), known=True)
@@ -63,7 +63,7 @@ def _extreme(nest: Filling, child: Term, at: Places, relation: str) -> list[Stat
 
 
 def normalized(nest: Filling) -> list[Statement]:
-    """softmax and log-softmax: three times over each item; argsort by the library's sort."""
+    """Computes softmax or log-softmax in three passes over each item; argsort with the library's sort."""
     name = parse_compute(str(nest.term.attributes[0]))[0].name
     (child,) = nest.term.children
     shape, item, dtype = child.access.shape, child.access.item, child.access.dtype

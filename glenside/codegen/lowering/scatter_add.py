@@ -1,4 +1,4 @@
-"""Windows, or products, that are added up where they lie."""
+"""Scatter-add: adds windows, or products, to the result at their positions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from glenside.ir.index_map import Within
 
 
 def overlapped(nest: Filling) -> list[Statement]:
-    """Windows added up where they lie."""
+    """Adds windows to the result at their positions (overlap-add)."""
     child, out, strides = nest.term.arguments()
     axes, dims = len(out), child.access.dims
     lead = len(dims) - 2 * axes
@@ -24,7 +24,7 @@ def overlapped(nest: Filling) -> list[Statement]:
 
 
 def overlapped_product(nest: Filling) -> list[Statement]:
-    """(G, A, positions)(I) x (G, B, window)(I): each product is added where its window lies."""
+    """(G, A, positions)(I) x (G, B, window)(I): adds each product to the result at the position of its window."""
     a, b, shared, out, strides, dilations, starts, _ = nest.term.arguments()
     axes, rows = len(out), a.access.split
     moves = list(zip(strides, dilations, starts, out, strict=True))

@@ -1,4 +1,4 @@
-"""What a nest reads to compute a term, found without making formulas of it."""
+"""Finds the terms that a nest reads to compute a term, without building formulas."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from glenside.ir.types import Dims
 
 
 def asking_of(term: Term, stored: Container[Term]) -> list[Term]:
-    """What a nest reads that is here or there, or nowhere: a frame of zeros around what lies within something else,
-    say. Stored, it is read without a question for every product.
+    """Returns the operands that are padded or concatenated, so that each read needs a guard.
+
+    If such an operand is stored, it is read without a guard for every product.
     """
     found: dict[Term, None] = {}
     stack = [(child, term.operator.name == "compute") for child in term.children]
@@ -30,9 +31,10 @@ def asking_of(term: Term, stored: Container[Term]) -> list[Term]:
 
 
 def dims_of_parts(term: Term, stored: Container[Term]) -> Dims | None:
-    """The dims of what a term is computed of, element by element, where that has more of them, of the same elements
-    in the same order: a flat tensor that is made of an image may lie with its channels last, too. A sum is of others,
-    however many they are: weights have no picture's dims for having as many elements as there are places in it.
+    """Returns the dims of an elementwise operand with the same elements in the same order, but more dims; else None.
+
+    A flattened image can thus be stored with its channels last, too. Operands of a sum do not count, even if they have
+    as many elements.
     """
     stack = [term] if join_of(term) is None else []
     while stack:
@@ -48,11 +50,11 @@ def dims_of_parts(term: Term, stored: Container[Term]) -> Dims | None:
 
 
 def _keeps_order(term: Term) -> bool:
-    """Whether a term has the elements of its only operand, in the same order, in whatever dims."""
+    """True if a term has the elements of its only operand in the same order (a reshape)."""
     found = term.index_map if term.operator.moves and len(term.children) == 1 else None
     return found is not None and found == reshaped(term.children[0].access.dims, term.access.dims)
 
 
 def _is_of_tuples(concatenation: Term) -> bool:
-    """Whether it puts operands of a compute beside each other, of which each is read by itself."""
+    """True if a concatenation builds a tuple of operands of a compute, each of which is read by itself."""
     return concatenation.attributes[0] == concatenation.access.split

@@ -1,7 +1,7 @@
-"""Borders: the rows and columns around what a nest fills are filled by the threads that fill what lies beside them.
+"""Fuses padding into the parallel loop that writes the adjacent rows.
 
-Who reads the rows at an edge reads the border beside them. Were it filled by one thread, the others would fetch it from
-that one's cache, line by line; and a nest of its own would wait for all threads.
+The thread that reads the rows at an edge also reads the padding beside them. If one thread filled all padding, the
+other threads would fetch it from that thread's cache, line by line. A separate nest would also wait for all threads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from glenside.codegen.processor.model import Machine
 from glenside.ir.index_map import Axis
 
 BORDER = "border"
-"""What such a nest computes, in words."""
+"""The description (`Nest.what`) of a nest that fills padding."""
 
 
 def fuse_padding(module: Module, _machine: Machine) -> Module:
@@ -37,7 +37,7 @@ def fuse_padding(module: Module, _machine: Machine) -> Module:
 
 
 def _beside(before: Statement, border: Nest) -> list[For] | None:
-    """The loops of a border, to be taken with the one before them; None where they cannot be."""
+    """Returns the loops of a padding nest as parallel loops that continue loop `before`; None if one cannot be made."""
     if not isinstance(before, For) or before.way is not Way.PARALLEL:
         return None
     steps = {coefficient(store.place, before.axis) for store in _stores(before, border.buffer)}
@@ -55,8 +55,10 @@ def _stores(statement: Statement, buffer: Buffer) -> Iterator[Store]:
 
 
 def _with(loop: Statement, width: int, panels: int) -> For | None:
-    """A loop of a border by panels of so many columns, if the loop before it goes by those; else by rows of the buffer,
-    those that lie together with the rows of that loop.
+    """Returns a padding loop as a parallel loop; None if it is not a plain nest of loops around one store.
+
+    The loop runs over `panels` panels of `width` columns if the loop before it does. Otherwise it runs over rows of
+    the buffer, and each thread takes the padding rows adjacent to its rows of the loop before it.
     """
     axes: list[Axis] = []
     inner = loop

@@ -1,7 +1,7 @@
-"""Bands: nests that follow each other taken together, one step of an axis at a time, so that what is between is near.
+"""Fuses producer and consumer nests into bands: one step of a shared axis at a time, so that the operand is in cache.
 
-A nest may be taken with the one that fills what it reads where both are at the same place along one axis of that
-buffer: a depthwise convolution and the products of its pixels; Winograd's transforms and the products between them.
+A nest is fused with the producer of its operand if both have the same index along one axis of that buffer: a depthwise
+convolution and the products of its pixels; Winograd's transforms and the products between them.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from glenside.codegen.scheduling.softmax_template import Softmax
 from glenside.ir.index_map import Axis, Index
 
 _LEAST_BYTES = 1 << 17
-"""Of what lies between two nests: less is near anyway."""
+"""Minimum bytes of the buffer between two nests: a smaller buffer is in cache without fusion."""
 _LEAST_ROWS = 8
-"""Of a tile, that a band must leave."""
+"""Minimum rows left for tiles in one band."""
 _LEAST_BANDS = 4
-"""So that there is something to do for several threads."""
+"""Minimum bands, so that several threads have work."""
 
 
 def fuse_producer_consumer(module: Module, machine: Machine) -> Module:
@@ -74,7 +74,7 @@ def fuse_producer_consumer(module: Module, machine: Machine) -> Module:
 
 
 def _groups(nests: Sequence[Nest], blocks: Mapping[int, Block], machine: Machine) -> list[dict[int, Axis]]:
-    """Nests that are taken together, each with the axis along which it is."""
+    """Returns the groups of nests to fuse: for each, nest number -> the axis along which it is fused."""
     users: dict[Buffer, set[int]] = {}
     makers: dict[Buffer, list[int]] = {}
     for number, nest in enumerate(nests):
@@ -85,7 +85,7 @@ def _groups(nests: Sequence[Nest], blocks: Mapping[int, Block], machine: Machine
     for number in sorted(blocks):
         between: dict[Buffer, int] = {}
         loads = (load.buffer for load in _loads(blocks[number]) if load.buffer.role is Role.TEMPORARY)
-        for buffer in dict.fromkeys(loads):  # in their order: of several of one size the first is the largest
+        for buffer in dict.fromkeys(loads):  # in order: of equally large buffers, the first counts as the largest
             maker = makers.get(buffer, [])
             if len(maker) == 1 and users[buffer] == {number, maker[0]}:
                 between[buffer] = maker[0]
@@ -102,7 +102,7 @@ def _grown(
     blocks: Mapping[int, Block],
     machine: Machine,
 ) -> dict[int, Axis]:
-    """The group of what fills the largest buffer that a nest reads, with that nest; an empty one where none can be."""
+    """Adds a nest to the group that fills its largest operand; returns that group, or an empty one if it cannot."""
     largest = max((b for b in between if between[b] in blocks), key=lambda b: b.bytes, default=None)
     if largest is None:
         return {}
@@ -132,13 +132,13 @@ def _loads(block: Block | Softmax) -> Iterator[Load]:
 
 
 def _pays(packings: Sequence[Packing], between: Buffer, machine: Machine) -> bool:
-    """Whether what is between is not near anyway, and the weights, which each band reads again, are."""
+    """True if the buffer between is too large for the cache, and the weights, which each band rereads, are not."""
     weights = sum(p.buffer.bytes for p in packings if p.buffer.role is Role.CONSTANT)
     return between.bytes >= _LEAST_BYTES and weights <= machine.l2 // 2
 
 
 def _leaves(block: Block, axis: Axis) -> bool:
-    """Whether bands along an axis leave enough rows for tiles, and read the same weights, packed once for all."""
+    """True if bands along an axis leave enough rows for tiles, and all bands read the same weights, packed once."""
     weights = [load.place for load in _loads(block) if load.buffer.role is Role.CONSTANT]
     shared = [a for a in block.axes[:-1] if not any(coefficient(place, a) for place in weights)]
     rows = prod(a.size for a in shared if a != axis)
@@ -146,7 +146,7 @@ def _leaves(block: Block, axis: Axis) -> bool:
 
 
 def pairs(before: Block | Softmax, after: Block | Softmax, between: Buffer) -> list[tuple[Axis, Axis]]:
-    """The axes along which one block fills a buffer as another one reads it, the outermost first."""
+    """Returns the pairs of axes along which one block fills a buffer as another reads it, outermost first."""
     stores = [before.place, *(place for place, _ in getattr(before, "beside", ()))]
     loads = [load.place for load in _loads(after) if load.buffer is between]
     found = []
@@ -161,7 +161,7 @@ def pairs(before: Block | Softmax, after: Block | Softmax, between: Buffer) -> l
 
 
 def along(place: Index, buffer: Buffer, number: int) -> Axis | None:
-    """The one axis that a place along a dim of a buffer is; None where it is none, or more than that."""
+    """Returns the axis that alone is the index along dim `number` of a buffer; None if the index is anything else."""
     step = prod(buffer.dims[number + 1 :])
     whole = step * buffer.dims[number]
     if not is_affine(place) or place.constant < 0 or place.constant % whole >= step:
@@ -184,7 +184,7 @@ def along(place: Index, buffer: Buffer, number: int) -> Axis | None:
 def _band(
     nests: Sequence[Nest], blocks: Sequence[Block], own: Sequence[Axis], machine: Machine
 ) -> tuple[Nest, list[Packing]] | None:
-    """One nest of several, each at one place along its axis at a time; None where one cannot be made so."""
+    """Fuses nests into one parallel loop over their axes, and returns its packings too; None if one cannot be fused."""
     whole = list(blocks)
     for nest, block, axis in zip(nests[:-1], whole[:-1], own, strict=False):
         blocks = _in_scratch(blocks, nest.buffer, block.place, axis)
@@ -216,7 +216,7 @@ def _steps(block: Block) -> int:
 
 
 def _in_scratch(blocks: Sequence[Block], buffer: Buffer, place: Index, axis: Axis) -> list[Block]:
-    """Blocks with what one fills and others read in scratch memory, of one band."""
+    """Returns the blocks with a buffer between them replaced by scratch memory of one band."""
     number = next(i for i in range(len(buffer.dims)) if along(place, buffer, i) == axis)
     inner = prod(buffer.dims[number + 1 :])
     outer = inner * buffer.dims[number]
@@ -241,7 +241,7 @@ def _in_scratch(blocks: Sequence[Block], buffer: Buffer, place: Index, axis: Axi
 
 
 def axes_of(block: Block | Softmax) -> Iterator[Axis]:
-    """Every axis that a block, or what it reads, has, some more than once."""
+    """Yields the axes of a block and of its operands, with duplicates."""
     if isinstance(block, Softmax):
         yield from (*block.axes, block.along)
         for index in (block.place, *indices_of(block.element)):
@@ -255,7 +255,7 @@ def axes_of(block: Block | Softmax) -> Iterator[Axis]:
 
 
 def in_turn(statement: Statement) -> Statement:
-    """A statement whose loops are taken by the thread that has the band."""
+    """Returns a statement with its parallel loops made serial: the thread that has the band runs them."""
     if isinstance(statement, For):
         way = Way.LOOP if statement.way is Way.PARALLEL else statement.way
         return replace(statement, body=tuple(map(in_turn, statement.body)), way=way)

@@ -1,8 +1,7 @@
-"""Blocks of rows: products, the softmax of their rows, and what multiplies that, some rows at a time, so that the
-matrix between them, as attention has it, is never whole in memory.
+"""Fuses matrix product, row softmax and second product (attention) into blocks of rows.
 
-Each row is computed as before, to the bit: softmax needs whole rows, and no more than that. How many rows are taken at
-a time, and whether that pays, is what the machine's prices tell.
+The matrix between them is never whole in memory. Results are bit-identical, because softmax needs whole rows and no
+more. The cost model chooses the rows per block, and whether to fuse.
 """
 
 from __future__ import annotations
@@ -42,22 +41,22 @@ from glenside.ir.index_map import Axis, Index
 from glenside.ir.types import Dims
 
 _ROWS = (16, 32, 64, 128, 256)
-"""How many rows at a time are tried, in blocks that differ by one row at most."""
+"""Candidate rows per block; the blocks of one nest differ by one row at most."""
 _ALIKE = 1.02
-"""Times that differ by no more count as one: then the fewest rows, which take the least memory, are taken."""
+"""Predicted times within this ratio of the best count as equal: then the fewest rows win, as they need least memory."""
 _LEAST_AT_ONCE = 4
-"""Of the loops outside of blocks of rows: so that there is something to do for several threads."""
+"""Minimum steps of the loops outside the blocks of rows to parallelize them, so that several threads have work."""
 
 
 @dataclass(frozen=True)
 class _Chain:
-    """What fills a matrix, the softmax of its rows, and what reads that.
+    """A product that fills a matrix, the softmax of its rows, and the product that reads the softmax.
 
-    blocks   of them
-    nests    theirs, and before them those that pack what they read
-    matrix   what lies between them first; then the shares do
-    rows     the axis of each along which blocks are taken
-    others   the axes of each along which they meet too, such as heads
+    blocks   the three blocks
+    nests    their nests, after the nests that pack their operands
+    matrix   the buffer between the product and the softmax
+    rows     for each block the axis that is cut into blocks of rows
+    others   further axes that all three blocks share, such as heads
     """
 
     blocks: tuple[Block, Softmax, Block]
@@ -68,7 +67,7 @@ class _Chain:
 
 
 def fuse_softmax_rows(module: Module, machine: Machine) -> Module:
-    """Fuses products, the softmax of their rows and the products of that, where this is predicted to take less time."""
+    """Fuses a product, the softmax of its rows and the product that reads it, where this is predicted to be faster."""
     nests = module.nests
     blocks = {number: nest.block for number, nest in enumerate(nests) if isinstance(nest.block, Block)}
     softmaxes = {number: nest.block for number, nest in enumerate(nests) if isinstance(nest.block, Softmax)}
@@ -102,8 +101,9 @@ def fuse_softmax_rows(module: Module, machine: Machine) -> Module:
 def _best(
     chain: _Chain, machine: Machine, known: dict[Hashable, int | None]
 ) -> tuple[list[Nest], list[Packing]] | None:
-    """A chain in blocks of as many rows as take the least time; None where it takes less as it is. What is best for
-    chains that are alike is known.
+    """Returns a chain in blocks of rows of the least predicted time; None if the unfused chain is as fast.
+
+    `known` memoizes the rows per block of structurally equal chains.
     """
     key, _ = alike([statement for nest in chain.nests for statement in nest.body])
     if key not in known:
@@ -113,7 +113,7 @@ def _best(
 
 
 def _rows(chain: _Chain, machine: Machine) -> int | None:
-    """The fewest rows among those that take the least time."""
+    """Returns the fewest rows per block within `_ALIKE` of the least predicted time; None if the unfused chain wins."""
     whole = told_alone(chain.nests, machine)
     options = [(rows, option[0]) for rows in _ROWS if (option := _blocks(chain, rows, machine)) is not None]
     told = {rows: told_alone(nests, machine) for rows, nests in options}
@@ -124,8 +124,9 @@ def _rows(chain: _Chain, machine: Machine) -> int | None:
 def _ends(
     number: int, softmax: Softmax, users: Mapping[Buffer, Sequence[int]], blocks: Mapping[int, Block]
 ) -> tuple[Buffer, int, int] | None:
-    """The matrix that a softmax is of, the nest that fills it, and the one that reads the shares, nobody else being
-    one of either; None where that is not so.
+    """Returns the operand matrix of a softmax, the nest that fills it, and the nest that reads the softmax.
+
+    None if another nest uses either buffer, or one of the two nests is no floating-point product.
     """
     given = dict.fromkeys(load.buffer for load in loads_in(softmax.element) if load.buffer.role is Role.TEMPORARY)
     matrix = max(given, key=lambda buffer: buffer.bytes, default=None)
@@ -147,7 +148,7 @@ def _is_product(block: Block) -> bool:
 
 
 def _chain(blocks: tuple[Block, Softmax, Block], nests: tuple[Nest, ...], matrix: Buffer) -> _Chain | None:
-    """The chain, with the axes along which all of it is at the same place: rows share what they are multiplied by."""
+    """Returns the chain with the axes that its three blocks share; None if no shared axis reuses the other operand."""
     first, softmax, last = blocks
     meets = dict(pairs(softmax, last, softmax.buffer))
     every = [(begin, own, meets[own]) for begin, own in pairs(first, softmax, matrix) if own in meets]
@@ -164,7 +165,7 @@ def _shares_an_operand(block: Block, axis: Axis) -> bool:
 
 
 def _blocks(chain: _Chain, rows: int, machine: Machine) -> tuple[list[Nest], list[Packing]] | None:
-    """Nests that compute a chain so many rows at a time, at most, and their packings; None where there are none."""
+    """Returns nests that compute a chain at most `rows` rows at a time, and their packings; None if impossible."""
     size = chain.rows[0].size
     if size < 2 * rows or rows_of(size, rows)[-1][1] < 2:
         return None
@@ -199,7 +200,7 @@ def _blocks(chain: _Chain, rows: int, machine: Machine) -> tuple[list[Nest], lis
 def _placed(
     chain: _Chain, piece: tuple[int, int, int], band: Axis, outer: Sequence[Axis], numbers: Iterator[int]
 ) -> Iterator[Block | Softmax | None]:
-    """The blocks of a chain at one place of the loops around; what lies between them is the thread's own."""
+    """Yields the blocks of a chain for one step of the loops around them; the buffers between are thread-private."""
     begin, height, _ = piece
     between, blocks = _scratch(chain, height), list[Block | Softmax](chain.blocks)
     for number, block in enumerate(blocks):
@@ -216,8 +217,9 @@ def _placed(
 
 
 def _scratch(chain: _Chain, height: int) -> dict[Buffer, Buffer]:
-    """What lies between the nests of a chain -> a few rows of it; shares are stored over what they are made of, where
-    they have its places.
+    """Maps each buffer between the blocks of a chain to a scratch buffer of `height` rows.
+
+    The softmax is stored in place over its operand if their indices and dtypes are equal.
     """
     softmax, found = chain.blocks[1], dict[Buffer, Buffer]()
     for number, buffer in enumerate((chain.matrix, softmax.buffer)):
@@ -237,7 +239,7 @@ def _scratch(chain: _Chain, height: int) -> dict[Buffer, Buffer]:
 
 
 def _within(place: Index, whole: Buffer, part: Buffer) -> Index | None:
-    """A place of a buffer in one of which some dims are shorter; None where its terms are not along single dims."""
+    """Rewrites an index of buffer `whole` for `part`, in which some dims are shorter; None if a term spans two dims."""
     before, after = ([prod(b.dims[n + 1 :]) for n in range(len(b.dims))] for b in (whole, part))
     terms = []
     for atom, factor in place.terms:
@@ -251,7 +253,7 @@ def _within(place: Index, whole: Buffer, part: Buffer) -> Index | None:
 def _moved(
     block: Block | Softmax, here: dict[Axis, Index], inside: dict[Axis, Index], scratch: Mapping[Buffer, Buffer]
 ) -> Block | Softmax | None:
-    """A block at some places of its axes, with what lies between it and others in scratch memory, at places inside."""
+    """Substitutes a block's axes by `here`, and by `inside` in accesses to buffers of `scratch`; None if it fails."""
     lost: list[Load | Buffer] = []
 
     def within(buffer: Buffer, place: Index) -> Index:
@@ -282,7 +284,7 @@ def _moved(
 def _statements(
     block: Block | Softmax | None, numbers: Iterator[int], machine: Machine, packings: dict[object, Packing]
 ) -> list[Statement] | None:
-    """The loops of a block; what they read in another order is packed once, whoever asks for it."""
+    """Returns the loops of a block; equal packings are shared through `packings`. None if the block has no loops."""
     if block is None or isinstance(block, Softmax):
         return None if block is None else block.statements(numbers, machine)
     made = scheduled(block, numbers, machine)

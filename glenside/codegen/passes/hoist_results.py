@@ -1,4 +1,4 @@
-"""Results that nothing else reads, made as soon as what they are made of is: it is near then, and kept no longer."""
+"""Hoists results that no nest reads behind their operands, which are in cache then and need not stay live longer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from glenside.codegen.processor.model import Machine
 
 
 def hoist_results(module: Module, _machine: Machine) -> Module:
-    """Hoists each nest that alone fills a result, which no nest reads, to directly behind the last one that fills its
-    operands; those with the fewest bytes first. What it alone reads packed is packed before it.
+    """Hoists each nest that alone fills an unread result to directly behind the last nest that fills its operands.
+
+    Several nests hoisted to one place are ordered by the bytes they use, fewest first. A packing that only the hoisted
+    nest reads is hoisted with it.
     """
     nests = module.nests
     fills = [set(_filled(nest.body)) for nest in nests]
@@ -46,7 +48,7 @@ def hoist_results(module: Module, _machine: Machine) -> Module:
 
 
 def _filled(body: Sequence[Statement]) -> Iterator[Buffer]:
-    """The buffers that statements store to."""
+    """Yields the buffers that statements store to."""
     for statement in body:
         if isinstance(statement, For | When):
             yield from _filled(statement.body)

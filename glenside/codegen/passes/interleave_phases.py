@@ -1,8 +1,7 @@
-"""Nests whose elements take turns in one buffer, as phases of a transposed convolution do, a few vectors of each at a
-time.
+"""Interleaves nests whose elements alternate in one buffer, such as the phases of a transposed convolution.
 
-Each nest by itself stores every so many elements, and would bring each line of the buffer from afar again. What they
-all read is near, too, when the next one reads it.
+Each step stores a few vectors of every nest. A nest by itself stores every n-th element, and would fetch each cache
+line of the buffer from memory again. Operands that the nests share stay in cache, too.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from glenside.codegen.scheduling.vectorize import lanes_of
 from glenside.ir.index_map import Axis
 
 _VECTORS = 2
-"""Of columns that all nests store before the next ones."""
+"""Vectors of columns that each nest stores in one step."""
 
 
 def interleave_phases(module: Module, machine: Machine) -> Module:
@@ -46,7 +45,7 @@ def interleave_phases(module: Module, machine: Machine) -> Module:
 
 
 def _kind(nest: Nest) -> object:
-    """The same for nests that may take turns: they are of one buffer, and go along it alike."""
+    """Returns a key that is equal for nests to interleave: the same buffer, the same loop sizes and strides."""
     block = nest.block
     if not isinstance(block, Block) or len(block.joined) != 1 or block.around:
         return id(nest)
@@ -56,11 +55,12 @@ def _kind(nest: Nest) -> object:
 
 
 def _columns(block: Block) -> Axis:
-    """The axis along which the elements of a block are the nearest to each other."""
+    """Returns the axis along which a block stores with the smallest stride."""
     return min((axis for axis in block.axes if axis.size != 1), key=lambda axis: coefficient(block.place, axis))
 
 
 def _together(nests: Sequence[Nest], blocks: Sequence[Block], machine: Machine) -> tuple[Nest, list[Packing]] | None:
+    """Interleaves nests of one buffer in one nest, and returns its packings too; None if a part cannot be scheduled."""
     columns = [_columns(block) for block in blocks]
     axes = count(1 + max(axis.number for block in blocks for axis in axes_of(block)))
     width = _VECTORS * lanes_of(blocks[0].joined[0].local.dtype, machine)

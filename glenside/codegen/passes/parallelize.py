@@ -1,9 +1,9 @@
-"""Which nests threads share: those that take longer alone than it takes to hand them over.
+"""Chooses the nests to parallelize.
 
-What one thread stores lies in its own cache. A nest that it shares with others, or that it does alone after they shared
-the one before, fetches what they hold, line by line. So one decides for all nests together: each costs what it takes,
-alone or shared, and what passes between two that differ costs its bytes. The least of that is a minimum cut of a graph
-(Greig, Porteous and Seheult, "Exact maximum a posteriori estimation for binary images", 1989).
+A thread's stores are in its own cache. Between a serial nest and a parallel one, operands move from cache to cache,
+line by line. So all nests are decided together: each costs its time, serial or parallel, and each pair of nests that
+differ costs the bytes that pass between them. The minimum is a minimum cut of a graph (Greig, Porteous and Seheult,
+"Exact maximum a posteriori estimation for binary images", 1989).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from glenside.codegen.loop_ir.module import Module
 from glenside.codegen.processor.model import Machine
 
 _HANDING = 1500.0
-"""Nanoseconds until other threads have begun a loop, and have told that they are done."""
+"""Nanoseconds to start a loop on the other threads, and to be notified of its end."""
 _FETCHING = 0.2
-"""Nanoseconds for a byte that another thread's cache has: 13 for a line of 64."""
+"""Nanoseconds to fetch a byte from another thread's cache: 13 for a line of 64 bytes."""
 
 
 def parallelize(module: Module, machine: Machine) -> Module:
-    """Makes nests serial that are predicted to cost less on one thread; for two threads, where the machine has one."""
+    """Makes nests serial that are predicted to cost less on one thread; assumes two threads if the machine has one."""
     nests, threads = module.nests, max(2, machine.threads)
     ways = [either_way(nest, machine, threads) for nest in nests]
     spared = [_spared(nest, way) for nest, way in zip(nests, ways, strict=True)]
@@ -32,13 +32,16 @@ def parallelize(module: Module, machine: Machine) -> Module:
 
 
 def _spared(nest: Nest, way: EitherWay) -> float:
-    """Nanoseconds less that a nest takes where threads share it; what takes all there are where they cannot."""
+    """Returns the nanoseconds that parallelizing a nest saves; minus infinity if it has no parallel loop."""
     handed = sum(loop.beside is None for loop in nest.body if is_parallel(loop))
     return way.alone - way.shared - _HANDING * handed if handed else float("-inf")
 
 
 def _passed(nests: Sequence[Nest], ways: Sequence[EitherWay], threads: int) -> dict[int, dict[int, float]]:
-    """For each nest what fetching costs between it and those whose results it touches, where only one is shared."""
+    """Returns the nanoseconds of cache transfers between nests, if only one of the two is parallel.
+
+    Symmetric: nest -> nest that last filled a buffer that it touches -> cost.
+    """
     found: dict[int, dict[int, float]] = {number: {} for number in range(len(nests))}
     last: dict[Buffer, int] = {}
     for number, (nest, way) in enumerate(zip(nests, ways, strict=True)):
@@ -53,9 +56,10 @@ def _passed(nests: Sequence[Nest], ways: Sequence[EitherWay], threads: int) -> d
 
 
 def decided(spared: Sequence[float], passed: dict[int, dict[int, float]]) -> dict[int, bool]:
-    """Which nests are shared, so that what they spare less what passes between those that differ is most.
+    """Chooses the nests to parallelize: maximizes time saved minus cache-transfer cost between nests that differ.
 
-    One that spares more, or costs more, than all that can pass is sure; others may be once it is. The rest is a cut.
+    A nest whose saving (or loss) exceeds all its transfer costs is decided at once; this may decide its neighbours. A
+    minimum cut decides the rest.
     """
     found: dict[int, bool] = {}
     pull = dict(enumerate(spared))
@@ -74,8 +78,8 @@ def decided(spared: Sequence[float], passed: dict[int, dict[int, float]]) -> dic
 
 
 def _cut(pull: dict[int, float], passed: dict[int, dict[int, float]]) -> dict[int, bool]:
-    """The same of nests of which none is sure."""
-    import networkx  # takes a while
+    """Decides the remaining nests by a minimum cut."""
+    import networkx  # slow to import
 
     graph = networkx.DiGraph()
     for number, amount in pull.items():
@@ -90,6 +94,6 @@ def _cut(pull: dict[int, float], passed: dict[int, dict[int, float]]) -> dict[in
 
 
 def _alone(nest: Nest) -> Nest:
-    """A nest whose steps one thread takes."""
+    """Returns a nest with its parallel loops made serial."""
     body = [replace(one, way=Way.LOOP, beside=None) if is_parallel(one) else one for one in nest.body]
     return replace(nest, body=tuple(body))

@@ -1,8 +1,8 @@
-"""What the next band reads from afar, asked for while the products of this one are added.
+"""Prefetches the operands of the next band from memory during the products of this band.
 
-A depthwise convolution reads an image from beyond the second cache row by row, and waits for each line; the products
-that follow it wait for nothing. So they ask, a line or less at every step, for the rows that the next band reads beside
-those of this one.
+A depthwise convolution reads an image that exceeds the second-level cache row by row, and stalls on each line. The
+products after it do not stall. So each step of the products prefetches some lines of the rows that only the next band
+reads.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from glenside.codegen.processor.model import Machine
 from glenside.ir.index_map import Axis, flattened
 
 _MOST_LINES = 4
-"""At a step: more would come late, and keep the step waiting."""
+"""Maximum cache lines prefetched in one step: more would arrive late and stall the step."""
 
 
 def asking_for_next(
     statements: Sequence[Statement], loads: Sequence[Load], band: Axis, machine: Machine
 ) -> list[Statement]:
-    """Statements of a band, which ask for what loads read of the next one, if it is beyond the second cache."""
+    """Returns the statements of a band with prefetches of what `loads` read in the next band.
+
+    Only buffers that take more than half of the second-level cache are prefetched.
+    """
     path = _longest(statements)
     steps = prod(loop.axis.size for loop in path)
     step = flattened([at(loop.axis) for loop in path], [loop.axis.size for loop in path])
@@ -43,9 +46,9 @@ def asking_for_next(
 
 
 def _end(loads: Sequence[Load], band: Axis) -> int | None:
-    """Where what the first band reads of a buffer ends: the next one reads as much more as they are apart.
+    """Returns the end of the range that the first band reads of a buffer; the next band's end is one stride further.
 
-    None where what a band reads does not lie together, or bands go backwards.
+    None if the range of a band is not contiguous, or if bands run backwards.
     """
     end, apart = 0, coefficient(loads[0].place, band)
     for load in loads:
@@ -53,7 +56,7 @@ def _end(loads: Sequence[Load], band: Axis) -> int | None:
             return None
         span = 1
         for factor, size in sorted((f, a.size) for a, f in load.place.terms if isinstance(a, Axis) and a != band):
-            if factor < 0 or (size > 1 and factor > 2 * span):  # a border or a stride leaves out less than it reads
+            if factor < 0 or (size > 1 and factor > 2 * span):  # padding or a stride may skip less than it reads
                 return None
             span += factor * (size - 1)
         end = max(end, load.place.constant + span)
@@ -61,7 +64,7 @@ def _end(loads: Sequence[Load], band: Axis) -> int | None:
 
 
 def _longest(statements: Sequence[Statement]) -> list[For]:
-    """The loops within each other that have the most steps in all."""
+    """Returns the path of nested serial loops with the most steps."""
     found: list[For] = []
     for statement in statements:
         if isinstance(statement, For) and statement.way is Way.LOOP:
@@ -72,7 +75,7 @@ def _longest(statements: Sequence[Statement]) -> list[For]:
 
 
 def _inserted(statements: Sequence[Statement], path: Sequence[For], asked: Sequence[Prefetch]) -> list[Statement]:
-    """Statements with others first in the innermost of some loops."""
+    """Returns statements with prefetches inserted first in the innermost loop of `path`."""
     if not path:
         return [*asked, *statements]
     return [

@@ -1,4 +1,4 @@
-"""Whether steps of a loop, taken by any thread, touch what another one of them writes."""
+"""Finds data races between the steps of a parallel loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glenside.ir.operand import Array
 
 
 def collision(own: Sequence[Access], axis: Axis, fixed: Mapping[Axis, int], picks: Mapping[str, int]) -> int | None:
-    """A place of a buffer that one step of an axis writes and another one uses; None where there is none."""
+    """Returns the index of an element that one step of an axis writes and another uses; None if there is none."""
     if axis.size < 2:
         return None
     moves = {moves_evenly(access, (axis,)) for access in own}
@@ -28,14 +28,14 @@ def collision(own: Sequence[Access], axis: Axis, fixed: Mapping[Axis, int], pick
     order = np.argsort(places, kind="stable")
     places, steps, writes = places[order], steps[order], writes[order]
     several = np.flatnonzero(places[1:] == places[:-1])
-    for place in np.unique(places[several]):  # of steps that use one place each is here once
+    for place in np.unique(places[several]):  # a step lists an index once, so these are of several steps
         if writes[places == place].any():
             return int(place)
     return None
 
 
 def _touched(own: Sequence[Access], fixed: Mapping[Axis, int], picks: Mapping[str, int]) -> tuple[Array, Array]:
-    """The places that are written, and all, in order."""
+    """Returns the indices that are written, and all that are used, sorted."""
     found = [(access, footprint(access, fixed, picks).places()) for access in own]
     nothing = np.empty(0, np.int64)
     written = np.unique(np.concatenate([nothing, *(places for access, places in found if access.writes)]))
@@ -43,7 +43,7 @@ def _touched(own: Sequence[Access], fixed: Mapping[Axis, int], picks: Mapping[st
 
 
 def _meets_itself(written: Array, used: Array, move: int, count: int) -> int | None:
-    """A place that is in `written` moved by some steps, less than `count` of them, and in `used`."""
+    """Returns an index of `used` that equals one of `written` plus k * `move`, 0 < k < `count`; None if there is none."""
     if not written.size:
         return None
     if move == 0:

@@ -1,4 +1,4 @@
-"""The same loops over other numbers, in plain C: one element after the other, registers in arrays."""
+"""Prints loops as plain C over residues modulo a prime: one element after the other, registers as arrays."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from glenside.semantics.prime_field import PrimeField, function_seed
 
 
 class Plain(Printer):
-    """Loops that say `for`, whatever their way, one function for each nest."""
+    """Prints every loop as a serial `for`, and each nest as a function."""
 
     def _calls(self, nest: Nest) -> Iterator[str]:
         numbers = self.numbers
@@ -61,14 +61,14 @@ class Plain(Printer):
         yield from self._loop(loop, indent, "0", str(loop.axis.size))
 
     def _called(self, function: str, product: MatrixProduct) -> str:
-        """A call for the sums of a tile."""
+        """Returns a call that computes the sums of a tile."""
         self.written.add(product.sums)
         places = (product.sums, product.first), (product.a, product.of_rows), (product.b, product.of_columns)
         given = [" + ".join(self.address(*place)) for place in places]
         return f"{function}({', '.join(given)}, {product.rows}, {product.steps}, {int(product.adds)})"
 
     def variable(self, held: Buffer | Local) -> str:
-        """The C type of a variable, or of a register."""
+        """Returns the C type of a variable or register."""
         return self.computed(held.dtype)
 
     def register(self, access: Load | Store) -> str:
@@ -136,15 +136,15 @@ _OPERATIONS = {
     "sign": "sign_of({})",
     "min": "fmin({}, {})",
     "max": "fmax({}, {})",
-    "flushed": "{}",  # which numbers are small residues do not know
+    "flushed": "{}",  # residues have no size
 }
 _PAIRS = {"pow": "pow", "mod": "mod floor", "rem": "mod truncate"}
 
 
 class Residues(Plain):
-    """Floats are residues as `LoopField` has them: float in memory, double where they are computed with.
+    """Prints floats as residues of `LoopField`: float in memory, double in computations.
 
-    `void modulo(int which)` says of which of the two fields those are that `run` is given.
+    `void modulo(int which)` selects the field, of two, for the next `run`.
     """
 
     def __init__(self, loops: Loops, fields: Sequence[PrimeField]) -> None:
@@ -214,7 +214,7 @@ class Residues(Plain):
         return self._keeping_zero(name, operand)
 
     def _rounded(self, value: str, dtype: str) -> str:
-        """Rounding to floats that are only stored is a function like any other."""
+        """Rounding to a storage-only dtype is a pseudo-random function, like any other function of reals."""
         return self._keeping_zero(f"cast {dtype}", value) if dtype in STORED else value
 
     def _keeping_zero(self, function: str, operand: str) -> str:
@@ -226,7 +226,7 @@ class Residues(Plain):
 
 
 GROWTH = 2
-"""How many times as far apart things lie in the arena: a half is a float there."""
+"""Factor on offsets in the arena: a float16 element takes the space of a float."""
 
 
 def _seed(function: str) -> str:
@@ -234,7 +234,8 @@ def _seed(function: str) -> str:
 
 
 def residues(loops: Loops, fields: Sequence[PrimeField]) -> Source:
-    """C of the same functions as `c.source` has, in which floats are residues, of one of two fields, which `modulo`
-    says; in one thread. Raises BadInput.
+    """Returns serial C of the loops in which floats are residues, of the field that `modulo` selects.
+
+    Raises BadInput.
     """
     return Residues(loops, fields).source()

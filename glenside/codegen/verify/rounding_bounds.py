@@ -1,10 +1,10 @@
-"""Each nest with a bound on its rounding: beside a value, how far from it the compiled one is at most.
+"""Bounds the rounding error of each nest: with each value, the maximum error of the compiled value.
 
 A running error analysis (N. Higham, Accuracy and Stability of Numerical Algorithms, section 3.3) of the same loops in
-the same order: fl(a + b) is off by what a and b are, and by a unit of the last place of the sum; of a product each is
-off by what the other one is times. So the depth of sums and the constants of Winograd's transforms are in the bound as
-they are in the loops. Where a choice depends on a comparison that rounding may decide, both are within the bound, or
-the nest says so.
+the same order. The error of fl(a + b) is that of a and of b, and a unit in the last place of the sum; in a product the
+error of each factor is multiplied by the other factor. So the bound reflects the depth of sums and the constants of
+Winograd's transforms. Where rounding may decide a comparison, both branches are within the bound, or the nest is
+reported as undecided.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from glenside.ir.index_map import Index
 from glenside.semantics.native import Native
 
 _ULPS = 16
-"""Units in the last place by which functions of reals are off, those of the library and in vectors."""
+"""Maximum error of functions of reals, of the library and vectorized, in units in the last place."""
 _KINDS = {"float64": 0, "float32": 1, "float16": 2, "bfloat16": 3, **dict.fromkeys(STORED, 4)}
 _NUMBERS = r"""
 /* v, and how far from it the rounded one is at most. Of a dtype: the unit of rounding, least and largest numbers. */
@@ -208,8 +208,9 @@ _SHAPES = {"cosh": "even", "tan": "between_poles"}
 
 
 class Bounds(Plain):
-    """`int run(int64_t nest, const void *const *given, void *const *results, unsigned char *arena, void *own)`:
-    what a nest reads of other buffers is as it lies there; what it fills is `own`, `num` where that is of floats.
+    """Prints `int run(int64_t nest, const void *const *given, void *const *results, unsigned char *arena, void *own)`.
+
+    `run` reads other buffers as exact values; the nest fills `own`, of C type `num` if it holds floats.
     """
 
     def __init__(self, loops: Loops) -> None:
@@ -236,7 +237,7 @@ class Bounds(Plain):
         return self._called(f"bounds_{product.parts}_{kind}", product)
 
     def stored(self, store: Store) -> str:
-        """Parts that are kept for the sums of one tile: as if the first one were all of a number, which they are."""
+        """Returns a stored value; of bf16 parts in scratch memory, the first is the whole number, the others are 0."""
         formula = store.formula
         is_part = isinstance(formula, Apply) and formula.primitive in PARTS
         if not isinstance(formula, Apply) or not is_part or store.buffer.role is not Role.SCRATCH:
@@ -273,7 +274,7 @@ class Bounds(Plain):
         return f"decided({self.truth(condition)})"
 
     def truth(self, formula: Formula) -> str:
-        """Whether a formula is not 0, and whether that is sure."""
+        """Returns a C truth value: whether a formula is not 0, and whether rounding may decide that."""
         value = self.formula(formula)
         if formula.dtype == "bool":
             return value
@@ -293,7 +294,7 @@ class Bounds(Plain):
         if wanted in STORED and wanted in REALS:
             return self._as(wanted, f"exactly((double){value})")
         if wanted in REALS:
-            if wanted in ("float32", "float64"):  # whole numbers are rounded once, to the nearest
+            if wanted in ("float32", "float64"):  # integers are rounded once, to nearest
                 return f"exactly((double)({held(wanted)}){value})"
             return f"rounded((double){value}, 0, {of_dtype(wanted)})"
         if given in REALS and wanted in WHOLE:
@@ -302,9 +303,9 @@ class Bounds(Plain):
         return super().converted(formula)
 
     def _as(self, dtype: str, value: str) -> str:
-        """A number of another dtype: of one that is exact it is known what those that are only stored make of it."""
+        """Casts a value; for float32 and storage-only dtypes the rounding of an exact input is known."""
         text = f"return rounded(a.v, a.e, {of_dtype(dtype)});"
-        if dtype == "float32":  # what is exact is rounded once, to the nearest
+        if dtype == "float32":  # an exact input is rounded once, to nearest
             text = f"if (a.e == 0) return exactly((double)(float)a.v); {text}"
         elif dtype == "float64":
             text = "return a;"
@@ -315,7 +316,7 @@ class Bounds(Plain):
         return f"as_{dtype}({value})"
 
     def _bits(self, formula: Convert) -> str:
-        """Of numbers that are exact."""
+        """Returns a bitcast; its operand must be exact, otherwise the nest is undecided."""
         given, wanted = formula.formula.dtype, formula.dtype
         value = self.formula(formula.formula)
         if given in REALS:
@@ -350,14 +351,17 @@ class Bounds(Plain):
         return self._real("divide by number" if by_number else name, texts, operands[-1].dtype)
 
     def related(self, name: str, texts: Sequence[str], alike: bool = False) -> str:
-        """A comparison of two numbers, and whether that is sure; where they are made alike, equal ones are equal."""
+        """Returns a comparison of two numbers, and whether rounding may decide it.
+
+        `alike`: both come from one formula, so that equal values compare equal.
+        """
         kind = "choice_of_alike" if alike else "choice"
         text = f"return {kind}(a.v {RELATIONS[name]} b.v, a, b);"
         self.functions.setdefault(f"static inline uint8_t {kind}_{name}(num a, num b) {{ {text} }}")
         return f"{kind}_{name}({', '.join(texts)})"
 
     def _are_made_alike(self, operands: Sequence[Formula]) -> bool:
-        """Whether two variables are made by one formula, of elements at whatever places: an item's, say, one by one."""
+        """True if two variables are assigned by one formula, of elements at different indices."""
         a, b = operands
         if not isinstance(a, Local) or not isinstance(b, Local):
             return False
@@ -390,7 +394,7 @@ class Bounds(Plain):
 
 
 def _made_by(body: Sequence[Statement]) -> dict[str, set[Formula]]:
-    """The formulas that each variable of a nest becomes, but for the places of what they read."""
+    """Returns the formulas assigned to each variable of a nest, with the indices of loads left out."""
     found: dict[str, set[Formula]] = {}
     known: list[tuple[str, str]] = []
     stack = list(body)
@@ -404,21 +408,24 @@ def _made_by(body: Sequence[Statement]) -> dict[str, set[Formula]]:
             else:
                 made = changed(statement.formula, lambda _: Index())
                 found.setdefault(statement.local.name, set()).add(made)
-    for _ in known:  # a variable may become another one, which becomes a third
+    for _ in known:  # copies of variables are transitive
         for name, other in known:
             found.setdefault(name, set()).update(found.get(other, ()))
     return found
 
 
 def of_dtype(dtype: str) -> str:
-    """The unit of rounding, the least number, the largest one; the value beside is one of float64."""
+    """Returns the C arguments of a dtype: unit roundoff, least and largest number, and kind.
+
+    The unit roundoff includes that of float64, in which values are computed.
+    """
     unit = 2.0 ** -(fraction_bits(dtype) + 1) + 2.0**-53 + (2.0**-24 if dtype in BITS else 0)
     least = 2.0 ** max(-1074, least_exponent(dtype) - fraction_bits(dtype))
     return f"{unit.hex()}, {least.hex()}, {largest_float(dtype).hex()}, {_KINDS[dtype]}"
 
 
 class OneText(Source):
-    """Whether a choice was not sure is known to all of it."""
+    """Source in one translation unit: its functions share the `undecided` flag."""
 
     def units(self, count: int) -> list[str]:
         return [str(self)]

@@ -1,8 +1,8 @@
-"""Bounds of whole numbers that are rounded to: a number near a half, between two levels, may become either of them.
+"""Bounds the error of integers that are rounded from floats: near a half, rounding may give either integer (level).
 
-Where a nest makes integers of floats, those are a level and how far below and above it the compiled one may be, up to
-multiples of 2^bits, as integers wrap: sums and products of them keep that. Where they are read as numbers again, to be
-compared, made wider or floats, none of the levels may lie beyond where they wrap, or the nest says so.
+Such an integer is a level, and how far below and above it the compiled integer may be, modulo 2^bits, as integers wrap:
+sums and products keep this. Where the integer is compared, widened or cast to a float, none of its possible values may
+have wrapped; otherwise the nest is reported as undecided.
 """
 
 from __future__ import annotations
@@ -100,8 +100,9 @@ _Held = Buffer | Local
 
 
 def unsure(nest: Nest) -> frozenset[_Held] | None:
-    """The buffers and variables of a nest that hold integers which rounding may have led to; None where it does more
-    with such integers than levels say: of 64 bits, or as indices.
+    """Returns the buffers and variables of a nest that hold integers rounded from floats.
+
+    None if the nest uses such integers in a way that levels do not model: with 64 bits, or as indices.
     """
     statements = list(_all(nest.body))
     found: set[_Held] = set()
@@ -138,7 +139,7 @@ def _plain(formula: Formula) -> Formula:
 
 
 def _is_unsure(formula: Formula, held: set[_Held] | frozenset[_Held]) -> bool:
-    """Whether a formula gives integers that rounding may lead to."""
+    """True if the result of a formula is an integer that depends on rounded floats."""
     formula = _plain(formula)
     if formula.dtype not in INTEGERS:
         return False
@@ -150,7 +151,7 @@ def _is_unsure(formula: Formula, held: set[_Held] | frozenset[_Held]) -> bool:
 
 
 def _beyond(statement: Statement, held: frozenset[_Held]) -> bool:
-    """Whether a statement does what levels do not say."""
+    """True if a statement uses rounded integers in a way that levels do not model."""
     if isinstance(statement, Require):
         return statement.local in held
     if isinstance(statement, Sort):
@@ -169,7 +170,7 @@ def _goes_beyond(formula: Formula, held: frozenset[_Held]) -> bool:
 
 
 class Levels(Bounds):
-    """Bounds, with those of integers: what is `unsure` is a `level`."""
+    """Prints error bounds of integers too: buffers and variables of `unsure` have C type `level`."""
 
     def __init__(self, loops: Loops) -> None:
         super().__init__(loops)
@@ -199,12 +200,12 @@ class Levels(Bounds):
             yield from super()._simple(statement)
 
     def _level(self, formula: Formula) -> str:
-        """A formula of integers as a level."""
+        """Returns an integer formula as a C `level`."""
         text = self.formula(formula)
         return text if self._is_unsure(formula) else f"level_of((int64_t){text})"
 
     def _lying(self, formula: Formula) -> str:
-        """A formula of integers as a number."""
+        """Returns an integer formula as a C `num`."""
         low, high = limits(formula.dtype)
         return f"lying({self._level(formula)}, {float(low)}, {float(high)})"
 
@@ -261,7 +262,7 @@ class Levels(Bounds):
 
 
 def _range(formula: Formula) -> tuple[float, float]:
-    """Between which numbers a formula lies, as far as its clips say."""
+    """Returns the interval of a formula that follows from its `min` and `max`."""
     if isinstance(formula, Number) and formula.value is not None:
         return float(formula.value), float(formula.value)
     if isinstance(formula, Apply) and formula.primitive.name in _ORDERED:
@@ -271,7 +272,7 @@ def _range(formula: Formula) -> tuple[float, float]:
 
 
 def _is_whole(formula: Formula) -> bool:
-    """Whether a formula of floats gives whole numbers, however it is rounded."""
+    """True if a float formula is always a whole number, however it is rounded."""
     if isinstance(formula, Number):
         return formula.value is not None and formula.value.denominator == 1
     if isinstance(formula, Convert):
@@ -287,6 +288,6 @@ def _text(number: float) -> str:
 
 
 def bounds(loops: Loops) -> Source:
-    """C that bounds, for each nest of loops by itself, how far what it stores is from exact. Raises BadInput."""
+    """Returns C that bounds, for each nest by itself, the error of what it stores. Raises BadInput."""
     found = Levels(loops).source()
     return OneText(found.title, found.helpers, found.nests, found.end)

@@ -1,8 +1,8 @@
-"""Loops are verified before they run: every condition of `conditions`, of all nests, where temporaries lie, and of what
-goes in and comes out. Whoever compiles or writes code does it once; tests do it after each pass.
+"""Verifies loops before they run: every condition of `conditions` for all nests, the arena, inputs and results.
 
-That they are loops is checked whole: no place outside, nothing read that nobody wrote, no race. That they compute what
-their terms mean is checked at sampled elements (`validation`), and whole by `f.check()`.
+The product verifies once, before it compiles or writes code; tests verify after each pass. Safety is checked
+completely: no access out of bounds, no read before a write, no race. That nests compute the elements of their terms is
+checked at sampled elements (`translation_validation`), and completely by `f.check()`.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from glenside.ir.types import AccessType, Dims, TupleType, Type
 
 
 class Unverified(GlensideError):
-    """Loops that do what no loops may: a mistake of the compiler, so that nothing is run or written."""
+    """Loops that break a condition: a mistake of the compiler, so that nothing is run or written."""
 
     status = 1
 
 
 _SECONDS = 0.15
 _OF_NEST = 0.003
-"""Of this thread, for samples: these, and so many for each nest."""
+"""Seconds of this thread for sampling: `_SECONDS`, and `_OF_NEST` more for each nest."""
 
 
 def verify(loops: Loops, plan: Arena, program: Program, constants: Mapping[Buffer, Array]) -> Validation:
-    """Check what loops are before they run, and what is packed of constants; gives what was found of the samples.
+    """Verifies loops before they run, and packed constants; returns the validation of the sampled elements.
 
-    Raises Unverified, which names the layer and what is wrong with it.
+    Raises Unverified, which names the layer and the fault.
     """
     for fault in (*Checker().faults(loops, plan), *_interface(loops, program)):
         raise Unverified(_sentence(fault, loops, program))
@@ -47,7 +47,7 @@ def verify(loops: Loops, plan: Arena, program: Program, constants: Mapping[Buffe
 
 
 def _interface(loops: Loops, program: Program) -> Iterator[Fault]:
-    """What inputs and results have other dims, or another dtype, than in the program."""
+    """Yields a fault for each input or result whose dims or dtype differ from those of the program."""
     for buffer in loops.buffers:
         tensor = program.tensors.get(buffer.name) if buffer.role is Role.INPUT else None
         if tensor is not None and (tensor.dims, tensor.dtype) != (buffer.dims, buffer.dtype):
@@ -72,7 +72,7 @@ def _words(dims: Dims) -> str:
 
 
 def _sentence(fault: Fault, loops: Loops, program: Program) -> str:
-    """Which layer it is, what is wrong, which condition that is, and whose mistake."""
+    """Returns a sentence that names the layer, the fault, the broken condition, and whose mistake it is."""
     where = f"of {program.name}" if fault.nest is None else _layer(fault.nest, loops, program)
     condition = f"{fault.condition.name.lower()}: {fault.condition.value}"
     return (
@@ -82,7 +82,7 @@ def _sentence(fault: Fault, loops: Loops, program: Program) -> str:
 
 
 def _layer(nest: Nest, loops: Loops, program: Program) -> str:
-    """A nest in words: its place, what it computes, and the layers of the program that are in it."""
+    """Returns a description of a nest: its number, what it computes, and its layers of the program."""
     names = {term: name for name, term in (*program.names.items(), *program.layers.items())}
     layers = list(dict.fromkeys(names[term] for term in nest.terms if term in names))
     of = f"layer {', '.join(layers[:3])}, " if layers else ""
@@ -92,7 +92,7 @@ def _layer(nest: Nest, loops: Loops, program: Program) -> str:
 
 @contextmanager
 def verified_passes() -> Iterator[None]:
-    """Verify loops after each pass too, for tests. Raises Unverified, which names the pass that broke them."""
+    """Verifies loops after each pass too, for tests. Raises Unverified, which names the pass that broke them."""
     checker = Checker()
 
     def verified(name: str, loops: Loops) -> None:

@@ -1,8 +1,8 @@
-"""What must hold of loops, whatever the numbers: a sentence for each place where it does not.
+"""Verifies the safety of loops, for all values of the data: one sentence for each fault.
 
-Every place lies in its buffer; what is read was written before; steps that threads share touch nothing that another one
-writes; results are written whole; what lies in the arena at a time lies apart. Places are those of all values of the
-counters for which guards hold (`footprints`): nothing is tried out, and what cannot be shown counts as wrong.
+Every access is within its buffer; every element is written before it is read; parallel steps do not race; results are
+written completely; buffers that are live together do not overlap in the arena. The analysis covers all values of the
+counters for which guards hold (`footprints`). Nothing is run; a condition that cannot be shown counts as a fault.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ _GIVEN = (Role.INPUT, Role.CONSTANT)
 
 
 def faults(loops: Loops, plan: Arena | None = None) -> list[str]:
-    """What is wrong with loops, and with where a plan has their temporaries: nest by nest; [] where nothing is."""
+    """Returns the faults of loops, and of the arena of a plan, nest by nest; [] if there are none."""
     return [str(fault) for fault in Checker().faults(loops, plan)]
 
 
 @dataclass(frozen=True)
 class _Right:
-    """A nest in which nothing is wrong: the boxes that it writes of each of its buffers."""
+    """A nest without faults: the boxes that it writes, by the number of the buffer."""
 
     writes: tuple[tuple[int, tuple[Box, ...]], ...]
 
 
 class Checker:
-    """Finds faults. What it saw of a nest it knows of all that are alike: in the same loops, and in others.
+    """Finds faults. Memoizes nests without faults by structure, across loops too.
 
-    right    nests, as `_key` has them, in which nothing is wrong
-    written  what is written so far; what another buffer in its bytes stores ends it
+    right    `_key` of a nest without faults -> what it writes
+    written  the elements written so far; cleared when another buffer overwrites the same bytes of the arena
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Checker:
         self.written: dict[Buffer, Written] = {}
 
     def faults(self, loops: Loops, plan: Arena | None = None) -> Iterator[Fault]:
-        """The faults of loops, nest by nest."""
+        """Yields the faults of loops, nest by nest."""
         self.written = {}
         places: Mapping[Buffer, int] = plan.places if plan is not None else {}
         for packing in loops.packings:
@@ -73,7 +73,7 @@ class Checker:
                 yield Fault(Condition.RESULTS, f"{buffer}{where} is a result that no nest writes")
 
     def _packed(self, packing: Packing) -> Iterator[Fault]:
-        """What is wrong with how a constant is packed."""
+        """Yields the faults of the packing of a constant."""
         buffer, source = packing.buffer, packing.source
         key = buffer.dims, source.dims, source.dtype, replace(packing, buffer=_ANY, source=_ANY)
         self.written[buffer] = Written(buffer.dims.product())
@@ -87,7 +87,7 @@ class Checker:
     def _planned(self, plan: Arena) -> Iterator[Fault]:
         for buffer, place in plan.places.items():
             if place < 0 or place + buffer.bytes > plan.size or place % RECORDS[buffer.dtype].numpy.itemsize:
-                said = f"{buffer} has byte {place} of the arena, in which it does not lie as it must"
+                said = f"{buffer} is stored at byte {place} of the arena, which is misaligned or outside of the arena"
                 yield Fault(Condition.ARENA, said)
         for buffer in self.written:
             if buffer.role is Role.TEMPORARY and buffer not in plan.places:
@@ -114,7 +114,7 @@ class Checker:
                 self.written[buffers[number]].add(box)
 
     def _key(self, nest: Nest) -> tuple[Hashable, list[Buffer]]:
-        """What nests share of which it is known whether anything is wrong, and their buffers in its order."""
+        """Returns the memoization key of a nest, and its buffers in the order of the key."""
         like, buffers = alike(nest.body)
         states = []
         for buffer in buffers:
@@ -124,7 +124,7 @@ class Checker:
         return (like, tuple(states)), buffers
 
     def _end(self, buffers: Sequence[Buffer], written: Container[Buffer], places: Mapping[Buffer, int]) -> None:
-        """Nothing is left of what lies in the arena where a nest stores something else."""
+        """Clears the buffers whose bytes of the arena a nest overwrites with another buffer."""
         for buffer in buffers if places else ():
             if buffer in places and buffer in written:
                 for other, state in self.written.items():
@@ -132,7 +132,7 @@ class Checker:
                         state.clear()
 
     def _write(self, accesses: Sequence[Access], malformed: bool) -> dict[Buffer, list[Box]] | None:
-        """Note what is written after a nest: in boxes, or None where those do not say all of it."""
+        """Records what a nest writes; returns it as boxes, or None if boxes do not cover all of it."""
         found: dict[Buffer, list[Box]] | None = {}
         for access in accesses:
             if not access.writes or access.buffer not in self.written:
@@ -141,7 +141,7 @@ class Checker:
             if found is not None:
                 found.setdefault(access.buffer, [])
             if malformed:
-                written.fill()  # it is said already
+                written.fill()  # already reported
                 continue
             if access.picked or not access.sure:
                 continue
@@ -164,12 +164,12 @@ _ANY = Buffer("any", Dims(()), "float32", Role.CONSTANT)
 
 
 def _beside(nest: Nest, buffers: Sequence[Buffer], places: Mapping[Buffer, int]) -> Iterator[Fault]:
-    """What a nest uses at once and does not lie apart."""
+    """Yields a fault for buffers that a nest uses together and that overlap in the arena."""
     own = [buffer for buffer in buffers if buffer in places]
     pairs = [(a, b) for i, a in enumerate(own) for b in own[i + 1 :] if _meet(places, a, b)]
     for a, b in pairs:
         if places[a] != places[b] or not _either(nest.body, a, b):
-            yield Fault(Condition.ARENA, f"{a} and {b} lie on each other in the arena, and it uses both", nest)
+            yield Fault(Condition.ARENA, f"{a} and {b} overlap in the arena, and it uses both", nest)
 
 
 def _meet(places: Mapping[Buffer, int], a: Buffer, b: Buffer) -> bool:

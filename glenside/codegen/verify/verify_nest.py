@@ -1,4 +1,4 @@
-"""What is wrong in one nest: places outside of buffers, reads of what is not written, steps of threads that meet."""
+"""Verifies one nest: accesses out of bounds, reads before writes, races of parallel steps."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from glenside.ir.index_map import Axis
 from glenside.ir.operand import Array
 
 _STEPS = 1 << 14
-"""Steps of outer loops that are looked at one by one, at most."""
+"""Maximum steps of outer loops that are checked one by one."""
 _TRIED = 1 << 22
+"""Maximum steps that are searched for the counters that a message names."""
 _GIVEN = (Role.INPUT, Role.CONSTANT)
 _OWN = (Role.REGISTER, Role.SCRATCH)
-"""Of one thread, in one nest."""
+"""Roles of buffers that are private to one thread in one nest."""
 
 
 class NestFaults:
-    """One nest: its accesses, of which those outside are told first, and no more of them."""
+    """The faults of one nest; if accesses are out of bounds, only these are reported."""
 
     def __init__(self, nest: Nest, written: Mapping[Buffer, Written]) -> None:
         self.nest, self.written = nest, written
@@ -78,11 +79,11 @@ class NestFaults:
             return ""
         place = low if low < 0 else high
         what = "writes" if access.writes else "reads"
-        sure = "" if here.exact else ", as far as can be seen,"
-        return f"it {what}{sure} {access.buffer}[{place}], which has {size} elements{self._when(access, place)}"
+        found = what if here.exact else f"may {what[:-1]}"
+        return f"it {found} {access.buffer}[{place}], which has {size} elements{self._when(access, place)}"
 
     def _is_surely_within(self, access: Access, size: int) -> bool:
-        """Whether a place lies in its buffer whatever guards and quotients say."""
+        """True if an access is within its buffer even without guards, and for any quotients."""
         low, high = access.place.bounds
         moves = [step * (self.picks[local.name] - 1) for local, step in access.picked]
         return (
@@ -91,7 +92,7 @@ class NestFaults:
         )
 
     def _when(self, access: Access, place: int, fixed: Mapping[Axis, int] | None = None) -> str:
-        """Where the counters are when an access is at a place."""
+        """Returns, for a message, values of the counters at which an access has an index."""
         held = [guard.index for h in access.conditions for guard in h.guards]
         axes = [a for a in access.axes if a in {*axes_in(access.place, *held)}]
         if not axes or prod(axis.size for axis in axes) > _TRIED or access.picked:
@@ -106,7 +107,7 @@ class NestFaults:
             return f" (along {', '.join(map(str, axes))})"
         return " at " + ", ".join(f"{axis} = {value}" for axis, value in zip(axes, at[0], strict=True))
 
-    # What is read was written.
+    # Reads before writes.
 
     def _unwritten(self, read: Access) -> Iterator[str]:
         own = read.buffer.role in _OWN
@@ -121,14 +122,14 @@ class NestFaults:
             yield from self._missed(read, shared, state.mask())
 
     def _missed(self, read: Access, shared: Mapping[Access, int], before: Array) -> Iterator[str]:
-        """The same, of all places; `shared` are the writes before it, and how many loops are around both."""
+        """Checks all elements of a read; `shared`: earlier write -> number of loops around both."""
         if self._footprint(read).missing(before) is None:
             return
         for depth in sorted({*shared.values()}, reverse=True):
             axes = read.axes[:depth]
             same = [w for w, common in shared.items() if common == depth]
             moves = {moves_evenly(access, axes) for access in (read, *same)}
-            if len(moves) == 1 and None not in moves:  # what holds at one step of them holds at all
+            if len(moves) == 1 and None not in moves:  # what holds at one step holds at all
                 fixed = dict.fromkeys(axes, 0)
                 known = before if not axes else np.zeros(before.size, bool)
                 if self._missing(read, fixed, dict.fromkeys(same, fixed), known) is None:
@@ -147,7 +148,7 @@ class NestFaults:
                 return
 
     def _is_just_written(self, read: Access, shared: Mapping[Access, int]) -> bool:
-        """Whether a write before it, in the same steps of the loops around both, has a box in which all of it is."""
+        """True if an earlier write, in the same steps of the common loops, covers the box of a read."""
         for write, depth in shared.items():
             axes = read.axes[:depth]
             move = moves_evenly(read, axes)
@@ -159,14 +160,14 @@ class NestFaults:
         return False
 
     def _together(self, a: Access, b: Access) -> bool:
-        """Whether both are done by one call of one thread."""
+        """True if one call of one thread does both accesses."""
         between = self.nest.body[a.path[0] : b.path[0] + 1]
         return a.path[0] == b.path[0] or not any(map(is_parallel, between))
 
     def _missing(
         self, read: Access, fixed: dict[Axis, int], writes: Mapping[Access, dict[Axis, int]], before: Array
     ) -> int | None:
-        """The first place that is read and not written."""
+        """Returns the first index that is read and not written; None if there is none."""
         mask = before.copy()
         for write, at in writes.items():
             here = self._footprint(write, at)
@@ -174,7 +175,7 @@ class NestFaults:
                 here.mark(mask)
         return self._footprint(read, fixed).missing(mask)
 
-    # What threads share.
+    # Races.
 
     def _shared(self, loop: For, around: tuple[For, ...]) -> Iterator[Fault]:
         inside = [a for a in self.accesses if a.loops[: len(around) + 1] == (*around, loop)]
@@ -183,7 +184,7 @@ class NestFaults:
             own = [a for a in inside if a.buffer == buffer]
             if buffer.role in _OWN:
                 if not is_written_first(buffer, loop.body):
-                    said = f"{buffer} is of a thread, and steps of {loop.axis}, which any thread may take, share"
+                    said = f"{buffer} is private to a thread, and parallel steps of {loop.axis} share it"
                     yield Fault(Condition.PRIVATE, said)
                 continue
             if self._are_apart_each_step(own, axes, loop.axis):
@@ -191,18 +192,20 @@ class NestFaults:
             even = {moves_evenly(access, axes) for access in own}
             outer = prod(axis.size for axis in axes)
             if axes and (None in even or len(even) > 1) and outer > _STEPS:
-                yield Fault(Condition.RACES, f"it cannot be shown that steps of {loop.axis} write apart in {buffer}")
+                said = f"it cannot be shown that steps of {loop.axis} write disjoint elements of {buffer}"
+                yield Fault(Condition.RACES, said)
                 continue
             every = product(*(range(axis.size) for axis in axes))
             for at in every if None in even or len(even) > 1 else [(0,) * len(axes)]:
                 place = collision(own, loop.axis, dict(zip(axes, at, strict=True)), self.picks)
                 if place is not None:
-                    several = f"several steps of {loop.axis}, which any thread may take,"
-                    yield Fault(Condition.RACES, f"{several} use {buffer}[{place}], and one writes it")
+                    yield Fault(
+                        Condition.RACES, f"parallel steps of {loop.axis} use {buffer}[{place}], and one writes it"
+                    )
                     break
 
     def _are_apart_each_step(self, own: Sequence[Access], axes: Sequence[Axis], axis: Axis) -> bool:
-        """Whether boxes say that no step of an axis touches what another one writes, at one step of those around."""
+        """True if boxes show that no step of an axis touches what another step writes; False if unknown."""
         moves = {moves_evenly(access, (*axes, axis)) for access in own}
         move = moves.pop()
         if moves or move is None:
@@ -216,16 +219,16 @@ class NestFaults:
         return axis.size < 2 or is_apart_each_step(written, used, move[-1], axis.size)
 
     def _along(self, number: int, loop: For, beside: tuple[int, int]) -> Iterator[str]:
-        """What is wrong with a loop that goes along with those before it: it uses what they write, or misses steps."""
+        """Yields the faults of a loop that runs beside the parallel loop before it: races, or steps out of range."""
         parts, first = beside
         before = number - 1
         while before > 0 and _goes_along(self.nest.body[before]):
             before -= 1
         if before < 0 or not is_parallel(self.nest.body[before]):
-            yield f"{loop.axis} goes along with no loop that threads share"
+            yield f"{loop.axis} runs beside no parallel loop"
             return
         if first < 0 or first + loop.axis.size > parts:
-            yield f"{loop.axis} goes along with {parts} parts of a loop, and has {loop.axis.size} from {first} on"
+            yield f"{loop.axis} runs beside {parts} parts of a loop, but has {loop.axis.size} steps from part {first}"
         own = [a for a in self.accesses if a.path[0] == number]
         others = [a for a in self.accesses if before <= a.path[0] < number]
         for buffer in {a.buffer: None for a in own if a.buffer.role not in _OWN}:
@@ -237,15 +240,15 @@ class NestFaults:
             meet = written & self._mask(buffer, there) | used & self._mask(buffer, here)
             if meet.any():
                 place = int(np.argmax(meet))
-                yield f"{loop.axis} goes along with loops that use {buffer}[{place}], which one of them writes"
+                yield f"{loop.axis} runs beside loops that use {buffer}[{place}], and one of them writes it"
 
     def _are_apart(self, here: Sequence[Access], there: Sequence[Access]) -> bool:
-        """Whether boxes say that nobody touches what the others write."""
+        """True if boxes show that neither side touches what the other writes; False if unknown."""
         pairs = {(self._box(a), self._box(b)) for a in here for b in there if a.writes or b.writes}
         return all(a is not None and b is not None and is_apart(a, b) for a, b in pairs)
 
     def _mask(self, buffer: Buffer, found: Sequence[Access]) -> Array:
-        """The places of a buffer that are touched, or may be."""
+        """Returns the mask of elements of a buffer that are, or may be, touched."""
         mask = np.zeros(buffer.dims.product(), bool)
         for access in found:
             here = self._footprint(access)
@@ -262,7 +265,7 @@ def _goes_along(statement: Statement) -> bool:
 
 
 def _common(a: Access, b: Access) -> int:
-    """How many loops are around both."""
+    """Returns the number of loops around both accesses."""
     pairs = enumerate(zip(a.loops, b.loops, strict=False))
     return next((i for i, (mine, other) in pairs if mine is not other), min(len(a.loops), len(b.loops)))
 

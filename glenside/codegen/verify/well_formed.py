@@ -1,4 +1,4 @@
-"""Whether loops are well formed: what they count with, name and compute with is there, and of the dtype that it is."""
+"""Verifies that loops are well formed: counters and variables are defined, dtypes match, vectors are contiguous."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _GIVEN = (Role.INPUT, Role.CONSTANT)
 
 @dataclass
 class _Scope:
-    """What is known where a statement is: counters, variables, and those held to an axis, with its size."""
+    """The state at a statement: loops by axis, dtypes of variables, and variables with a checked bound (`held`)."""
 
     loops: dict[Axis, Way] = field(default_factory=dict)
     locals: dict[str, str] = field(default_factory=dict)
@@ -49,16 +49,16 @@ class _Scope:
         return _Scope(dict(self.loops), dict(self.locals), dict(self.held))
 
     def lets_go(self, body: Sequence[Statement]) -> None:
-        """What a body changes is held no longer: around it, and where its next step begins."""
+        """Drops the bounds of variables that a body changes: these do not hold after it, or in its next step."""
         for name in changed_locals(body) if self.held else ():
             self.held.pop(name, None)
 
 
 def ill_formed(nest: Nest) -> Iterator[Fault]:
-    """What is wrong with the form of a nest, a sentence each."""
+    """Yields the faults in the form of a nest."""
     scope = _Scope()
     for statement in nest.body:
-        if is_parallel(statement):  # a function of its own
+        if is_parallel(statement):  # becomes a separate function
             yield from _statements([statement], _Scope(), nest)
             scope = _Scope()
         else:
@@ -86,7 +86,7 @@ def _statements(body: Sequence[Statement], scope: _Scope, nest: Nest) -> Iterato
 def _other(statement: Require | Sort | Prefetch | Fence, scope: _Scope, nest: Nest) -> Iterator[Fault]:
     if isinstance(statement, Require):
         if statement.local.name not in scope.locals:
-            yield Fault(Condition.NAMED, f"{statement.local} is asked for before it is made")
+            yield Fault(Condition.NAMED, f"{statement.local} is checked before it is made")
         scope.held[statement.local.name] = statement.size
         return
     if isinstance(statement, Fence):
@@ -103,15 +103,15 @@ def _loop(loop: For, scope: _Scope, nest: Nest) -> Iterator[Fault]:
     if loop.way is Way.PARALLEL and (changed := changed_locals(loop.body)):
         yield Fault(
             Condition.NAMED,
-            f"{', '.join(sorted(changed))} is changed by all steps of {axis}, which any thread may take",
+            f"{', '.join(sorted(changed))} is changed by all parallel steps of {axis}",
         )
     scope.lets_go(loop.body)
-    inner = _Scope(dict(scope.loops)) if loop.way is Way.APART else scope.copy()  # a function of its own
+    inner = _Scope(dict(scope.loops)) if loop.way is Way.APART else scope.copy()  # becomes a separate function
     inner.loops[axis] = loop.way
     if loop.way is Way.VECTOR:
         for statement in loop.body:
             if not isinstance(statement, Store):
-                yield Fault(Condition.LANES, f"{axis} is of vectors, and what it does is no store")
+                yield Fault(Condition.LANES, f"{axis} is a vector loop, and one of its statements is no store")
             else:
                 yield from _vector(statement, axis, inner)
     yield from _statements(loop.body, inner, nest)
@@ -121,7 +121,7 @@ def _let(let: Let, scope: _Scope) -> Iterator[Fault]:
     name = let.local.name
     yield from _formula(let.formula, scope)
     if let.formula.dtype != let.local.dtype:
-        yield Fault(Condition.TYPED, f"{name} is {let.local.dtype}, and what it is given {let.formula.dtype}")
+        yield Fault(Condition.TYPED, f"{name} is {let.local.dtype}, and its value is {let.formula.dtype}")
     if let.known and name not in scope.locals:
         yield Fault(Condition.NAMED, f"{name} is changed before it is made")
     if not let.known and name in scope.locals:
@@ -136,7 +136,7 @@ def _store(store: Store, scope: _Scope, nest: Nest) -> Iterator[Fault]:
     yield from _indices([store.place], scope)
     if store.formula.dtype != store.buffer.dtype:
         yield Fault(
-            Condition.TYPED, f"{store.buffer} is {store.buffer.dtype}, and what it is given {store.formula.dtype}"
+            Condition.TYPED, f"{store.buffer} is {store.buffer.dtype}, and the stored value is {store.formula.dtype}"
         )
     if store.buffer.role in _GIVEN and store.buffer != nest.buffer:
         yield Fault(Condition.OWNED, f"it writes {store.buffer}, which is given")
@@ -162,7 +162,7 @@ def _formula(formula: Formula, scope: _Scope) -> Iterator[Fault]:
 
 
 def _typed(formula: Formula) -> Iterator[Fault]:
-    """What a primitive takes is of one dtype, and gives what it says; bits become as many others."""
+    """Yields a fault if operands differ in dtype, the result has the wrong dtype, or a bitcast changes the size."""
     if isinstance(formula, Apply) and not isinstance(formula.primitive, Instruction):
         primitive, last = formula.primitive, formula.operands[-1].dtype
         own = formula.operands[1:] if primitive.name == "select" else formula.operands
@@ -197,10 +197,10 @@ def _picked(access: Load | Store, scope: _Scope) -> Iterator[Fault]:
         if size is not None and not any(
             step == dims.drop(axis + 1).product() and size <= n for axis, n in enumerate(dims)
         ):
-            apart = f"{step} elements a step, which no axis of {size} or more in ({' '.join(map(str, dims))}) has"
-            yield Fault(Condition.STRIDED, f"{local} moves a place of {access.buffer} by {apart}")
+            apart = f"{step} elements, which is the stride of no axis of {size} or more in ({' '.join(map(str, dims))})"
+            yield Fault(Condition.STRIDED, f"{local} is an index of {access.buffer} with a stride of {apart}")
         if size is None:
-            yield Fault(Condition.BOUNDED, f"{local} moves a place, and nothing holds it to an axis")
+            yield Fault(Condition.BOUNDED, f"{local} is used as an index, and no check bounds it to an axis")
 
 
 def _indices(indices: Sequence[Index], scope: _Scope) -> Iterator[Fault]:
@@ -212,11 +212,11 @@ def _indices(indices: Sequence[Index], scope: _Scope) -> Iterator[Fault]:
 
 
 def _register(access: Load | Store, scope: _Scope) -> Iterator[Fault]:
-    """Which of the registers it is must be known where the loops are written out."""
+    """Yields a fault unless the register is known once loops are unrolled, and is a whole vector."""
     lane = next((axis for axis, way in scope.loops.items() if way is Way.VECTOR), None)
     for axis in axes_in(access.place):
         if scope.loops.get(axis) not in (Way.UNROLLED, Way.VECTOR, None):
-            yield Fault(Condition.LANES, f"{access.buffer} is of registers, which steps of {axis} cannot choose")
+            yield Fault(Condition.LANES, f"{access.buffer} is of registers, but {axis}, its index, is not unrolled")
     if lane is not None and is_direct(access.place, lane):
         start = substituted(access.place, {lane: Index()})
         if coefficient(access.place, lane) != 1 or start % lane.size != Index():
@@ -226,14 +226,14 @@ def _register(access: Load | Store, scope: _Scope) -> Iterator[Fault]:
 def _vector(store: Store, lane: Axis, scope: _Scope) -> Iterator[Fault]:
     most = MAX_INTERLEAVE if store.buffer.dtype == "float32" and store.buffer.role is not Role.REGISTER else 1
     if store.picked or not 1 <= coefficient(store.place, lane) <= most or not is_direct(store.place, lane):
-        yield Fault(Condition.LANES, f"{store.buffer}[{store.place}] is not next to each other along {lane}")
+        yield Fault(Condition.LANES, f"{store.buffer}[{store.place}] is not contiguous along {lane}")
     yield from _in_lanes(store.formula, lane)
 
 
 def _in_lanes(formula: Formula, lane: Axis) -> Iterator[Fault]:
     if isinstance(formula, Load):
         if coefficient(formula.place, lane) not in (0, 1) or not is_direct(formula.place, lane):
-            yield Fault(Condition.LANES, f"{formula.buffer}[{formula.place}] is not next to each other along {lane}")
+            yield Fault(Condition.LANES, f"{formula.buffer}[{formula.place}] is not contiguous along {lane}")
     elif isinstance(formula, Convert):
         yield from _in_lanes(formula.formula, lane)
     elif isinstance(formula, Apply):
@@ -242,19 +242,19 @@ def _in_lanes(formula: Formula, lane: Axis) -> Iterator[Fault]:
         for operand in (o for o in formula.operands if o not in own):
             yield from _in_lanes(operand, lane)
     elif lane in set(axes_in(*indices_of(formula))):
-        yield Fault(Condition.LANES, f"{formula} differs along {lane}, which is of vectors")
+        yield Fault(Condition.LANES, f"{formula} differs along {lane}, which is a vector loop")
 
 
 def _in_blocks(taken: Sequence[Formula], lane: Axis) -> Iterator[Fault]:
-    """What an instruction takes several of in each lane lies beside each other, one lane after the other."""
+    """Yields a fault unless the elements that an instruction reads per lane are contiguous, lane after lane."""
     loads = [part for part in taken if isinstance(part, Load)]
     if len(loads) < len(taken):
-        yield Fault(Condition.LANES, "an instruction takes blocks of what is not in memory")
+        yield Fault(Condition.LANES, "an instruction reads blocks of an operand that is not in memory")
     for number, load in enumerate(loads):
         first = loads[0]
         beside = load.buffer == first.buffer and load.place == first.place + number
         if not beside or coefficient(load.place, lane) != len(taken) or not is_direct(load.place, lane):
             yield Fault(
                 Condition.LANES,
-                f"{load.buffer}[{load.place}] is not beside what an instruction takes with it along {lane}",
+                f"{load.buffer}[{load.place}] is not contiguous with the other operands of an instruction along {lane}",
             )

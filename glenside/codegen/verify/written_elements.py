@@ -1,4 +1,4 @@
-"""Which elements of a buffer are written: as boxes, while those say it, else one by one."""
+"""The set of written elements of a buffer: as boxes while these suffice, else as a mask."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from glenside.codegen.loop_ir.index_boxes import Box, contains, is_apart
 from glenside.ir.operand import Array
 
 _MOST = 64
-"""Boxes of a buffer that are kept as such."""
+"""Maximum boxes of a buffer; more become a mask."""
 
 
 class Written:
-    """What is written of a buffer of some elements."""
+    """The written elements of a buffer of `size` elements."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -24,15 +24,15 @@ class Written:
         self._whole: bool | None = not size
 
     def clear(self) -> None:
-        """Nothing is written any more."""
+        """Marks all elements as not written."""
         self.boxes, self._mask, self._whole = {}, None, not self.size
 
     def fill(self) -> None:
-        """All of it is written."""
+        """Marks all elements as written."""
         self.boxes, self._mask, self._whole = {}, None, True
 
     def add(self, box: Box) -> None:
-        """The places of a box are written, all of which the buffer has."""
+        """Marks the elements of a box, which is within the buffer, as written."""
         if self._whole:
             return
         if self._mask is not None:
@@ -44,19 +44,19 @@ class Written:
         self._whole = None
 
     def add_places(self, places: Footprint) -> None:
-        """The same of a footprint."""
+        """Marks the elements of a footprint as written."""
         if not self._whole:
             places.mark(self.mask())
             self._whole = None
 
     @property
     def state(self) -> object:
-        """What distinguishes it from others of that size; None where its elements do."""
+        """A key that is equal for equal sets of this size; None if the set is a mask."""
         return True if self.is_whole else frozenset(self.boxes) if self._mask is None else None
 
     @property
     def is_whole(self) -> bool:
-        """Whether each element is written."""
+        """True if each element is written."""
         if self._whole is None:
             known = self._mask is None
             self._whole = (known and self._is_tiled()) or (not (known and self._is_less()) and bool(self.mask().all()))
@@ -65,11 +65,11 @@ class Written:
         return self._whole
 
     def _is_less(self) -> bool:
-        """Whether its boxes have fewer places than there are, however they lie."""
+        """True if all boxes together have fewer elements than the buffer."""
         return sum(prod(count for _, count in box.steps) for box in self.boxes) < self.size
 
     def _is_tiled(self) -> bool:
-        """Whether its boxes lie apart and have as many places as there are."""
+        """True if the boxes are disjoint and together have as many elements as the buffer."""
         boxes = list(self.boxes)
         sizes = [box.size for box in boxes]
         if None in sizes or sum(size or 0 for size in sizes) != self.size:
@@ -77,11 +77,11 @@ class Written:
         return all(is_apart(a, b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
 
     def covers(self, box: Box) -> bool:
-        """Whether each place of a box is written, as far as boxes say."""
+        """True if one written box contains this box; False does not mean that an element is missing."""
         return self.is_whole or any(contains(other, box) for other in self.boxes)
 
     def mask(self) -> Array:
-        """Whether each element is written: an array that is changed with it."""
+        """Returns the mask of written elements, which later writes change in place."""
         if self._mask is None:
             self._mask = np.full(self.size, bool(self._whole))
             for box in self.boxes:

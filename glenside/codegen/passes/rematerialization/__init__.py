@@ -1,6 +1,6 @@
-"""Rematerialization: what is computed again instead of kept, and when each nest runs, so that memory keeps to a budget.
+"""Rematerialization: orders nests and recomputes temporaries, so that memory stays within a budget.
 
-Equal terms are one term, so nothing is computed twice before nests are made; here a nest may run again. `steps` has
-what runs as one, `runs` what an order of them holds, `order` in which order each runs first, `greedy` and `retention`
-(an integer program) what is computed again, and `plan` puts these together.
+Equal terms are one term, so nothing is computed twice before lowering; here a nest may run again. `steps` groups nests
+into steps, `live_sets` computes the live values of an order of steps, `initial_order` orders the first runs, `greedy`
+and `mip` (an integer program) choose the values to recompute, and `plan` combines these.
 """

@@ -1,4 +1,4 @@
-"""Which values are dropped until memory keeps to a budget: where most is needed, what frees most for least first."""
+"""Drops values greedily until memory stays within a budget: at the peak, most bytes freed per recomputation first."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from glenside.codegen.passes.rematerialization.live_sets import Dropped, Run, Ve
 from glenside.codegen.passes.rematerialization.steps import Steps
 
 _SMALL = 1000
-"""Values that are this much smaller than the budget are kept, whatever they cost."""
+"""Values smaller than the budget by this factor are always kept."""
 _STALE = 32
-"""Rounds without a lower peak after which none is hoped for."""
+"""Rounds without a lower peak after which the search stops."""
 Dropping = dict[int, set[int]]
 
 
 def small(steps: Steps, most: int) -> frozenset[int]:
-    """The values that are not worth a choice: too small for it, or never computed again."""
+    """Returns the values that are always kept: too small to matter, or not recomputable."""
     numbers = range(len(steps.values))
     return frozenset(v for v in numbers if not steps.repeats(v) or steps.sizes[v] * _SMALL < most)
 
@@ -23,7 +23,7 @@ def small(steps: Steps, most: int) -> frozenset[int]:
 def within(
     steps: Steps, order: Sequence[int], most: int, is_late: Callable[[], bool], given: Dropped | None = None
 ) -> tuple[Run, Dropping]:
-    """A run that needs at most so many lines, or the one that needs least of those that were found."""
+    """Returns a run within `most` lines and its drops; else the run of the lowest peak found."""
     dropped: Dropping = {place: set(values) for place, values in (given or {}).items()}
     kept = small(steps, most)
     run = best = unfolded(steps, order, dropped)
@@ -42,10 +42,10 @@ def within(
 
 
 def _relieved(run: Run, time: int, most: int, kept: frozenset[int], dropped: Dropping) -> bool:
-    """Drop what is held at a time, until it is little enough; whether anything could be."""
+    """Drops values that are live but idle at a time, until `most` lines suffice; True if any was dropped."""
     before = max(
         (t for t in range(time + 1) if not run.again[t]), default=0
-    )  # from the end of which on it is not there
+    )  # the first run after whose end the values are dropped
     place = run.place(before)
     reads: dict[int, list[int]] = {}
     for at, number in enumerate(run.order):
@@ -75,7 +75,7 @@ def _relieved(run: Run, time: int, most: int, kept: frozenset[int], dropped: Dro
 
 
 def _again(steps: Steps, value: int, there: set[int], kept: frozenset[int]) -> set[int]:
-    """The steps that run again for a value."""
+    """Returns the steps that must run again to recompute a value."""
     stack, found = [value], set[int]()
     while stack:
         maker = steps.makers[stack.pop()][0]
@@ -86,7 +86,7 @@ def _again(steps: Steps, value: int, there: set[int], kept: frozenset[int]) -> s
 
 
 def _kept_again(best: Run, order: Sequence[int], most: int, dropped: Dropping, is_late: Callable[[], bool]) -> Run:
-    """The run without what was dropped for nothing, the dearest first."""
+    """Keeps dropped values again where the budget allows it, the most expensive first; returns the best run."""
     steps = best.steps
     every = [(place, value) for place, values in dropped.items() for value in values]
     for place, value in sorted(every, key=lambda e: -steps.steps[steps.makers[e[1]][0]].cost):

@@ -1,4 +1,4 @@
-"""In which order steps run first: what makes little of much as soon as it can, so that much may end."""
+"""Orders the first runs of steps: steps that end large live ranges run as soon as they can."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from glenside.codegen.passes.rematerialization.live_sets import Run
 from glenside.codegen.passes.rematerialization.steps import Steps
 
 _LITTLE = 8
-"""A step makes little where it writes so many times less than it reads."""
+"""A step shrinks its operands if it reads at least this many times the lines that it writes."""
 
 
 def ordered(steps: Steps) -> Run:
-    """Each step once, in the order of those that are tried that needs the least memory."""
+    """Returns each step once, in the candidate order with the lowest peak memory."""
     given = tuple(range(len(steps.steps)))
     runs = [Run(steps, given), *(Run(steps, _listed(steps, is_soon)) for is_soon in (_frees, _shrinks))]
     return min(runs, key=lambda run: run.peak)
 
 
 def _frees(steps: Steps, number: int, left: Sequence[int]) -> bool:
-    """Whether it ends at least as much as it begins."""
+    """True if a step ends live ranges of at least as many lines as it writes."""
     step = steps.steps[number]
     ends = sum(steps.sizes[v] for v in step.reads if left[v] == 1)
     return ends >= sum(steps.sizes[v] for v in step.writes) > -1
 
 
 def _shrinks(steps: Steps, number: int, left: Sequence[int]) -> bool:
-    """Whether it ends at least as much as it begins, or makes little of much."""
+    """True if a step ends live ranges of at least as many lines as it writes, or shrinks its operands."""
     step = steps.steps[number]
     writes = sum(steps.sizes[v] for v in step.writes)
     return _frees(steps, number, left) or _LITTLE * writes <= sum(steps.sizes[v] for v in step.reads)
 
 
 def _listed(steps: Steps, is_soon: Callable[[Steps, int, Sequence[int]], bool]) -> tuple[int, ...]:
-    """The first step that can run of those that are to run soon, else of all, one after the other."""
-    left = [0] * len(steps.values)  # steps that are still to read each value
+    """List-schedules steps: the first ready step for which `is_soon` holds, else the first ready step."""
+    left = [0] * len(steps.values)  # remaining readers of each value
     users: list[set[int]] = [set() for _ in steps.steps]
     for number, step in enumerate(steps.steps):
         for value in step.reads:

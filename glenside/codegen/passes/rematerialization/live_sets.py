@@ -1,4 +1,4 @@
-"""What an order of steps, some of them again, holds at each time; and the order that choices of what to drop make."""
+"""Live values at each time of an order of steps, some repeated; and the order that a choice of drops implies."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from itertools import accumulate
 from glenside.codegen.passes.rematerialization.steps import Steps
 
 Dropped = Mapping[int, set[int]]
-"""Place in the order of first runs -> values that are not kept beyond it."""
+"""Position in the order of first runs -> values dropped after it."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """A value from when it is computed to when it is read last, and whether something is stored over it then."""
+    """A live range of a value, from its computation to its last read; `over`: the last reader may overwrite it."""
 
     value: int
     first: int
@@ -25,14 +25,14 @@ class Version:
 
 @dataclass(frozen=True)
 class Run:
-    """Steps in an order; one that comes twice is computed again."""
+    """Steps in an order; a step that occurs twice is recomputed."""
 
     steps: Steps
     order: tuple[int, ...]
 
     @cached_property
     def versions(self) -> list[Version]:
-        """As the arena has them: what may be stored over an operand that ends there is."""
+        """The live ranges as the arena has them: a value is stored in place over an operand that ends there."""
         firsts, lasts, values = list[int](), list[int](), list[int]()
         now: dict[int, int] = {}
         below: list[list[int]] = []
@@ -42,7 +42,7 @@ class Run:
                 lasts[now[value]] = time
             may = {v: [now[u] for u in step.over[v]] for v in step.writes}
             for value in step.writes:
-                if value in now and not step.repeats:  # one of several that fill it
+                if value in now and not step.repeats:  # one of several steps that fill it
                     lasts[now[value]] = time
                     continue
                 now[value] = len(values)
@@ -58,7 +58,7 @@ class Run:
 
     @cached_property
     def needed(self) -> list[int]:
-        """Lines at each time."""
+        """Live lines at each time."""
         change = [0] * (len(self.order) + 1)
         for version in self.versions:
             change[version.first] += self.steps.sizes[version.value]
@@ -71,7 +71,7 @@ class Run:
 
     @cached_property
     def kept(self) -> list[int]:
-        """Lines at each time of what was there before and is read after."""
+        """Lines at each time of the values computed before it and read after it."""
         change = [0] * (len(self.order) + 1)
         for version in self.versions:
             if version.last > version.first + 1:
@@ -81,7 +81,7 @@ class Run:
 
     @cached_property
     def again(self) -> list[bool]:
-        """Whether each time is one of a step that has run."""
+        """For each time, True if its step has run before."""
         seen: set[int] = set()
         found = []
         for number in self.order:
@@ -91,21 +91,21 @@ class Run:
 
     @cached_property
     def work(self) -> int:
-        """Operations of all steps, as often as they run."""
+        """Operations of all steps, repetitions included."""
         return sum(self.steps.steps[number].work for number in self.order)
 
     @cached_property
     def cost(self) -> float:
-        """Of what runs again."""
+        """The cost of the steps that run again."""
         return sum(self.steps.steps[n].cost for n, again in zip(self.order, self.again, strict=True) if again)
 
     def place(self, time: int) -> int:
-        """The place in the order of first runs of the step at a time, or of the first one after it."""
+        """Returns the position in the order of first runs of the step at `time`, or of the next first run after it."""
         return sum(not again for again in self.again[:time])
 
 
 def unfolded(steps: Steps, order: Sequence[int], dropped: Dropped) -> Run:
-    """Steps in the order in which each runs first; what was dropped is computed again just before it is read."""
+    """Returns the run with first runs in `order`; dropped values are recomputed just before they are read."""
     there: set[int] = set()
     made: list[int] = []
     for place, first in enumerate(order):

@@ -1,17 +1,16 @@
-"""What is kept and what runs again, as an integer program: the least work within a budget, and a bound for all others.
+"""Rematerialization as an integer program: the least work within a budget, and a lower bound on the work.
 
-It is Checkmate's (Jain et al., MLSys 2020) with fewer stages. The order in which steps run first is cut at some of
-them; of each value it is chosen whether it is kept through a cut (y), of each step whether it runs again between two
-(r):
+The program is Checkmate's (Jain et al., MLSys 2020) with fewer stages. The order of first runs is cut at some steps.
+Variable y_vk is 1 if value v is kept through cut k; r_ik is 1 if step i runs again between cuts k and k + 1:
 
     least      sum of cost_i r_ik
-    where      y_vk + r_ik >= 1               what is read first between cuts k and k + 1 is there, made before by i
-               y_uk + r_jk >= r_ik            and so is what is read by what runs again
-               y_v,k+1 <= y_vk + r_ik         what is kept further
-               sum of size_v y_vk + what the step at the cut reads and writes <= budget
+    where      y_vk + r_ik >= 1               if a first run between the cuts reads v, made by i before cut k
+               y_uk + r_jk >= r_ik            if step i, which runs again, reads u, made by j
+               y_v,k+1 <= y_vk + r_ik         only a live value can be kept
+               sum of size_v y_vk + operands and results of the step at cut k <= budget
 
-Any schedule in that order, however often it computes a value, keeps to these, whatever the cuts are: so the least is a
-bound. What is kept is a schedule, whose memory is looked at; where it needs too much, there is one more cut.
+Any schedule with that order of first runs satisfies these constraints for any cuts, so the minimum is a lower bound. A
+solution is unfolded to a schedule; where the schedule exceeds the budget, a cut is added.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _INFINITE = highspy.kHighsInf
 
 @dataclass(frozen=True)
 class Retained:
-    """What is dropped at each cut, and the least that any such choice costs; None where nothing keeps to the budget."""
+    """The values dropped at each cut (None if no solution was found), and a lower bound on the cost of any choice."""
 
     dropped: dict[int, set[int]] | None
     bound: float
@@ -40,7 +39,7 @@ class Retained:
 
 @dataclass
 class Retention:
-    """The program for some cuts: places in the order in which steps run first; `kept` are values without a choice."""
+    """The integer program for some cuts: positions in the order of first runs; values of `kept` are always kept."""
 
     steps: Steps
     order: Sequence[int]
@@ -65,7 +64,7 @@ class Retention:
     def solved(
         self, cuts: Sequence[int], spare: dict[int, int], seconds: float, gap: float, hint: Run | None = None
     ) -> Retained:
-        """The least choice for cuts, or the best found in time; some of them leave so many lines free."""
+        """Returns the optimal choice for `cuts`, or the best found in time; `spare`: lines to leave free at a cut."""
         self.costs, self.tops, self.rows = [], [], []
         keep, again = self._columns(cuts)
         for k, cut in enumerate(cuts):
@@ -89,7 +88,7 @@ class Retention:
         return Retained(every, bound)
 
     def _columns(self, cuts: Sequence[int]) -> tuple[list[dict[int, int]], list[dict[int, int]]]:
-        """Of each cut the values that may be kept, and the steps that may run again after it."""
+        """Adds the variables; returns for each cut value -> y, and step -> r."""
         keep: list[dict[int, int]] = []
         again: list[dict[int, int]] = []
         for cut in cuts:
@@ -100,7 +99,7 @@ class Retention:
         return keep, again
 
     def _wanted(self, cut: int) -> list[int]:
-        """Values made until a cut that are read after it, or make such."""
+        """Returns the values live through a cut, and the values from which these can be recomputed."""
         stack = [v for v, last in self.last.items() if self.first[v] <= cut < last and v not in self.kept]
         found = dict.fromkeys(stack)
         while stack:
@@ -119,12 +118,12 @@ class Retention:
         return len(self.costs) - 1
 
     def _there(self, value: int, k: int, keep: list[dict[int, int]], again: list[dict[int, int]]) -> list[int]:
-        """What makes a value that is known at a cut be there after it."""
+        """Returns the variables of which one must be 1 for a value to be live after cut `k`: y, and r of its maker."""
         maker = self.steps.makers[value][0]
         return [keep[k][value], *([again[k][maker]] if maker in again[k] and self.steps.repeats(value) else [])]
 
     def _segment(self, k: int, cut: int, end: int, keep: list[dict[int, int]], again: list[dict[int, int]]) -> None:
-        """What is read between a cut and the next one is there, or runs again."""
+        """Adds the constraints that every value read between a cut and the next one is kept or recomputed."""
         for value in keep[k]:
             if any(cut < place <= end for place in self.reads.get(value, ())):
                 self.rows.append((1.0, _INFINITE, [(c, 1.0) for c in self._there(value, k, keep, again)]))
@@ -135,7 +134,7 @@ class Retention:
                     self.rows.append((0.0, _INFINITE, [(column, -1.0), *((c, 1.0) for c in have)]))
 
     def _memory(self, cut: int, keep: dict[int, int], most: int) -> None:
-        """What is kept and what the step at the cut uses; an operand that ends there may have its place taken."""
+        """Adds the memory constraint at a cut; a result may be stored in place over an operand that ends there."""
         step, sizes = self.steps.steps[self.order[cut]], self.steps.sizes
         used = {*step.reads, *step.writes}
         fixed = sum(sizes[v] for v in used)
@@ -178,7 +177,7 @@ class Retention:
     def _known(
         self, run: Run, cuts: Sequence[int], keep: list[dict[int, int]], again: list[dict[int, int]]
     ) -> list[float]:
-        """A run as a solution."""
+        """Returns a run as values of the variables."""
         found = [0.0] * len(self.costs)
         times = [time for time, again_ in enumerate(run.again) if not again_]
         for k, cut in enumerate(cuts):

@@ -1,4 +1,4 @@
-"""The schedule of loops within a budget of memory: each step once if it can be, else some again, for the least work."""
+"""Schedules loops within a memory budget: each step once if possible, else with the least recomputation."""
 
 from __future__ import annotations
 
@@ -16,33 +16,34 @@ from glenside.codegen.passes.rematerialization.mip import Retention
 from glenside.codegen.passes.rematerialization.steps import Steps, rescheduled, steps_of
 
 SECONDS = 20.0
-"""Of the processor that a plan may take, most of it the integer program's."""
+"""Default limit on processor seconds for a plan; the integer program takes most of them."""
 _GAP = 1e-4
-"""Of all work: a schedule this near to the bound is good enough."""
+"""Optimality gap, as a fraction of all work, at which the search stops."""
 _CUTS = 3
-"""That are added at a time."""
+"""Cuts added in one round."""
 _TRIES = 4
-"""Of budgets that are lower by what the arena takes more than is needed at a time."""
+"""Attempts with budgets lowered by the arena's excess over the peak (fragmentation)."""
 _LOWER = 200
-"""What part of a budget it is lowered by, at least."""
+"""A budget is lowered by at least 1/`_LOWER` of it."""
 _HALVINGS = 6
-"""Of the interval in which the least budget lies that can be held."""
+"""Bisections of the interval that contains the least feasible budget."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """In which order steps run, and what that takes.
+    """An order of steps, its peak memory and its work.
 
-    order       of steps, by number; those that come twice are computed again
-    budget      bytes of temporaries that were asked for
-    peak        bytes of temporaries that are needed at a time
-    given       those of the order in which the steps were; kept: of the best order that is known, each once
+    order       step numbers; a step that occurs twice is recomputed
+    budget      requested bytes of temporaries
+    peak        bytes of temporaries live at one time
+    given       peak of the given order
+    kept        peak of the best order found that runs each step once
     work        multiply-adds, and other operations on elements
-    work_once   those of each step once
-    bound       of work: no schedule within the budget in which steps run first in that order takes less
-    least       bytes that no such schedule takes less than; of any order where `any_order` is set
-    again       steps that run again
-    seconds     of the processor that it took to find
+    work_once   work of running each step once
+    bound       lower bound on the work of any schedule within the budget with the same order of first runs
+    least       lower bound on the bytes of such a schedule; on those of any order if `any_order` is set
+    again       number of repeated steps
+    seconds     processor seconds of the search
     """
 
     order: tuple[int, ...]
@@ -60,12 +61,12 @@ class Schedule:
 
     @property
     def gap(self) -> float:
-        """How far work is from its bound, of it."""
+        """The optimality gap: how far `work` is above `bound`, as a fraction of `bound`."""
         return max(0.0, self.work - self.bound) / max(self.bound, 1)
 
     @property
     def holds(self) -> bool:
-        """Whether it keeps to the budget."""
+        """True if the peak is within the budget."""
         return self.peak <= self.budget
 
     def __str__(self) -> str:
@@ -94,7 +95,7 @@ class Schedule:
 
 @dataclass
 class _Found:
-    """The best run within a budget, the run of least memory, and the bound of the budget."""
+    """The best run within a budget, the run of the lowest peak, and the lower bound on the cost within the budget."""
 
     best: Run | None
     lowest: Run
@@ -108,7 +109,7 @@ class _Found:
 
 
 def scheduled_within(loops: Loops, most: int, seconds: float = SECONDS) -> tuple[Loops, Schedule]:
-    """Loops whose temporaries take at most so many bytes, or the least that was found, and what is known of others."""
+    """Returns loops whose temporaries take at most `most` bytes, or the least found; and their schedule."""
     steps, begin = steps_of(loops), thread_time()
     lines = max(0, most) // LINE
     plan = first = planned(steps, lines, seconds)
@@ -128,7 +129,7 @@ def scheduled_within(loops: Loops, most: int, seconds: float = SECONDS) -> tuple
 
 
 def planned(steps: Steps, lines: int, seconds: float = SECONDS) -> Schedule:
-    """The schedule of least work within so many lines, or of least memory where none is found."""
+    """Returns the schedule of least work within `lines` cache lines; of the lowest peak if none is found."""
     begin = thread_time()
     once = ordered(steps)
     found, least, any_order = _searched(steps, once, lines, begin + seconds), steps.least, True
@@ -154,8 +155,9 @@ def planned(steps: Steps, lines: int, seconds: float = SECONDS) -> Schedule:
 
 
 def _least(steps: Steps, once: Run, lines: int, found: _Found, until: float) -> tuple[int, bool]:
-    """Lines that no schedule takes less than, and whether in any order: of a budget that cannot be held. Runs of less
-    memory are added to what was found.
+    """Returns a lower bound on the lines of a schedule, and True if the bound holds for any order.
+
+    Called if no schedule within the budget is known. Adds runs of less memory to `found`.
     """
     low, high = lines + 1 if found.bound == inf else 0, found.lowest.peak
     any_order = low <= steps.least
@@ -177,7 +179,7 @@ def _least(steps: Steps, once: Run, lines: int, found: _Found, until: float) -> 
 
 
 def _searched(steps: Steps, once: Run, most: int, until: float) -> _Found:
-    """What is dropped, by the integer program for ever more cuts; what is above the budget then, greedily."""
+    """Searches runs within `most` lines: the integer program with ever more cuts, then greedy drops."""
 
     def is_late() -> bool:
         return thread_time() > until
@@ -211,7 +213,7 @@ def _searched(steps: Steps, once: Run, most: int, until: float) -> _Found:
 
 
 def _refined(run: Run, most: int, cuts: list[int], spare: dict[int, int]) -> None:
-    """Cuts where a run needs too much; where they are already, room that is left free for what runs again there."""
+    """Adds cuts where a run exceeds the budget; where cuts exist already, reserves space for the steps that rerun."""
     over = sorted((t for t, n in enumerate(run.needed) if n > most), key=lambda t: -run.needed[t])
     added: list[int] = []
     for time in over:
@@ -230,8 +232,10 @@ def _refined(run: Run, most: int, cuts: list[int], spare: dict[int, int]) -> Non
 
 
 def in_blocks(steps: Steps, once: Run, count: int | None = None) -> Run:
-    """The usual policy: what comes before the most is kept is cut into blocks, the root of the number of steps there
-    if nothing else is said; only what passes from one to the next is kept, and each block is computed again at once.
+    """Applies the usual checkpointing policy (the baseline): cuts the steps before the peak into blocks.
+
+    Default: as many blocks as the square root of the number of steps there. Only values that pass from one block to a
+    later one are kept; each block is recomputed as a whole.
     """
     turn = once.place(once.kept.index(max(once.kept)))
     large = [p for p in range(turn) if any(v not in small(steps, once.peak) for v in steps.steps[once.order[p]].writes)]
@@ -244,7 +248,7 @@ def in_blocks(steps: Steps, once: Run, count: int | None = None) -> Run:
 
 
 def _passing(steps: Steps, order: Sequence[int], turn: int, ends: Sequence[int]) -> set[int]:
-    """The values that are made in one block and read in a later one before the turn, and those of the last block."""
+    """Returns the values made in one block and read in a later one before `turn`, and the values of the last block."""
     first: dict[int, int] = {}
     found: set[int] = set()
     for place, number in enumerate(order[: turn + 1]):

@@ -1,4 +1,4 @@
-"""Loop nests as steps that may run again: what each reads, writes and costs; and the loops of an order of steps."""
+"""Groups loop nests into steps that may run again, with reads, writes and cost; rebuilds loops from ordered steps."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from glenside.codegen.memory.inplace_reuse import may_overwrite
 
 @dataclass(frozen=True)
 class Step:
-    """Nests that run one after the other: those that fill one buffer, where nothing must come between.
+    """Nests that run one after the other: those that fill one buffer, if no other nest must run between them.
 
-    nests    their numbers
-    reads, writes  values: temporaries, by number
-    after    the steps that must have run
-    work     operations of its terms, a multiplication that is added being one
+    nests    numbers of the nests
+    reads, writes  numbers of values (temporaries)
+    after    the steps that must have run before
+    work     operations of its terms; a multiply-add counts as one
     stored   elements that it stores
-    repeats  whether it may run again: it gives no result, and fills what it writes by itself
-    over     value that it writes -> those that it reads in whose place it may store that
+    repeats  True if it may run again: it fills no result, and no other step fills its values
+    over     written value -> read values that it may overwrite in place
     """
 
     nests: tuple[int, ...]
@@ -38,16 +38,16 @@ class Step:
 
     @property
     def cost(self) -> float:
-        """What running it again costs: its work; movement costs a little, so that it is not for nothing."""
+        """The cost of running it again: its work, and a little for each stored element, so that no step is free."""
         return self.work + 1e-3 * self.stored
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of loops in the order in which those have them, and their values: the buffers of temporaries.
+    """The steps of loops in the given order, and their values: the buffers of temporaries.
 
-    sizes   of each value, in lines of the cache
-    makers  the steps that write each; those of several makers are never computed again
+    sizes   cache lines of each value
+    makers  steps that write each value; a value of several makers is never recomputed
     """
 
     loops: Loops
@@ -58,38 +58,38 @@ class Steps:
 
     @cached_property
     def work(self) -> int:
-        """Of each step once."""
+        """The work of running each step once."""
         return sum(step.work for step in self.steps)
 
     def repeats(self, value: int) -> bool:
-        """Whether a value may be computed again."""
+        """True if a value may be recomputed."""
         return self.steps[self.makers[value][0]].repeats
 
     def needed_by(self, step: Step) -> int:
-        """Lines that one step needs, whatever else is there: what no schedule takes less than."""
+        """Returns the lines that one step needs by itself: a lower bound for any schedule."""
         both = sum(self.sizes[v] for v in {*step.reads, *step.writes})
         return both - sum(self.sizes[v] for v, below in step.over.items() if below)
 
     @cached_property
     def least(self) -> int:
-        """Lines that no schedule takes less than."""
+        """A lower bound on the lines of any schedule."""
         return max((self.needed_by(step) for step in self.steps), default=0)
 
 
 def steps_of(loops: Loops) -> Steps:
-    """The steps of loops."""
+    """Groups the nests of loops into steps."""
     touched = [list(dict.fromkeys(used_buffers(nest.body))) for nest in loops.nests]
     writers: dict[Buffer, list[int]] = {}
     for number, nest in enumerate(loops.nests):
         writers.setdefault(nest.buffer, []).append(number)
-    before = [  # what is read was written earlier in the order that is given
+    before = [  # earlier writers, in the given order, of the buffers that it reads
         {w for b in touched[n] for w in writers.get(b, ()) if w < n and b is not nest.buffer}
         for n, nest in enumerate(loops.nests)
     ]
     groups = _groups(writers, before)
     of = {nest: number for number, group in enumerate(groups) for nest in group}
     values = tuple(b for b in writers if b.role is Role.TEMPORARY)
-    packed = {packing.buffer for packing in loops.packings}  # which are moved, for what computes
+    packed = {packing.buffer for packing in loops.packings}  # whose nests only copy
     own = {nest.terms[0]: nest for nest in loops.nests if nest.terms and nest.buffer not in packed}
     numbers = {buffer: number for number, buffer in enumerate(values)}
     makers = tuple(tuple(dict.fromkeys(of[n] for n in writers[b])) for b in values)
@@ -117,7 +117,10 @@ def steps_of(loops: Loops) -> Steps:
 def _below(
     loops: Loops, group: Sequence[int], touched: Sequence[list[Buffer]], buffer: Buffer, numbers: Mapping[Buffer, int]
 ) -> Iterator[int]:
-    """The values that are read by the first nest alone that stores a buffer, and in whose place it may."""
+    """Yields the values that the first nest to store a buffer may overwrite in place.
+
+    No other nest of the step may read them.
+    """
     first, *others = (n for n in group if buffer in touched[n])
     for other in touched[first]:
         if other in numbers and not any(other in touched[n] for n in (*others, *group) if n != first):
@@ -126,7 +129,7 @@ def _below(
 
 
 def _groups(writers: Mapping[Buffer, Sequence[int]], before: Sequence[set[int]]) -> list[list[int]]:
-    """Nests by step: those that fill one buffer, where none needs another one by way of what is not among them."""
+    """Groups nests that fill one buffer into a step, unless one of them depends on another through a nest outside."""
     groups = {n: [n] for n in range(len(before))}
     for own in writers.values():
         if len(own) > 1 and not _leads_back(set(own), before):
@@ -137,7 +140,7 @@ def _groups(writers: Mapping[Buffer, Sequence[int]], before: Sequence[set[int]])
 
 
 def _leads_back(own: set[int], before: Sequence[set[int]]) -> bool:
-    """Whether what some nests need, other than each other, needs one of them."""
+    """True if nests of `own` depend, through nests outside `own`, on one of `own`."""
     stack, seen = [n for w in own for n in before[w] if n not in own], set[int]()
     while stack:
         at = stack.pop()
@@ -150,14 +153,14 @@ def _leads_back(own: set[int], before: Sequence[set[int]]) -> bool:
 
 
 def _sorted(groups: list[list[int]], before: Sequence[set[int]]) -> list[list[int]]:
-    """Groups so that each comes after what it needs, otherwise by their first nests. Those in a cycle come apart."""
+    """Sorts groups topologically, ties by first nest; if groups form a cycle, each nest becomes a group of its own."""
     of = {n: number for number, group in enumerate(groups) for n in group}
     waits = [{of[b] for n in group for b in before[n]} - {number} for number, group in enumerate(groups)]
     left, found = sorted(range(len(groups)), key=lambda g: groups[g][0]), list[list[int]]()
     done: set[int] = set()
     while left:
         at = next((g for g in left if waits[g] <= done), None)
-        if at is None:  # two buffers that each need one of the other
+        if at is None:  # two buffers that depend on each other
             apart = [[n] for group in groups for n in group]
             return sorted(apart)
         left.remove(at)
@@ -167,7 +170,7 @@ def _sorted(groups: list[list[int]], before: Sequence[set[int]]) -> list[list[in
 
 
 def rescheduled(steps: Steps, order: Sequence[int]) -> Loops:
-    """The loops in which steps run in an order, some of them again: these fill buffers of their own."""
+    """Returns the loops of an order of steps; a repeated step fills new buffers."""
     loops, now = steps.loops, dict[Buffer, Buffer]()
     nests: list[Nest] = []
     added: list[Buffer] = []
