@@ -43,7 +43,10 @@ def _touched(own: Sequence[Access], fixed: Mapping[Axis, int], picks: Mapping[st
 
 
 def _meets_itself(written: Array, used: Array, move: int, count: int) -> int | None:
-    """Returns an index of `used` that equals one of `written` plus k * `move`, 0 < k < `count`; None if there is none."""
+    """Returns an index that one step writes and another, fewer than `count` steps away, uses; None if there is none.
+
+    `written` and `used` are the indices of one step, and each step moves them by `move`.
+    """
     if not written.size:
         return None
     if move == 0:
