@@ -3,7 +3,7 @@
     import glenside as gl
     result = gl.optimize(gl.models.mobilenet_v1(), gl.SystolicArray(64, 64))
 
-Names are loaded when they are first used (PEP 562), so that the command line starts fast.
+Names are imported on first use (PEP 562), so that the command line starts fast.
 """
 
 from importlib import import_module

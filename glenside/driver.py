@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from glenside.npu.program.program import NpuProgram
 
 REPEATABLE = (SATURATED, NODE_LIMIT, ITERATION_LIMIT)
-"""Why a search stopped when every machine stops it at the same place: such an answer may be kept."""
+"""Stop reasons that do not depend on the speed of the computer: only such answers are cached."""
 
 
 def optimize(
@@ -58,23 +58,27 @@ def optimize(
     meanwhile: bool = False,
     load_seconds: float = 0.0,
 ) -> Result:
-    """Find the equal program that uses the target best, and check that it is equal.
+    """Finds the equal program that uses the target best, and checks that it is equal.
 
-    target    as an object or as text: `gl.NPU(64)` or "npu:64x64"
-    limits    of each search
+    target    an object or text: `gl.NPU(64)` or "npu:64x64"
+    limits    limits of each search: e-nodes, seconds, iterations and memory
     blocking, mapping, method, extract_seconds, explain
               how to search, where the target leaves a choice: see `glenside.targets.base.Way`
-    trace     whether the e-graph says which rule made each e-node, when and from what; `explain` has it say so too
-    cache     where answers are kept: one that is there is not searched for again
-    progress  whether a bar shows how far it is, in a notebook or on a terminal: stages, e-nodes, the best so far
-    worker    starts a search process; `listener` is told what is being done, with or without a bar
-    on_answer is given the result before it is checked, so that it can be kept whatever comes; before that any result
-              that is still refined, as the one that prices tell before variants are timed
-    meanwhile whether it is checked while it is kept, by a second process where there may be one: for what takes long
+    trace     True: the e-graph records for each e-node the rule, the iteration and the e-nodes it was made from;
+              `explain` records it too
+    seed      seed of the random numbers of the check
+    verify    False: leave the check to `result.check()`
+    cache     stores answers; a stored answer is not searched for again
+    worker    starts a search process
+    progress  True: show a progress bar in a notebook or on a terminal, with stages, e-nodes and the best cost so far
+    listener  callback for each `Event`, with or without a bar
+    on_answer callback for the result before its check, so that it can be saved first. It is called earlier for each
+              draft, such as the answer chosen by predicted cost before variants are timed
+    meanwhile True: check while `on_answer` runs, in a second process where possible. For an `on_answer` that runs long
+    load_seconds  seconds that loading the program took, for the report
 
-    Stopping early, by a limit or by Ctrl-C, still gives the best program found by then, the baseline mapping where none
-    was; `result.stopped` says why. With `verify=False` the check is left to `result.check()`. Raises BadInput, and
-    Unfinished where there was no time for any answer.
+    A search that a limit or Ctrl-C stops still returns the best program found so far, or the baseline mapping if there
+    is none; `result.stopped` is the reason. Raises BadInput, and Unfinished if there was no time for any answer.
     """
     with _told_to(listener, progress) as listener:
         program, target = _program(program, "optimized").as_written(), as_target(target)
@@ -82,7 +86,7 @@ def optimize(
         limits = limits or Limits()
         key = answers.key(program, target, limits, way, seed, verify) if cache is not None and target.repeatable else ""
         if cache is not None and key:
-            # The same search, or other e-nodes would be the first among equals: a trace numbers classes otherwise.
+            # A search for a trace must break ties as the stored one did: a trace numbers e-classes in another order.
             how = {**way.choices(), "trace": trace}
             again = partial(optimize, program, target, limits=limits, verify=False, listener=listener, **how)
             known = answers.recall(cache, key, program, target, seed, again)
@@ -95,11 +99,11 @@ def optimize(
         except KeyboardInterrupt:
             result = stages.at_once()
         try:
-            checks = verify and result.stopped != INTERRUPTED  # whoever pressed Ctrl-C wants the answer now
+            checks = verify and result.stopped != INTERRUPTED  # after Ctrl-C the answer is returned unchecked
             with beside(result.compared) if meanwhile and checks else nullcontext(lambda: None) as verdict:
                 on_answer(result)
                 if checks:
-                    waited = time.perf_counter()  # for the verdict, too
+                    waited = time.perf_counter()  # includes the wait for the second process
                     result.check(_told(listener), verdict())
                     result.report.seconds["check"] = time.perf_counter() - waited
         except KeyboardInterrupt:
@@ -109,14 +113,15 @@ def optimize(
         if cache is not None and key and {result.stopped, stages.stopped} <= {*REPEATABLE} and not result.interrupted:
             try:
                 cache.put(key, answers.text(result))
-            except CacheFull as error:  # the answer itself is whole: the caller says so after it is safe
+            except CacheFull as error:  # the answer is complete: the caller reports the error after saving it
                 result.not_kept = error
         return result
 
 
 def _holds(known: Result, cache: Cache, on_answer: Callable[[Result], None], verify: bool, meanwhile: bool) -> bool:
-    """Give an answer of the cache on, and check it; whether it is one. With `meanwhile` it is checked while it is given
-    on, and whatever is wrong then is said only if it is an answer.
+    """Passes a cached answer to `on_answer` and checks it; True if the answer is right.
+
+    With `meanwhile` the check runs during `on_answer`. An error of `on_answer` is raised only if the answer is right.
     """
     compare = partial(answers.compared, known)
     failed: GlensideError | None = None
@@ -147,7 +152,10 @@ def _holds(known: Result, cache: Cache, on_answer: Callable[[Result], None], ver
 def _wrong(
     compare: Callable[[Callable[[int, int], None]], CheckReport], verdict: CheckReport | None
 ) -> tuple[str, str]:
-    """Why an answer of the cache is none, or "": what was found out by others, or is now; and what ended the check."""
+    """Returns why a cached answer is wrong, or "", and the reason that stopped the check.
+
+    `verdict` is the report of a second process; without one the check runs here.
+    """
     try:
         found = verdict or compare(lambda *_: None)
     except answers.DAMAGED as error:
@@ -157,7 +165,7 @@ def _wrong(
 
 
 DEFAULT_TARGET, AS_IT_IS = "cpu", "none"
-"""The target of `compile` and `glenside compile`; and what leaves a program as it is."""
+"""The default target of `compile` and `glenside compile`; and the name for compiling without optimization."""
 
 
 def compile(
@@ -170,24 +178,24 @@ def compile(
     without: Sequence[str] = (),
     **how: Any,
 ) -> Function:
-    """The program as a function on numpy arrays, made by the system's C compiler: `f = gl.compile(p); f(x, ..)`.
+    """Compiles the program to a function on numpy arrays with the system's C compiler: `f = gl.compile(p); f(x, ..)`.
 
-    target   what the program is optimized for first, as an object or as text: `gl.CPU()` or "cpu", which is the
-             default, takes the least time on the machine. A program that "cpu" does not take is compiled as it is,
-             with a warning. "none" or None compiles any program as it is, with the scales of batch norms in the weights
-    machine  native, or another one of `glenside compile --help` that this computer is too; plain for plain loops of the
-             program as it is, which compute each step as the interpreter does
-    memory   the bytes that temporaries and results may take on one thread, or text such as "64MB": what does not fit is
-             computed again, for the least work. With "cpu" it is the budget of `gl.CPU("64MB")`, which variants of
-             layers keep to first; other targets have a budget of their own
-    check    whether `f.check()` must be ok: exact over residues, and within bounds of rounding
-    without  passes over loops that are left out, such as "fuse-padding" (`glenside compile --emit passes` lists them)
-    how      see `optimize`
+    target   the target to optimize for first, an object or text: `gl.CPU()` or "cpu", the default, minimizes time. A
+             program that "cpu" refuses is compiled unoptimized, with a warning. "none" or None compiles any program
+             unoptimized, with the scales of batch norms folded into the weights
+    machine  native, or another machine of `glenside compile --help` whose instructions this computer has; plain: plain
+             loops of the unoptimized program, which compute each step as the interpreter does
+    memory   maximum bytes of temporaries and results on one thread, or text such as "64MB". Values that do not fit are
+             recomputed, with the least work. With "cpu" it is the budget of `gl.CPU("64MB")`, which the choice of
+             variants respects first; other targets have a budget of their own
+    check    True: require that `f.check()` is ok: exact over residues, and within the bounds of rounding
+    without  loop passes to leave out, such as "fuse-padding" (`glenside compile --emit passes` lists them)
+    how      arguments of `optimize`
 
-    Raises BadInput: a black box, a constant without a value, no compiler; CheckFailed, where a check is asked for and
-    fails; Unverified, where loops break a condition.
+    Raises BadInput for a black box, a constant without a value, or a missing compiler; CheckFailed if `check` is set
+    and the check fails; Unverified if the loops violate an invariant.
     """
-    from glenside.check.compiled import Function  # a back end takes as long to load as many a search
+    from glenside.check.compiled import Function  # loading a back end takes as long as many searches
     from glenside.codegen.processor.model import machine_of
     from glenside.codegen.runtime.compiled_function import Lowered, keeping
     from glenside.passes.integer_sums import for_processors
@@ -223,8 +231,10 @@ def compile(
 
 
 def target_named(target: Target | str | None, memory: int | str | None, machine: Machine | None) -> Target | None:
-    """The target of an object or a text, "cpu" with that budget of memory; None for a program as it is, which plain
-    loops are of. Raises BadInput.
+    """Returns the target of an object or text; "cpu" gets the memory budget.
+
+    Returns None for a program that is compiled unoptimized, as plain loops always are (`machine` is None). Raises
+    BadInput.
     """
     if target is None or target == AS_IT_IS:
         return None
@@ -234,7 +244,7 @@ def target_named(target: Target | str | None, memory: int | str | None, machine:
 
 
 def as_target(target: Target | str) -> Target:
-    """The target of an object or a text. Raises BadInput."""
+    """Returns the target of an object or text. Raises BadInput."""
     from glenside.targets import parse_target
 
     if isinstance(target, str):
@@ -245,20 +255,20 @@ def as_target(target: Target | str) -> Target:
 
 
 def _program(given: Program, use: str) -> Program:
-    """A program, which it must be. Raises BadInput."""
+    """Returns the argument if it is a program. Raises BadInput."""
     if not isinstance(given, Program):
         raise BadInput(f"what is {use} is a program, such as gl.load gives, got {type(given).__name__}")
     return given
 
 
 def as_it_is(error: GlensideError) -> str:
-    """The words for a program that the default target does not take."""
+    """Returns the warning for a program that the default target refuses."""
     return f"the program is compiled as it is, not optimized: {error}"
 
 
 @contextmanager
 def _told_to(listener: Listener, progress: bool) -> Iterator[Listener]:
-    """Whom to tell what is being done: the listener, and a bar where one is wanted and somebody looks."""
+    """Yields the listener, joined with a progress bar if one is wanted and can be shown."""
     if not progress:
         yield listener
         return
@@ -272,7 +282,7 @@ def _told_to(listener: Listener, progress: bool) -> Iterator[Listener]:
 
 
 def _told(listener: Listener) -> Callable[[int, int], None]:
-    """What tells a listener how far a check is, as often as anybody sees."""
+    """Returns a callback that reports the progress of a check to the listener, at most every `_SEEN` seconds."""
     last = -_SEEN
 
     def tell(done: int, total: int) -> None:
@@ -296,21 +306,24 @@ def npu_program(
     limits: Limits | None = None,
     **how: Any,
 ) -> NpuProgram:
-    """The instructions of a program on a machine, `gl.npu_program(p, gl.NPU(64), quantize="random")`: of a quantized
-    network, or of one that is quantized here, input to result in one program; of another one each layer apart, on int8
-    operands that are drawn.
+    """Compiles a program to npu instructions: `gl.npu_program(p, gl.NPU(64), quantize="random")`.
 
-    quantize  "random", or samples by input, (samples ..) in whole batches: weights are quantized by output channel,
-              activations by tensor
-    seed      of constants without a value, random samples, and what DRAM holds of inputs
-    limits    of the search; its seconds bound lowering too, which then ends with the best program so far, and a warning
-              says so. Without limits, lowering takes as long as it takes. No timer is set outside the main thread, or
-              where there is one: then lowering looks at the time before each layer
-    how       see `optimize`; run it to check it: by `glenside.npu.model.execute.run` or
-              `glenside.npu.rtl.verilator.run`, and `glenside.npu.model.reference_results.wrong` of the DRAM they leave
+    A network that is quantized, by itself or by `quantize`, becomes one instruction program from inputs to results. Of
+    any other network each layer becomes a separate piece with random int8 operands.
 
-    Raises BadInput: a target without instructions, a layer that the machine does not run, and what is not quantized.
-    Unfinished: the time was over before there was a program.
+    quantize  "random", or calibration samples by input name, shape (samples ..) in whole batches: weights are quantized
+              per output channel, activations per tensor
+    seed      seed of constants without a value, random samples, and the inputs in DRAM
+    limits    limits of the search; its seconds also bound lowering, which then returns the best program so far with a
+              warning. Without limits lowering runs to its end. Outside the main thread, or if a timer is already set,
+              no timer is set: lowering then checks the time before each layer
+    how       arguments of `optimize`; `verify` is False by default
+
+    To check the program, run it with `glenside.npu.model.execute.run` or `glenside.npu.rtl.verilator.run`, and pass the
+    resulting DRAM to `glenside.npu.model.reference_results.wrong`.
+
+    Raises BadInput for a target without instructions, a layer that the machine does not run, or a network that is
+    already quantized or cannot be; Unfinished if the time was over before there was a program.
     """
     from glenside.ir.stopwatch import watched
     from glenside.npu.lowering.pipeline.time_limit import InTime
@@ -348,7 +361,7 @@ def way_of(
     extract_seconds: float = 60.0,
     explain: bool = False,
 ) -> Way:
-    """How the target is to be searched for. Raises BadInput for a way that it does not have."""
+    """Returns the options of the search as a `Way`. Raises BadInput for an option that the target does not have."""
     if method not in METHODS:
         raise BadInput(f"a method of extraction is one of {', '.join(METHODS)}, got {method!r}")
     way = Way(blocking, mapping, method, extract_seconds if method == "exact" else Way.extract_seconds, explain)

@@ -12,7 +12,7 @@ from glenside.analysis.layers import product_sizes
 from glenside.egraph.part import MANY
 from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress, declared
-from glenside.egraph.search import SearchResult, ahead, program_snapshot, search, search_here
+from glenside.egraph.search import SearchResult, program_snapshot, search, search_here, start_workers_early
 from glenside.ir.errors import Failed
 from glenside.ir.interrupts import undisturbed
 from glenside.ir.program import Program
@@ -29,17 +29,17 @@ from glenside.targets.base import Target, Way
 
 REPORTED = ("mapping", "recipe", UNIT_CYCLES)
 """Relations of rules that the snapshot keeps as facts."""
-_AT_ONCE = Limits(seconds=1.0, iterations=8)
+_INTERRUPT_LIMITS = Limits(seconds=1.0, iterations=8)
 """Of a search for the baseline, which takes five or so, when somebody waits."""
-_SOON = Limits(seconds=10.0, iterations=8)
+_FALLBACK_LIMITS = Limits(seconds=10.0, iterations=8)
 """The same when a limit ended another search."""
-_GLANCE = 20
+_REPORT_INTERVAL_RATIO = 20
 """How many times as long a search goes on as it took to look at the best answer so far."""
-_GLANCED = 100_000
+_REPORT_MAX_E_NODES = 100_000
 """E-nodes of which that is done at most."""
 
 
-def _hurried(way: Way) -> Way:
+def _without_proofs(way: Way) -> Way:
     """Without the proofs of extraction: they take time that whoever pressed Ctrl-C does not give."""
     return replace(way, method="dag" if way.method in ("auto", "exact") else way.method, at_once=True)
 
@@ -75,8 +75,8 @@ class Stages:
         """
         passes = self.target.passes(self.way)
         parts = search_parts(self.program, self.target)
-        own = partial(coming, self.program, self.target, self.way)
-        ahead(self.search.limits, own, behind=bool(passes), parts=parts)
+        own = partial(rules_to_precompile, self.program, self.target, self.way)
+        start_workers_early(self.search.limits, own, behind=bool(passes), parts=parts)
         self.prepared = self._prepare(passes)
         self.clock.lap("fold")
         if self.stopped == INTERRUPTED:
@@ -86,7 +86,7 @@ class Stages:
         self.clock.lap("saturate", self.searched.progress.seconds)
         if self.searched.stopped == INTERRUPTED:
             return self.at_once()
-        return self._or_baseline(self._extracted(problem, self.searched, self.way), _SOON)
+        return self._or_baseline(self._extracted(problem, self.searched, self.way), _FALLBACK_LIMITS)
 
     def at_once(self) -> Result:
         """The best answer that takes no time to speak of. Raises Unfinished."""
@@ -96,14 +96,14 @@ class Stages:
             problem = self.problem or Problem.of(self.prepared or self.program, self.target, self.way)
             searched = self.searched or SearchResult(program_snapshot(problem.nodes), Progress())
             if searched.progress.iterations or "mapping" not in self.target.ways:
-                result = self._extracted(problem, searched, _hurried(self.way))
-            return self._or_baseline(result, _AT_ONCE)
+                result = self._extracted(problem, searched, _without_proofs(self.way))
+            return self._or_baseline(result, _INTERRUPT_LIMITS)
 
     def _or_baseline(self, result: Result | None, limits: Limits) -> Result:
         """The result, or where layers of it are not mapped, what a short search for the baseline gives."""
         if result is not None and (result.stopped == SATURATED or result.report.mapped == len(result.report.layers)):
             return result
-        way = _hurried(self._least())
+        way = _without_proofs(self._least())
         problem = Problem.of(self.prepared or self.program, self.target, way)
         searched = search_here(*self._problem(problem, way), limits, reported=REPORTED, trace=way.explain or way.trace)
         self._heard(searched.progress)
@@ -139,7 +139,7 @@ class Stages:
 
     def _saturate(self, problem: Problem) -> SearchResult:
         """The e-graph of the problem."""
-        known = {"e_nodes": len(problem.nodes), "bound": self._certain()}
+        known = {"e_nodes": len(problem.nodes), "bound": self._static_lower_bound()}
         self.listener(Event("saturate", "starting", unit=self._unit(), **known))
         found = search(
             *self._problem(problem, self.way),
@@ -149,7 +149,7 @@ class Stages:
             parts=self.target.search_parts,
             worker=self.search.worker(),
             on_progress=partial(_tell, self.listener, "saturate"),
-            on_snapshot=None if self.listener is silent else self._glances(problem),
+            on_snapshot=None if self.listener is silent else self._report_partial(problem),
             meanwhile=self.target.load_back_end,
         )
         self._heard(found.progress)
@@ -161,22 +161,22 @@ class Stages:
             self.faults.append(progress.fault)
             self.wrong |= {progress.wrong} - {""}
 
-    def _glances(self, problem: Problem) -> Callable[[SearchResult], None]:
+    def _report_partial(self, problem: Problem) -> Callable[[SearchResult], None]:
         """Who tells the listener of the best answer so far: seldom enough that the search does not wait."""
         soon = time.monotonic()
 
-        def glance(searched: SearchResult) -> None:
+        def show(searched: SearchResult) -> None:
             nonlocal soon
             began = time.monotonic()
-            if began < soon or searched.snapshot.e_nodes > _GLANCED:
+            if began < soon or searched.snapshot.e_nodes > _REPORT_MAX_E_NODES:
                 return
             with suppress(Unfinished):
-                answer = extract(problem, searched, self.target, _hurried(replace(self.way, explain=False)))
+                answer = extract(problem, searched, self.target, _without_proofs(replace(self.way, explain=False)))
                 self._tell_of("saturate", report_of(self.program, self.target, problem, searched, answer))
             ended = time.monotonic()
-            soon = ended + _GLANCE * (ended - began)
+            soon = ended + _REPORT_INTERVAL_RATIO * (ended - began)
 
-        return glance
+        return show
 
     def _tell_of(self, stage: str, report: Report) -> None:
         """The listener, of an answer that maps all that can be mapped."""
@@ -187,7 +187,7 @@ class Stages:
         bound = report.lower_bound if proven else None
         self.listener(Event(stage, "", e_nodes=report.e_nodes, best=best, bound=bound, unit=self._unit()))
 
-    def _certain(self) -> int | None:
+    def _static_lower_bound(self) -> int | None:
         """What no answer takes less of, however it computes the products: known before anything is searched."""
         first = next((m for m in self.target.measures if m.name in self.target.objectives[:1]), None)
         if first is None or not first.adds or not self.target.peak:
@@ -254,7 +254,7 @@ def search_parts(program: Program, target: Target) -> int:
     return target.search_parts if len(program.layers) >= MANY else 1
 
 
-def coming(program: Program, target: Target, way: Way) -> str:
+def rules_to_precompile(program: Program, target: Target, way: Way) -> str:
     """What a search for this program declares, unless passes change what rules it needs."""
     rules = of_families(target.families(way, [*postorder(program.term)]))
     return declared(rules, target.rule_parameters(), way.explain or way.trace)[0]

@@ -1,4 +1,4 @@
-"""The command line: the commands put together, errors as sentences, exit status."""
+"""The command-line application: registers the commands, prints errors, returns the exit status."""
 
 from __future__ import annotations
 
@@ -62,12 +62,15 @@ def _options(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 @cache
 def _reader() -> Any:
-    """What reads a command line, made once for all that this process runs."""
+    """Returns the click command that parses the command line, memoized."""
     return typer.main.get_command(app)
 
 
 def run() -> int:
-    """The exit status: bad input is one sentence and status 2, a closed pipe is no error. Raises KeyboardInterrupt."""
+    """Runs the command and returns the exit status.
+
+    Bad input prints one sentence and returns 2; a closed pipe is no error. Raises KeyboardInterrupt.
+    """
     try:
         with command_line():
             status = _reader()(standalone_mode=False) or OK
@@ -92,7 +95,7 @@ def run() -> int:
 
 
 def _give_up_output() -> None:
-    """What is still in its buffer goes nowhere, instead of failing once more at the end."""
+    """Redirects standard output to the null device, so that flushing its buffer at exit does not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

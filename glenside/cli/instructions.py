@@ -1,6 +1,4 @@
-"""What `tensorize -o NAME.bin` or NAME.asm makes instructions of: a network of integers, input to result, or layers
-apart.
-"""
+"""Makes the instructions of `tensorize -o NAME.bin` or NAME.asm: one quantized program, or single layers."""
 
 from __future__ import annotations
 
@@ -30,18 +28,18 @@ if TYPE_CHECKING:
 
 _LIMIT = "--time-limit"
 CODE = (".bin", ".asm")
-"""Of files of instructions: as the machine's host loads them, and as text."""
+"""Endings of instruction files: the binary that the host loads, and text."""
 
 
 def is_code(path: str | None) -> bool:
-    """Whether a file is one of instructions."""
+    """True if the path has the ending of an instruction file."""
     from glenside.formats import ending
 
     return path is not None and ending(path) in CODE
 
 
 def write_code(program: NpuProgram, path: str) -> None:
-    """Write instructions as the ending says, whole or not at all. Raises BadInput."""
+    """Writes instructions in the format of the ending, whole or not at all. Raises BadInput."""
     from glenside.formats import ending
     from glenside.ir.files import read_text, write_text
     from glenside.ir.replacing import PathLike, WrittenWrong
@@ -61,8 +59,10 @@ def write_code(program: NpuProgram, path: str) -> None:
 
 
 def require_code(target: Target, output: str | None, quantize: str | None = None, on: str | None = None) -> None:
-    """Raise BadInput for a file of instructions of a machine that has none, or a network quantized for it; and for a
-    run of what is not made, or on what there is not.
+    """Raises BadInput for options of instructions that do not fit.
+
+    Refuses an instruction file or `quantize` for a target without instructions, a run without an instruction file, and
+    an unknown or missing machine `on`.
     """
     if on is not None:
         require_machine(on)
@@ -81,7 +81,7 @@ def _accuracy(
     seed: int,
     look: Callable[[], None] = lambda: None,
 ) -> dict[str, Sequence[Any]]:
-    """The accuracy of each result by name, as JSON has it."""
+    """Returns for each result [decibels, share of equal elements], for JSON."""
     from glenside.npu.model.accuracy import accuracy
     from glenside.quantization.calibration import batches_of
 
@@ -92,16 +92,17 @@ def _accuracy(
 
 @dataclass
 class Instructions:
-    """Instructions of a program, as they come to be, within a block. While they do, a second process interprets the
-    network that is to run.
+    """The instructions of a program while they are made; a context manager.
+
+    Within the block, background processes measure the accuracy and compute the expected results.
 
     quantize  --quantize
-    output    where they go; None where none are wanted
-    on        --on: what is to run them
-    ran       what they did then; None where nothing ran them, or Ctrl-C ended that
-    lowering  what makes them, and what it made so far
-    seconds   of each stage
-    accuracy  of each result by name, decibels and share of equal elements; None where nobody measured it
+    output    the instruction file; None if none is wanted
+    on        --on: the machine that runs the instructions
+    ran       the report of the run; None if there was no run or Ctrl-C ended it
+    lowering  makes the instructions; holds the best program so far
+    seconds   seconds of each stage of lowering
+    accuracy  result name -> [decibels, share of equal elements]; None if it was not measured
     """
 
     quantize: str | None = None
@@ -127,14 +128,14 @@ class Instructions:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """What finds out beside all else what is to come of them is needed no more."""
+        """Ends the background processes."""
         self._open.close()
 
     @staticmethod
     def of(
         quantize: str | None, output: str | None, seed: int, on: str | None = None, most: float = inf
     ) -> Instructions:
-        """With the samples that it names. Raises BadInput."""
+        """Returns the state for these options, with the samples of `quantize` read. Raises BadInput."""
         from glenside.formats import ending
 
         path, lowering = output if is_code(output) else None, InTime(most)
@@ -148,7 +149,7 @@ class Instructions:
         return found
 
     def prepared(self, program: Program, show: Callable[[str], None]) -> Program:
-        """What is searched: the program of integers where instructions are of that. Raises BadInput."""
+        """Returns the program to search: the quantized one if there is one, else the program. Raises BadInput."""
         if self.output is None and self.quantize is None:
             return program
         from glenside.ir.copies import beside
@@ -173,8 +174,9 @@ class Instructions:
         return network.program
 
     def save(self, result: Result, mapped: Program, path: str) -> None:
-        """Make them, and write them whole or not at all; at Ctrl-C, and where their time is over, the best there are.
-        Raises BadInput.
+        """Makes the instructions and writes them whole or not at all.
+
+        At Ctrl-C or the time limit, writes the best program found so far. Raises BadInput.
         """
         from glenside.ir.stopwatch import stage, watched
 
@@ -206,18 +208,18 @@ class Instructions:
             result.report.seconds["lower"] = sum(self.seconds.values())
 
     def measure(self) -> None:
-        """Measure how near the results of integers are to those of floats, where there are samples."""
+        """Measures the accuracy of the integer results against float results, if there are samples."""
         self.accuracy = self._measured()
 
     def run(self) -> None:
-        """Run them where that is asked for. Raises BadInput, and KeyboardInterrupt: then the file is there."""
+        """Runs the instructions if asked for. Raises BadInput, or KeyboardInterrupt after the file is written."""
         if self.on is None or self.made is None or self.output is None:
             return
         with status_line("npu: simulated") as show:
             self.ran = ran(self.made, self.output, self.on, show, self._wanted)
 
     def schedule(self) -> Ledger | None:
-        """Where the cycles and bytes of them go; None where there are none."""
+        """Returns the account of cycles and bytes; None without instructions."""
         from glenside.npu.analysis.critical_path import accounts
 
         if self.ran is not None:
@@ -225,7 +227,7 @@ class Instructions:
         return None if self.made is None else accounts(self.made)
 
     def words(self) -> str:
-        """What a user must know of them; nothing where there are none."""
+        """Returns the sentences about the instructions; empty without any."""
         lines = [] if self.integers is None else [self.integers.said, *self._of_accuracy()]
         made = self.made
         if made is not None:
@@ -277,11 +279,11 @@ class Instructions:
 
     @property
     def rest(self) -> str:
-        """What the host goes on with."""
+        """The part of the network that is left to the host."""
         return "" if self.integers is None else self.integers.network.rest
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for JSON; empty where there are none."""
+        """Returns the report of the instructions for JSON; empty without any."""
         found: dict[str, Any] = {} if self.integers is None else {"quantized": self.integers.said}
         if self.made is not None:
             chained = self.integers is not None

@@ -1,4 +1,4 @@
-"""Runs of programs of an npu, in the simulator or in RTL: what they took, and whether they did what they were to do."""
+"""Runs npu programs in the simulator or in RTL, counts their cycles and compares their results."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from glenside.npu.program.program import NpuProgram
 
 MACHINES = ("simulator", "rtl")
-"""What runs programs of an npu."""
+"""The machines of `--on` that run npu programs."""
 _MANY = 1000
-"""Instructions of programs for which a second process is worth its while."""
+"""Minimum instructions of a program for which a second process saves time."""
 
 
 _Results = Mapping[str, str] | None
-"""What tells the results of layers from others, by name, where that is known."""
+"""Digests of the results of layers, by name; None if they are not known."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a program did.
+    """A finished run of a program.
 
-    said       what is told of it, as JSON has it
-    ledger     where its cycles and bytes went
-    simulated  what the simulator says of it
-    dram       what it left there
-    results    of the network, by name
-    is_same    whether the simulator says the same of that, bit by bit
+    said       the report, for JSON
+    ledger     the account of its cycles and bytes
+    simulated  the run of the simulator
+    dram       DRAM after the run
+    results    results of the network, by name
+    is_same    True if `dram` equals the simulator's DRAM, bit by bit
     """
 
     said: Mapping[str, Any]
@@ -50,11 +50,11 @@ class Ran:
 
     @property
     def ok(self) -> bool:
-        """Whether all who know say the same of it: in the RTL and the simulator, the interpreter and the prediction."""
+        """True if DRAM of the RTL and the simulator, the interpreter's results and the predicted cycles all agree."""
         return bool(self.said["equal"] and self.said["cycles"] == self.said["predicted"])
 
     def sentences(self) -> list[str]:
-        """What it took, and whether it is as it should be."""
+        """Returns the lines about cycles, bytes and wrong results."""
         said = self.said
         where = "its RTL" if said["on"] == "rtl" else "the simulator"
         lines = [
@@ -69,7 +69,7 @@ class Ran:
 
 
 def require_machine(on: str) -> None:
-    """Raise BadInput: nothing runs programs of an npu that is called so, or it cannot be built here."""
+    """Raises BadInput if the machine is unknown or cannot be built on this computer."""
     if on not in MACHINES:
         raise BadInput(f"instructions run on {' or '.join(MACHINES)}, got {on!r}")
     if on == "rtl":
@@ -85,8 +85,10 @@ def ran(
     show: Callable[[str], None] = lambda _: None,
     wanted: Callable[[], _Results] = lambda: None,
 ) -> Ran:
-    """Run a program of that name; `wanted` tells results of its layers from others, where its network is known. Raises
-    BadInput: it is not right, or nothing builds its RTL.
+    """Runs a program and compares its results.
+
+    `wanted` returns the expected digests of its layers' results, if its network is known. Raises BadInput if the
+    program is invalid or its RTL cannot be built.
     """
     from glenside.npu.model.reference_results import wrong
     from glenside.npu.program.results import results
@@ -109,7 +111,7 @@ def ran(
 
 
 def _output(name: str, values: Array) -> dict[str, Any]:
-    """A result, as JSON has it."""
+    """Returns the description of a result for JSON."""
     ends = (float(values.min()), float(values.max())) if values.size else (None, None)
     least, most = (end if end is None or isfinite(end) else str(end) for end in ends)
     shape = [*map(int, values.shape)]
@@ -117,9 +119,10 @@ def _output(name: str, values: Array) -> dict[str, Any]:
 
 
 def _simulated(program: NpuProgram, wanted: Callable[[], _Results]) -> tuple[Run, Ledger, _Results, _Results]:
-    """What a program does, where its cycles go, and what its results mean, and are, where that is known then. Of a
-    large one a second process finds out whether it is right, and what it means; of what is not right the whole
-    simulator says what is wrong. Raises BadInput.
+    """Simulates a program: returns the run, its account of cycles, and the expected and actual digests of results.
+
+    For a large program a second process verifies the order of accesses and computes the expected digests. If that
+    fails, the whole simulator runs here and reports the fault; the digests are then None. Raises BadInput.
     """
     from glenside.ir.copies import beside, may_be_copied
     from glenside.npu.analysis.critical_path import accounts
@@ -138,7 +141,7 @@ def _simulated(program: NpuProgram, wanted: Callable[[], _Results]) -> tuple[Run
         return results_meant(program) if known is None else known
 
     if program.size >= _MANY and may_be_copied():
-        with beside(right) as told, suppress(Exception):  # of what is not right anything may come: it is met again
+        with beside(right) as told, suppress(Exception):  # an invalid program may raise anything; simulated again below
             simulated, ledger = split_execution.values(program, found), accounts(program, found)
             left = results_left(program, simulated.dram)
             if (meant := told()) is not None:
@@ -147,7 +150,7 @@ def _simulated(program: NpuProgram, wanted: Callable[[], _Results]) -> tuple[Run
 
 
 def _told(program: NpuProgram, run: Run) -> dict[str, Any]:
-    """What the simulator says."""
+    """Returns the simulator's part of the report."""
     layers = [(own.name, run.times.between(own.begin, own.end)) for own in program.stretches]
     return {
         "equal": True,
@@ -161,7 +164,10 @@ def _told(program: NpuProgram, run: Run) -> dict[str, Any]:
 
 
 def _in_rtl(program: NpuProgram, simulated: Run) -> tuple[dict[str, Any], Array]:
-    """What the RTL says: equal is DRAM, bit by bit, and predicted what the simulator says of the cycles."""
+    """Runs a program in RTL: returns its part of the report, and DRAM.
+
+    `equal`: DRAM equals the simulator's, bit by bit; `predicted`: the program's predicted cycles, else the simulator's.
+    """
     from glenside.npu.isa.fields import UNITS
     from glenside.npu.rtl import verilator
 

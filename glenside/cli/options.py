@@ -1,4 +1,4 @@
-"""Options that several commands have, declared once: groups are dataclasses, and a command names those it takes."""
+"""Options shared by several commands: each group is a dataclass, and a command takes the groups as parameters."""
 
 from __future__ import annotations
 
@@ -26,28 +26,30 @@ OpenDims = Annotated[
 ]
 Outputs = Annotated[
     list[str] | None,
-    typer.Option("--outputs", metavar="A,B", help="Tensors of an ONNX file that are its results instead of its own."),
+    typer.Option("--outputs", metavar="A,B", help="Tensors of an ONNX file to return instead of its own outputs."),
 ]
-Opaque = Annotated[
-    bool, typer.Option("--allow-opaque", help="Keep operators of an ONNX file that are not known, as black boxes.")
-]
+Opaque = Annotated[bool, typer.Option("--allow-opaque", help="Keep unknown operators of an ONNX file as black boxes.")]
 Output = Annotated[
     str | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Where the program goes; .glenside, .onnx, .json or .py."),
+    typer.Option(
+        "-o", "--output", metavar="FILE", help="Write the program to this file: .glenside, .onnx, .json or .py."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE.png", help="Where a plot goes; .png, .svg or .pdf.")]
+Plot = Annotated[
+    str | None, typer.Option("--plot", metavar="FILE.png", help="Write a plot to this file: .png, .svg or .pdf.")
+]
 Html = Annotated[
     str | None,
-    typer.Option("--html", metavar="FILE.html", help="Where the report goes as a page that one file holds."),
+    typer.Option("--html", metavar="FILE.html", help="Write the report to this file as a self-contained page."),
 ]
 CheckIn = Annotated[
-    str, typer.Option("--check", help="exact, or onnxruntime, which also runs both programs as ONNX files.")
+    str, typer.Option("--check", help="exact, or onnxruntime: also run both programs as ONNX files and compare.")
 ]
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """The function with an option for each field of its groups, as typer reads them from a signature."""
+    """Returns the function with one option for each field of its groups, in the signature that typer reads."""
     parameters = inspect.signature(function, eval_str=True).parameters.values()
     groups: dict[str, Any] = {p.name: p.annotation for p in parameters if is_dataclass(p.annotation)}
     options: list[inspect.Parameter] = []
@@ -68,14 +70,14 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class Declared:
-    """A program, and what it leaves open."""
+    """A program, with the shapes, inputs and parameters that it leaves open."""
 
     source: Annotated[
         str, typer.Argument(help="A built-in model (see `glenside models`), or a .glenside, .onnx or .json file.")
     ]
-    shapes: Annotated[str | None, typer.Option("--shapes", metavar="FILE.json", help="Shapes of tensors by name.")] = (
-        None
-    )
+    shapes: Annotated[
+        str | None, typer.Option("--shapes", metavar="FILE.json", help="The shapes of tensors, by name.")
+    ] = None
     shape: Shape = None
     dims: OpenDims = None
     outputs: Outputs = None
@@ -94,7 +96,7 @@ class Declared:
     ] = None
 
     def loader(self, **more: Any) -> Callable[[], Program]:
-        """How to load it; what is neither a model nor a file is refused at once. Raises BadInput."""
+        """Returns a function that loads the program. Raises BadInput at once if it is neither a model nor a file."""
         from glenside.formats.sources import loader
 
         known = inspect.signature(loader).parameters
@@ -117,7 +119,7 @@ class Valued(Declared):
 
     @property
     def is_as_it_stands(self) -> bool:
-        """Whether the program is what the source says, with nothing put in or made of it."""
+        """True if the program is used as in the source: no weights are replaced, and no other program derived."""
         return self.weights is None
 
 
@@ -126,11 +128,11 @@ class Trained(Valued):
     """A program, or a step of training it."""
 
     train: Annotated[
-        bool, typer.Option("--train", help="A step of training the network: forward, gradients and update.")
+        bool, typer.Option("--train", help="Use one training step of the network: forward, gradients and update.")
     ] = False
     loss: Annotated[
         str | None,
-        typer.Option("--loss", help="For --train: the loss; by default what fits the end of the network."),
+        typer.Option("--loss", help="For --train: the loss; by default chosen by the last operator of the network."),
     ] = None
     optimizer: Annotated[
         str | None,
@@ -162,7 +164,7 @@ class Trained(Valued):
 
 @dataclass(frozen=True)
 class Machine:
-    """The target, and what is asked of it; options that are given come before what a file says."""
+    """The target and its parameters; options override the values in a target file."""
 
     target: Annotated[
         str | None,
@@ -172,19 +174,20 @@ class Machine:
     ] = None
     array: Annotated[
         str | None,
-        typer.Option("--array", metavar="RxC", help="A weight-stationary array as the target, such as 64x64."),
+        typer.Option("--array", metavar="RxC", help="Use a weight-stationary array as the target, such as 64x64."),
     ] = None
     objective: Annotated[
         str | None,
         typer.Option(
             "--objective",
-            help="What is made least: of an array cycles, bytes or copies, of two parties time, bytes, messages or "
-            "truncations; in cycles,bytes the second decides between equals.",
+            help="The measures to minimize, in order: cycles, bytes or copies for an array; time, bytes, messages or "
+            "truncations for two parties. In cycles,bytes the second breaks ties.",
         ),
     ] = None
-    max_rows: Annotated[int | None, typer.Option("--max-rows", help="The most rows that stream through a tile.")] = None
+    max_rows: Annotated[int | None, typer.Option("--max-rows", help="Maximum rows that stream through a tile.")] = None
     max_weight_growth: Annotated[
-        float | None, typer.Option("--max-weight-growth", help="How many times as large a mapping may make weights.")
+        float | None,
+        typer.Option("--max-weight-growth", help="Maximum factor by which a mapping may enlarge the weights."),
     ] = None
     link: Annotated[
         str | None,
@@ -196,7 +199,7 @@ class Machine:
     ] = None
 
     def parsed(self) -> Target:
-        """The target that they describe. Raises BadInput."""
+        """Returns the target that the options describe. Raises BadInput."""
         from glenside.targets import parse_target
 
         if (self.array is None) == (self.target is None):
@@ -215,26 +218,26 @@ class Machine:
 
 @dataclass(frozen=True)
 class Bounds:
-    """The limits of a search, and whether its answer is kept."""
+    """The limits of a search, and whether the cache of answers is used."""
 
-    node_limit: Annotated[int, typer.Option("--node-limit", help="The most e-nodes of the search.")] = 2_000_000
+    node_limit: Annotated[int, typer.Option("--node-limit", help="Maximum e-nodes of the search.")] = 2_000_000
     time_limit: Annotated[
         float,
         typer.Option(
             "--time-limit",
-            help="The most seconds of each search, of timing variants, and of making instructions; extraction and the "
-            "check come after it.",
+            help="Maximum seconds of each search, of timing variants, and of lowering to instructions; extraction and "
+            "the check are extra.",
         ),
     ] = 120.0
-    iter_limit: Annotated[int, typer.Option("--iter-limit", help="The most iterations of each search.")] = 1_000
+    iter_limit: Annotated[int, typer.Option("--iter-limit", help="Maximum iterations of each search.")] = 1_000
     memory_limit: Annotated[
-        str, typer.Option("--memory-limit", help="The most memory of the search, such as 500MB or 2GB.")
+        str, typer.Option("--memory-limit", help="Maximum memory of the search, such as 500MB or 2GB.")
     ] = "8GB"
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither read nor write the cache of answers.")] = False
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Do not read or write the cache of answers.")] = False
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress on a terminal.")] = False
 
     def limits(self) -> Limits:
-        """Raises BadInput."""
+        """Returns the limits of a search. Raises BadInput for a negative number or a malformed size."""
         from glenside.egraph.saturation import Limits
 
         most = byte_count(self.memory_limit, "--memory-limit")
@@ -243,17 +246,15 @@ class Bounds:
                 raise BadInput(f"--{name.replace('_', '-')} must be at least 0, got {value}")
         return Limits(nodes=self.node_limit, seconds=self.time_limit, iterations=self.iter_limit, memory=most)
 
-    def ahead(self) -> None:
-        """Start the process that searches, unless an answer that is kept may do: targets take as long to load. Raises
-        BadInput.
-        """
+    def start_workers_early(self) -> None:
+        """Starts the search process while the target is loaded, unless a cached answer may suffice. Raises BadInput."""
         if self.no_cache:
-            from glenside.egraph.search import ahead
+            from glenside.egraph.search import start_workers_early
 
-            ahead(self.limits())
+            start_workers_early(self.limits())
 
     def facts(self) -> dict[str, str]:
-        """What they are, for people."""
+        """Returns the limits as text for a report."""
         said = (
             f"{self.node_limit:,} e-nodes, {self.time_limit:g} s, {self.iter_limit:,} iterations, {self.memory_limit}"
         )
@@ -266,18 +267,16 @@ class Ways:
 
     blocking: Annotated[
         str,
-        typer.Option(
-            "--blocking", help="How products are cut: tile-loops, or unrolled-tiles, where every tile is a term."
-        ),
+        typer.Option("--blocking", help="How products are tiled: tile-loops, or unrolled-tiles: every tile is a term."),
     ] = "tile-loops"
     mapping: Annotated[
-        str, typer.Option("--mapping", help="best, or baseline: every product cut into tiles as it stands.")
+        str, typer.Option("--mapping", help="best, or baseline: tile every product as it is written.")
     ] = "best"
     method: Annotated[str, typer.Option("--extract", help="The method of extraction: auto, greedy, dag or exact.")] = (
         "auto"
     )
     extract_seconds: Annotated[
-        float, typer.Option("--extract-time-limit", help="The most seconds of exact extraction.")
+        float, typer.Option("--extract-time-limit", help="Maximum seconds of exact extraction.")
     ] = 60.0
 
     def way(self, target: Target, *, explain: bool = False) -> Way:
@@ -289,15 +288,16 @@ class Ways:
 
 @dataclass(frozen=True)
 class Results:
-    """Where results go, and how the answer is checked."""
+    """The output files, and how the answer is checked."""
 
     json_path: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Where the report goes as JSON; - is standard output.")
+        str | None,
+        typer.Option("--json", metavar="FILE", help="Write the report to this file as JSON; - is standard output."),
     ] = None
     html: Html = None
     output: Output = None
     check: CheckIn = "exact"
     every: Annotated[
-        bool, typer.Option("--all", help="A row for each layer in the table; otherwise equal layers are one.")
+        bool, typer.Option("--all", help="Print a row for each layer; otherwise equal layers share a row.")
     ] = False
-    no_check: Annotated[bool, typer.Option("--no-check", help="Leave out the exact check.")] = False
+    no_check: Annotated[bool, typer.Option("--no-check", help="Skip the exact check.")] = False

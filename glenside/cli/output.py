@@ -1,4 +1,4 @@
-"""What a command leaves: files that are whole or not there, standard output, and its exit status."""
+"""Outputs of a command: files written whole or not at all, standard output, and the exit status."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 OK = 0
 WRONG = 1
-"""There is an answer, and something in it is unmapped, unequal, above its budget, or missing."""
+"""Exit status of an answer with something unmapped, unequal, above its budget, or missing."""
 BAD_INPUT = 2
 FAILED = 3
-"""A rule is wrong, or a search process died: the answer, if there is one, is the baseline, checked."""
+"""Exit status if a rule is wrong or a search process died: the answer, if there is one, is the checked baseline."""
 
 
 def writable(*paths: str | None) -> None:
-    """Refuse an output path before hours of work. Raises BadInput."""
+    """Raises BadInput for an output path that cannot be written, before hours of work."""
     for path in paths:
         if path is None or path == "-":
             continue
@@ -38,15 +38,15 @@ def writable(*paths: str | None) -> None:
                 raise BadInput(f"cannot write {path}: there is no folder {folder}")
             if not os.access(Path(path) if Path(path).exists() else folder, os.W_OK):
                 raise BadInput(f"cannot write {path}: permission denied")
-        except (OSError, ValueError) as error:  # a name that is too long, or holds what none may
+        except (OSError, ValueError) as error:  # a name that is too long or has an illegal character
             raise BadInput(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def save_program(program: Program, path: str, seed: int) -> None:
-    """Write a program and the values of its constants, in the format of the ending; - is standard output.
+    """Writes a program and the values of its constants, in the format of the ending; - is standard output.
 
-    An ONNX file has the value of every constant: those that nobody gave are drawn by the seed, as in `glenside run`,
-    and a note on standard error says which. Raises BadInput.
+    An ONNX file needs the value of every constant: missing values are drawn from the seed, as in `glenside run`, and a
+    note on standard error names them. Raises BadInput.
     """
     if path == "-":
         print(str(program), end="")
@@ -65,12 +65,12 @@ def save_program(program: Program, path: str, seed: int) -> None:
 
 
 def write_json(content: Any, path: str) -> None:
-    """Write JSON; - is standard output. Raises BadInput."""
+    """Writes JSON; - is standard output. Raises BadInput."""
     print_or_write(json.dumps(content, indent=2) + "\n", path)
 
 
 def print_or_write(text: str, path: str | None) -> None:
-    """Write a text, or print it where the path is - or there is none. Raises BadInput."""
+    """Writes a text to the path, or prints it if the path is - or None. Raises BadInput."""
     if path is None or path == "-":
         print(text, end="" if text.endswith("\n") else "\n")
         return
@@ -80,13 +80,13 @@ def print_or_write(text: str, path: str | None) -> None:
 
 
 def typed_text(program: Program) -> str:
-    """The program, and for each layer and the result its type, as comments."""
+    """Returns the program as text, with the type of each layer and of the result as comments."""
     lines = [f"; {name}: {term.type}" for name, term in program.layers.items()]
     return "\n".join([*lines, f"; result: {program.term.type}", str(program)])
 
 
 def egraph_endings(output: str | None) -> None:
-    """Refuse a path of which no e-graph is written, before it is searched. Raises BadInput."""
+    """Raises BadInput, before the search, for a path to which no e-graph can be written."""
     from glenside.report.draw import require_ending
 
     writable(output)
@@ -95,9 +95,7 @@ def egraph_endings(output: str | None) -> None:
 
 
 def emit_egraph(result: Result, output: str | None, layer: str | None = None) -> None:
-    """Print the e-graph, or the part of one layer, as DOT, or write it as the ending of the path says. Raises
-    BadInput.
-    """
+    """Prints the e-graph, or the part of one layer, as DOT, or writes it as the ending says. Raises BadInput."""
     from glenside.report.draw import egraph_dot, write_egraph
     from glenside.report.egraph_view import EGraphView
 
@@ -112,7 +110,7 @@ def emit_egraph(result: Result, output: str | None, layer: str | None = None) ->
 
 @contextmanager
 def status_line(first: str) -> Iterator[Callable[[str], None]]:
-    """What shows a text in a line on standard error, on a terminal only."""
+    """Yields a function that shows a text in a status line on standard error, on a terminal only."""
     from glenside.report.progress import Event, shown
 
     with shown(first) as listener:

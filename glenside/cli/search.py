@@ -1,4 +1,4 @@
-"""What every command that optimizes does: refuse what cannot be, load, search, check, write, leave."""
+"""The steps of every command that optimizes: validate options, load, search, check, write, exit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CHECKS = ("exact", "onnxruntime")
 
 
 def refuse(target: Target, *, pareto: bool, plot: str | None, compare: bool) -> None:
-    """Raise BadInput for a list or a plot that the target has no measures for, or a plot that cannot be written."""
+    """Raises BadInput for a list or plot that the target has no measures for, or a plot that cannot be written."""
     writable(plot)
     if plot is not None and target.counts_copies and not compare:
         from glenside.report.network_picture import require_svg
@@ -50,7 +50,7 @@ def refuse(target: Target, *, pareto: bool, plot: str | None, compare: bool) -> 
 
 
 def _plot(result: Result, path: str, *, compare: bool) -> None:
-    """Write what the answer looks like: its copies, where those are counted, else what variants trade or take."""
+    """Writes a picture of the copies if the target counts them, else a plot of the variants' measures."""
     if result.target.counts_copies and not compare:
         from glenside.report.network_picture import layout_picture
 
@@ -62,7 +62,7 @@ def _plot(result: Result, path: str, *, compare: bool) -> None:
 
 
 def in_runtime(check: str) -> bool:
-    """Whether a check in onnxruntime is asked for. Raises BadInput, also when the packages for it are missing."""
+    """True if a check in onnxruntime is asked for. Raises BadInput, also if its packages are missing."""
     if check not in CHECKS:
         raise BadInput(f"--check is one of {', '.join(CHECKS)}, got {check!r}")
     if check == "onnxruntime":
@@ -84,15 +84,17 @@ def search(
     drawn: bool = False,
     code: Instructions | None = None,
 ) -> Result:
-    """Load a program and optimize it, with progress on a terminal and the cache unless it is refused; with values that
-    are `drawn` for constants that have none, where they are needed. For `code` it is what that is made of.
+    """Loads a program and optimizes it, with progress on a terminal and, unless it is disabled, the cache.
+
+    drawn  True: draw values from the seed for constants that have none
+    code   instructions to make of the result: the quantized program is optimized, if there is one
     """
     from glenside.cache import Cache
     from glenside.driver import optimize
-    from glenside.egraph.search import ahead
+    from glenside.egraph.search import start_workers_early
     from glenside.passes.network import folding_ahead
     from glenside.report.progress import Event, shown
-    from glenside.stages import coming, search_parts
+    from glenside.stages import rules_to_precompile, search_parts
     from glenside.targets.base import Way
 
     limits, load = bounds.limits(), source.loader()
@@ -101,13 +103,15 @@ def search(
         listener = open_.enter_context(shown("load", quiet=bounds.quiet))
         keeps = target.repeatable and not bounds.no_cache
         quantized = code is not None and code.quantize is not None
-        if not keeps or quantized:  # else there may be nothing to search for
-            ahead(limits, *([folding_ahead] if quantized else []))
+        if not keeps or quantized:  # otherwise the cache may hold the answer
+            start_workers_early(limits, *([folding_ahead] if quantized else []))
         started = time.perf_counter()
         program = load().seeded_constants(source.seed) if drawn else load()
         if quantized:
             parts = search_parts(program, target)
-            ahead(limits, partial(coming, program, target, way or Way()), behind=True, parts=parts)
+            start_workers_early(
+                limits, partial(rules_to_precompile, program, target, way or Way()), behind=True, parts=parts
+            )
         program = program if code is None else code.prepared(program, lambda text: listener(Event("load", text)))
         how["load_seconds"] = time.perf_counter() - started
 
@@ -119,7 +123,7 @@ def search(
 
 @dataclass
 class Outcome:
-    """A result, the program made of it, its instructions, and what onnxruntime found of it, where it was asked."""
+    """A result with the program and instructions made of it, and the report of onnxruntime if it ran."""
 
     source: Valued
     result: Result
@@ -144,9 +148,9 @@ class Outcome:
         save_program(program, path, seed)
 
     def run_in_onnxruntime(self, output: str | None) -> str:
-        """Compare what went in with what came out, unless Ctrl-C ended the search; what was found, in words.
+        """Compares original and result in onnxruntime, unless Ctrl-C ended the search; returns the verdict as text.
 
-        The files are run where both are ONNX, else exports of the programs.
+        Runs the files themselves if both are ONNX, else exports of the programs.
         """
         if self.exit_status(checked=False) == INTERRUPTED:
             return ""
@@ -170,12 +174,12 @@ class Outcome:
         return f"{self.runtime} The exact check finds no difference{why}."
 
     def tell_of_program(self) -> None:
-        """Let the report say what the program takes that was made, where there is one."""
+        """Adds the predicted cycles of the instructions to the report, if there are any."""
         if self.code.made is not None:
             self.result.report.of_program = self.code.made.predicted
 
     def run(self) -> None:
-        """Run its instructions, where that is asked for and nobody pressed Ctrl-C. Raises BadInput."""
+        """Runs the instructions if asked for, unless Ctrl-C ended the search. Raises BadInput."""
         try:
             if self.exit_status(checked=False) != INTERRUPTED:
                 self.code.measure()
@@ -185,14 +189,12 @@ class Outcome:
             self.result.interrupted = True
 
     def write_json(self, path: str) -> None:
-        """Write the report, with what onnxruntime found."""
+        """Writes the report as JSON, with the verdict of onnxruntime."""
         content = {**self.result.report.as_dict(), **self.code.as_dict()}
         write_json(content if self.runtime is None else {**content, "onnxruntime": self.runtime.as_dict()}, path)
 
     def page(self, *, compare: bool, facts: Mapping[str, str]) -> str:
-        """The report as a page, with the time of the instructions where there are any; `facts` that say nothing are
-        left out.
-        """
+        """Returns the report as an HTML page, with the cycles of the instructions, if any; skips empty `facts`."""
         from glenside.report.machine_page import machine_sections
         from glenside.report.report_page import result_document
 
@@ -202,7 +204,7 @@ class Outcome:
         return result_document(self.result, compare=compare, more=sections, facts=known).html()
 
     def exit_status(self, checked: bool) -> int:
-        """The exit status of an answer that was to be `checked` or not."""
+        """Returns the exit status; `checked`: the answer had to be checked."""
         if self.result.stopped == "interrupted" or self.result.interrupted:
             return INTERRUPTED
         report = self.result.report
@@ -215,7 +217,7 @@ class Outcome:
         return WRONG if wrong else OK
 
     def leave(self, checked: bool) -> NoReturn:
-        """End with the exit status. A cache that could not keep the answer is an error, now that nothing is lost."""
+        """Exits with the exit status. A full cache is an error only here, after all output is written."""
         if self.result.not_kept is not None:
             raise self.result.not_kept
         for fault in self.result.report.faults:
@@ -224,7 +226,7 @@ class Outcome:
 
 
 def saver(source: Valued, output: str | None, code: Instructions | None = None) -> Callable[[Result], None]:
-    """What writes an answer to a file, before anything else takes time."""
+    """Returns a callback that writes an answer to the output file as soon as it is found."""
     made = Instructions(seed=source.seed) if code is None else code
 
     def save(result: Result) -> None:
@@ -250,7 +252,7 @@ def report(
     quantize: str | None = None,
     on: str | None = None,
 ) -> NoReturn:
-    """Optimize, print the table, write what was asked for, run it where that is asked for too, and leave."""
+    """Optimizes, prints the table, writes the outputs, runs the instructions if asked for, and exits."""
     refuse(target, pareto=pareto, plot=plot, compare=compare)
     from glenside.report.html_file import require_page
     from glenside.report.progress import shown
@@ -291,7 +293,7 @@ def report(
         if out.json_path is not None:
             outcome.write_json(out.json_path)
     if out.html is not None:
-        with shown("page", quiet=bounds.quiet):  # an answer of the cache has its e-graph searched for again
+        with shown("page", quiet=bounds.quiet):  # the e-graph of a cached answer is searched for again
             page = outcome.page(compare=compare, facts={**bounds.facts(), "onnxruntime": words})
         write_text(out.html, page)
     outcome.leave(not out.no_check)

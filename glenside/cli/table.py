@@ -1,4 +1,4 @@
-"""The table of a report and the sentences under it, for a terminal or a pipe."""
+"""Prints the tables of a report and the sentences under them, to a terminal or a pipe."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from glenside.npu.analysis.critical_path import Ledger
 
 PIPED_WIDTH = 200
-_WIDEST = 10_000  # characters, to measure a table in
-_NAME = 24  # characters to which names of layers are cut or folded at most, where there is no room
-_LABEL, _SHORTEST_LABEL = 24, 14  # the same of labels: where a column can be left out instead, and where none can
+_WIDEST = 10_000  # characters: a console wide enough to measure any table
+_NAME = 24  # characters: layer names are cut or folded to this width on a narrow terminal
+_LABEL, _SHORTEST_LABEL = 24, 14  # minimum characters of labels: while columns can still be dropped, and after that
 
 
 def console() -> Console:
-    """Standard output; a pipe is as wide as the table needs."""
+    """Returns a console on standard output; a pipe is `PIPED_WIDTH` wide."""
     return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
 
 
 def print_report(report: Report, *, compare: bool = False, explain: bool = False, every: bool = False) -> None:
-    """The tables, the trace of rules if it is asked for, and the sentences under them."""
+    """Prints the tables, with `explain` the trace of rules, and the sentences under them."""
     out = console()
     for table in report_tables(report, out.width, compare=compare, every=every):
         out.print(table)
@@ -46,7 +46,7 @@ def print_report(report: Report, *, compare: bool = False, explain: bool = False
 
 
 def print_schedule(program: str, ledger: Ledger) -> None:
-    """Where the cycles and bytes of a program of an npu go."""
+    """Prints the account of cycles and bytes of an npu program."""
     from glenside.report.schedule import schedule_sentences, schedule_table
 
     out = console()
@@ -57,7 +57,7 @@ def print_schedule(program: str, ledger: Ledger) -> None:
 
 
 def print_passes(program: str, seconds: Mapping[str, float], nests: Mapping[str, int]) -> None:
-    """The stages of lowering in order: seconds, the number of nests after each pass, and what each does."""
+    """Prints the stages of lowering in order: milliseconds, the number of nests after each pass, and its purpose."""
     from glenside.codegen.pipeline import AFTER, BEFORE, PIPELINE
 
     stages = [*BEFORE, *((one.name, one.purpose) for one in PIPELINE), *AFTER]
@@ -75,18 +75,18 @@ def print_passes(program: str, seconds: Mapping[str, float], nests: Mapping[str,
 def report_tables(
     report: Report, width: int = PIPED_WIDTH, *, compare: bool = False, every: bool = False
 ) -> list[Table]:
-    """A row for each kind of layer, or for `every` one, and one for what is between them, or for each kind of copy;
-    totals in the footer.
+    """Returns the tables: a row for each distinct layer (`every`: for each layer) and one for the operators between
+    layers, or a row for each kind of copy; totals are in the footer.
 
-    `width` is that of the terminal, in characters: on a narrow one, operators, measures that only the answer shows,
-    baselines, the first one last, and sizes are left out, in that order, until the rest fits, and of names the start.
+    width  terminal width in characters. On a narrow terminal columns are dropped until the rest fits, in this order:
+           operators, measures of the answer alone, baselines (the first one last), sizes. Then names lose their start
     """
     title = f"{one_line(report.program)} on {report.target}"
     return [_fitting(title, content, width) for content in tables_of(report, compare=compare, every=every)]
 
 
 def _fitting(title: str, content: Content, width: int) -> Table:
-    """The table with as many of its columns as fit."""
+    """Returns the table with as many columns as fit."""
     ranks = sorted({0, *(column.rank for column in content.columns)} - {ALWAYS})
     for rank in ranks:
         table = _fitted(title, content.without(rank), width)
@@ -96,7 +96,7 @@ def _fitting(title: str, content: Content, width: int) -> Table:
 
 
 def _fitted(title: str, content: Content, width: int) -> Table | None:
-    """Those columns, with words folded where they must be; None where they do not fit even so."""
+    """Returns the table with words folded if necessary; None if it still does not fit."""
     whole = _table(title, content, (None, None))
     if _width(whole) <= width:
         return whole
@@ -112,7 +112,7 @@ def _width(table: Table) -> int:
 
 
 def _table(title: str, content: Content, folded: tuple[int | None, int | None]) -> Table:
-    """`folded` are the most characters in the columns of names and of labels."""
+    """Returns a rich table; `folded`: maximum characters in the columns of names and of labels."""
     table = Table(title=Text(title, style="table.title"), title_justify="left", show_footer=True, box=box.SIMPLE)
     table.pad_edge = False
     most, short = iter(folded), folded[0] is not None
@@ -123,19 +123,19 @@ def _table(title: str, content: Content, folded: tuple[int | None, int | None]) 
         table.add_column(column.name, column.total, justify=justify, no_wrap=whole, overflow="fold", max_width=room)
     shown = [replace(c, cells=[*map(_end, c.short)]) if c.short and short else c for c in content.columns]
     for number, line in enumerate(replace(content, columns=shown).rows()):
-        cells = (Text(one_line(cell)) for cell in line)  # no name is taken for markup
+        cells = (Text(one_line(cell)) for cell in line)  # a Text is not parsed as markup
         table.add_row(*cells, style="yellow" if number in content.wrong else None)
     return table
 
 
 def _end(name: str) -> str:
-    """The end of a name, which tells layers apart."""
+    """Returns the end of a name, the part that distinguishes layers."""
     name = one_line(name)
     return name if len(name) <= _NAME else f"..{name[2 - _NAME :]}"
 
 
 def print_front(report: Report) -> None:
-    """For each distinct layer the variants that no other beats in both measures of the front; the chosen in bold."""
+    """Prints the Pareto front of each distinct layer, the chosen variant in bold."""
     out = console()
     shown: set[tuple[str, ...]] = set()
     for row in report.layers:

@@ -42,7 +42,7 @@ class Worker:
         words = [] if first is None else [first]
         self._process = start("glenside.egraph.worker", *words, pipe_bytes=_PIPE, OPENBLAS_NUM_THREADS="1")
         self._buffer = bytearray()
-        self.is_new, self.coming, self.knows = True, list[str](), set[str]()
+        self.is_new, self.to_compile, self.knows = True, list[str](), set[str]()
 
     @property
     def serves(self) -> bool:
@@ -57,10 +57,10 @@ class Worker:
 
     def compile_ahead(self) -> None:
         """Let it compile what searches declare that are to come."""
-        for declared in self.coming:
+        for declared in self.to_compile:
             self.knows.add(declared)
             self._send(declared)
-        self.coming.clear()
+        self.to_compile.clear()
 
     def _send(self, what: Request | str) -> None:
         assert self._process.stdin is not None

@@ -254,7 +254,7 @@ def may_share(limits: Limits, parts: int) -> bool:
     return cores() >= parts and (limits.memory is None or limits.memory >= parts * _LARGE)
 
 
-def ahead(limits: Limits, *coming: Callable[[], str], behind: bool = False, parts: int = 1) -> None:
+def start_workers_early(limits: Limits, *precompile: Callable[[], str], behind: bool = False, parts: int = 1) -> None:
     """Start the processes of the next search, unless they wait for it: while they start there is other work. What is
     told to be `coming`, declarations of searches, new ones compile in this order, at once or, the first of them,
     `behind` the next search.
@@ -266,7 +266,7 @@ def ahead(limits: Limits, *coming: Callable[[], str], behind: bool = False, part
     for number, worker in enumerate(IDLE):
         if not (worker.is_new and worker.serves):
             continue
-        worker.coming += [declared() for declared in coming if _name(declared) != worker.first]
+        worker.to_compile += [declared() for declared in precompile if _name(declared) != worker.first]
         if number or not behind:
             with suppress(SearchFailed):  # as the search itself then says
                 worker.compile_ahead()

@@ -13,7 +13,7 @@ import glenside as gl
 from glenside import cli
 from glenside.egraph import process
 from glenside.egraph.saturation import Limits
-from glenside.egraph.search import ahead
+from glenside.egraph.search import start_workers_early
 from glenside.passes.network import fold_batch_norms, folding_ahead
 
 
@@ -44,7 +44,7 @@ def test_it_compiles_what_the_first_search_declares_before_it_is_asked(monkeypat
     sent = list[object]()
     send = worker._send
     monkeypatch.setattr(worker, "_send", lambda what: (sent.append(what), send(what)))
-    ahead(Limits(), folding_ahead, lambda: "(sort Other)")
+    start_workers_early(Limits(), folding_ahead, lambda: "(sort Other)")
     assert sent == ["(sort Other)"], "it knows of the first one"
     assert fold_batch_norms(gl.models.mobilenet_v1().as_written())[1] == "saturated"
     assert (process.IDLE, worker.is_new) == ([worker], False)

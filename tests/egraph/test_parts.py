@@ -237,18 +237,18 @@ def test_processes_are_started_ahead_for_all_parts(monkeypatch: pytest.MonkeyPat
     two_processors(monkeypatch)
     rules = list(of_families(FAMILIES))
     text = SEARCHES.Request.of((), rules, PARAMETERS, Limits()).declarations
-    SEARCHES.ahead(Limits(), lambda: text, behind=True, parts=2)
+    SEARCHES.start_workers_early(Limits(), lambda: text, behind=True, parts=2)
     first, second = PROCESS.IDLE
-    assert (first.coming, second.coming, second.knows) == ([text], [], {text})
+    assert (first.to_compile, second.to_compile, second.knows) == ([text], [], {text})
     nodes = nodes_of(products(1))
     search(nodes, list(of_families(["analyses"])), {})
-    assert (first.coming, text in first.knows, PROCESS.IDLE) == ([], True, [second, first])
+    assert (first.to_compile, text in first.knows, PROCESS.IDLE) == ([], True, [second, first])
     search(nodes, rules, PARAMETERS)
     search(nodes, list(of_families(["analyses"])), {})
     assert PROCESS.IDLE == [second, first], "whichever knows what is declared"
     two_processors(monkeypatch, 1)
     PROCESS.end_idle()
-    SEARCHES.ahead(Limits(), parts=2)
+    SEARCHES.start_workers_early(Limits(), parts=2)
     assert len(PROCESS.IDLE) == 1
 
 

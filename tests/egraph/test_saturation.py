@@ -162,13 +162,13 @@ def test_a_new_search_process_compiles_what_is_to_come_and_finds_the_same() -> N
         asked.append("coming")
         return declared(rules, PARAMETERS)[0]
 
-    SEARCHES.ahead(Limits(), coming, lambda: "(this is not egglog")
-    SEARCHES.ahead(Limits(), coming, behind=True)
+    SEARCHES.start_workers_early(Limits(), coming, lambda: "(this is not egglog")
+    SEARCHES.start_workers_early(Limits(), coming, behind=True)
     (idle,) = PROCESS.IDLE
-    assert (asked, idle.is_new, len(idle.coming)) == (["coming"] * 2, True, 1)
+    assert (asked, idle.is_new, len(idle.to_compile)) == (["coming"] * 2, True, 1)
     assert search(nodes, rules, PARAMETERS).snapshot == known, "what does not compile is no matter yet"
-    assert (PROCESS.IDLE, idle.is_new, idle.coming) == ([idle], False, [])
-    SEARCHES.ahead(Limits(), coming)
+    assert (PROCESS.IDLE, idle.is_new, idle.to_compile) == ([idle], False, [])
+    SEARCHES.start_workers_early(Limits(), coming)
     assert asked == ["coming"] * 2, "one that searched has its rules"
     PROCESS.end_idle()
 
@@ -176,12 +176,12 @@ def test_a_new_search_process_compiles_what_is_to_come_and_finds_the_same() -> N
 def test_a_process_of_another_is_not_told_what_is_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy of the process that started it would write into its parent's pipe."""
     PROCESS.end_idle()
-    SEARCHES.ahead(Limits())
+    SEARCHES.start_workers_early(Limits())
     (idle,) = PROCESS.IDLE
     with monkeypatch.context() as other:
         other.setattr(PROCESS.os, "getpid", lambda: -1)
-        SEARCHES.ahead(Limits(), lambda: pytest.fail("nobody compiles it"))
-        assert (idle.serves, idle.coming) == (False, [])
+        SEARCHES.start_workers_early(Limits(), lambda: pytest.fail("nobody compiles it"))
+        assert (idle.serves, idle.to_compile) == (False, [])
     assert search(program_nodes(MATMUL.term), list(of_families(["analyses", "products"])), PARAMETERS).stopped
     PROCESS.end_idle()
 

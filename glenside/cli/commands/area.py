@@ -1,4 +1,4 @@
-"""`glenside area npu:8x8`: the gates that Yosys makes of a machine's SystemVerilog, and the bits of its memories."""
+"""`glenside area npu:8x8`: synthesizes a machine's SystemVerilog with Yosys; counts gates and bits of memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def area(
 
 
 def _words(found: Area) -> list[str]:
-    """What must be said of the numbers."""
+    """Returns the sentences under the table."""
     lines = ["Gates are NANDs of two inputs, flip-flops among them; memories are bits."]
     if found.growth is not None:
         lines.append(

@@ -1,4 +1,4 @@
-"""`glenside bench`: what a program takes as C, by nest, and beside other runtimes."""
+"""`glenside bench`: times a program as C, by loop nest, and compared with other runtimes."""
 
 from __future__ import annotations
 
@@ -28,21 +28,25 @@ def bench(
     bounds: Bounds,
     machine: MachineName = None,
     target: Chosen = None,
-    threads: Annotated[str, typer.Option("--threads", metavar="1,2", help="How many threads, one after the other.")] = (
-        "1"
-    ),
-    rounds: Annotated[int, typer.Option("--rounds", help="How often each is run, in turn.")] = 20,
+    threads: Annotated[
+        str, typer.Option("--threads", metavar="1,2", help="The numbers of threads to time, in turn.")
+    ] = ("1"),
+    rounds: Annotated[int, typer.Option("--rounds", help="Runs of each program, interleaved.")] = 20,
     peers: Annotated[
         str | None,
-        typer.Option("--peers", metavar="A,B", help="Which runtimes, such as onnxruntime; none; all by default."),
+        typer.Option(
+            "--peers", metavar="A,B", help="Runtimes to compare with, such as onnxruntime; none; by default all."
+        ),
     ] = None,
-    naive: Annotated[bool, typer.Option("--naive/--no-naive", help="Plain loops of the same program too.")] = True,
-    busy: Annotated[int, typer.Option("--busy", help="Beside so many processes that keep a processor busy each.")] = 0,
-    every: Annotated[bool, typer.Option("--all", help="A row for each nest of loops.")] = False,
+    naive: Annotated[bool, typer.Option("--naive/--no-naive", help="Time plain loops of the same program too.")] = True,
+    busy: Annotated[
+        int, typer.Option("--busy", help="Number of background processes that each keep a processor busy.")
+    ] = 0,
+    every: Annotated[bool, typer.Option("--all", help="Print a row for each loop nest.")] = False,
     html: Html = None,
 ) -> None:
-    """Time a program as C, by nest, beside plain loops and, of an ONNX file, other runtimes: in turn, each in a process
-    of its own.
+    """Time a program as C, by loop nest, and compare it with plain loops and, for an ONNX file, with other runtimes.
+    Runs are interleaved, each in its own process.
     """
     from glenside.codegen.runtime.compiled_function import Compiled, Lowered, keeping
     from glenside.execution.contest import Contest

@@ -1,4 +1,4 @@
-"""`glenside calibrate`: what a machine takes, measured here."""
+"""`glenside calibrate`: measures the costs of a machine on this computer."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ _MOST_RUNS = 1_000
 
 def calibrate(
     target: Annotated[
-        str, typer.Option("--target", help="What to measure: cpu, cpu:avx2, mpc, or mpc:semi2k,field=128.")
+        str, typer.Option("--target", help="The target to measure: cpu, cpu:avx2, mpc, or mpc:semi2k,field=128.")
     ],
     output: Annotated[
-        str, typer.Option("-o", "--output", metavar="FILE.toml", help="Where the costs go, for --target FILE.toml.")
+        str,
+        typer.Option(
+            "-o", "--output", metavar="FILE.toml", help="Write the costs to this file, for --target FILE.toml."
+        ),
     ],
-    runs: Annotated[int | None, typer.Option("--runs", help="How often each is timed; the fastest counts.")] = None,
+    runs: Annotated[int | None, typer.Option("--runs", help="Runs of each measurement; the fastest counts.")] = None,
     html: Html = None,
 ) -> None:
-    """Measure what a machine takes, and write it: this processor for compiled programs, or two parties in two local
+    """Measure the costs of a machine and write them: this processor for compiled programs, or two parties in two local
     processes.
     """
     from glenside.report.html_file import require_page
@@ -51,7 +54,7 @@ def calibrate(
 def _write_page(
     path: str | None, machine: str, timed: Sequence[tuple[str, float, float]], costs: str, rounds: int
 ) -> None:
-    """Write what was measured as a page, where one was asked for. Raises BadInput."""
+    """Writes the measurements as a page, if one was asked for. Raises BadInput."""
     if path is None:
         return
     from glenside.ir.files import write_text
@@ -77,7 +80,7 @@ def _processor(name: str, output: str, runs: int | None, html: str | None) -> No
 
     def searched(program: Program) -> Program:
         found = optimize(program, CPU(machine=machine.name), verify=False).program
-        unless_stopped()  # an interrupted search gives an answer, which is no measurement
+        unless_stopped()  # an interrupted search returns an answer that must not be measured
         return found
 
     with status_line("compile") as show:

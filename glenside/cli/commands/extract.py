@@ -1,4 +1,4 @@
-"""`glenside extract`: the extractors on any e-graph in the JSON format of the extraction gym."""
+"""`glenside extract`: runs the extractors on any e-graph in the JSON format of the extraction gym."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _WHY = {
 def extract(
     file: Annotated[str, typer.Argument(metavar="FILE.json", help="An e-graph as egraph-serialize writes it.")],
     method: Annotated[str, typer.Option("--method", help=f"The method: {METHODS}.")] = "auto",
-    time_limit: Annotated[float | None, typer.Option("--time-limit", help="The most seconds of exact search.")] = None,
+    time_limit: Annotated[float | None, typer.Option("--time-limit", help="Maximum seconds of exact search.")] = None,
     as_json: Json = False,
     output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="FILE.json", help="Where the choice goes.")
+        str | None, typer.Option("-o", "--output", metavar="FILE.json", help="Write the chosen e-nodes to this file.")
     ] = None,
 ) -> None:
     """Extract the cheapest program from an e-graph in a JSON file, and print what is proven about it."""

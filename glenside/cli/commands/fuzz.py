@@ -1,4 +1,4 @@
-"""`glenside fuzz`: random programs and models through every door of the package."""
+"""`glenside fuzz`: runs random programs and models through every entry point of the package."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _REFUSALS = 12
 
 
 def fuzz(
-    minutes: Annotated[float, typer.Option("--minutes", help="After which no new case is begun.")] = 1.0,
+    minutes: Annotated[float, typer.Option("--minutes", help="Minutes after which no new case starts.")] = 1.0,
     seed: Annotated[int, typer.Option("--seed", help="The seed of all cases.")] = 0,
     doors: Annotated[
         str | None,
         typer.Option(
-            "--doors", metavar="A,B", help="What cases are put through, such as compile,onnx; a wrong name lists all."
+            "--doors", metavar="A,B", help="The entry points to test, such as compile,onnx; an unknown name lists all."
         ),
     ] = None,
     corpus: Annotated[
@@ -35,17 +35,17 @@ def fuzz(
         typer.Option(
             "--corpus",
             metavar="DIR",
-            help="A folder of programs to change; what reaches something new, and failures as tests, are kept there.",
+            help="A folder of programs to mutate; programs with new coverage, and failures as tests, are kept there.",
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", help="Processes.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", help="Number of processes.")] = 1,
     cases: Annotated[
-        int | None, typer.Option("--cases", help="The most cases; with it, and one job, a run is repeatable.")
+        int | None, typer.Option("--cases", help="Maximum cases; with it and one job a run is repeatable.")
     ] = None,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress on a terminal.")] = False,
 ) -> None:
-    """Put random programs and models through every door, shrink what fails, and print it: status 1 if anything does."""
+    """Run random programs and models through every entry point; print shrunk failures: status 1 if there are any."""
     from glenside.fuzzing import fuzz as fuzzed
 
     if corpus is not None and Path(corpus).exists() and not Path(corpus).is_dir():

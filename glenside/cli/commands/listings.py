@@ -1,4 +1,4 @@
-"""`glenside models`, `ops`, `rules` and `targets`: what there is."""
+"""`glenside models`, `ops`, `rules` and `targets`: listings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def models(as_json: Json = False) -> None:
 
 
 def ops(name: OperatorName = None, as_json: Json = False) -> None:
-    """List the operators and compute types, or show one: its text, kind, what it keeps, where elements come from."""
+    """List the operators and compute types, or show one: its syntax, kind, properties and element mapping."""
     import glenside.ir.operators
     from glenside.ir.names import suggestion
     from glenside.ir.operator import COMPUTES, OPERATORS
@@ -50,7 +50,7 @@ def ops(name: OperatorName = None, as_json: Json = False) -> None:
 
 
 def rules(name: RuleName = None, as_json: Json = False) -> None:
-    """List the rewrite rules, by family, or show one: its equation, its clauses, why it is sound, an example."""
+    """List the rewrite rules, by family, or show one: its equation, clauses, reason and an example."""
     from glenside.ir.names import suggestion
     from glenside.report.rule_page import rule_page
     from glenside.rewrites import RULES

@@ -39,8 +39,8 @@ Chosen = Annotated[
     str | None,
     typer.Option(
         "--target",
-        help="The target to optimize for first, such as cpu:8MB; none: compile the program as it is. By default cpu, "
-        "or none where cpu does not take the program.",
+        help="The target to optimize for first, such as cpu:8MB; none: compile without optimization. By default cpu, "
+        "or none if cpu refuses the program.",
     ),
 ]
 
@@ -52,7 +52,7 @@ def compile(
     output: Annotated[
         str | None,
         typer.Option(
-            "-o", "--output", metavar="NAME.c", help="Where the C goes; NAME.h and NAME.weights go beside it."
+            "-o", "--output", metavar="NAME.c", help="The C file to write; NAME.h and NAME.weights go beside it."
         ),
     ] = None,
     machine: Annotated[
@@ -60,7 +60,8 @@ def compile(
         typer.Option(
             "--machine",
             metavar="NAME[,NAME..]",
-            help=f"{_MACHINES}; of several the program takes the best. By default that of --target, else native.",
+            help=f"{_MACHINES}; of several the program picks the best when it starts. By default that of --target, "
+            "else native.",
         ),
     ] = None,
     target: Chosen = None,
@@ -70,14 +71,14 @@ def compile(
     ] = "c",
     after: Annotated[
         str | None,
-        typer.Option("--after", metavar="PASS", help="With --emit loops: the loops as they are after this pass."),
+        typer.Option("--after", metavar="PASS", help="With --emit loops: print the loops after this pass."),
     ] = None,
     without: Annotated[
         str | None,
-        typer.Option("--without", metavar="PASS[,PASS..]", help="Leave out passes over loops, to see what they buy."),
+        typer.Option("--without", metavar="PASS[,PASS..]", help="Leave out loop passes, to measure their effect."),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Run what is compiled and check it exactly before anything is written.")
+        bool, typer.Option("--check", help="Run the compiled program and check it exactly before writing it.")
     ] = False,
 ) -> None:
     """Write a program as C11 with POSIX threads: NAME.c, NAME.h and NAME.weights; no library but libc is needed."""

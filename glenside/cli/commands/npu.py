@@ -1,4 +1,4 @@
-"""`glenside run PROGRAM.bin --on simulator` and `--on rtl`: a program of an npu, with the cycles that it takes; and
+"""`glenside run PROGRAM.bin --on simulator` and `--on rtl`: run an npu program and count its cycles; and
 `glenside assemble`.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from glenside.npu.program.program import NpuProgram
 
 _SHOWN = 64
-"""Results that are printed whole."""
+"""Maximum elements of a result that is printed whole."""
 
 
 def run_on_npu(
@@ -38,8 +38,10 @@ def run_on_npu(
     plot: str | None = None,
     html: str | None = None,
 ) -> int:
-    """Run a program and tell what it took; the exit status is 1 where the RTL and the simulator, or a prediction within
-    the program, disagree. Raises BadInput.
+    """Runs a program, prints its cycles and results, and returns the exit status.
+
+    The status is 1 if the RTL and the simulator differ, or the cycles differ from those predicted in the program.
+    Raises BadInput.
     """
     _refuse(others, output, plot, html)
     program = with_values(loaded(source.source, target), source.inputs or ())
@@ -64,7 +66,7 @@ def run_on_npu(
 
 
 def _refuse(others: Mapping[str, object], output: str | None, plot: str | None, html: str | None) -> None:
-    """Raises BadInput: options of other machines, and endings that nothing is written as."""
+    """Raises BadInput for options of other machines and for unknown file endings."""
     from glenside.report.html_file import require_page
 
     require_page(html)
@@ -80,7 +82,7 @@ def _refuse(others: Mapping[str, object], output: str | None, plot: str | None, 
 
 
 def loaded(path: str, target: str | None) -> NpuProgram:
-    """The program of a .bin or .asm file, for the machine of a target where one is given. Raises BadInput."""
+    """Returns the program of a .bin or .asm file. Raises BadInput, also if it is for another machine than `target`."""
     from glenside.formats import ENDINGS, ending
     from glenside.ir.files import read_text
     from glenside.npu.program import binary_format, text_format
@@ -107,7 +109,7 @@ def _machine(target: str) -> Any:
 
 
 def with_values(program: NpuProgram, inputs: Sequence[str]) -> NpuProgram:
-    """The program with values of inputs, NAME=VALUE, in its DRAM. Raises BadInput."""
+    """Returns the program with input values, NAME=VALUE, in its DRAM. Raises BadInput."""
     from glenside.formats.sources import arrays_given
     from glenside.npu.program.results import with_inputs
 
@@ -115,7 +117,7 @@ def with_values(program: NpuProgram, inputs: Sequence[str]) -> NpuProgram:
 
 
 def _write_page(found: Ran, program: NpuProgram, path: str) -> None:
-    """Write what it took as a page. Raises BadInput."""
+    """Writes the report of a run as a page. Raises BadInput."""
     from glenside.ir.files import write_text
     from glenside.report.document import Document, Section, Words, asked
     from glenside.report.machine_page import machine_sections
@@ -143,17 +145,19 @@ def _print(found: Ran, results: Mapping[str, Array]) -> None:
 
 
 def assemble(
-    source: Annotated[str, typer.Argument(help="A program of an npu: a .bin file, or .asm.")],
+    source: Annotated[str, typer.Argument(help="An npu program: a .bin or .asm file.")],
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Where it goes, .bin or .asm; else printed as text."),
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Write the program as .bin or .asm; by default print it as text."
+        ),
     ] = None,
     emit: Annotated[
         str | None,
-        typer.Option("--emit", metavar="DRIVER.c", help="Where a driver in C goes, which runs the .bin from a host."),
+        typer.Option("--emit", metavar="DRIVER.c", help="Write a C driver that runs the .bin from a host."),
     ] = None,
 ) -> None:
-    """Write a program of an npu as text, or as the binary that the machine's host loads, or a driver that loads it."""
+    """Write an npu program as text, as the binary that the host loads, or a C driver that loads it."""
     from glenside.npu.program import text_format
 
     writable(output, emit)
@@ -167,7 +171,7 @@ def assemble(
 
 
 def _emit(program: NpuProgram, source: str, output: str | None, emit: str) -> None:
-    """The driver of the .bin that was given or is written, both or neither. Raises BadInput."""
+    """Writes the C driver, and the .bin if one is wanted: both files or neither. Raises BadInput."""
     from glenside.ir.files import read_bytes, write_together
     from glenside.npu.program import binary_format
     from glenside.npu.rtl import c_driver

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from glenside.targets.base import Target, Way
 
 STAGES = ("typed", "egraph", "extracted", "folded", "report")
-_LAYER = typer.Option("--layer", metavar="NAME", help="With --emit egraph, the part of it that one layer needs.")
-_ORDERS = "none, runs (which keep neighbours together) or all"
+_LAYER = typer.Option("--layer", metavar="NAME", help="With --emit egraph: only the part that this layer needs.")
+_ORDERS = "none, runs (orders that keep runs of elements contiguous) or all"
 
 
 @command
@@ -29,9 +29,11 @@ def tensorize(
     out: Results,
     bounds: Bounds,
     ways: Ways,
-    explain: Annotated[bool, typer.Option("--explain", help="Trace which rules made what was chosen.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print the rules that led to each chosen variant.")
+    ] = False,
     pareto: Annotated[
-        bool, typer.Option("--pareto", help="List what the variants of each layer trade, such as time for memory.")
+        bool, typer.Option("--pareto", help="List the Pareto front of each layer, such as time against memory.")
     ] = False,
     plot: Plot = None,
     quantize: Annotated[
@@ -39,8 +41,8 @@ def tensorize(
         typer.Option(
             "--quantize",
             metavar="random|FILE.npz",
-            help="For an npu: a network of floats as one of integers, calibrated on random numbers or on samples by "
-            "input; -o NAME.bin is then one program, input to result.",
+            help="For an npu: quantize a float network to integers, calibrated on random numbers or on samples by "
+            "input; -o NAME.bin is then one program from inputs to results.",
         ),
     ] = None,
     on: Annotated[
@@ -48,16 +50,14 @@ def tensorize(
         typer.Option(
             "--on",
             metavar="simulator|rtl",
-            help="For an npu: run what -o NAME.bin then holds, and say whether it does what the network does, in the "
-            "cycles that were predicted.",
+            help="For an npu: run the program of -o NAME.bin, and compare its results with the network's and its "
+            "cycles with the predicted ones.",
         ),
     ] = None,
-    emit: Annotated[
-        str, typer.Option("--emit", help="table, or egraph: the e-graph instead, -o is where it goes.")
-    ] = "table",
+    emit: Annotated[str, typer.Option("--emit", help="table, or egraph: write the e-graph instead, to -o.")] = "table",
     layer: Annotated[str | None, _LAYER] = None,
 ) -> None:
-    """Find the best variant of every layer on a target, such as its mapping onto an array, and print a row for each."""
+    """Find the best variant of every layer on a target, such as its mapping onto an array, and print a table."""
     if emit not in ("table", "egraph"):
         raise BadInput(f"--emit must be table or egraph, got {emit!r}")
     _of_egraph(emit, layer)
@@ -65,7 +65,7 @@ def tensorize(
         raise BadInput("--on runs instructions, and --emit egraph makes none: give one of them")
     if source.train and quantize is not None:
         raise BadInput("--train makes a step in floats, and --quantize a network of integers: give one of them")
-    bounds.ahead()
+    bounds.start_workers_early()
     target = machine.parsed()
     way = ways.way(target, explain=explain)
     if emit == "egraph":
@@ -75,7 +75,7 @@ def tensorize(
 
 @command
 def compare(source: Trained, machine: Machine, out: Results, bounds: Bounds, plot: Plot = None) -> None:
-    """Compare what each layer takes in a baseline, such as the baseline mapping, with the best that was found."""
+    """Compare the cost of each layer in a baseline, such as the baseline mapping, with the best variant found."""
     report(source, machine.parsed(), bounds, out, plot=plot, compare=True)
 
 
@@ -84,16 +84,18 @@ def layout(
     source: Valued,
     out: Results,
     bounds: Bounds,
-    unit: Annotated[str, typer.Option("--unit", help="What the unit takes: nhwc, nchw, nchw16c or any.")] = "nhwc",
+    unit: Annotated[str, typer.Option("--unit", help="The layout of the unit: nhwc, nchw, nchw16c or any.")] = "nhwc",
     loads: Annotated[
-        str, typer.Option(help=f"The other orders in which an operand is read for nothing: {_ORDERS}.")
+        str, typer.Option(help=f"Other axis orders in which the unit reads an operand at no cost: {_ORDERS}.")
     ] = "all",
     stores: Annotated[
-        str, typer.Option(help=f"The other orders in which a result is stored for nothing: {_ORDERS}.")
+        str, typer.Option(help=f"Other axis orders in which the unit stores a result at no cost: {_ORDERS}.")
     ] = "all",
     plot: Annotated[
         str | None,
-        typer.Option("--plot", metavar="FILE.svg", help="Where a picture goes: the network with every copy, twice."),
+        typer.Option(
+            "--plot", metavar="FILE.svg", help="Write a picture: the network with every copy, before and after."
+        ),
     ] = None,
 ) -> None:
     """Find the layouts in which a network moves the fewest bytes, and list every copy before and after."""
@@ -108,12 +110,12 @@ def optimize(
     machine: Machine,
     bounds: Bounds,
     ways: Ways,
-    emit: Annotated[str, typer.Option("--emit", help=f"What is printed: {', '.join(STAGES)}.")] = "extracted",
+    emit: Annotated[str, typer.Option("--emit", help=f"The stage to print: {', '.join(STAGES)}.")] = "extracted",
     layer: Annotated[str | None, _LAYER] = None,
     output: Output = None,
     check: CheckIn = "exact",
 ) -> None:
-    """Optimize a program and print it, or another stage of the way there."""
+    """Optimize a program and print it, or an earlier stage."""
     _refuse(emit, check)
     _of_egraph(emit, layer)
     target = machine.parsed()
@@ -147,7 +149,7 @@ def optimize(
 
 
 def _of_egraph(emit: str, layer: str | None) -> None:
-    """Raise BadInput for a layer of what has none."""
+    """Raises BadInput if --layer is given without --emit egraph."""
     if layer is not None and emit != "egraph":
         raise BadInput("--layer is the part of an e-graph to write: give --emit egraph too")
 
@@ -155,7 +157,7 @@ def _of_egraph(emit: str, layer: str | None) -> None:
 def _emit_egraph(
     source: Valued, target: Target, bounds: Bounds, way: Way, output: str | None, layer: str | None
 ) -> NoReturn:
-    """Search, write the e-graph, and leave: it is not checked."""
+    """Searches, writes the e-graph, and exits without a check."""
     egraph_endings(output)
     result = search(source, target, bounds, verify=False, way=replace(way, trace=True))
     emit_egraph(result, output, layer)
@@ -163,7 +165,7 @@ def _emit_egraph(
 
 
 def _refuse(emit: str, check: str) -> None:
-    """Raise BadInput for a stage that there is not, or that is no optimized program to be checked."""
+    """Raises BadInput for an unknown stage, or a stage without an optimized program to check."""
     if emit not in STAGES:
         raise BadInput(f"--emit must be one of {', '.join(STAGES)}, got {emit!r}")
     if check == "onnxruntime" and emit in ("typed", "egraph"):

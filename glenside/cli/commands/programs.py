@@ -1,4 +1,4 @@
-"""`glenside run` and `glenside check`: programs as they are."""
+"""`glenside run` and `glenside check`: run and compare programs without optimizing them."""
 
 from __future__ import annotations
 
@@ -27,39 +27,40 @@ if TYPE_CHECKING:
 def run(
     source: Valued,
     output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="FILE", help="Where the result goes; .npy or .npz.")
+        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write the result to this file: .npy or .npz.")
     ] = None,
     on: Annotated[
         str | None,
         typer.Option(
             "--on",
             metavar="MACHINE",
-            help="native, or a machine of `glenside compile`: as C. spu: between two local processes, and say what it"
-            " takes. simulator or rtl: a program of an npu, and its cycles.",
+            help="native, or a machine of `glenside compile`: as C. spu: between two local processes, with its cost. "
+            "simulator or rtl: an npu program, with its cycles.",
         ),
     ] = None,
     target: Annotated[
         str | None,
         typer.Option(
             "--target",
-            help="The protocol of two parties, mpc:semi2k by default; or the npu that a program must be for.",
+            help="For --on spu: the two-party protocol, mpc:semi2k by default. For an npu program: the npu it must be "
+            "for.",
         ),
     ] = None,
     link: Annotated[
         str | None, typer.Option("--link", metavar="LINK", help="The link of two parties, lan by default.")
     ] = None,
-    runs: Annotated[int | None, typer.Option("--runs", help="How often it is timed there, 3 times by default.")] = None,
+    runs: Annotated[int | None, typer.Option("--runs", help="Timed runs with --on spu, 3 by default.")] = None,
     json_path: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Where that goes as JSON; - is standard output.")
+        str | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON; - is standard output.")
     ] = None,
     plot: Annotated[
         str | None,
-        typer.Option("--plot", metavar="FILE", help="Where the timeline of an npu's program goes; .png, .svg or .pdf."),
+        typer.Option("--plot", metavar="FILE", help="Write the timeline of an npu program: .png, .svg or .pdf."),
     ] = None,
     html: Html = None,
 ) -> None:
-    """Run a program on arrays with the interpreter; or as C; or on SPU, with bytes, messages and seconds told and
-    measured; or a program of an npu, with its cycles told and measured.
+    """Run a program on arrays with the interpreter; as C; on SPU, with predicted and measured bytes, messages and
+    seconds; or run an npu program, with predicted and measured cycles.
     """
     from glenside.builder.dropout import SEED
     from glenside.formats import ending
@@ -110,7 +111,7 @@ def run(
 
 
 def _write(value: Any, names: Sequence[str], output: str) -> None:
-    """Write a result whole, as .npy or .npz. Raises BadInput."""
+    """Writes a result as .npy or .npz, whole or not at all. Raises BadInput."""
     from glenside.ir.files import write_array, write_arrays
     from glenside.ir.operand import arrays as arrays_of
 
@@ -124,7 +125,7 @@ def _write(value: Any, names: Sequence[str], output: str) -> None:
 
 
 def _named(value: Any, names: Sequence[str]) -> dict[str, Any]:
-    """The arrays of a value under the names that an ONNX file gives them."""
+    """Returns the arrays of a value by the names that an ONNX file would give them."""
     found: dict[str, Any] = {}
     for name, item in zip(names, value if isinstance(value, tuple) else (value,), strict=True):
         inner = isinstance(item, tuple)
@@ -136,21 +137,21 @@ def _named(value: Any, names: Sequence[str]) -> dict[str, Any]:
 def check(
     source: Valued,
     other: Annotated[
-        str | None, typer.Argument(metavar="[OTHER]", help="A program that should be equal to it, in any format.")
+        str | None, typer.Argument(metavar="[OTHER]", help="A program to compare with, in any format.")
     ] = None,
     wrt: Annotated[
         list[str] | None,
         typer.Option(
             "--wrt",
             metavar="TENSOR",
-            help="The other program is the gradient of this one by these tensors, in order; those that its results"
-            " gradient.TENSOR name, unless given.",
+            help="Check that the other program is the gradient of this one with respect to these tensors, in order; by "
+            "default the TENSORs of its results gradient.TENSOR.",
         ),
     ] = None,
     html: Html = None,
 ) -> None:
-    """Check the types of a program, and print its type and the sizes of its products; or whether two programs are
-    equal, layer by layer and as a whole; or whether the other is the gradient of the first, tensor by tensor.
+    """Check the types of a program, and print its type and the sizes of its products. With two programs, check that
+    they are equal, layer by layer and as a whole, or that the other is the gradient of the first, tensor by tensor.
     """
     from glenside.analysis.layers import product_sizes
     from glenside.report.html_file import require_page
@@ -176,7 +177,7 @@ def check(
 
 
 def _differentiated(program: Program, other: Program) -> list[str]:
-    """The tensors of a program that the results of another one are called gradients by; none where not all are."""
+    """Returns each TENSOR of the other program's results gradient.TENSOR; empty unless all its new results are such."""
     known = {*program.tensors}
     own = {*program.result_names()}
     by = [name.removeprefix("gradient.") for name in other.result_names() if name not in own]
@@ -185,8 +186,9 @@ def _differentiated(program: Program, other: Program) -> list[str]:
 
 
 def _like(program: Program, other: Program) -> list[str]:
-    """The first tensors of a program like which the results of another one are, in order, after those of the program
-    itself, if it has them; none where not all are one's.
+    """Returns for each result of the other program the first unused float tensor of the program with its type.
+
+    Leading results that have the types of the program's own results are skipped. Empty if any result has no match.
     """
     from glenside.ir.dtypes import FLOATS
     from glenside.ir.types import AccessType, TupleType
@@ -209,7 +211,7 @@ def _like(program: Program, other: Program) -> list[str]:
 
 
 def _write_page(path: str | None, title: str, report: CheckReport | GradientReport, seed: int) -> None:
-    """Write the verdicts of a check as a page, where one was asked for. Raises BadInput."""
+    """Writes the verdicts of a check as a page, if one was asked for. Raises BadInput."""
     if path is None:
         return
     from glenside.check import CheckReport
@@ -225,7 +227,7 @@ def _write_page(path: str | None, title: str, report: CheckReport | GradientRepo
 
 
 def _differentiate(program: Program, gradient: Program, wrt: Sequence[str], seed: int, html: str | None) -> NoReturn:
-    """Print what the exact check says of a gradient, and leave with its status. Raises BadInput."""
+    """Checks a gradient exactly, prints the report and exits with its status. Raises BadInput."""
     from glenside.check import check_gradient
 
     given, gradient = _given(program, gradient)
@@ -245,7 +247,7 @@ def _differentiate(program: Program, gradient: Program, wrt: Sequence[str], seed
 
 
 def _compare(first: Program, second: Program, seed: int, html: str | None) -> NoReturn:
-    """Print what the exact check says of two programs, and leave with its status. Raises BadInput."""
+    """Compares two programs exactly, prints the report and exits with its status. Raises BadInput."""
     from glenside.check import check as compare_exactly
 
     for one, two in ((first, second), (second, first)):
@@ -272,15 +274,17 @@ def _compare(first: Program, second: Program, seed: int, html: str | None) -> No
 
 
 def _given(first: Program, second: Program) -> tuple[dict[str, Any], Program]:
-    """The constants that only one of two programs has, or both with other values; and the second one, see `_apart`."""
+    """Returns the constants that differ between two programs, by name, and the second program, see `_apart`."""
     alike, second = _apart(first, second)
     values = {**first.constants, **second.constants}
     return {name: array for name, array in values.items() if name not in alike}, second
 
 
 def _apart(first: Program, second: Program) -> tuple[set[str], Program]:
-    """The constants that are alike in both, for which any numbers do; and the second program, whose others have names
-    of their own: what folds constants is equal for their own numbers alone.
+    """Returns the names of constants with equal values, and the second program with all its other constants renamed.
+
+    The check may draw any numbers for equal constants. Constants that differ keep their values: after constant folding
+    the programs are equal only for these values.
     """
     from glenside.ir.term import Term, build, rebuild_all
     from glenside.ir.types import Tensor

@@ -1,4 +1,4 @@
-"""`glenside run --on spu`: two parties as two processes of this machine."""
+"""`glenside run --on spu`: runs two parties as two local processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_in_spu(
     json_path: str | None,
     html: str | None = None,
 ) -> tuple[Any, Sequence[str], int]:
-    """Run a program there and tell what it takes: its value, the names of its results, and the exit status.
+    """Runs a program between two parties, prints its cost, and returns its value, result names and exit status.
 
     Raises BadInput.
     """
@@ -69,7 +69,7 @@ def run_in_spu(
 
 
 def parties_of(text: str, **options: Any) -> MPC:
-    """The target of two parties. Raises BadInput."""
+    """Returns the two-party target that the text describes. Raises BadInput."""
     from glenside.targets import parse_target
 
     given = {name: value for name, value in options.items() if value is not None}

@@ -36,7 +36,8 @@ def sweep(
         typer.Option(
             "--targets",
             metavar="A;B",
-            help="Other machines, such as npu:32x32/64x64,bandwidth=16/32;npu.toml: every choice between slashes.",
+            help="Other machines, such as npu:32x32/64x64,bandwidth=16/32;npu.toml: all combinations of the values "
+            "between slashes.",
         ),
     ] = "",
     objectives: Annotated[
@@ -44,7 +45,7 @@ def sweep(
         typer.Option(
             "--objectives",
             metavar="A;B",
-            help="Lists of what is made least, such as cycles;bytes or bytes,cycles: each is a row.",
+            help="Lists of measures to minimize, such as cycles;bytes or bytes,cycles: one row for each list.",
         ),
     ] = "cycles",
     parameters: Annotated[
@@ -57,25 +58,25 @@ def sweep(
     dims: OpenDims = None,
     allow_opaque: Opaque = False,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", help="The most processes at a time; by default as many as there are CPUs.")
+        int | None, typer.Option("--jobs", help="Maximum processes at a time; by default the number of CPUs.")
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE.jsonl", help="Where finished rows are kept, to resume from."),
+        typer.Option("-o", "--output", metavar="FILE.jsonl", help="Keep finished rows in this file, to resume from."),
     ] = None,
     plot: Annotated[
         str | None,
-        typer.Option("--plot", metavar="FILE", help="Where a plot of cycles by array goes; .png, .svg or .pdf."),
+        typer.Option("--plot", metavar="FILE", help="Write a plot of cycles by array: .png, .svg or .pdf."),
     ] = None,
     json_path: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Where the rows go as JSON; - is standard output.")
+        str | None, typer.Option("--json", metavar="FILE", help="Write the rows as JSON; - is standard output.")
     ] = None,
     pareto: Annotated[
         str | None,
         typer.Option(
             "--pareto",
             metavar="FILE",
-            help="Where a plot of cycles against area, and against energy, of machines goes; .png, .svg or .pdf.",
+            help="Write a plot of cycles against area, and against energy, of the machines: .png, .svg or .pdf.",
         ),
     ] = None,
     html: Html = None,
@@ -84,10 +85,11 @@ def sweep(
         typer.Option(
             "--quantize",
             metavar="random",
-            help="For npu: each network as one program, input to result, and its cycles.",
+            help="For npu: quantize each network, lower it to one program from inputs to results, and count its "
+            "cycles.",
         ),
     ] = "",
-    check: Annotated[bool, typer.Option("--check", help="Check every answer to be equal.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Check that every answer is equal to its program.")] = False,
     scheduler: Annotated[
         str | None,
         typer.Option("--scheduler", metavar="tcp://HOST:PORT", help="The scheduler of a Dask cluster to run on."),

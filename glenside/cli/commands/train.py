@@ -34,13 +34,15 @@ def train(
         str,
         typer.Argument(
             metavar="DATA.npz",
-            help="The examples: an array for each input, of its name or x, and labels or y. --input NAME=KEY is another"
-            " array for an input, --input labels=KEY for the labels.",
+            help="The examples: one array for each input, called like the input or x, and labels or y. --input "
+            "NAME=KEY names another array for an input, --input labels=KEY for the labels.",
         ),
     ],
     loss: Annotated[
         str,
-        typer.Option("--loss", help="softmax-cross-entropy (of classes), squared-error, .. : a wrong one lists all."),
+        typer.Option(
+            "--loss", help="softmax-cross-entropy (of classes), squared-error, ..; an unknown name lists all."
+        ),
     ] = "softmax-cross-entropy",
     optimizer: Annotated[
         str,
@@ -50,42 +52,49 @@ def train(
             help="sgd, momentum, adam or adamw, such as adam:0.001 or momentum:0.1,nesterov=yes.",
         ),
     ] = "adam:0.001",
-    epochs: Annotated[int, typer.Option("--epochs", help="How often each example is seen, in all.")] = 10,
+    epochs: Annotated[int, typer.Option("--epochs", help="Total passes over the examples.")] = 10,
     batch: Annotated[
         int | None,
-        typer.Option("--batch", help=f"Examples in a step: the network's own number, or {_BATCH} where it is open."),
+        typer.Option("--batch", help=f"Examples per step: the network's batch size, or {_BATCH} if it leaves it open."),
     ] = None,
     held_out: Annotated[
-        float, typer.Option("--held-out", metavar="FRACTION", help="The share of examples that are not trained on.")
+        float,
+        typer.Option("--held-out", metavar="FRACTION", help="The fraction of examples to hold out for validation."),
     ] = 0.0,
     wrt: Annotated[
         list[str] | None,
-        typer.Option("--wrt", metavar="TENSOR", help="A constant that is trained; all of floats unless given."),
+        typer.Option("--wrt", metavar="TENSOR", help="A constant to train; by default all of floats."),
     ] = None,
     batch_momentum: Annotated[
         str,
         typer.Option(
             "--batch-momentum",
             metavar="NUMBER",
-            help="Of the running averages of batch norms, whose statistics are the batch's; none: as they are.",
+            help="The momentum of the running averages of batch norms, which then use batch statistics; none: keep the "
+            "stored averages.",
         ),
     ] = "0.9",
     on: Annotated[
         str, typer.Option("--on", metavar="MACHINE", help="native, a machine of `glenside compile`, or interpreter.")
     ] = "native",
     target: Annotated[
-        str | None, typer.Option("--target", help="What the step is optimized for before, such as cpu; nothing else.")
+        str | None,
+        typer.Option("--target", help="Optimize the step for this target first, such as cpu. Default: none."),
     ] = None,
     checkpoint: Annotated[
         str | None,
-        typer.Option("--checkpoint", metavar="FILE.npz", help="Where the run is kept, after each epoch and minute."),
+        typer.Option(
+            "--checkpoint", metavar="FILE.npz", help="Save the run to this file after each epoch and each minute."
+        ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the checkpoint.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint.")] = False,
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Where the network goes; .onnx, .glenside or .json."),
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Write the network to this file: .onnx, .glenside or .json."
+        ),
     ] = None,
-    plot: Annotated[str | None, typer.Option("--plot", metavar="FILE.png", help="Where the curve goes.")] = None,
+    plot: Annotated[str | None, typer.Option("--plot", metavar="FILE.png", help="Write a plot of the loss.")] = None,
     html: Html = None,
 ) -> None:
     """Train a network on examples, with native code where there is a compiler: loss, and share of outputs that are
@@ -154,7 +163,7 @@ def train(
 
 
 def _apart(data: str, checkpoint: str | None, output: str | None) -> None:
-    """Raise BadInput where what is written would take the place of what is read or written."""
+    """Raises BadInput if an output file would overwrite an input file or another output."""
     from glenside.formats import ending
 
     taken = {
@@ -184,7 +193,7 @@ def _keys(texts: Sequence[str], arrays: Mapping[str, Array]) -> tuple[dict[str, 
 
 
 def _batched(source: Valued, batch: int | None, arrays: Mapping[str, Array], keys: Mapping[str, str]) -> Valued:
-    """The network for batches of that size, where its file or model leaves that open. Raises BadInput."""
+    """Returns the network for this batch size, if its file or model leaves the size open. Raises BadInput."""
     from glenside import models
     from glenside.formats import ending
 

@@ -12,8 +12,8 @@ from glenside.ir.errors import BadInput
 
 
 def winograd(
-    m: Annotated[int, typer.Argument(help="How many outputs are computed at a time.")],
-    r: Annotated[int, typer.Argument(help="How many taps the window has.")],
+    m: Annotated[int, typer.Argument(help="Number of outputs per tile.")],
+    r: Annotated[int, typer.Argument(help="Number of taps of the filter.")],
     points: Annotated[
         str | None, typer.Option("--points", metavar="0,1,-1/2", help="m + r - 2 distinct rational points.")
     ] = None,
