@@ -1,0 +1,132 @@
+"""Generates the reference pages of the site from the records of the package, whenever MkDocs builds it."""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+import glenside as gl
+from glenside.ir.reference import markdown
+from glenside.npu.isa.encoding import bits, layout, operations, words
+from glenside.npu.isa.fields import UNITS
+from glenside.npu.isa.host_registers import in_markdown
+from glenside.rewrites import RULES
+from glenside.targets import TARGETS
+
+ROOT = Path(__file__).parent.parent
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Adds the generated pages to the pages of the site."""
+    for path, make in PAGES.items():
+        files.append(File.generated(config, path, content=_escaped(make())))
+    return files
+
+
+def _escaped(text: str) -> str:
+    """Escapes brackets outside of code and links, so that an index such as a[i][j] is no link."""
+    parts = re.split(r"(```.*?```|`[^`\n]*`)", text, flags=re.DOTALL)
+    return "".join(part if part.startswith("`") else re.sub(r"\[(?![^\]]*\]\()", r"\\[", part) for part in parts)
+
+
+def python() -> str:
+    """Returns a page with a directive for mkdocstrings for each public name."""
+    names = sorted((name for name in gl._EXPORTS if name != "models"), key=str.lower)
+    return "\n\n".join(
+        ["# Python", "`import glenside as gl`. Names below are attributes of `gl`.", *map(_object, names)]
+    )
+
+
+def _object(name: str) -> str:
+    return f"::: glenside.{name}"
+
+
+def operators() -> str:
+    """Returns the page of all operators, compute types and shape forms."""
+    import glenside.ir.operators  # registers the records
+
+    assert glenside.ir.operators
+    return markdown()
+
+
+def rules() -> str:
+    """Returns the page of all rewrite rules, by family."""
+    lines = [
+        "# Rewrite rules",
+        "",
+        f"{len(RULES)} rules. `glenside rules NAME` prints the clauses and an example of a rule.",
+    ]
+    ordered = sorted(RULES.values(), key=lambda rule: (rule.family, rule.name))
+    for family, members in groupby(ordered, key=lambda rule: rule.family):
+        lines += ["", f"## {family}"]
+        for rule in members:
+            lines += ["", f"### {rule.name}", "", "```text", rule.doc, "```"]
+    return "\n".join(lines)
+
+
+def targets() -> str:
+    """Returns the page of the built-in targets."""
+    lines = ["# Targets", "", "A target is taken as text by every command and by `gl.parse_target`."]
+    for entry in TARGETS.values():
+        options = ", ".join(f"`{option.replace('_', '-')}`" for option in sorted(entry.options))
+        lines += [
+            "",
+            f"## `{entry.usage}`",
+            "",
+            entry.doc,
+            "",
+            f"Objectives: {', '.join(f'`{o}`' for o in entry.objectives)}.",
+        ]
+        lines += ["", f"Options: {options or 'none'}."]
+    return "\n".join(lines)
+
+
+def npu_instructions() -> str:
+    """Returns the page of the instructions and host registers of the npu."""
+    lines = [
+        "# Instructions of the npu",
+        "",
+        "Each unit has a queue of its own. [The npu](../npu.md) explains the machine.",
+    ]
+    for unit in UNITS:
+        lines += ["", f"## {unit}", "", f"{bits(unit)} bits in {words(unit)} words. Layout, from bit 0 on:", ""]
+        lines.append(", ".join(f"`{p.name}` {p.bits}{' signed' if p.signed else ''}" for p in layout(unit)) + ".")
+        for code, kind in operations(unit).items():
+            lines += [
+                "",
+                f"### {kind.mnemonic()}",
+                "",
+                f"Operation {code}. {' '.join((kind.__doc__ or '').split())}",
+                "",
+            ]
+            lines += [f"- `{name}`: {field.doc}" for name, field in kind.kinds().items() if name != "wait"]
+    return "\n".join([*lines, "", "## Host registers", "", in_markdown()])
+
+
+def tutorial() -> str:
+    """Returns the page of the tutorial: its source."""
+    source = (ROOT / "examples" / "glenside_in_300_lines.py").read_text()
+    said = (
+        "One file to run, on numpy alone: access patterns, three rewrite rules, an e-graph, extraction, an exact check."
+    )
+    return f"# The idea in 300 lines\n\n{said}\n\n```python\n{source}```"
+
+
+def changelog() -> str:
+    """Returns the changelog, without links."""
+    return re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", (ROOT / "CHANGELOG.md").read_text())
+
+
+PAGES = {
+    "tutorial.md": tutorial,
+    "reference/python.md": python,
+    "reference/operators.md": operators,
+    "reference/rules.md": rules,
+    "reference/targets.md": targets,
+    "reference/instructions.md": npu_instructions,
+    "changelog.md": changelog,
+}
