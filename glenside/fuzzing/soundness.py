@@ -64,12 +64,11 @@ def _without_program(rules: tuple[Rule, ...], parameters: tuple[tuple[str, int],
     return Request.of((), known, given, Limits())
 
 
-def pairs(snapshot: Snapshot) -> list[tuple[Term, Term]]:
-    """Each e-node over representatives of its children, and the representative of its class; those that differ.
+def pairs(snapshot: Snapshot, representative: Sequence[Term]) -> list[tuple[Term, Term]]:
+    """Pair each e-node over representatives of its children with the representative of its class, where they differ.
 
     Raises TypeMismatch for an e-node that is no legal term.
     """
-    representative = smallest_terms(snapshot)
     found: dict[tuple[Term, Term], None] = {}
     for index, node in enumerate(snapshot.nodes):
         own = representative[snapshot.owner[index]]
@@ -79,15 +78,22 @@ def pairs(snapshot: Snapshot) -> list[tuple[Term, Term]]:
     return list(found)
 
 
+def ill_typed(compared: Iterable[tuple[Term, Term]]) -> str:
+    """The first e-node found whose type is not that of its class; "" where there is none."""
+    for made, own in compared:
+        if made.type != own.type:
+            return f"{_said(made)} has type {made.type}, where its class has {own.type}"
+    return ""
+
+
 def unequal(program: Program, snapshot: Snapshot, seed: int) -> str:
     """The first e-node found that differs from its class in type or value; "" where all are equal.
 
     By induction every term that the e-graph holds equals every other one of its class.
     """
-    compared = pairs(snapshot)
-    for made, own in compared:
-        if made.type != own.type:
-            return f"{_said(made)} has type {made.type}, where its class has {own.type}"
+    compared = pairs(snapshot, smallest_terms(snapshot))
+    if wrong := ill_typed(compared):
+        return wrong
     compared = [pair for pair in compared if isinstance(pair[0].type, AccessType) and not _has_tuples(pair)]
     for pair in _suspects(program, compared, seed)[:_CHECKED]:
         if not _equal(program, pair, seed):

@@ -14,7 +14,6 @@ from glenside.egraph.snapshot import Snapshot
 from glenside.fuzzing import soundness
 from glenside.ir.program import Program
 from glenside.ir.rational import exact_numbers
-from glenside.ir.term import Term
 from glenside.ir.types import AccessType, Tensor
 from glenside.semantics import Arithmetic, Native, PrimeField
 from glenside.semantics.interpreter import evaluate
@@ -43,27 +42,23 @@ def whole_numbers(tensors: Mapping[str, Tensor], seed: int) -> dict[str, np.ndar
     return {n: generator.integers(-4, 5, t.dims).astype(t.dtype) for n, t in tensors.items()}
 
 
-def assert_all_equal(snapshot: Snapshot, seed: int = 0, rounded: bool = False) -> int:
-    """Every e-node, over any representative of its children, has its class's type and value. Returns how many were
-    compared. Floats that are `rounded` need only be close.
+def assert_all_equal(snapshot: Snapshot, seed: int = 0, rounded: bool = False) -> None:
+    """Every e-node, over any representative of its children, has its class's type and value. Floats that are `rounded`
+    need only be close.
 
     By induction every term that the e-graph holds equals every other one of its class, in sub-classes too.
     """
     representative = smallest_terms(snapshot)
-    terms: list[tuple[Term, Term]] = []
-    for index, node in enumerate(snapshot.nodes):
-        own = representative[snapshot.owner[index]]
-        made = snapshot.term_of(node, [representative[c] for c in node.children])
-        assert made.type == own.type, f"{made} has type {made.type}, its class {own.type}"
-        assert made.type == snapshot.types[snapshot.owner[index]] or not isinstance(made.type, AccessType)
-        terms.append((made, own))
+    for own, known in zip(representative, snapshot.types, strict=True):
+        assert own.type == known or not isinstance(own.type, AccessType)
+    terms = soundness.pairs(snapshot, representative)
+    assert not (wrong := soundness.ill_typed(terms)), wrong
     values = whole_numbers(snapshot.tensors, seed)
     roots = list(dict.fromkeys(t for pair in terms for t in pair))
     arrays = dict(zip(roots, evaluate(roots, values, exact_arithmetic(snapshot)), strict=True))
     for made, own in terms:
         one, other = arrays[made], arrays[own]
         assert same(one, other) or (rounded and close(one, other)), f"{made} differs from {own}"
-    return len(terms)
 
 
 def close(a: Any, b: Any) -> bool:
