@@ -179,8 +179,8 @@ def test_tensors_are_given_by_place_or_by_name() -> None:
     for arguments, named, words in (
         ((one,), {}, "takes y too"),
         ((one, one, one), {}, "takes 2 arrays, got 3"),
-        ((one, one), {"x": one}, "x is no input that is still missing"),
-        ((one,), {"z": one}, "z is no input that is still missing"),
+        ((one, one), {"x": one}, "x is not an input of the program, or was given twice"),
+        ((one,), {"z": one}, "z is not an input of the program, or was given twice"),
         ((one, one.T), {}, "requires (2 3) float32, got (3, 2) float32"),
         ((one, one.astype(np.float64)), {}, "requires (2 3) float32, got (2, 3) float64"),
     ):
@@ -230,8 +230,8 @@ def test_any_name_can_be_given() -> None:
     assert (out == -20).all()
     for arguments, named, words in (
         ((), {"self": two, "a b": one}, r"takes out, threads too; in a dict it is no option, as f\({'out': ..}\)"),
-        ((one, {"out": one}), {}, "out is no input that is still missing"),
-        (({"out": one, "x": one},), {}, "x is no input that is still missing"),
+        ((one, {"out": one}), {}, "out is not an input of the program, or was given twice"),
+        (({"out": one, "x": one},), {}, "x is not an input of the program, or was given twice"),
     ):
         with pytest.raises(BadInput, match=words):
             compiled(*arguments, **named)

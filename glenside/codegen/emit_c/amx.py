@@ -1,8 +1,8 @@
-"""C of products of matrices (`parts`): by the registers for those where a process is given them, else in loops.
+"""C of matrix products (`bf16_split_matmul`): with AMX tile registers where the process may use them, else in loops.
 
-The tiles of x86-64 ("Intel 64 and IA-32 Architectures Software Developer's Manual", AMX): eight registers of up to 16
-rows of 64 bytes, whose sizes a thread sets before it uses them, and gives back. Linux keeps their state for a process
-that asks for it.
+AMX tiles of x86-64 ("Intel 64 and IA-32 Architectures Software Developer's Manual", AMX) are eight registers of up to
+16 rows of 64 bytes. A thread configures their sizes before it uses them, and releases them. Linux saves their state for
+a process that requests it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from glenside.codegen.loop_ir.bf16_split_matmul import CHUNK, COLUMNS, PRODUCTS
 
 HELD = "matrix"
-"""The variable of a function that says of how many rows the registers are; 0 where they are not in use."""
+"""The C variable with the configured rows of the tile registers; 0 if they are not in use."""
 _REGISTERS = """#if (defined __AMX_BF16__ || defined __AMXBF16__) && defined __linux__ && defined __x86_64__
 #define TILE_MOVE(text, place, apart) __asm__ volatile(text : : "r"(place), "r"((int64_t)apart) : "memory")
 #define TILE_LOAD(to, from) TILE_MOVE("tileloadd (%0,%1,1), %%tmm" #to, from, 64)
@@ -95,7 +95,7 @@ PLAIN
 
 
 def matrix_functions(parts: int) -> list[str]:
-    """The functions that a product of matrices of so many parts takes, `matrix_PARTS` last."""
+    """Returns the C functions of a matrix product of numbers in `parts` bf16 parts, `matrix_PARTS` last."""
     columns = "TILE_LOAD(6, b + {0} * 1024); TILE_LOAD(7, b + {0} * 1024 + 512);"
     rows = "TILE_LOAD(4, a + {0} * size); TILE_LOAD(5, a + {0} * size + size / 2);"
     lines, held = [], (-1, -1)
@@ -131,9 +131,9 @@ LINES
         }
     }
 }"""
-# Where no number has more than n roundings, a sum is off by n u / (1 - n u) of what is added, without signs, at
-# most (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, section 4.2): 16 in a chain, one of two
-# chains, and one for each that is added to the sum; one more is what is left out. Products are exact.
+# If no summand passes through more than n roundings, the error of a sum is at most n u / (1 - n u) times the sum of
+# magnitudes (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, section 4.2). Here n is 16 in a
+# chain, 1 for the two chains, 1 for each addition to the sum, and 1 for the parts left out. Products are exact.
 _BOUNDS = """static inline void bounds_PARTS_KIND(num *sums, const KIND *a, const uint16_t *b, int64_t rows,
                                      int64_t steps, int adds)
 {
@@ -175,12 +175,12 @@ def _filled(text: str, parts: int, value: str, body: str) -> str:
 
 
 def residues_function(parts: int) -> str:
-    """The same products of residues: `residues_PARTS`. Parts that are 0 are passed over."""
+    """Returns the C function of the matrix product of residues, `residues_PARTS`; parts that are 0 are skipped."""
     return _filled(_RESIDUES, parts, "X", "total[j] += (double)X * (double)Y;")
 
 
 def bounds_function(parts: int, kind: str) -> str:
-    """The same, and how far the sums are from exact, of rows of a C type: `bounds_PARTS_KIND`."""
+    """Returns the C function of the matrix product with error bounds, `bounds_PARTS_KIND`; `kind`: C type of rows."""
     value, off = ("X.v", "X.e") if kind == "num" else ("(double)float_of_bfloat16(X)", "")
     body = f"double v = {value} * (double)float_of_bfloat16(Y); total[j] += v; size[j] += fabs(v);"
     body += f" off[j] += {off} * fabs((double)float_of_bfloat16(Y));" if off else ""

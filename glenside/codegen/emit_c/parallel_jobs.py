@@ -1,4 +1,4 @@
-"""Jobs in C: steps of a loop that any thread may take, and with each those of other loops that go along with it."""
+"""Prints parallel jobs in C: the steps of a parallel loop, and with each the steps of the loops that run beside it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ static int64_t share(int64_t step, int64_t steps, int64_t parts, int64_t begin, 
 
 @dataclass(frozen=True)
 class Part:
-    """What a job calls for some steps.
+    """One function call of a job.
 
-    function  its name
-    buffers   how many it is given
-    scratch   whether it is given memory of the thread, too
-    along     of a loop that goes along with another one: (steps of that, in how many parts, the first that it goes
-              with, how many it has)
+    function  name of the function
+    buffers   number of its buffer arguments
+    scratch   True if it gets scratch memory of the thread, too
+    along     for a loop that runs beside another: (steps of that loop, number of parts, first part, own steps)
     """
 
     function: str
@@ -32,7 +31,7 @@ class Part:
     along: tuple[int, int, int, int] | None = None
 
     def call(self, first: int, scratch: str) -> str:
-        """The call, of buffers from the so many-eth on."""
+        """Returns the call; its buffers start at number `first` of the job's."""
         given = [f"b[{first + i}]" for i in range(self.buffers)]
         steps = ["first", "last"]
         if self.along is not None:
@@ -43,7 +42,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Job:
-    """The parts, of which the first has the steps that are shared out."""
+    """The calls for some steps of a parallel loop: the first part is that loop, the others run beside it."""
 
     parts: tuple[Part, ...]
 
@@ -56,7 +55,7 @@ class Job:
         return any(part.scratch for part in self.parts)
 
     def lines(self, name: str, scratch: int) -> Iterator[str]:
-        """The function, where each thread has so many bytes of its own."""
+        """Yields the function of a job; `scratch`: bytes of scratch memory per thread."""
         own = f"(unsigned char *)b[{self.buffers}] + thread * {scratch}"
         yield f"static int {name}(void *const *b, int64_t first, int64_t last, int64_t thread)"
         unused = "" if self.scratch else "(void)thread; "

@@ -1,8 +1,7 @@
-"""C of loop nests: a function for each, every element as the records of dtypes and primitives say.
+"""Prints loop nests as C: one function for each nest, elements as defined by the records of dtypes and primitives.
 
-Plain loops are C11; vectors are in GCC's and Clang's extensions of it.
-
-Integers wrap, in unsigned arithmetic; halves are floats that are rounded after each step, as numpy has them.
+Plain loops are C11; vectors use extensions of GCC and Clang. Integers wrap, in unsigned arithmetic; halves are floats
+that are rounded after each operation, as in numpy.
 """
 
 from __future__ import annotations
@@ -55,24 +54,24 @@ _RUN = """PUBLIC int run(GIVEN, void *threads, double *seconds)
 
 
 def source(loops: Loops) -> Source:
-    """C of `int run(const void *const *given, void *const *results, unsigned char *arena, void *threads,
-    double *seconds)`; threads is 0 or what `open_pool` gave, seconds is 0 or one number for each nest. A text that it
-    is part of may define PUBLIC as static, so that nobody else sees them.
+    """Returns C of `int run(const void *const *given, void *const *results, unsigned char *arena, void *threads,
+    double *seconds)`.
 
-    It gives 0; n where an index lies outside of its axis that the nth `Require` of the loops asks for; -1 where memory
-    does not suffice. Tensors, packed constants among them, and results are given in the order of their buffers;
-    temporaries lie in the arena. `run_nest` does one nest.
+    `given` are the tensors, packed constants among them, and `results` the results, in the order of their buffers;
+    temporaries are in `arena`. `threads` is 0 or a pool of `open_pool`; `seconds` is 0 or one number for each nest.
+    `run` returns 0; n if the index of the nth `Require` of the loops is outside of its axis; -1 if memory does not
+    suffice. `run_nest` runs one nest. A text that includes this C may define PUBLIC as static.
     """
     return Printer(loops).source()
 
 
 class Printer(Pointers):
-    """One program. Each nest is a function of the buffers that it uses; equal ones are written once.
+    """Prints one program: each nest is a function of the buffers that it uses; equal functions are printed once.
 
-    nests   the text of each function -> its name
-    apart   the same of loops that have functions of their own
-    jobs    what threads share out -> its name
-    known   functions by what they do, whatever buffers they do it to -> name, and which of those buffers it is given
+    nests   text of each function -> its name
+    apart   the same for loops that are separate functions
+    jobs    parallel jobs -> their names
+    known   memoizes functions by structure: key -> name, and the positions of the buffers that are its arguments
     """
 
     def __init__(self, loops: Loops) -> None:
@@ -112,17 +111,17 @@ class Printer(Pointers):
         yield from self.entries(_GIVEN, steps)
 
     def entries(self, given: str, steps: Sequence[str]) -> Iterator[str]:
-        """What is called from outside, of the cases of a switch over nests."""
+        """Yields the entry points; `steps`: the cases of a switch over nests."""
         yield from self.switch(f"PUBLIC int run_nest(int64_t nest, {given}, void *threads)", "threads", steps)
         yield _RUN.replace("COUNT", str(len(self.loops.nests)))
 
     def switch(self, head: str, last: str, steps: Sequence[str]) -> Iterator[str]:
-        """A function that does one nest."""
+        """Yields a function that runs one nest."""
         yield f"{head}\n{{\n    int status = 0;\n    (void)given; (void)results; (void)arena; (void){last};"
         yield from ("    switch (nest) {", *steps, "    }", "    return status;", "}")
 
     def _step(self, nest: Nest) -> Iterator[str]:
-        """The buffers of a nest, and the calls that run it."""
+        """Yields the case of a nest: its buffers, and the calls that run it."""
         calls = list(self._calls(nest))
         named = {int(number) for number in re.findall(r"\bb(\d+)\b", " ".join(calls))}
         for number in sorted(named):
@@ -133,7 +132,7 @@ class Printer(Pointers):
 
     @cached_property
     def places_given(self) -> list[tuple[Buffer, int]]:
-        """Each buffer, and the how-many-eth it is of what is given to a program, or of its results."""
+        """Each buffer with its position in `given`, or in `results`."""
         found, given, results = [], 0, 0
         for buffer in self.loops.buffers:
             is_result = buffer.role is Role.RESULT
@@ -144,11 +143,11 @@ class Printer(Pointers):
 
     @cached_property
     def numbers(self) -> Mapping[Buffer, int]:
-        """Buffers as `run` numbers them."""
+        """The numbers of buffers in `run`."""
         return {buffer: number for number, buffer in enumerate(self.loops.buffers)}
 
     def pointer(self, buffer: Buffer, number: int, place: int) -> str:
-        """Where a buffer is, the so many-eth of those that are given, or of the results."""
+        """Returns the declaration of the pointer to a buffer; `place`: its position in `given` or `results`."""
         kind = self.memory(buffer)
         if buffer.role in (Role.INPUT, Role.CONSTANT):
             return f"const {kind} *b{number} = given[{place}];"
@@ -156,7 +155,7 @@ class Printer(Pointers):
         return f"{kind} *b{number} = {where};"
 
     def _calls(self, nest: Nest) -> Iterator[str]:
-        """The calls of a nest's functions, one for each loop whose steps are independent, with those beside it."""
+        """Yields the calls of a nest's functions: one for each parallel loop, with the loops that run beside it."""
         numbers = self.numbers
         for parallel, group in groupby(nest.body, is_parallel):
             body = list(group)
@@ -174,7 +173,7 @@ class Printer(Pointers):
             yield f"    if ((status = {name}({', '.join(given)}))) return status;"
 
     def _job(self, loops: Sequence[For], numbers: Mapping[Buffer, int]) -> str:
-        """A call for the steps of a loop, and for the rows of those that are beside it."""
+        """Returns a call for the steps of a parallel loop, and for the rows of the loops that run beside it."""
         steps, given, parts = loops[0].axis.size, [], []
         for loop in loops:
             name, buffers = self._function([loop], True)
@@ -188,25 +187,25 @@ class Printer(Pointers):
         return f"    if ((status = for_all(threads, {name}, {pointers}, {steps}))) return status;"
 
     def _function(self, body: Sequence[Statement], parallel: bool) -> tuple[str, Sequence[Buffer]]:
-        """The function of statements, and the buffers that it is given: one that is written already, if it can be."""
+        """Returns the function of statements and its buffer arguments; a structurally equal function is reused."""
         like, buffers = alike(body)
         self.shared = self.arena.sharing(buffers)
         key = like, tuple(number for number, buffer in enumerate(buffers) if buffer in self.shared)
         if key not in self.known:
             before = self.required
             name = self._text(body, parallel)
-            if self.required != before:  # it gives numbers of its own
+            if self.required != before:  # its statuses are unique
                 return name, self._given()
             self.known[key] = name, [buffers.index(buffer) for buffer in self._given()]
         name, places = self.known[key]
         return name, [buffers[place] for place in places]
 
     def parameter(self, buffer: Buffer) -> str:
-        """A pointer, as a parameter says it: alone to its memory, or not."""
+        """Returns the declaration of a pointer parameter: `restrict` unless the buffer shares its memory."""
         return f"{self.memory(buffer)} *{'' if buffer in self.shared else 'restrict '}"
 
     def _given(self) -> list[Buffer]:
-        """The buffers that the function is given, not those of its own."""
+        """Returns the buffers that are arguments of the function: all but its scratch memory."""
         return [buffer for buffer in self.names if buffer.role is not Role.SCRATCH]
 
     def _text(self, body: Sequence[Statement], parallel: bool) -> str:
@@ -276,7 +275,7 @@ class Printer(Pointers):
             yield from self._loop(loop, indent, "0", str(loop.axis.size))
 
     def _product(self, product: MatrixProduct) -> str:
-        """A call for the sums of a tile."""
+        """Returns a call that computes the sums of a tile."""
         self.functions |= dict.fromkeys(matrix_functions(product.parts))
         self.written.add(product.sums)
         later, lines = product.later
@@ -286,7 +285,7 @@ class Printer(Pointers):
         return f"matrix_{product.parts}(&{HELD}, {', '.join([*given, *map(str, how)])})"
 
     def _part(self, loop: For) -> str:
-        """The call of a function that is one loop; it is given the buffers and counters that the loop reads."""
+        """Returns the call of a function that is one loop; its arguments are the buffers and counters that it uses."""
         before, self.written = self.written, set()
         text = "\n".join(self._loop(loop, "    ", "0", str(loop.axis.size)))
         words = dict.fromkeys(re.findall(r"\b[ip][0-9]+\b", text))

@@ -1,4 +1,4 @@
-"""Primitives in C, one row each: an expression, or a function that is written once for each dtype that needs it."""
+"""Primitives in C, one row each: an expression, or a helper function that is printed once for each dtype."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ STORED_AS: Mapping[str, str] = {
 }
 """dtype -> the C type of an element in memory."""
 RELATIONS: Mapping[str, str] = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
-"""Primitives that compare two elements, and how C writes them."""
+"""Comparison primitive -> C operator."""
 
 
 class Printer(Protocol):
-    """What keeps the functions that are needed."""
+    """An object that collects helper functions."""
 
     def helper(self, name: str, text: str) -> str: ...
 
 
 BITS = (*HALVES, *STORED)
-"""Dtypes that C has no type of: bits in memory, values of a type that holds them."""
+"""Dtypes without a C type: bits in memory, computed in a wider type."""
 
 
 def held(dtype: str) -> str:
-    """The C type in which a dtype is computed."""
+    """Returns the C type in which a dtype is computed."""
     if dtype in BITS:
         return "float" if RECORDS[dtype].kind == "float" else f"{RECORDS[dtype].wider}_t"
     return STORED_AS[dtype]
 
 
 def from_memory(element: str, dtype: str) -> str:
-    """The value of an element as it is stored; `needed` says what must be written for that."""
+    """Converts a stored element to a value; `needed` returns the helper functions."""
     return f"{_held_name(dtype)}_of_{dtype}({element})" if dtype in BITS else element
 
 
 def in_memory(value: str, dtype: str) -> str:
-    """A value of the type in which a dtype is computed, as it is stored."""
+    """Converts a value to a stored element."""
     return f"{dtype}_of_{_held_name(dtype)}({value})" if dtype in BITS else value
 
 
 def needed(dtype: str) -> str:
-    """The functions that those call beside the ones which every program has, or nothing."""
+    """Returns the helper functions of `from_memory` and `in_memory` that are not in every program, or ""."""
     return functions_of_stored(dtype) if dtype in STORED else ""
 
 
@@ -64,7 +64,7 @@ def _unsigned(dtype: str) -> str:
 
 
 def _binary(symbol: str) -> Callable[..., str]:
-    """Sums, differences and products: integers wrap."""
+    """Returns the printer of a sum, difference or product; integers wrap."""
 
     def write(_: Printer, dtype: str, a: str, b: str) -> str:
         if RECORDS[dtype].kind == "float":
@@ -84,13 +84,14 @@ def _bits(symbol: str) -> Callable[..., str]:
 
 
 def _real_function(name: str) -> Callable[..., str]:
-    """A function of the mathematical library; halves in float."""
+    """Returns the printer of a function of the math library; halves are computed in float."""
     return lambda printer, dtype, a: f"{name}{'' if dtype == 'float64' else 'f'}({a})"
 
 
 def _helper(name: str, real: str, whole: str = "") -> Callable[..., str]:
-    """A call of a function that is written for the dtype: $n is its name, $T the type, $f the suffix of the library's
-    functions, $S whether an integer is signed, $U the unsigned type in which it wraps.
+    """Returns the printer of a call of a helper function, made from a template for each dtype.
+
+    $n: its name, $T: the type, $f: the suffix of library functions, $S: 1 for signed integers, $U: the unsigned type.
     """
 
     def write(printer: Printer, dtype: str, *operands: str) -> str:
@@ -108,7 +109,7 @@ def _helper(name: str, real: str, whole: str = "") -> Callable[..., str]:
 
 
 _NAN_OR = "static inline $T $n($T a, $T b) { $T found = b %s a ? b : a; return b != b ? b : found; }"  # no branches
-# Integers are compared with 1, not 0: of unsigned ones, compilers warn that none is below.
+# Integers are compared with 1, not 0: compilers warn about unsigned comparisons with 0.
 _PLAIN = "static inline $T $n($T a, $T b) { return a %s b ? a : b; }"
 PRIMITIVES_IN_C: Mapping[str, Callable[..., str]] = {
     "add": _binary("+"),
@@ -177,7 +178,7 @@ PRIMITIVES_IN_C: Mapping[str, Callable[..., str]] = {
 
 
 def whole_function(name: str, dtype: str) -> str:
-    """A real cut towards zero, in an integer that wraps; what no 64 bits hold is what the processor makes of it."""
+    """Returns C that truncates a real to an integer that wraps; beyond 64 bits, the result is the processor's."""
     if dtype in STORED:
         return functions_of_stored(dtype)
     kind = STORED_AS[dtype]
@@ -189,7 +190,7 @@ def whole_function(name: str, dtype: str) -> str:
 
 
 def sort_function(name: str, dtype: str, descending: bool) -> str:
-    """A stable merge sort of positions, by the items that they stand for, a nan above all; -1 without memory for it."""
+    """Returns C of a stable merge sort of positions by their items, nan last; -1 if memory does not suffice."""
     kind = STORED_AS[dtype]
     read = f"float_of_{dtype}" if dtype in HALVES else ""
     real = RECORDS[dtype].kind == "float"

@@ -1,4 +1,4 @@
-"""Formulas in C: elements, one by one."""
+"""Prints formulas as scalar C."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from glenside.ir.index_map import Axis, Guard, Index, Within
 
 
 class Formulas:
-    """What is written of one function after the other.
+    """Prints formulas, and holds the state of the function that is being printed.
 
-    functions  helpers that are written, in the order in which they are needed
-    names      the buffers of the function that is being written -> their names in it
-    written    those of them that it changes
-    steps      the counters of unrolled loops -> where they are
-    lane       the counter of the vector loop that is being written
-    declared   the registers that it has
-    vectors    those of them that hold vectors -> their lanes
+    functions  helper functions, in order of need
+    names      buffers of the current function -> their names
+    written    buffers that the current function writes
+    steps      counters of unrolled loops -> their current values
+    lane       counter of the current vector loop
+    declared   declared register variables
+    vectors    register buffers that hold vectors -> number of lanes
     """
 
     def __init__(self) -> None:
@@ -58,37 +58,37 @@ class Formulas:
         self.vectors: dict[Buffer, int] = {}
 
     def name(self, buffer: Buffer) -> str:
-        """What a buffer is called in the function that is being written."""
+        """Returns the name of a buffer in the current function."""
         return self.names.setdefault(buffer, f"p{len(self.names)}")
 
-    # What elements are, which other numbers (`c_numbers`) have otherwise.
+    # Representation of elements; `verify.residue_program` and `verify.rounding_bounds` override it.
 
     def memory(self, buffer: Buffer) -> str:
-        """The C type of an element in memory."""
+        """Returns the C type of an element in memory."""
         return STORED_AS[buffer.dtype]
 
     def computed(self, dtype: str) -> str:
-        """The C type of a value."""
+        """Returns the C type of a value."""
         return held(dtype)
 
     def loaded(self, element: str, buffer: Buffer) -> str:
-        """An element of a buffer as a value."""
+        """Converts an element of a buffer to a value."""
         self.need(buffer.dtype)
         return from_memory(element, buffer.dtype)
 
     def kept(self, value: str, buffer: Buffer) -> str:
-        """A value as an element of a buffer."""
+        """Converts a value to an element of a buffer."""
         self.need(buffer.dtype)
         return in_memory(value, buffer.dtype)
 
     def element(self, load: Load) -> str:
-        """An element in memory, as it is there."""
+        """Returns an element as it is in memory."""
         if load.picked:
             return f"{self.name(load.buffer)}[{self.place(load)}]"
         return "{}[{}]".format(*self.address(load.buffer, load.place))
 
     def stored(self, store: Store) -> str:
-        """What is put into a place: bits as they are, where they are merely moved."""
+        """Returns the stored value; a plain copy of a half or storage-only dtype moves the bits."""
         formula, buffer = store.formula, store.buffer
         if (
             isinstance(formula, Load)
@@ -104,24 +104,24 @@ class Formulas:
         return self.kept(self.formula(formula), buffer)
 
     def need(self, dtype: str) -> None:
-        """What turns elements into values and back is written."""
+        """Adds the helper functions that convert elements of a dtype to values and back."""
         if text := needed(dtype):
             self.functions.setdefault(text)
 
     def sorted_as(self, dtype: str) -> str:
-        """The dtype as which elements of one are sorted in memory."""
+        """Returns the dtype by which elements in memory are sorted."""
         return dtype
 
     def number(self, number: Number) -> str:
-        """An exact number."""
+        """Returns an exact number as C."""
         return number_in_c(number)
 
     def decided(self, condition: Formula) -> str:
-        """Whether a formula is not 0."""
+        """Returns a C condition: the formula is not 0."""
         return self.formula(condition)
 
     def formula(self, formula: Formula) -> str:
-        """A value, of the C type in which the dtype is computed."""
+        """Returns a formula as C, of the type in which its dtype is computed."""
         if isinstance(formula, Number):
             return self.number(formula)
         if isinstance(formula, Counter):
@@ -142,7 +142,7 @@ class Formulas:
         return self.applied(formula)
 
     def converted(self, formula: Convert) -> str:
-        """A value in another dtype, or its bits."""
+        """Returns a cast or a bitcast."""
         given, wanted, value = formula.formula.dtype, formula.dtype, self.formula(formula.formula)
         if formula.bits:
             name = f"bits_{given}_{wanted}"
@@ -165,7 +165,7 @@ class Formulas:
         return self.wrapped(value, wanted)
 
     def wrapped(self, value: str, dtype: str) -> str:
-        """An integer as one of another dtype."""
+        """Casts an integer to another dtype; it wraps."""
         kept = f"({held(dtype)}){value}"
         if dtype not in STORED:
             return kept
@@ -173,11 +173,11 @@ class Formulas:
         return from_memory(in_memory(kept, dtype), dtype)
 
     def applied(self, formula: Apply) -> str:
-        """A primitive of values."""
+        """Applies a primitive to its operands."""
         return self.of_texts(formula, [self.formula(operand) for operand in formula.operands])
 
     def of_texts(self, formula: Apply, operands: Sequence[str]) -> str:
-        """The same of operands that are written already."""
+        """Applies a primitive to operands that are C already. Raises BadInput."""
         dtype = formula.operands[-1].dtype
         write = PRIMITIVES_IN_C.get(formula.primitive.name)
         if write is None:
@@ -186,23 +186,23 @@ class Formulas:
         return f"round_{dtype}({text})" if dtype in HALVES and formula.dtype == dtype else text
 
     def index(self, index: Index) -> str:
-        """A place, at the steps of unrolled loops."""
+        """Returns an index as C, at the current steps of unrolled loops."""
         return _index(substituted(index, self.steps) if self.steps else index)
 
     def address(self, buffer: Buffer, place: Index) -> tuple[str, str]:
-        """What an element of a buffer is counted from, and how far it is."""
+        """Returns the base pointer of an element of a buffer, and its offset."""
         return self.name(buffer), self.index(place)
 
     def place(self, access: Load | Store) -> str:
-        """Where an element is."""
+        """Returns the index of an access, with its computed indices."""
         return " + ".join([self.index(access.place), *(f"{local.name} * {step}" for local, step in access.picked)])
 
     def guard(self, guard: Guard) -> str:
-        """A condition."""
+        """Returns a guard as a C condition."""
         return _guard(replace(guard, index=substituted(guard.index, self.steps)) if self.steps else guard)
 
     def target(self, store: Store) -> str:
-        """What is assigned to."""
+        """Returns the left side of an assignment."""
         if store.buffer.role is Role.REGISTER:
             name = self.register(store)
             if name in self.declared:
@@ -213,11 +213,11 @@ class Formulas:
         return f"{self.name(store.buffer)}[{self.place(store)}]"
 
     def kind(self, dtype: str) -> str:
-        """The C type of a variable."""
+        """Returns the C type of a register variable."""
         return held(dtype)
 
     def register(self, access: Load | Store) -> str:
-        """The variable that an element of a tile, or a vector of it, is in."""
+        """Returns the variable that holds an element of a register tile, or a vector of it."""
         place = substituted(access.place, self.steps).constant
         if self.lane is not None:
             self.vectors[access.buffer] = self.lane.size
@@ -226,7 +226,7 @@ class Formulas:
         return f"{access.buffer.name}_{place // lanes}" + (f"[{place % lanes}]" if lanes > 1 else "")
 
     def helper(self, name: str, text: str) -> str:
-        """A helper, which is written once."""
+        """Adds a helper function once; returns its name."""
         self.functions.setdefault(text)
         return name
 
@@ -238,7 +238,7 @@ def _index(index: Index) -> str:
             text = f"i{atom.number}"
         elif atom.expression.bounds[0] >= 0:
             text = f"({_index(atom.expression)} {'%' if atom.remainder else '/'} {atom.divisor})"
-        else:  # rounded down, where C cuts towards zero
+        else:  # floor division, where C truncates
             d = atom.divisor
             shift = (d - 1 - atom.expression.bounds[0]) // d
             moved = f"(({_index(atom.expression)}) + {shift * d})"
@@ -258,7 +258,7 @@ def _guard(guard: Guard) -> str:
 
 
 def number_in_c(number: Number) -> str:
-    """An exact number, as a constant of its dtype."""
+    """Returns an exact number as a C constant of its dtype."""
     dtype, value = number.dtype, number.value
     kind = RECORDS[dtype].kind
     if value is None:

@@ -1,8 +1,8 @@
-"""Pointers that go with a loop, for what the sums of tiles read.
+"""Strength reduction: pointers that advance with a loop, for the operands of register tiles.
 
-A compiler that is given places as sums of counters keeps an address for each row of a tile, more than there are
-registers, and reads them from memory at each step. Here all rows are at constants from one pointer, which the compiler
-does not see through.
+Given indices as sums of counters, a compiler keeps an address for each row of a tile. These exceed the registers, and
+are reloaded from memory at each step. Here all rows are at constant offsets from one pointer, whose value is hidden
+from the compiler.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from glenside.codegen.loop_ir.ir import Buffer, For, Load, Prefetch, Role, State
 from glenside.ir.index_map import Axis, Index
 
 Moved = tuple[Buffer, frozenset[object]]
-"""A buffer, and what a place in it moves with."""
+"""A buffer, and the counters (with factors) of an index in it."""
 _MOST = 6
-"""Pointers of one loop: more would take the registers of each other."""
+"""Maximum pointers of one loop: more would spill registers."""
 
 
 @dataclass(frozen=True)
 class Pointer:
-    """Where a buffer is read in a loop: at a place that moves with the loop's counter, so much a step, and others."""
+    """A pointer into a buffer that is read in a loop: `step` elements per step of the loop's counter."""
 
     name: str
     buffer: Buffer
@@ -32,9 +32,9 @@ class Pointer:
 
 
 class Pointers(VectorFormulas):
-    """Formulas whose places are constants from pointers, in the loops that have some.
+    """Prints formulas whose operands are at constant offsets from pointers, in loops that have pointers.
 
-    pointers  those of the loop that is being written, by buffer and by what its places move with
+    pointers  the pointers of the current loop, by buffer and counters
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Pointers(VectorFormulas):
         self.pointers: dict[Moved, Pointer] = {}
 
     def pointed(self, loop: For) -> dict[Moved, Pointer]:
-        """Pointers for what the sums in a loop read, where it has no loops within; none where that is too many."""
+        """Returns the pointers for the operands of the sums in an innermost loop; none if they are too many."""
         found: dict[Moved, Pointer] = {}
         axes, reads = _unrolled(loop.body) or ([], [])
         for read in reads:
@@ -55,19 +55,19 @@ class Pointers(VectorFormulas):
         return found if len(found) <= _MOST else {}
 
     def start(self, pointer: Pointer, loop: For, first: str) -> str:
-        """The declaration of a pointer, where the counter of its loop is at its first value."""
+        """Returns the declaration of a pointer, with its value at the first step of the loop."""
         place = substituted(pointer.place, {loop.axis: Index()})
         moved = [] if first == "0" or not pointer.step else [f"{pointer.step} * {first}"]
         begin = " + ".join([self.name(pointer.buffer), self.index(place), *moved])
         return f"const {self.memory(pointer.buffer)} *{pointer.name} = {begin};"
 
     def hidden(self, pointers: Sequence[Pointer]) -> Iterator[str]:
-        """What makes the values of pointers unknown to a compiler."""
+        """Yields an empty asm statement that hides the values of pointers from the compiler."""
         if pointers:
             yield '__asm__("" : {});'.format(", ".join(f'"+r"({pointer.name})' for pointer in pointers))
 
     def address(self, buffer: Buffer, place: Index) -> tuple[str, str]:
-        """What a place is counted from, and how far it is."""
+        """Returns the base pointer of an element of a buffer, and its offset."""
         place = substituted(place, self.steps) if self.steps else place
         pointer = self.pointers.get(_moved(buffer, place)) if self.pointers else None
         if pointer is None:
@@ -80,8 +80,9 @@ def _moved(buffer: Buffer, place: Index) -> Moved:
 
 
 def _unrolled(body: Sequence[Statement]) -> tuple[list[Axis], list[Load | Prefetch]] | None:
-    """The axes of the loops that a body writes out, and what the sums within read, or ask for; None where it has other
-    loops.
+    """Returns the axes of the unrolled and vector loops of a body, and the loads and prefetches of its sums.
+
+    None if the body has other loops.
     """
     axes: list[Axis] = []
     reads: list[Load | Prefetch] = []

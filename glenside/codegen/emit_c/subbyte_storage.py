@@ -1,7 +1,7 @@
-"""Dtypes that C has no type of, and that are only moved and cast: how their bits in memory become values, and back.
+"""Storage-only dtypes (moved and cast only, without a C type): conversion of their bits to values, and back.
 
-A float of 8 or 4 bits is a table of its values, as `ml_dtypes` has them. Its codes count up with its values from 0 on,
-so the nearest value is found among them, and of two that are as near the one whose code is even.
+A float of 8 or 4 bits is a table of its values, as in `ml_dtypes`. Its codes ascend with its values from 0 on, so the
+nearest value is found by bisection; ties go to the even code.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ static inline $T ${name}_of_real(double x)
 
 @cache
 def functions_of_stored(dtype: str) -> str:
-    """C that reads an element, WIDE_of_DTYPE(bits); makes one, DTYPE_of_WIDE(value); and rounds a number to one,
-    round_DTYPE(x) of floats, DTYPE_of_real(x) of integers, which wrap."""
+    """Returns C that reads an element, WIDE_of_DTYPE(bits); makes one, DTYPE_of_WIDE(value); and rounds a number:
+    round_DTYPE(x) for floats, DTYPE_of_real(x) for integers, which wrap.
+    """
     record = RECORDS[dtype]
     if record.kind == "integer":
         half = 1 << record.bits - 1 if record.signed else 0

@@ -1,12 +1,13 @@
-"""Threads in C11 and POSIX: a pool whose workers claim pieces of a loop as they come.
+"""A thread pool in C11 and POSIX whose workers claim pieces of a loop dynamically, with work stealing.
 
-Each thread has a part of the steps, and claims pieces of it before it helps others: loops that follow each other give
-it the same rows, which its own cache still holds. Another one's rows come from that one's cache, and go back with the
-next loop: who is done first is so by less than it takes to begin, mostly, and helps only who does not end soon. What
-is to be done of a part is a ticket, (job, next step), that is only ever changed whole: a worker that comes late finds
-a closed ticket or another job, never half of one, and nobody waits for a worker that has claimed nothing. Who waits
-spins for some microseconds. A worker that finds nothing for a while yields, then sleeps; so does the caller, while a
-worker has what is left and something else its processor. Nothing is global.
+Each thread has a part of the steps, and claims pieces of it before it steals from others: successive loops give a
+thread the same rows, which its cache still holds. Stolen rows move from another thread's cache, and back in the next
+loop. The first thread to finish is mostly ahead by less time than a steal costs, so it waits before it steals.
+
+The state of a part is a ticket, (job, next step), that changes atomically. A late worker finds a closed ticket or
+another job, never a mixture, and nobody waits for a worker that has claimed nothing. Waiting threads spin for some
+microseconds. An idle worker then yields, then sleeps; the caller sleeps too, while a worker still runs the last piece.
+There is no global state.
 """
 
 POOL = r"""

@@ -1,4 +1,4 @@
-"""C of a program as text: one, or several units of which each is compiled alone."""
+"""C source of a program as text: one translation unit, or several that are compiled separately."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ PUBLIC = """/* Where this text is part of another one, that says that these func
 
 @dataclass(frozen=True)
 class Source:
-    """C of a program: `str` is all of it as one text.
+    """C source of a program; `str` is all of it as one text.
 
     title    a comment
-    helpers  what the functions of nests call
+    helpers  functions that the functions of nests call
     nests    the functions of nests, from their result type on
     end      threads, and `run`, which calls the nests
     """
@@ -102,7 +102,7 @@ class Source:
         return "\n".join([self._begin(), *self.helpers, *(f"static {text}" for text in self.nests), self.end])
 
     def units(self, count: int) -> list[str]:
-        """The same as so many texts, of which the longest is short: each is compiled alone, all of them are linked."""
+        """Returns the source as up to `count` + 1 translation units of balanced length, to be compiled and linked."""
         if count < 2:
             return [str(self)]
         parts: list[list[str]] = [[] for _ in range(count)]
@@ -120,11 +120,11 @@ class Source:
 
 
 def _used(prelude: str, text: str) -> list[str]:
-    """The functions of a prelude that a text needs; each may need those before it."""
+    """Returns the functions of a prelude that a text needs; each may need functions before it."""
     found: list[str] = []
     for function in reversed(re.split(r"\n(?=/[*]|static)", prelude.strip())):
         named = re.search(r"static inline \w+ (\w+)\(", function)
-        if named is None or (named[1] in text and re.search(rf"\b{named[1]}\b", text)):  # most are not: that is quick
+        if named is None or (named[1] in text and re.search(rf"\b{named[1]}\b", text)):  # the quick test rejects most
             found.append(function)
             text += function
     return found[::-1] if any("static" in function for function in found) else []

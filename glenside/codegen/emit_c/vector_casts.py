@@ -1,7 +1,7 @@
-"""Conversions of vectors, lane by lane: integers that widen or wrap, and floats, as processors have them.
+"""Lane-wise casts of vectors: integers that widen or wrap, and floats, as processors do them.
 
-GCC 12 takes `__builtin_convertvector` apart into single elements where one type is several times as wide as the other
-one; there the instruction is written out.
+GCC 12 splits `__builtin_convertvector` into single elements if one type is several times as wide as the other; there
+inline assembly is used.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from glenside.ir.dtypes import RECORDS, limits
 _WIDE = ("int32", "uint32")
 _NARROW = ("int8", "uint8", "int16", "uint16")
 IN_LANES = ("float32", "bfloat16", *_WIDE, *_NARROW)
+"""Dtypes that one vector formula may mix: each has as many lanes as the dtypes of 32 bits."""
 _TRUTHS = {"bool": "uint8"}
-"""As what truths are read, which are 0 or 1."""
-"""Dtypes that are together in one formula of vectors: all have as many lanes as those of 32 bits."""
+"""The dtype as which truths (0 or 1) are read."""
 _LETTERS = {"float": "f", "integer": "i"}
 _INSTRUCTION = """static inline TO NAME(FROM a)
 {
@@ -77,21 +77,21 @@ _TO_BFLOAT16 = """static inline TO NAME(FROM a)
 
 
 def kind_name(dtype: str, lanes: int) -> str:
-    """The C type of so many elements of a dtype."""
+    """Returns the C type of a vector of `lanes` elements of a dtype."""
     record = RECORDS[dtype]
     letter = "u" if record.kind == "integer" and not record.signed else _LETTERS.get(record.kind, "u")
     return f"{letter}{record.bits}x{lanes}"
 
 
 def vector_type(dtype: str, lanes: int) -> str:
-    """Its declaration: a vector may lie anywhere an element may, and be of memory of any type."""
+    """Returns the declaration of a vector type: aligned as an element, and may alias any type."""
     size = RECORDS[dtype].bits // 8
     how = f"vector_size({size * lanes}), aligned({size}), may_alias"
     return f"typedef {STORED_AS[dtype]} {kind_name(dtype, lanes)} __attribute__(({how}));"
 
 
 def converts(given: str, wanted: str) -> bool:
-    """Whether vectors of one dtype become another one."""
+    """True if vectors of dtype `given` can be cast to dtype `wanted`."""
     if given == wanted:
         return True
     pair = given, wanted = _TRUTHS.get(given, given), wanted
@@ -101,7 +101,7 @@ def converts(given: str, wanted: str) -> bool:
 
 
 def conversion(given: str, wanted: str, lanes: int) -> tuple[str, list[str]]:
-    """The function from vectors of one dtype to another one, and the texts that it takes, it last.
+    """Returns the vector cast function and the definitions it needs, in dependency order.
 
     A bfloat16 is its bits, uint16, in memory.
     """
@@ -123,8 +123,9 @@ def conversion(given: str, wanted: str, lanes: int) -> tuple[str, list[str]]:
 
 
 def nearest(lanes: int) -> tuple[str, list[str]]:
-    """The same of floats, held between two numbers, and the nearest integers, halves to the even one; what is no number
-    becomes the least.
+    """Returns the function that clamps a float vector and rounds it to int32, ties to even, and its definitions.
+
+    A nan gives the lower bound.
     """
     name = f"nearest_x{lanes}"
     types = [vector_type(dtype, lanes) for dtype in ("float32", "int32")]
@@ -133,14 +134,14 @@ def nearest(lanes: int) -> tuple[str, list[str]]:
 
 
 def cut(lanes: int) -> tuple[str, list[str]]:
-    """The same of floats, cut towards zero to 64 bits, of which the lowest 32 are kept: as a number by itself is."""
+    """Returns the function that truncates a float vector to int64 and keeps the low 32 bits, as scalars do."""
     name = f"cut_x{lanes}"
     types = [vector_type(dtype, lanes) for dtype in ("float32", "int32")]
     return name, [*types, _filled(_CUT.replace("SIZE", str(4 * lanes)), name, "float32", "int32", lanes)]
 
 
 def rounded_within(formula: Convert) -> tuple[Formula, int, int] | None:
-    """(x, zero, most) where a formula is clip(round(x) + zero, 0, most) as an unsigned integer that holds that."""
+    """Returns (x, zero, most) if a formula is clip(round(x) + zero, 0, most), cast to uint8 or uint16; else None."""
     if formula.bits or formula.formula.dtype != "float32" or formula.dtype not in ("uint8", "uint16"):
         return None
     inner = formula.formula
@@ -160,14 +161,14 @@ def rounded_within(formula: Convert) -> tuple[Formula, int, int] | None:
 
 
 def stored_apart(apart: int, lanes: int) -> tuple[str, list[str]]:
-    """The function that stores a vector of floats, each so many places behind the one before."""
+    """Returns the function that stores a float vector with a stride of `apart` elements, and its definitions."""
     name, kinds = f"store_{apart}_x{lanes}", [vector_type(dtype, lanes) for dtype in ("float32", "int32")]
     parts = []
     for part in range(apart):
         places = [part * lanes + i for i in range(lanes)]
         picked = ", ".join(str(place // apart) for place in places)
         mask = sum(1 << i for i, place in enumerate(places) if place % apart == 0)
-        parts.append(  # in memory, since registers that hold places for what follows would be taken from a tile
+        parts.append(  # the indices are in memory: registers for them would be taken from the tile
             f"    static const int32_t at{part}[16] = {{{picked}}};\n"
             f'    __asm__("vmovdqu32 %2, %1\\n\\tvpermps %3, %1, %1\\n\\tvmovups %1, %0%{{%4%}}"\n'
             f'            : "+m"(*(f32x16 *)(p + {part * lanes})), "=&v"(b)\n'
@@ -180,19 +181,19 @@ def stored_apart(apart: int, lanes: int) -> tuple[str, list[str]]:
 
 
 def memory_dtype(dtype: str) -> str:
-    """What vectors of a dtype are of in memory."""
+    """Returns the dtype of the elements of a vector in memory."""
     return "uint16" if dtype == "bfloat16" else dtype
 
 
 def _between(given: str, wanted: str) -> str:
-    """By way of which dtype one becomes another; "" where there is an instruction."""
+    """Returns the intermediate dtype of a cast; "" if one instruction does it."""
     if "bfloat16" in (given, wanted):
         return "" if "float32" in (given, wanted) else "float32"
     return "int32" if "float32" in (given, wanted) and {given, wanted} & {*_NARROW} else ""
 
 
 def _direct(given: str, wanted: str) -> str:
-    """By one instruction."""
+    """Returns the template of a cast by one instruction."""
     a, b = RECORDS[given], RECORDS[wanted]
     letters = {8: "b", 16: "w", 32: "d"}
     if "float32" in (given, wanted) or a.bits == b.bits:

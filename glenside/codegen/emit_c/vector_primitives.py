@@ -1,8 +1,8 @@
-"""Primitives on vectors, in GCC's and Clang's extensions of C; each within a few units in the last place.
+"""Vector primitives, in extensions of C by GCC and Clang; each within a few units in the last place.
 
-exp: x = n ln 2 + r, a polynomial of r, and 2^n put into the exponent in two halves, so that both ends of the range are
+exp: x = n ln 2 + r, a polynomial of r, and 2^n added to the exponent in two halves, so that both ends of the range are
 right. tanh and erf: x P(x^2) / Q(x^2), fitted here by weighted least squares for the least relative error (3e-7 in
-float32, measured over the whole range). What is not here goes lane by lane.
+float32, measured over the whole range). Other primitives run lane by lane.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from glenside.codegen.loop_ir.ir import Apply, Convert, Formula, Number
 from glenside.ir.dtypes import RECORDS
 
 VECTOR_SYMBOLS: Mapping[str, str] = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
-"""Primitives that C has on vectors."""
+"""Primitives that are C operators on vectors."""
 LANE_BY_LANE = frozenset(
     "sqrt log sin cos tan asin acos atan sinh cosh asinh acosh atanh floor ceil exp tanh erf sigmoid".split()
 )
-"""Functions of one number, which the library has where nothing better is known."""
+"""Unary functions; those without a vector form here call the library lane by lane."""
 IN_VECTORS = frozenset({*VECTOR_SYMBOLS, *LANE_BY_LANE, "negative", "abs", "min", "max", "round"})
-"""Primitives that are done on vectors of floats."""
+"""Primitives with a vector form for floats."""
 WHOLE_IN_VECTORS = frozenset(("add", "subtract", "multiply", "min", "max"))
-"""The same of integers, which wrap."""
+"""Primitives with a vector form for integers, which wrap."""
 
 _CHOSEN = {"min": "<=", "max": ">="}
 _INSTRUCTION = """static inline KIND NAME(KIND a, KIND b)
@@ -72,15 +72,15 @@ _ERF = (
 
 
 def beside_number(primitive: str) -> str:
-    """What a primitive of a vector and a number that is one is called: processors have it where that alone is sure.
+    """Returns the name of a primitive of a vector and a constant that is no nan.
 
-    Their minimum and maximum of two are the second one where either is not a number; the vector is that second one.
+    The minimum and maximum of processors return the second operand if either is nan; here the vector is second.
     """
     return f"{primitive}_of_number" if primitive in _CHOSEN else primitive
 
 
 def vector_function(primitive: str, kind: str, dtype: str, lanes: int) -> list[str]:
-    """The functions that a primitive on vectors of a type takes, `PRIMITIVE_KIND` last."""
+    """Returns the C functions of a primitive on vectors of type `kind`, `PRIMITIVE_KIND` last."""
     name = f"{primitive}_{kind}"
     if primitive in _CHOSEN:
         return [
@@ -105,7 +105,7 @@ def vector_function(primitive: str, kind: str, dtype: str, lanes: int) -> list[s
 
 
 def _filled(text: str, name: str, kind: str, dtype: str, lanes: int) -> str:
-    """The function of a template, for vectors of a type."""
+    """Fills a template for vectors of a type."""
     wide = dtype == "float64"
     text = text.replace("NAME", name).replace("KIND", kind).replace("TYPE", "d" if wide else "s")
     text = text.replace("BYTES", str(lanes * (8 if wide else 4))).replace("LANES", "2d" if wide else "4s")
@@ -170,9 +170,9 @@ _MADE: Mapping[str, Callable[[str, int], list[str]]] = {
 
 
 def comparison_of(choice: Apply) -> tuple[str, Sequence[Formula]]:
-    """What the condition of a choice compares, and how: itself with zero, where it is no comparison."""
+    """Returns the relation and operands of the condition of a select; a condition that is no comparison: != 0."""
     own = condition = choice.operands[0]
-    while isinstance(own, Convert) and not own.bits:  # of a truth, which stays one
+    while isinstance(own, Convert) and not own.bits:  # a truth stays a truth
         own = own.formula
     if isinstance(own, Apply) and own.primitive.name in RELATIONS:
         return RELATIONS[own.primitive.name], own.operands
@@ -182,14 +182,15 @@ def comparison_of(choice: Apply) -> tuple[str, Sequence[Formula]]:
 
 
 def _is_of_truth(formula: Convert) -> bool:
-    """Whether it makes a truth of what may as well be compared with zero itself, or is of such a truth."""
+    """True if a cast to a truth, or of such a truth, may be left out: its operand is compared with zero instead."""
     inner = formula.formula
     return formula.dtype == "bool" or (inner.dtype == "bool" and isinstance(inner, Convert))
 
 
 def is_clamped(formula: Formula, dtype: str) -> bool:
-    """Whether floats are held to what 32 bits hold, as clipped ones are, and become integers of fewer bits: what is no
-    number is 0 in those, however it is cut.
+    """True if floats are clamped to the range of 32 bits and cast to integers of fewer bits.
+
+    A nan gives 0 in those, by either way of truncation.
     """
     within = float(1 << 30)
     low = high = False

@@ -1,4 +1,4 @@
-"""Formulas in C: vectors, in GCC's and Clang's extensions."""
+"""Prints formulas as vector C, in extensions of GCC and Clang."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ _WORD = "static inline uint32_t word_at(const void *p) { uint32_t u; memcpy(&u, 
 
 
 class VectorFormulas(Formulas):
-    """Formulas of which those in vector loops are of all lanes at once."""
+    """Prints formulas; those in vector loops compute all lanes at once."""
 
     def kind(self, dtype: str) -> str:
-        """The C type of an element, or of a vector, in a register: halves are floats there."""
+        """Returns the C type of an element, or of a vector, in a register: halves are floats there."""
         if self.lane is None:
             return super().kind(dtype)
         return self._vectors("float32" if dtype in HALVES else dtype)
 
     def _vectors(self, dtype: str) -> str:
-        """The C type of a vector in memory."""
+        """Returns the C type of a vector in memory."""
         assert self.lane is not None
         self.functions.setdefault(vector_type(memory_dtype(dtype), self.lane.size))
         return kind_name(memory_dtype(dtype), self.lane.size)
 
     def vector_store(self, statement: Statement) -> str:
-        """A store of a vector."""
+        """Returns a store of a vector."""
         assert isinstance(statement, Store), "vectors are stored"
         dtype, value = statement.buffer.dtype, self._as_vector(statement.formula)
         if statement.buffer.role is Role.REGISTER:
@@ -68,19 +68,19 @@ class VectorFormulas(Formulas):
         return f"*({self._vectors(dtype)} *)({self.name(statement.buffer)} + {begin}) = {value};"
 
     def _start(self, load: Load) -> str:
-        """Where the first lane of a vector is."""
+        """Returns the address of the first lane of a vector."""
         assert self.lane is not None
         return " + ".join(self.address(load.buffer, substituted(load.place, {self.lane: Index()})))
 
     def _as_vector(self, formula: Formula) -> str:
-        """A formula as a vector, whether its elements differ or not."""
+        """Returns a formula as a vector; a value equal in all lanes is broadcast."""
         return self._spread(formula, *self._vector(formula))
 
     def _spread(self, formula: Formula, text: str, varies: bool) -> str:
         return text if varies else f"({text} - ({self.kind(formula.dtype)}){{0}})"  # -0 - 0 is -0
 
     def _vector(self, formula: Formula) -> tuple[str, bool]:
-        """A formula, and whether it is a vector: what is the same for all lanes is one element."""
+        """Returns a formula as C, and True if it is a vector; a value equal in all lanes stays scalar."""
         assert self.lane is not None
         if isinstance(formula, Load):
             return self._loaded(formula, self.lane)
@@ -108,7 +108,7 @@ class VectorFormulas(Formulas):
         return text, True
 
     def _one_of_two(self, choice: Apply) -> tuple[str, bool]:
-        """One of two vectors, lane by lane, and whether it is one: C has no `?:` of vectors."""
+        """Returns a lane-wise select, and True if it is a vector: C has no `?:` of vectors."""
         assert self.lane is not None
         relation, compared = comparison_of(choice)
         parts = [self._vector(operand) for operand in (*compared, *choice.operands[1:])]
@@ -118,7 +118,7 @@ class VectorFormulas(Formulas):
             self._spread(operand, *part) for operand, part in zip((*compared, *choice.operands[1:]), parts, strict=True)
         )
         kind, whole = self.kind(choice.dtype), "int64" if choice.dtype == "float64" else "int32"
-        if not any(varies for _, varies in parts[:2]):  # to gcc a computed one and a loaded one differ in alignment
+        if not any(varies for _, varies in parts[:2]):  # for GCC, computed and loaded vectors differ in alignment
             return f"({self.formula(choice.operands[0])} != 0 ? ({kind}){then} : ({kind}){otherwise})", True
         self.functions.setdefault(vector_type(whole, self.lane.size))
         mask = kind_name(whole, self.lane.size)
@@ -129,8 +129,9 @@ class VectorFormulas(Formulas):
         return f"select_{kind}(({mask})({a} {relation} {b}), {then}, {otherwise})", True
 
     def _bytes(self, formula: Convert) -> str:
-        """Floats that are rounded, moved by a whole number and clipped from 0 on, as vectors of int32 that are uint8 or
-        uint16; "" for others. What is no number is 0 there, too.
+        """Returns clip(round(x) + zero, 0, most), cast to uint8 or uint16, as a vector of int32; "" for other formulas.
+
+        A nan gives 0, too.
         """
         assert self.lane is not None
         found = rounded_within(formula)
@@ -151,7 +152,7 @@ class VectorFormulas(Formulas):
         return (self._changed(text, load.dtype, "float32") if load.dtype in HALVES else text), True
 
     def _converted(self, text: str, formula: Convert) -> str:
-        """A vector in another dtype; of halves, floats that are rounded to them."""
+        """Casts a vector; halves are floats that are rounded."""
         given, wanted = formula.formula.dtype, formula.dtype
         if wanted in HALVES:
             return self._changed(self._changed(text, "float32", wanted), wanted, "float32")
@@ -170,10 +171,10 @@ class VectorFormulas(Formulas):
         return f"{name}({text})"
 
     def _operation(self, formula: Apply, parts: Sequence[tuple[str, bool]]) -> str:
-        """A primitive of vectors, and of what is the same for all lanes: the texts of both."""
+        """Applies a primitive to vectors and scalars; `parts`: C text, and True for a vector."""
         name, operands, kind = formula.primitive.name, formula.operands, self.kind(formula.dtype)
         assert self.lane is not None
-        if name in VECTOR_SYMBOLS and formula.dtype in INTEGERS:  # they wrap
+        if name in VECTOR_SYMBOLS and formula.dtype in INTEGERS:  # integers wrap
             unsigned = self.kind(f"u{formula.dtype.removeprefix('u')}")
             one = STORED_AS[f"u{formula.dtype.removeprefix('u')}"]
             a, b = (f"({unsigned if varies else one}){text}" for text, varies in parts)
@@ -193,7 +194,7 @@ class VectorFormulas(Formulas):
         return f"{name}_{kind}({', '.join(given)})"
 
     def _instructed(self, instruction: Instruction, formula: Apply) -> str:
-        """An instruction of vectors, of words that are the same in all lanes, and of blocks of several bytes each."""
+        """Applies an instruction to vectors, words that are equal in all lanes, and blocks of bytes in memory."""
         assert self.lane is not None
         lanes = self.lane.size
         for dtype in dict.fromkeys(("int32", "uint32", memory_dtype(instruction.gives), "float32")):
@@ -214,7 +215,7 @@ class VectorFormulas(Formulas):
         return f"{instruction.name}_x{lanes}({', '.join(texts)})"
 
     def _word(self, parts: Sequence[Formula]) -> str:
-        """Bytes or halves as one number, the first one lowest: those that follow each other are read at once."""
+        """Packs bytes or halves into one word, the first one lowest; contiguous ones are one load."""
         bits, kind = 32 // len(parts), f"uint{32 // len(parts)}_t"
         loads = [part for part in parts if isinstance(part, Load)]
         if not loads:
@@ -226,19 +227,19 @@ class VectorFormulas(Formulas):
         return f"({' | '.join(t for t, p in zip(shifted, parts, strict=True) if not isinstance(p, Number) or p.value)})"
 
     def _raw(self, part: Formula) -> str:
-        """The bits of a part of a word."""
+        """Returns the bits of a part of a word."""
         if isinstance(part, Load) and part.dtype in HALVES:
             return "{}[{}]".format(*self.address(part.buffer, part.place))
         return self.formula(part)
 
 
 def gives_halves(formula: Formula) -> bool:
-    """Whether an instruction gives halves as they are stored, not floats that hold them."""
+    """True if the result of an instruction is halves as stored, not as floats."""
     return isinstance(formula, Apply) and isinstance(formula.primitive, Instruction) and formula.dtype in HALVES
 
 
 def _inverse(divisor: Formula) -> Number | None:
-    """What to multiply by instead, where that is a normal number: a rounding more, but no division."""
+    """Returns the reciprocal of a constant divisor, if it is a normal number: one more rounding, but no division."""
     if not isinstance(divisor, Number) or not divisor.value:
         return None
     return Number(1 / divisor.value, divisor.dtype) if 2.0**-120 < abs(divisor.value) < 2.0**120 else None

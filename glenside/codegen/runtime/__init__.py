@@ -1,1 +1,1 @@
-"""Compiles C, loads it, and runs it as functions on numpy arrays; exports it as files."""
+"""Compiles C, loads it, runs it as functions on numpy arrays, and exports it as files."""

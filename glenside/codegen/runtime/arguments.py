@@ -1,4 +1,4 @@
-"""Arrays that are given to compiled functions, and those that are given their results."""
+"""Checks the arrays that compiled functions read, and those that take their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from glenside.ir.operand import Array, as_array
 
 
 def is_plain(array: object, buffer: Buffer) -> TypeGuard[Array]:
-    """Whether an array is what a compiled function reads as it is."""
+    """True if a compiled function can read an array directly."""
     return (
         type(array) is np.ndarray
         and array.dtype == RECORDS[buffer.dtype].numpy
@@ -26,14 +26,14 @@ def is_plain(array: object, buffer: Buffer) -> TypeGuard[Array]:
 
 
 def require_fits(buffer: Buffer, array: Array) -> None:
-    """Raise BadInput where an array has other dims, or another dtype, than a buffer."""
+    """Raises BadInput if the dims or dtype of an array differ from those of a buffer."""
     if array.shape != buffer.dims or array.dtype != RECORDS[buffer.dtype].numpy:
         dims = " ".join(map(str, buffer.dims))
         raise BadInput(f"{buffer.name} requires ({dims}) {buffer.dtype}, got {array.shape} {array.dtype}")
 
 
 def given_array(buffer: Buffer, array: Any) -> Array:
-    """An array for a buffer, of numpy or of another library, in C order. Raises BadInput."""
+    """Converts an array of numpy or of another library to one in C order for a buffer. Raises BadInput."""
     other = hasattr(array, "__dlpack__") and not isinstance(array, np.ndarray | np.generic)
     try:
         found = np.from_dlpack(array) if other else as_array(buffer.name, array)
@@ -44,21 +44,21 @@ def given_array(buffer: Buffer, array: Any) -> Array:
 
 
 def pointers(arrays: list[Array]) -> Any:
-    """Where arrays are, as a compiled function is given them."""
+    """Returns the addresses of arrays as a C array of pointers."""
     return (ctypes.c_void_p * max(1, len(arrays)))(*map(address_of, arrays))
 
 
 def address_of(array: Any) -> int:
-    """Where an array in C order begins: it is found in a quarter of the time that numpy takes to say it."""
+    """Returns the address of an array in C order, in a quarter of the time of `array.ctypes.data`."""
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))
-    except (BufferError, TypeError, ValueError):  # it is only read, is empty, or has a dtype of its own
+    except (BufferError, TypeError, ValueError):  # read-only, empty, or with a custom dtype
         found: int = array.ctypes.data
         return found
 
 
 def require_own(results: Sequence[tuple[int, int]], inputs: Sequence[tuple[int, int]]) -> None:
-    """Raises BadInput where a result lies where another one or an input does: where arrays begin, and their bytes."""
+    """Raises BadInput if a result overlaps another result or an input; arrays are (address, bytes)."""
     end = end_of_results = holder = -1
     for begin, size, place in sorted((*own, place) for place, own in enumerate((*results, *inputs)) if own[1]):
         is_result = place < len(results)

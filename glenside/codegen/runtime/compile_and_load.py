@@ -1,4 +1,4 @@
-"""From C to functions in this process: what a compiler is told, several of them at a time, and what they made."""
+"""Compiles C to shared objects, with several compiler processes, and loads them into this process."""
 
 from __future__ import annotations
 
@@ -21,47 +21,47 @@ __all__ = ["build_line", "compiler", "flags", "loaded", "object_line"]
 
 _PLAIN = ("-std=c11", "-O2", "-ffp-contract=off")
 _ONCE = ("-O1",)
-"""Of what runs once, where compiling is most of it."""
+"""Compiler flags for a program that runs once, so that compile time dominates."""
 _TILED = (
     "-std=gnu11",
-    "-O2",  # -O3 carries what the next step of a window reads from one step to the next, and spills
+    "-O2",  # -O3 carries operands of a window from one step to the next, and spills
     "-ffp-contract=fast",
     "-fno-math-errno",
     "-fno-trapping-math",
-    "-fno-tree-vectorize",  # vectors are written out; GCC 12's own gather scalars of tiles, and miscompile choices
-    "-Wno-psabi",  # no vector is given to what is compiled elsewhere
+    "-fno-tree-vectorize",  # vectors are explicit; GCC 12's own gather scalars of tiles, and miscompile selects
+    "-Wno-psabi",  # no vector crosses translation units
 )
 LIBRARIES = ("-lm", "-pthread")
 _NAMES = ("run", "open_pool", "close_pool")
 _UNIT = 40_000
-"""Characters of C that are worth a compiler of their own."""
+"""Characters of C for which one more compiler process pays."""
 
 
 def flags(machine: Machine | None, kind: Kind = Kind.GCC) -> tuple[str, ...]:
-    """What a compiler is told for a machine; plain loops are exact, step by step."""
+    """Returns the compiler flags for a machine; plain loops (None) are exact, operation by operation."""
     general = _PLAIN if machine is None else _TILED
     own = () if machine is None else machine.flags
     if kind is not Kind.ZIG:
         return (*general, *own)
-    # zig cc takes the processor that it runs on where none is named, spells names with _, and traps what C leaves open.
+    # zig cc defaults to the processor that it runs on, spells names with _, and traps undefined behaviour.
     own = tuple(word.replace("x86-64-", "x86_64_") for word in own)
     named = any(word.startswith("-march=") for word in own)
     return (*general, *own, *(() if named else ("-mcpu=baseline",)), "-fno-sanitize=undefined")
 
 
 def build_line(files: str, machine: Machine | None) -> str:
-    """How a user compiles what is written."""
+    """Returns the command by which a user compiles exported files."""
     return " ".join(["cc", *flags(machine), files, *LIBRARIES])
 
 
 def object_line(path: str, machine: Machine | None) -> str:
-    """How a user compiles one of several files."""
+    """Returns the command by which a user compiles one of several files."""
     return " ".join(["cc", *flags(machine), "-c", path])
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A shared object, the compiler that made it, and whether it was kept from before."""
+    """A loaded shared object; `kept`: it came from the cache."""
 
     library: ctypes.CDLL
     compiler: str
@@ -69,7 +69,7 @@ class Loaded:
 
 
 def loaded(source: Source, machine: Machine | None, *, runs_once: bool = False) -> Loaded:
-    """The shared object of a program, which is compiled once. Raises BadInput: no compiler, or what it says."""
+    """Returns the shared object of a program, cached or compiled. Raises BadInput: no compiler, or its errors."""
     by = known_compiler()
     told = (*flags(machine, by.kind), *(_ONCE if runs_once else ()))
     parts = [str(source), *told, by.identity, *computer()]
@@ -77,11 +77,11 @@ def loaded(source: Source, machine: Machine | None, *, runs_once: bool = False) 
     kept = find(key)
     if kept is not None:
         try:
-            with tempfile.TemporaryDirectory() as name:  # a copy: the file itself may be another one by now
+            with tempfile.TemporaryDirectory() as name:  # a copy, as the cached file may change
                 copy = Path(name) / "program.so"
                 copy.write_bytes(kept)
                 return Loaded(_opened(copy), by.kind.value, True)
-        except OSError:  # no room, or a folder from which nothing is run
+        except OSError:  # no space, or a folder mounted noexec
             pass
     try:
         with tempfile.TemporaryDirectory() as name:
@@ -105,7 +105,7 @@ def _opened(path: Path) -> ctypes.CDLL:
 
 
 def _made(source: Source, by: Compiler, told: tuple[str, ...], folder: Path) -> Path:
-    """The shared object, compiled by as many processes as there are processors."""
+    """Compiles a shared object, with at most as many processes as there are processors."""
     units = source.units(max(1, min(processors(), len(str(source)) // _UNIT)))
     made = folder / "program.so"
     how = [*told, "-fPIC"]
@@ -122,7 +122,7 @@ def _made(source: Source, by: Compiler, told: tuple[str, ...], folder: Path) -> 
 
 @cache
 def computer() -> tuple[str, ...]:
-    """What this computer is: a folder of objects may be shared with others."""
+    """Returns what identifies this computer in cache keys: a cache folder may be shared between computers."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""How a program was compiled, in numbers and in words."""
+"""The report of a compilation: its figures, and their text."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from glenside.codegen.translation_validation.validate import Validation
 from glenside.ir.names import one_line
 
 _SLOWEST = 3
-"""Stages that are named."""
+"""Slowest stages that the text names."""
 
 
 @dataclass(frozen=True)
 class CompileReport:
-    """How a program was compiled.
+    """The figures of a compilation.
 
-    kept         whether it was compiled before, and kept
-    seconds      what the compiler took, or to find what was kept
-    nests        loops over buffers, one after the other
-    functions    what is written for them: those that are alike share one
-    weights      bytes of constants, in the order in which they are read
-    arena        the memory of all that lies between the nests: activations and temporaries
-    state        bytes of weights and of what an optimizer keeps, that go in and come out; 0 where it is no such step
-    schedule     what is computed again within a budget, if anything had to be
-    budget       whether a budget of the search is kept, in a sentence; "" where there is none
-    validation   which elements of its nests were compared with the program's when it was compiled
+    kept         True if the compiled program came from the cache
+    seconds      seconds of the C compiler, or of the cache lookup
+    nests        number of loop nests
+    functions    number of C functions; structurally equal nests share one
+    weights      bytes of constants
+    arena        memory of activations and temporaries
+    state        bytes of weights and optimizer state of a training step, as input and as output; 0 for other programs
+    schedule     the rematerialization for a budget, if one was needed
+    budget       a sentence: whether the memory budget is met; "" without a budget
+    validation   the validation of sampled elements
     found        the report of the search, if there was one
     passes       seconds of each stage of lowering
     """
@@ -68,7 +68,7 @@ class CompileReport:
         return "\n".join([*lines, *([] if self.found is None else [str(self.found)])])
 
     def _stages(self) -> str:
-        """The seconds of lowering, and of its slowest stages."""
+        """Returns the seconds of lowering, and of its slowest stages, as a sentence."""
         slowest = sorted(self.passes.items(), key=lambda item: -item[1])[:_SLOWEST]
         named = ", ".join(f"{name} {seconds:.2f}" for name, seconds in slowest)
         return f"Lowering: {sum(self.passes.values()):.2f} s, of which {named}."

@@ -1,4 +1,4 @@
-"""Programs as functions on numpy arrays, made by the system's C compiler."""
+"""Compiles programs with the system's C compiler to functions on numpy arrays."""
 
 from __future__ import annotations
 
@@ -41,19 +41,20 @@ from glenside.ir.types import TupleType, Type
 
 MOST_THREADS = 1024
 _WORTH_LARGE_PAGES = 1 << 19
-"""Bytes of results that are kept, from which on they lie in large pages."""
+"""Bytes of results from which on they are stored in large pages."""
 _NO_MEMORY = "memory does not suffice for the arrays of this program"
 
 
 class Lowered:
-    """A program as loops for a machine, and the values of its constants in the order in which the loops read them.
+    """A program lowered to loops for a machine, and the values of its constants in the order in which loops read them.
 
-    program   it, with movement of constants done beforehand
-    schedule  what is computed again so that memory is at most so many bytes, where it would be more; or what is given
-    without   passes that are left out
-    seconds   of each stage (see `pipeline`)
+    program   the program after constant folding
+    most      memory budget in bytes, or None
+    schedule  the rematerialization that meets the budget, if one is needed; or the given one
+    without   names of passes to skip
+    seconds   stage -> seconds (see `pipeline`)
 
-    Raises BadInput: a black box, a constant without a value; Unverified, where lowering made a mistake.
+    Raises BadInput: a black box, a constant without a value; Unverified: a mistake in lowering.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Lowered:
             self.source = str(self.written)
 
     def _packed(self, program: Program) -> dict[Buffer, Array]:
-        """Constants in the order in which the loops read them."""
+        """Returns the constants in the order in which the loops read them."""
         sources = {p.source for p in self.loops.packings if p.source.role is Role.CONSTANT}
         packed = {p.buffer for p in self.loops.packings}
         own = [b for b in self.loops.buffers if b.role is Role.CONSTANT and b not in packed]
@@ -113,7 +114,7 @@ class Lowered:
 
 
 def budget_words(memory: int, most: float) -> str:
-    """Whether the memory of a compiled program keeps to a budget of bytes, in a sentence."""
+    """Returns a sentence that says whether the memory of a compiled program is within a budget, both in bytes."""
     held = f"temporaries and results take {memory:,} bytes on one thread"
     if memory <= most:
         return f"{held}, within the budget of {most:,.0f}"
@@ -123,8 +124,9 @@ def budget_words(memory: int, most: float) -> str:
 def keeping(
     programs: Sequence[Program], machine: Machine | None, most: float | None, without: Collection[str] = ()
 ) -> Lowered:
-    """The first of equal programs that keeps to a budget of bytes; where none does, the one that does so for the least
-    work where some of it is done again, or the one that takes least.
+    """Returns the first of equivalent programs within a memory budget of `most` bytes.
+
+    If none is, returns the one that rematerialization brings within the budget with the least work, else the smallest.
     """
     distinct = list({program.term: program for program in programs}.values())
     found = [Lowered(distinct[0], machine, without=without)]
@@ -146,10 +148,10 @@ def keeping(
 class Compiled:
     """A program as a function: `f(x, ..)` in the order of the program's inputs, or by name.
 
-    source  the C that it was made of
-    loops   the nests that say the same
-    arena   the memory of its temporaries: bytes, and the least that any plan takes
-    report  how it was made; `found` is the report of the search for it, where there was one
+    source  its C source
+    loops   its loop nests
+    arena   the memory of its temporaries: bytes, and their lower bound
+    report  the report of its compilation; `found` is the report of the search, if there was one
     """
 
     def __init__(
@@ -183,8 +185,8 @@ class Compiled:
         )
         self._run: Any = self.library.run
         given = [b for b in self.loops.buffers if b.role in (Role.INPUT, Role.CONSTANT)]
-        empty = np.empty(0)  # in place of an input
-        self._places: Any = pointers([self.constants.get(b, empty) for b in given])  # found once: it takes a while
+        empty = np.empty(0)  # a placeholder for an input
+        self._places: Any = pointers([self.constants.get(b, empty) for b in given])  # computed once: it is slow
         self._results = [b for b in self.loops.buffers if b.role is Role.RESULT]
         self._read = Program(self.program.term).tensors
         self._missing = [(i, b) for i, b in enumerate(given) if b.role is Role.INPUT]
@@ -201,22 +203,24 @@ class Compiled:
         threads: int | None = None,
         **named: Array,
     ) -> Any:
-        """The result for arrays of the declared dims and dtypes: an array, or a tuple.
+        """Runs the program on arrays of the declared dims and dtypes; returns an array or a tuple.
 
-        An input that the program does not read has a place among the arrays, and may be left out by name, as may the
-        dropout-seed of a file that drops elements out when it runs: it is 0 then.
-        Any name may be given in a dict, `f({"out": x})`; arrays of other libraries come by DLPack.
+        Positional arrays include inputs that the program does not read. By name, these may be left out, and so may the
+        dropout-seed of a file with dropout at run time: its default is 0. Any name may be given in a dict,
+        `f({"out": x})`; arrays of other libraries are converted by DLPack.
 
-        out      arrays that are given the results, in their order, instead of new ones
-        threads  how many; as many as there are processors by default
+        out      arrays that take the results, in their order, instead of new ones
+        threads  number of threads; default: number of processors
 
-        It may be called by several threads at once. Raises BadInput.
+        Thread-safe. Raises BadInput.
         """
         return self._called(arrays, named, out, threads, None)
 
     def results(self) -> list[Array]:
-        """New arrays for `out=`, in the order of the results. They are to be kept: each begins at a line of the cache,
-        and in large pages, where the system has them, fewer addresses are looked up. Raises BadInput.
+        """Allocates arrays for `out=`, in the order of the results, to be reused for several calls.
+
+        Each is aligned to a cache line; large results use large pages where the system has them, which saves TLB
+        misses. Raises BadInput.
         """
         shapes = [(tuple(b.dims), RECORDS[b.dtype].numpy) for b in self._lowered.results]
         try:
@@ -226,11 +230,11 @@ class Compiled:
         return [memory.array(prod(dims), dtype).reshape(dims) for dims, dtype in shapes]
 
     def told(self, threads: int = 1) -> list[float]:
-        """The seconds that each nest takes on so many threads by the machine's prices; none of plain loops."""
+        """Returns the predicted seconds of each nest on `threads` threads; [] for plain loops."""
         return [] if self.machine is None else [1e-9 * own for own in told(self.loops, self.machine, threads)]
 
     def drawn(self, seed: int = 0) -> list[Array]:
-        """Random arrays for the inputs: of integers and truths 0 and 1, indices of any axis of two or more."""
+        """Returns random arrays for the inputs; integers and truths are 0 or 1, which index any axis of two or more."""
         found = []
         for place, buffer in enumerate(self.inputs):
             record, dims = RECORDS[buffer.dtype], tuple(buffer.dims)
@@ -242,19 +246,17 @@ class Compiled:
     def profile(
         self, *arrays: Array | Mapping[str, Array], threads: int = 1, rounds: int = 10
     ) -> list[tuple[str, float]]:
-        """The nests in their order, and the median of the seconds that each takes in some rounds; on one thread those
-        that it had of its processor.
-        """
+        """Returns the nests in order, with their median seconds over `rounds`; on one thread in processor time."""
         seconds = np.median(self._seconds(arrays, threads, rounds), axis=0)
         return list(zip(self.loops.titles, seconds.tolist(), strict=True))
 
     def least_seconds(self, *arrays: Array | Mapping[str, Array], rounds: int = 10, threads: int = 1) -> Array:
-        """The least that each nest took in some rounds; on one thread of what it had of its processor: (nests)."""
+        """Returns the minimum seconds of each nest over `rounds`, (nests); on one thread in processor time."""
         least: Array = self._seconds(arrays, threads, rounds).min(axis=0)
         return least
 
     def _seconds(self, arrays: tuple[Array | Mapping[str, Array], ...], threads: int, rounds: int) -> Array:
-        """What each nest takes in each round: (rounds)(nests)."""
+        """Returns the seconds of each nest in each round: (rounds)(nests)."""
         found = np.empty((rounds, len(self.loops.nests)))
         for row in found:
             seconds = (ctypes.c_double * row.size)()
@@ -299,7 +301,7 @@ class Compiled:
         return _nested(self._lowered.type, iter([made[b] for b in self.loops.results]))
 
     def _memory(self, threads: int) -> Array:
-        """An arena for so many threads, that no other call has."""
+        """Returns an arena for a number of threads that no other call uses."""
         size = self.arena.bytes_of(threads)
         try:
             memory = self._arenas.pop()
@@ -308,7 +310,7 @@ class Compiled:
         return memory if memory is not None and memory.size >= size else Memory([size]).array(size, np.uint8)
 
     def _pool(self, threads: int | None) -> _Pool | None:
-        """A pool of so many threads that no other call uses; None for one thread, and where nothing is parallel.
+        """Returns a pool of threads that no other call uses; None for one thread, or if no loop is parallel.
 
         One pool is kept, of the last number of threads; another one ends when the call that uses it returns.
         """
@@ -326,7 +328,7 @@ class Compiled:
         self, arrays: tuple[Array | Mapping[str, Array], ...], named: Mapping[str, Array]
     ) -> dict[Buffer, Array]:
         plain = [array for buffer, array in zip(self.inputs, arrays, strict=False) if is_plain(array, buffer)]
-        if len(plain) == len(arrays) == len(self.inputs) and not named:  # the rest takes longer than some programs
+        if len(plain) == len(arrays) == len(self.inputs) and not named:  # the fast path
             return dict(zip(self.inputs, plain, strict=True))
         dicts = [array for array in arrays if isinstance(array, Mapping)]
         placed = [array for array in arrays if not isinstance(array, Mapping)]
@@ -336,7 +338,7 @@ class Compiled:
         names = {b.name: b for b in self.inputs}
         for name, array in chain(*(entries.items() for entries in dicts), named.items()):
             if name not in names or names[name] in found:
-                raise BadInput(f"{name} is no input that is still missing")
+                raise BadInput(f"{name} is not an input of the program, or was given twice")
             found[names[name]] = array
         optional = [b for b in self.inputs if b not in found and (b.name not in self._read or b.name == SEED.name)]
         found |= {b: np.zeros(tuple(b.dims), RECORDS[b.dtype].numpy) for b in optional}
@@ -348,7 +350,7 @@ class Compiled:
         return {b: found[b] if is_plain(found[b], b) else given_array(b, found[b]) for b in self.inputs}
 
     def _made(self, out: Array | Sequence[Array] | None) -> dict[Buffer, Array]:
-        """The arrays that are given the results."""
+        """Returns the arrays that take the results: new ones, or those of `out`. Raises BadInput."""
         results = self._lowered.results
         if out is None:
             return {b: np.empty(tuple(b.dims), RECORDS[b.dtype].numpy) for b in results}
@@ -366,7 +368,7 @@ class Compiled:
 
 
 def completed(loops: Loops, status: int) -> None:
-    """What a compiled function answers. Raises BadInput."""
+    """Checks the status of a compiled function. Raises BadInput, or OutOfBounds for a bad index."""
     if status < 0:
         raise BadInput(_NO_MEMORY)
     if status:
@@ -376,12 +378,14 @@ def completed(loops: Loops, status: int) -> None:
 
 
 class _Pool:
-    """Threads of a library, which one call at a time has."""
+    """A thread pool of a library, used by one call at a time."""
 
     def __init__(self, library: ctypes.CDLL, threads: int) -> None:
         self.threads, self.process = threads, os.getpid()
         self.address, self.lock = ctypes.c_void_p(library.open_pool(threads)), Lock()
-        weakref.finalize(self, _close, library, self.address, self.process).atexit = False  # they end with the process
+        weakref.finalize(
+            self, _close, library, self.address, self.process
+        ).atexit = False  # threads end with the process
 
 
 def _close(library: ctypes.CDLL, address: ctypes.c_void_p, process: int) -> None:
@@ -390,5 +394,5 @@ def _close(library: ctypes.CDLL, address: ctypes.c_void_p, process: int) -> None
 
 
 def _nested(type_: Type, found: Iterator[Array]) -> Any:
-    """The results in the tuples that a program gives."""
+    """Returns the results nested in tuples of a type."""
     return tuple(_nested(item, found) for item in type_.items) if isinstance(type_, TupleType) else next(found)

@@ -1,4 +1,4 @@
-"""A program as files: C, a header, and its weights, for programs in other languages and other machines."""
+"""Exports a program as files: C, a header, and weights, for programs in other languages and for other machines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Library", "built", "c_name", "file_names", "library", "machine_name"
 
 @dataclass(frozen=True)
 class Library:
-    """What belongs together: the texts of files, by their names, the bytes of NAME.weights, and how it is built."""
+    """The files of an exported program: texts by file name, the bytes of NAME.weights, and the build commands."""
 
     texts: Mapping[str, str]
     weights: bytes
@@ -31,21 +31,22 @@ class Library:
 
 
 def c_name(text: str) -> str:
-    """The begin of names in C, all of which go on: any word will do. Raises BadInput where it is none."""
+    """Returns the prefix of all exported C names, which may be any word, keywords included. Raises BadInput."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,60}", text):
         raise BadInput(f"a name in C is letters, digits and _, got {text!r}")
     return text
 
 
 def library(lowered: Sequence[Lowered], name: str) -> Library:
-    """The files of a program for one machine, or for each of several. Raises BadInput where no name begins so."""
+    """Returns the files of a program, for one machine or several. Raises BadInput if `name` is no C name."""
     parts = _parts(lowered, c_name(name))
     return Library(texts(parts, name), b"".join(part.content for part in parts), tuple(build_lines(lowered, name)))
 
 
 def built(lowered: Sequence[Lowered], name: str, folders: Sequence[Path]) -> list[Path]:
-    """Shared objects, each of one program, its files and weights in a folder of its own, compiled all at once. Raises
-    BadInput.
+    """Writes each program with its weights to its own folder, and compiles all at once to shared objects.
+
+    Raises BadInput.
     """
     by = known_compiler()
     tasks: list[list[str | Path]] = []
@@ -71,7 +72,7 @@ def _parts(lowered: Sequence[Lowered], name: str) -> list[Part]:
 
 
 def _content(lowered: Lowered) -> tuple[bytes, dict[Buffer, int]]:
-    """What a part reads: a mark of what belongs together, then the constants, each from a line of the cache on."""
+    """Returns the weights of a part, and the offset of each constant: a checksum, then constants aligned to `LINE`."""
     found, places, end = [], {}, LINE
     for buffer, array in lowered.constants.items():
         places[buffer] = end

@@ -1,7 +1,7 @@
-"""The text of a program as files of C.
+"""Prints a program as C files.
 
-For one machine it is one file; for several it is one for each, whose names are NAME_MACHINE, and NAME.c, which takes
-the first of them that the processor runs. Every name that others see goes on after NAME_, so that any word will do.
+For one machine it is one file; for several, one file NAME_MACHINE.c for each, and NAME.c, which chooses the first that
+the processor can run. Every public name has the prefix NAME_, so NAME may be any word, keywords included.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from glenside.codegen.runtime.compiled_function import MOST_THREADS, Lowered
 from glenside.ir.types import TupleType
 
 LINE = 64
-"""Bytes of a line of the cache, and of what weights begin with."""
+"""Bytes of a cache line, and of the header of weights."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A program for one machine: what it is called in C, and the bytes that it reads, from a place in a file on.
+    """A program for one machine: its C name, and its bytes in the file of weights.
 
-    places  where in those bytes each constant begins
-    last    whether nothing follows them
+    begin    offset of its bytes in the file
+    content  its bytes: header and constants
+    places   offset of each constant in its bytes
+    last     True if its bytes end the file
     """
 
     name: str
@@ -45,18 +47,18 @@ class Part:
 
 
 def machine_name(machine: Machine | None) -> str:
-    """What a machine is called."""
+    """Returns the name of a machine."""
     return PLAIN if machine is None else machine.name
 
 
 def file_names(name: str, machines: Sequence[Machine | None]) -> list[str]:
-    """The files of C that a program becomes, the main one first."""
+    """Returns the names of the C files of a program, the main one first."""
     parts = [f"{name}_{machine_name(machine)}.c" for machine in machines] if len(machines) > 1 else []
     return [f"{name}.c", *parts]
 
 
 def build_lines(lowered: Sequence[Lowered], name: str) -> Iterator[str]:
-    """How a user compiles the files, all in one folder."""
+    """Yields the commands by which a user compiles the files, all in one folder."""
     first, *others = file_names(name, [one.machine for one in lowered])
     if not others:
         yield build_line(first, lowered[0].machine)
@@ -67,7 +69,7 @@ def build_lines(lowered: Sequence[Lowered], name: str) -> Iterator[str]:
 
 
 def texts(parts: Sequence[Part], name: str) -> dict[str, str]:
-    """The files of C and the header, by their names."""
+    """Returns the texts of the C files and the header, by file name."""
     lowered = [part.lowered for part in parts]
     main, *others = file_names(name, [one.machine for one in lowered])
     build = "\n         ".join(build_lines(lowered, name))
@@ -87,7 +89,7 @@ def texts(parts: Sequence[Part], name: str) -> dict[str, str]:
 
 
 def _declared(name: str, lowered: Lowered) -> Iterator[str]:
-    """What a part gives to what chooses it."""
+    """Yields the declarations of a part."""
     yield f"typedef struct {name}_program {name}_program;"
     yield f"{name}_program *{name}_open(const char *weights, int threads);"
     yield f"int {name}_run({name}_program *program, {_parameters(lowered)});"
@@ -112,7 +114,7 @@ def _of_matrices(machine: Machine | None) -> bool:
 
 
 def _choice(parts: Sequence[Part], name: str) -> Iterator[str]:
-    """What takes the first part that the processor runs."""
+    """Yields the C that chooses the first part that the processor can run."""
     yield "#define _GNU_SOURCE\n#include <stdint.h>\n#include <stdlib.h>\n"
     yield f'#include "{name}.h"\n'
     for part in parts:
@@ -175,7 +177,7 @@ def _parameter(letter: str, place: int) -> str:
 
 
 def _result_names(lowered: Lowered) -> list[str]:
-    """The name of each array of the result; of a tuple in a tuple NAME_0, NAME_1 .."""
+    """Returns the name of each result array; those of a nested tuple are NAME_0, NAME_1 .."""
     kind, names = lowered.type, lowered.program.result_names()
     stack = [*zip(names, kind.items if isinstance(kind, TupleType) else (kind,), strict=True)][::-1]
     found = []
@@ -219,7 +221,7 @@ def _header(lowered: Lowered, name: str) -> Iterator[str]:
 
 
 def _unit(part: Part, declared: str) -> Iterator[str]:
-    """The functions of a part; nothing else of it is seen outside."""
+    """Yields the C of a part: only its functions are public."""
     lowered, name = part.lowered, part.name
     yield "#define PUBLIC static"
     yield lowered.source
@@ -277,8 +279,10 @@ def _main(lowered: Lowered, name: str) -> str:
 
 
 def reader(lowered: Lowered, name: str, programs: Sequence[str]) -> str:
-    """A main that runs programs of one header, each under its own name, on the arrays of a file, and writes their
-    results to another one: WEIGHTS GIVEN RESULTS THREADS. Where memory does not suffice it ends with NO_MEMORY.
+    """Returns a C `main` that runs programs of one header, each under its own name, on arrays of a file.
+
+    Arguments: WEIGHTS GIVEN RESULTS THREADS; results are written to file RESULTS. The exit status is NO_MEMORY if
+    memory does not suffice.
     """
     arguments, others = _arguments(lowered), [own for own in programs if own != name]
     sizes = [f"(size_t){b.dims.product()} * sizeof({STORED_AS[b.dtype]})" for b in _buffers(lowered)]
@@ -309,7 +313,7 @@ def reader(lowered: Lowered, name: str, programs: Sequence[str]) -> str:
 
 
 NO_MEMORY = 3
-"""What a `reader` ends with where memory does not suffice."""
+"""Exit status of a `reader` if memory does not suffice."""
 
 _OPEN = Template(r"""/* Memory in large pages where the system has them: fewer addresses are looked up then. */
 static void *in_large_pages(size_t bytes)

@@ -1,1 +1,1 @@
-"""Translation validation: whether loops compute what their terms are, at sampled elements (`samples`)."""
+"""Translation validation: checks at sampled elements that loops compute their terms (`validate`)."""

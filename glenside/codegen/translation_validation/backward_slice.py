@@ -1,7 +1,7 @@
-"""Which steps of a nest's loops some elements of its buffers need, found backwards from the last statement.
+"""Backward slice of a nest: the loop steps that sampled elements need, found backwards from the last statement.
 
-A statement that may write a needed element is solved for the counters at which it does; what it reads of the nest's
-own buffers is needed then. Several samples, each with needs of its own, are followed at a time.
+The index of a store is solved for the counters at which it writes a needed element. The elements that the statement
+then reads of the nest's own buffers are needed too. Several samples are sliced at a time.
 """
 
 from __future__ import annotations
@@ -28,12 +28,15 @@ from glenside.ir.index_map import Divided, Index
 from glenside.ir.operand import Array
 
 _ROUNDS = 4
+"""Maximum passes over the nest, while needs still grow."""
 
 
 @lru_cache(maxsize=1 << 12)
 def _digits(place: Index, sizes: tuple[tuple[int, int], ...]) -> tuple[list[tuple[int, int, int]], list[int], Array]:
-    """How a place is made of counters: those that follow from it by division, (number, size, factor), the larger
-    factors first; the others, which are tried, and what these give for each of their values.
+    """Splits the counters of an index for solving.
+
+    Returns the counters that follow by division, (number, size, factor), larger factors first; the numbers of the other
+    counters, which are enumerated; and the index for each combination of these.
     """
     size_of, bare, tried = dict(sizes), dict[int, int](), set[int]()
     for atom, factor in place.terms:
@@ -62,7 +65,7 @@ def _digits(place: Index, sizes: tuple[tuple[int, int], ...]) -> tuple[list[tupl
 
 
 def merged(*keys: Array) -> Array:
-    """Different whole numbers of arrays, in order."""
+    """Returns the distinct integers of arrays, sorted."""
     found = np.sort(np.concatenate([k.reshape(-1) for k in keys]))
     return found[np.concatenate([[True], found[1:] != found[:-1]])] if found.size else found
 
@@ -76,7 +79,10 @@ def _grid(sizes: Sequence[int]) -> list[Array]:
 
 
 def solutions(place: Index, sizes: Mapping[int, int], wanted: Array) -> tuple[Array, dict[int, Array]]:
-    """All counters, by number, at which a place is one of those wanted, and which of them. Raises NotSampled."""
+    """Solves `place` in `wanted`: returns for each solution the position in `wanted`, and number -> counter.
+
+    Raises NotSampled.
+    """
     divided, tried, given = _digits(place, tuple(sorted(sizes.items())))
     if wanted.size * given.size > MOST:
         raise NotSampled(f"{wanted.size:,} places of {given.size:,} combinations of counters each")
@@ -98,17 +104,18 @@ def solutions(place: Index, sizes: Mapping[int, int], wanted: Array) -> tuple[Ar
 
 
 def unmoved(places: Array, moves: Array) -> Array:
-    """For each place, where each move begins that ends there. Raises NotSampled."""
+    """Returns for each index the indices from which each move leads to it. Raises NotSampled."""
     if places.size * moves.size > MOST:
         raise NotSampled(f"{places.size:,} elements that {moves.size:,} moves each may lead to")
     return (places[:, None] - moves[None]).reshape(-1)
 
 
 class Demand:
-    """What samples need of a nest.
+    """The elements and loop steps of a nest that samples need.
 
-    needs  buffer -> which of its elements: sample * size + place, in order
-    steps  loop -> which of its steps: sample * size + step; `whole` loop -> of which samples it is needed whole
+    needs  buffer -> sorted keys of the needed elements: sample * size + index
+    steps  loop -> sorted keys of the needed steps: sample * size + step
+    whole  loop -> mask of the samples that need all its steps
     """
 
     def __init__(self, structure: Structure, samples: int, wanted: Mapping[Buffer, tuple[Array, Array]]) -> None:
@@ -135,7 +142,7 @@ class Demand:
 
     @property
     def products(self) -> int:
-        """Elements times steps of sums that one statement takes, at most."""
+        """The maximum, over statements, of needed elements times steps of sums."""
         found = 0
         for node in self.structure.every:
             if isinstance(node.statement, Store) and (needed := self.needs.get(node.statement.buffer)) is not None:
@@ -144,7 +151,7 @@ class Demand:
         return found
 
     def active(self, loops: Sequence[Node]) -> Array:
-        """The samples that reach what is within loops."""
+        """Returns the mask of samples that run the body of the innermost of `loops`."""
         found = np.ones(self.samples, bool)
         for loop in loops[-1:]:
             found = self.whole.get(loop, np.zeros(self.samples, bool)).copy()
@@ -183,7 +190,7 @@ class Demand:
             self._sort(node, statement)
 
     def _enter(self, loop: Node) -> None:
-        """What changes variables that are made before it runs whole."""
+        """Marks a loop as needed whole if it changes variables that are defined before it."""
         lets = [n.statement for n in loop.every() if isinstance(n.statement, Let)]
         made = {let.local.name for let in lets if not let.known}
         if any(let.known and let.local.name not in made for let in lets):
@@ -193,7 +200,7 @@ class Demand:
         self.whole[loop] = self.whole.get(loop, np.zeros(self.samples, bool)) | active
 
     def _evaluate(self, node: Node) -> None:
-        """What variables and conditions read of the nest's own buffers, at all steps that are taken."""
+        """Adds the elements of the nest's own buffers that a variable or condition reads, at all needed steps."""
         loads = [load for load in loads_of(*read_by(node.statement)) if load.buffer in self.structure.written]
         if not loads:
             return
@@ -202,7 +209,7 @@ class Demand:
         self._reads(loads, *self._joined(around, np.flatnonzero(self.active(node.loops)), {}), (), node.loops)
 
     def taken(self, loop: Node) -> tuple[Array, Array]:
-        """The steps of a loop that are taken: of which sample, and which."""
+        """Returns the needed steps of a loop: samples, and steps."""
         size = max(1, loop.axis.size)
         keys = self.steps.get(loop, np.zeros(0, np.int64))
         if loop in self.whole:
@@ -218,7 +225,7 @@ class Demand:
         free: Sequence[Node],
         loops: Sequence[Node],
     ) -> None:
-        """Elements that loads read at counters, and at all steps of free loops, are needed."""
+        """Adds the elements that loads read at `counters`, and at all steps of `free` loops."""
         for load in {load: None for load in loads}:
             numbers = {axis.number for axis in axes_of(load.place)}
             own = [loop for loop in free if loop.axis.number in numbers]
@@ -237,7 +244,7 @@ class Demand:
             self._need(load.buffer, of.reshape(-1), places.reshape(-1), loops)
 
     def picks(self, picked: Sequence[tuple[Local, int]]) -> Array:
-        """How far variables may move an access: all distances. Raises NotSampled where they have no bound."""
+        """Returns all offsets that computed indices may add to an access. Raises NotSampled if one has no bound."""
         moves = np.zeros(1, np.int64)
         for local, step in picked:
             size = self.structure.sizes.get(local.name)
@@ -253,7 +260,7 @@ class Demand:
         self._writes(node, sort.positions, sort.place, np.arange(sort.count))
 
     def _writes(self, node: Node, buffer: Buffer, place: Index, moves: Array) -> None:
-        """The steps at which a statement writes what is needed, and what it reads there."""
+        """Adds the steps at which a statement writes needed elements, and the elements that it reads there."""
         self._seen.setdefault(buffer, set()).update(node.loops[:1])
         needed = self.needs.get(buffer)
         if needed is None or not needed.size:
@@ -280,7 +287,7 @@ class Demand:
             if loop.axis.number in counters:
                 keys = merged(own * loop.axis.size + counters[loop.axis.number])
                 self.steps[loop] = merged(self.steps.get(loop, np.zeros(0, np.int64)), keys)
-            elif loop not in same:  # who reads it is at the same step of those
+            elif loop not in same:  # a reader is at the same step of those
                 self._whole(loop, present)
                 free.append(loop)
         loads = [load for load in loads_of(*read_by(statement)) if load.buffer in self.structure.written]
@@ -294,7 +301,7 @@ class Demand:
     def _joined(
         self, loops: Iterable[Node], sample: Array, counters: dict[int, Array]
     ) -> tuple[Array, dict[int, Array]]:
-        """Counters at each of the steps of loops that are taken of the same sample."""
+        """Extends counters by the needed steps of loops, joined by sample."""
         for loop in loops:
             own, step = self.taken(loop)
             here, there = np.nonzero(sample[:, None] == own[None])

@@ -1,7 +1,7 @@
-"""Values of elements of buffers for sampled checks: a pseudo-random function of the buffer's name and of the place.
+"""Values of buffer elements for sampled checks: a pseudo-random function of buffer name and index.
 
-Nothing is allocated: an element has its value when it is asked for. What a packed buffer holds is stated here once
-more, from the description of `Packing` alone, so that loops that pack, or read what is packed, are held to it.
+Nothing is allocated: values are computed on demand. The contents of a packed buffer are defined here a second time,
+from the description of `Packing` alone, so that loops that pack, or read packed buffers, are checked against it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from glenside.semantics.loop_field import LoopField
 from glenside.semantics.prime_field import function_seed
 
 _WIDEST = 1 << 20
-"""Drawn integers are less than this: sums of products of those wrap in few dtypes, and all of an index is reached."""
+"""Bound on random integers: few dtypes wrap in sums of products, and all values of an index occur."""
 _LANES = 16
-"""Columns of one register of a matrix unit."""
+"""Columns of one register of a matrix unit (AMX)."""
 
 
 @lru_cache(maxsize=1 << 12)
@@ -32,12 +32,12 @@ def _seed(name: str) -> np.uint64:
 
 
 def origin(buffer: Buffer) -> str:
-    """What a buffer is called with all that hold the same: those that are filled again, in another place."""
+    """Returns the name that a buffer shares with its rematerialized copies."""
     return f"{buffer.role.value} {buffer.name.partition('.again')[0]}"
 
 
 def scattered(name: str, places: Array) -> Array:
-    """Whole numbers below 2^32, a function of a name and of each place."""
+    """Returns pseudo-random integers below 2^32, a function of the name and of each index."""
     key = places.astype(np.uint64)
     key *= np.uint64(0x9E3779B97F4A7C15)
     key += _seed(name)
@@ -50,9 +50,9 @@ def scattered(name: str, places: Array) -> Array:
 
 
 class Values:
-    """What each element of each buffer is before a nest runs.
+    """The value of each buffer element before a nest runs.
 
-    known  constants of one element, which are part of loops, by name
+    known  name -> value of constants of one element, which are part of the loops
     """
 
     def __init__(self, field: LoopField, packings: Sequence[Packing], known: Mapping[str, Array]) -> None:
@@ -68,7 +68,7 @@ class Values:
                 continue
 
     def at(self, buffer: Buffer, places: Array) -> Array:
-        """The elements of a buffer at places within it."""
+        """Returns the elements of a buffer at indices within it."""
         packing = self.packings.get(origin(buffer))
         if packing is not None:
             source, is_value = source_places(packing, places)
@@ -89,9 +89,9 @@ class Values:
 
 
 def source_places(packing: Packing, places: Array) -> tuple[Array, Array]:
-    """Where in its source each element of a packed buffer comes from, and whether it does; else it is a zero.
+    """Returns the index in the source of each element of a packed buffer, and False for padding, which is zero.
 
-    Of a number that is packed in parts, the first part stands for all of it, and the others for zeros.
+    Of a number packed in bf16 parts, the first part represents the whole number, the others zeros.
     """
     if isinstance(packing, PartPacking):
         return _source_of_parts(packing, places)
@@ -120,7 +120,10 @@ def source_places(packing: Packing, places: Array) -> tuple[Array, Array]:
 
 
 def _source_of_parts(packing: PartPacking, places: Array) -> tuple[Array, Array]:
-    """[outer][block][chunk][part][line][step]; of columns [outer][block][chunk][part][16 lines][pair][line][2]."""
+    """Same for bf16 parts, packed as [outer][block][chunk][part][line][step].
+
+    Columns are packed as [outer][block][chunk][part][16 lines][pair][line][2].
+    """
     lines, run = prod(n for n, _ in packing.lines), packing.inner[-1][0]
     in_run = -(-run // CHUNK)
     rest, step = np.divmod(places, CHUNK)
@@ -143,7 +146,7 @@ def _source_of_parts(packing: PartPacking, places: Array) -> tuple[Array, Array]
 
 
 def _strided(flat: Array, axes: Sequence[tuple[int, int]]) -> Array:
-    """The distance of a place in row-major order of axes, each of a size and a stride."""
+    """Returns the offset of a flat index in row-major order of axes, given as (size, stride)."""
     found = np.zeros_like(flat)
     for size, stride in reversed(axes):
         flat, index = np.divmod(flat, max(1, size))

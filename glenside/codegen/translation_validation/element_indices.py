@@ -1,4 +1,4 @@
-"""Places of elements: indices along axes, in row-major order, and where layouts have them."""
+"""Converts indices of elements: along axes, in row-major order, and in a layout."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from glenside.ir.operand import Array
 Places = tuple[Array, ...]
 """An index along each axis of a term: arrays of one shape."""
 MOST = 1 << 22
-"""Elements that are looked at for one statement, or gathered of one operand, at a time."""
+"""Maximum elements evaluated for one statement, or gathered from one operand, at a time."""
 
 
 class NotSampled(Exception):
-    """Elements that take too much; the text says of what."""
+    """Raised where sampling would cost too much, or is not possible; the text says why."""
 
 
 def lies_at(layout: Layout, places: Places) -> Array:
-    """Where in its buffer each element of a term is."""
+    """Returns the index in its buffer of each element of a term."""
     own: Sequence[Array] = places
     if layout.dims != layout.term.access.dims:
         own = unflattened(flattened(places, layout.term.access.dims), layout.dims)
@@ -29,7 +29,7 @@ def lies_at(layout: Layout, places: Places) -> Array:
 
 
 def flattened(places: Sequence[Array], dims: Sequence[int]) -> Array:
-    """Places in row-major order."""
+    """Returns flat indices in row-major order."""
     flat: Array = np.zeros(np.shape(places[0]) if len(places) else (), np.int64)
     for index, size in zip(places, dims, strict=True):
         flat = flat * size + index
@@ -37,7 +37,7 @@ def flattened(places: Sequence[Array], dims: Sequence[int]) -> Array:
 
 
 def unflattened(flat: Array, dims: Sequence[int]) -> Places:
-    """The indices of places in row-major order."""
+    """Returns the indices along axes of flat indices in row-major order."""
     found: list[Array] = []
     for size in reversed(dims):
         flat, index = np.divmod(flat, max(1, size))

@@ -1,4 +1,4 @@
-"""Where a run is, and the elements of a nest's own buffers that it keeps."""
+"""The state of a run: its scope, and the needed elements of the buffers that the nest writes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from glenside.ir.operand import Array
 
 
 class OutOfBounds(Exception):
-    """An access outside of its buffer, or of what is not written; the text says which."""
+    """An access out of bounds, or of an element that is not written; the text says which."""
 
 
 @dataclass
 class Elements:
-    """Of a buffer those that are needed, by their keys in order, for each step of loops that have it for themselves."""
+    """The needed elements of a buffer: arrays (copy)(element), one copy for each step of the loops that own the buffer.
+
+    keys     sorted: sample * size + index
+    """
 
     keys: Array
     values: Array
@@ -28,7 +31,7 @@ class Elements:
     claimed: Array
 
     def put(self, numbers: Numbers, name: str, rows: Array, columns: Array, new: Array, unknown: Array | None) -> None:
-        """Join numbers to elements; some of them are of one element."""
+        """Combines numbers with elements by primitive `name`; several numbers may belong to one element."""
         flat = rows * self.keys.size + columns
         unique, inverse = np.unique(flat, return_inverse=True)
         rows, columns = np.divmod(unique, self.keys.size)
@@ -54,11 +57,11 @@ class Elements:
 
 @dataclass
 class Scope:
-    """Where a statement is.
+    """The state at a statement.
 
-    counters  number -> where a loop is: for all steps that are taken at once, and all samples, which are the last axis
-    axes      the loops taken at once, the innermost first, and how many of their steps
-    mask      where something is done; None is everywhere
+    counters  loop number -> steps, over all loops that run at once and, as last axis, all samples
+    axes      the loops that run at once, innermost first, with their numbers of steps
+    mask      the steps at which the statement runs; None: all
     """
 
     counters: dict[int, Array]
@@ -68,24 +71,24 @@ class Scope:
 
 
 def both(a: Array | None, b: Array | None) -> Array | None:
-    """Where both hold; None is everywhere."""
+    """Returns the conjunction of two masks; None: everywhere."""
     if a is None or b is None:
         return b if a is None else a
     return np.asarray(a & b)
 
 
 def either(a: Array | None, b: Array | None) -> Array | None:
-    """Where one of them holds; None is nowhere."""
+    """Returns the disjunction of two masks; None: nowhere."""
     if a is None or b is None:
         return b if a is None else a
     return np.asarray(a | b)
 
 
 def masked(scope: Scope, held: Array) -> Scope:
-    """The same, only where something holds."""
+    """Returns a scope restricted to a mask."""
     return Scope(scope.counters, scope.axes, both(scope.mask, held), scope.locals)
 
 
 def squeezed(a: Array, axes: Sequence[int]) -> Array:
-    """An array without axes that have one element."""
+    """Returns an array without the given axes, which have one element each."""
     return a.reshape(tuple(n for i, n in enumerate(a.shape) if i not in axes))

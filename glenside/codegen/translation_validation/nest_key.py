@@ -1,4 +1,4 @@
-"""A key of a nest and of its terms: nests of one key differ in names of buffers alone, and one of them is sampled."""
+"""Structural keys of nests and their terms: of nests with equal keys, which differ only in buffers, one is sampled."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from glenside.ir.types import Tensor
 def likeness(
     nest: Nest, held: Iterable[Layout], lies: Mapping[Term, Layout], before: Callable[[Buffer], bool], values: Values
 ) -> Hashable:
-    """What a nest does, to which buffers, and what those terms are that are to lie there, down to what lies somewhere
-    before.
-    """
+    """Returns the key of a nest: its statements, its buffers, and the terms it stores, down to terms stored before."""
     key, buffers = alike(nest.body)
     numbers = {origin(buffer): number for number, buffer in enumerate(buffers)}
 

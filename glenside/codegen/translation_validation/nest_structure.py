@@ -1,6 +1,4 @@
-"""A nest as nodes: statements with the loops and guards around them, and which loops have steps that depend on each
-other.
-"""
+"""The structure of a nest: statements with the loops and guards around them, and the loops with dependent steps."""
 
 from __future__ import annotations
 
@@ -35,10 +33,10 @@ _JOINS = ("add", "max", "min", "multiply")
 class Node:
     """A statement in its nest.
 
-    loops   around it, the outermost one first
-    guards  that hold where it is reached
-    inner   of a loop, or of what is done under a condition
-    serial  of a loop: whether its steps depend on each other
+    loops   the loops around it, outermost first
+    guards  the guards around it
+    inner   the body of a loop or of a conditional
+    serial  True for a loop whose steps depend on each other
     """
 
     statement: Statement
@@ -53,19 +51,19 @@ class Node:
         return self.statement.axis
 
     def every(self) -> Iterator[Node]:
-        """It and all within it, in the order in which they are written."""
+        """Yields the node and all nodes within it, in program order."""
         yield self
         for node in self.inner:
             yield from node.every()
 
 
 def loads_of(*formulas: Formula) -> Iterator[Load]:
-    """The loads of formulas."""
+    """Yields the loads of formulas."""
     return (part for formula in formulas for part in _parts(formula) if isinstance(part, Load))
 
 
 def locals_of(*formulas: Formula) -> Iterator[str]:
-    """The names of the variables that formulas read."""
+    """Yields the names of the variables that formulas read."""
     for part in (part for formula in formulas for part in _parts(formula)):
         if isinstance(part, Local):
             yield part.name
@@ -74,14 +72,14 @@ def locals_of(*formulas: Formula) -> Iterator[str]:
 
 
 def read_by(statement: Statement) -> tuple[Formula, ...]:
-    """The formulas that a statement evaluates."""
+    """Returns the formulas that a statement evaluates."""
     if isinstance(statement, Let | Store):
         return (statement.formula,)
     return (statement.condition,) if isinstance(statement, When) and statement.condition is not None else ()
 
 
 def joined(statement: Let | Store) -> tuple[str, tuple[Formula, ...]] | None:
-    """The primitive by which a statement joins formulas to what it changes, and those; None where it does not."""
+    """Returns the primitive of a reduction statement, and the formulas that it accumulates; None for others."""
 
     def is_own(formula: Formula) -> bool:
         if isinstance(statement, Let):
@@ -119,7 +117,7 @@ def _spine(formula: Formula, is_own: Callable[[Formula], bool]) -> tuple[str, tu
 
 
 class Structure:
-    """A nest as nodes, the buffers that it writes, and which loops have steps that depend on each other."""
+    """A nest as nodes, the buffers that it writes, and the loops with dependent steps."""
 
     def __init__(self, body: Sequence[Statement]) -> None:
         self.nodes = [self._node(statement, (), ()) for statement in body]
@@ -157,7 +155,7 @@ class Structure:
         return any(self._depends(loop, inside, buffer) for buffer in {b for n in inside for b in _stored(n.statement)})
 
     def _depends(self, loop: Node, inside: Sequence[Node], buffer: Buffer) -> bool:
-        """Whether steps of a loop may use what others write to a buffer."""
+        """True if steps of a loop may use elements of a buffer that other steps write."""
         if buffer.role in PRIVATE and loop in self.around[buffer]:
             return False
         stores = [n.statement for n in inside if isinstance(n.statement, Store) and n.statement.buffer is buffer]
@@ -182,7 +180,7 @@ class Structure:
 
 
 def _asked(every: Iterable[Node]) -> dict[int, list[tuple[Index, tuple[int, ...]]]]:
-    """By the number of a counter, what is divided that it is part of, or asked about, and by what."""
+    """Returns by number of a counter the indices that contain it and are divided or guarded, with divisor or bounds."""
     found: dict[int, dict[tuple[Index, tuple[int, ...]], None]] = {}
     for node in every:
         for index, bounds in _questions(node):
@@ -192,7 +190,7 @@ def _asked(every: Iterable[Node]) -> dict[int, list[tuple[Index, tuple[int, ...]
 
 
 def _private(every: Iterable[Node]) -> dict[Buffer, tuple[Node, ...]]:
-    """The loops around all that uses a register, or memory of a thread: each of their steps has its own."""
+    """Returns for each private buffer the loops around all its uses: each of their steps has its own copy."""
     found: dict[Buffer, tuple[Node, ...]] = {}
     for node in every:
         for buffer in {*(load.buffer for load in loads_of(*read_by(node.statement))), *_stored(node.statement)}:
@@ -203,7 +201,7 @@ def _private(every: Iterable[Node]) -> dict[Buffer, tuple[Node, ...]]:
 
 
 def _questions(node: Node) -> Iterator[tuple[Index, tuple[int, ...]]]:
-    """The indices that a statement divides, each by what, and those that it asks about, each between which bounds."""
+    """Yields the indices that a statement divides, with the divisor, and those that it guards, with the bounds."""
     statement = node.statement
     guards = list(statement.guards) if isinstance(statement, When) else []
     places = [statement.place] if isinstance(statement, Store) else []
@@ -221,7 +219,7 @@ def _questions(node: Node) -> Iterator[tuple[Index, tuple[int, ...]]]:
 
 
 def _parts(formula: Formula) -> Iterator[Formula]:
-    """A formula and all that it is made of."""
+    """Yields a formula and all its subformulas."""
     yield formula
     inner: tuple[Formula, ...] = ()
     if isinstance(formula, Convert):
@@ -235,7 +233,7 @@ def _parts(formula: Formula) -> Iterator[Formula]:
 
 
 def _beside(statement: Statement, buffer: Buffer) -> tuple[Formula, ...]:
-    """What a statement reads beside what it joins to."""
+    """Returns the formulas that a statement evaluates, without the accumulator of a reduction into `buffer`."""
     if isinstance(statement, Store) and statement.buffer is buffer and (found := joined(statement)) is not None:
         return found[1]
     return read_by(statement)
@@ -248,7 +246,7 @@ def _stored(statement: Statement) -> tuple[Buffer, ...]:
 
 
 def _apart(places: Sequence[Index], loop: Node, inner: set[int]) -> bool:
-    """Whether each step of a loop uses elements of its own: as far apart as all that one step uses is wide."""
+    """True if steps of a loop use disjoint elements: its stride exceeds the range of the indices of one step."""
     own, steps, lows, highs = loop.axis.number, set[int](), [], []
     outer: set[tuple[object, ...]] = set()
     for place in places:
@@ -274,7 +272,7 @@ def _apart(places: Sequence[Index], loop: Node, inner: set[int]) -> bool:
 
 
 def axes_of(index: Index) -> Iterator[Axis]:
-    """The counters that a place is made of."""
+    """Yields the counters in an index."""
     for atom, _ in index.terms:
         if isinstance(atom, Axis):
             yield atom

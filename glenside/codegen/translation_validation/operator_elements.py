@@ -1,4 +1,4 @@
-"""What single elements of a term are, of operators that neither move elements nor are compute types."""
+"""Computes single elements of operators that are neither data movement nor compute types."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _cast(meaning: Meaning, term: Term, places: Places) -> Array:
 
 
 def _position(indices: Array, size: int) -> Array:
-    """Computed indices as positions; those that lie outside, which drawn ones may, are taken modulo the size."""
+    """Converts computed indices to positions, modulo the size, because random indices may be out of bounds."""
     if indices.dtype == np.uint64:
         indices = np.minimum(indices, np.uint64(np.iinfo(np.int64).max))
     return indices.astype(np.int64) % max(1, size)
@@ -80,7 +80,7 @@ def _gathered_nd(meaning: Meaning, term: Term, places: Places) -> Array:
 
 
 def _scattered(meaning: Meaning, term: Term, places: Places) -> Array:
-    """For each place the updates that are put there, one after the other."""
+    """Applies, for each element, the updates of that element in order."""
     a, indices, updates, shared, reduction = term.arguments()
     lead, count = indices.access.rank - 1, indices.access.dims[-1]
     shape = np.shape(places[0]) if places else ()
@@ -118,7 +118,7 @@ def _combined(meaning: Meaning, reduction: str, old: Array, new: Array) -> Array
 
 
 def _mapped(meaning: Meaning, term: Term, places: Places) -> Array:
-    """A row of a constant matrix times the elements along an axis."""
+    """Multiplies a row of a constant matrix with the elements along an axis."""
     child, axis, rows, coefficients = term.arguments()
     columns = child.access.dims[axis]
     flat = tuple(np.reshape(place, (-1, 1)) for place in places)
@@ -132,7 +132,7 @@ def _mapped(meaning: Meaning, term: Term, places: Places) -> Array:
 
 
 def _overlapped(meaning: Meaning, term: Term, places: Places) -> Array:
-    """The sum of what windows have at a place: those that begin a multiple of a stride before it."""
+    """Adds the elements of all windows that overlap an element: windows begin at multiples of the stride."""
     child, out, strides = term.arguments()
     axes, dims = len(out), child.access.dims
     lead = len(dims) - 2 * axes
@@ -156,7 +156,7 @@ def _overlapped(meaning: Meaning, term: Term, places: Places) -> Array:
 
 
 def _overlapped_product(meaning: Meaning, term: Term, places: Places) -> Array:
-    """(G, A, positions)(I) x (G, B, window)(I): sums of products, each where position * stride + window lies."""
+    """(G, A, positions)(I) x (G, B, window)(I): adds each product to element position * stride + window."""
     a, b, shared, out, strides, dilations, starts, _ = term.arguments()
     axes, rows = len(out), a.access.split
     item, window = a.access.item, b.access.shape.drop(b.access.split - axes)
@@ -187,7 +187,7 @@ def _overlapped_product(meaning: Meaning, term: Term, places: Places) -> Array:
 
 
 def _total(meaning: Meaning, items: Array, axes: int) -> Array:
-    """The sum over the last axes, in the dtype of what is added."""
+    """Returns the sum over the last axes, in the dtype of the summands."""
     return meaning.field.sum(items, tuple(range(-axes, 0))).astype(items.dtype) if axes else items
 
 
@@ -212,8 +212,9 @@ def _contracted(
     item: Dims,
     read: Callable[[Places, Callable[[Places], Places]], Sequence[Places]],
 ) -> Array:
-    """The sums over an item of products of what operands have at the places that `read` gives of steps of the item;
-    it is given what spreads places beside those steps.
+    """Returns the sums over an item of products of operands.
+
+    `read` maps the steps of the item to indices of each operand; its second argument broadcasts indices to the steps.
     """
     shape: tuple[int, ...] = ()
 
@@ -223,7 +224,7 @@ def _contracted(
         every = (*shape, *item)
         return tuple(np.broadcast_to(np.reshape(p, (*shape, *(1 for _ in item))), every) for p in own)
 
-    read(tuple(np.zeros(0) for _ in item), of)  # which finds the shape
+    read(tuple(np.zeros(0) for _ in item), of)  # finds the shape
     if prod(shape) * item.product() > MOST:
         raise NotSampled(f"a product of items of {item.product():,} elements")
     every = (*shape, *item)

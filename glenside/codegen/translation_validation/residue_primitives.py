@@ -1,4 +1,4 @@
-"""Residues, quickly: the primitives of loops on small arrays, as `LoopField` has them."""
+"""Fast primitives of loops on small arrays of residues, with the meaning of `LoopField`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from glenside.semantics.loop_field import LoopField
 
 
 class Numbers:
-    """Primitives of a field, and joins of many elements."""
+    """Primitives of a field, and reductions."""
 
     def __init__(self, field: LoopField) -> None:
         self.field = field
 
     def total(self, name: str, part: Array, over: tuple[int, ...]) -> Array:
-        """Elements joined along axes."""
+        """Reduces an array along axes by primitive `name`."""
         if name == "add":
             if part.dtype.kind == "f":
                 return self.reduced(part.sum(over, dtype=np.float64))
@@ -32,7 +32,7 @@ class Numbers:
         return self.field.product(np.ascontiguousarray(last), tuple(range(-len(over), 0)))
 
     def neutral(self, name: str, part: Array) -> Any:
-        """What changes nothing where it is joined."""
+        """Returns the neutral element of a reduction by primitive `name`."""
         if name in ("add", "multiply"):
             return part.dtype.type(name == "multiply")
         if part.dtype.kind == "f":
@@ -43,7 +43,7 @@ class Numbers:
         return part.dtype.type(limits.min if name == "max" else limits.max)
 
     def join(self, name: str, a: Array, b: Array) -> Array:
-        """Two arrays joined, element by element."""
+        """Combines two arrays, element by element."""
         if name == "add":
             return self.reduced(np.add(a, b, dtype=np.float64)) if b.dtype.kind == "f" else self.field.add(a, b)
         if name == "multiply":
@@ -51,12 +51,12 @@ class Numbers:
         return np.maximum(a, b) if name == "max" else np.minimum(a, b)
 
     def reduced(self, x: Array) -> Array:
-        """Signed representatives of integers in float64."""
+        """Returns the signed representatives of integers given as float64."""
         p = float(self.field.p)
         return np.asarray(x - np.rint(x * (1.0 / p)) * p, np.float32)
 
     def applied(self, primitive: Primitive, operands: Sequence[Array]) -> Array:
-        """A primitive of arrays."""
+        """Applies a primitive to arrays."""
         if primitive is FLUSHED:
             return operands[0]
         last = operands[-1].dtype.kind == "f"

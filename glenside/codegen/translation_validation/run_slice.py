@@ -1,7 +1,7 @@
-"""Chosen steps of a nest, run on residues: several samples at a time, with an axis of arrays for each loop.
+"""Runs the needed steps of a nest on residues: several samples at a time, with one array axis for each loop.
 
-Loops whose steps do not depend on each other, and those that only join to what there is, are taken at once. What is
-read from other nests is a value of its place (`Values`); what this nest writes is kept where it is needed.
+All steps of a loop run at once if they are independent or form a reduction. An element that another nest writes has a
+pseudo-random value (`Values`); of the elements that this nest writes, the needed ones are kept.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from glenside.ir.index_map import Guard, Index
 from glenside.ir.operand import Array
 
 _STEPS = 2000
-"""Steps of loops that are taken one by one, at most."""
+"""Maximum loop steps that run one by one."""
 
 
 class Run:
-    """One run of the steps that are demanded."""
+    """One run of the steps of a `Demand`."""
 
     def __init__(self, values: Values, demand: Demand) -> None:
         self.values, self.field, self.demand = values, values.field, demand
@@ -66,7 +66,7 @@ class Run:
                 self._do(node, scope)
 
     def result(self, buffer: Buffer, sample: Array, places: Array) -> tuple[Array, Array]:
-        """What lies at places after the run, and whether that is known."""
+        """Returns the elements of a buffer after the run, and True for those that are known."""
         elements = self._elements(buffer, ())
         at = np.searchsorted(elements.keys, sample * buffer.dims.product() + places)
         return elements.values[0, at], elements.written[0, at] & elements.known[0, at]
@@ -103,7 +103,7 @@ class Run:
             scope.locals |= inner.locals
 
     def _steps(self, loop: Node) -> tuple[Array, Array | None]:
-        """The steps of a loop that are taken, one below the other, of each sample; and where there are fewer."""
+        """Returns the needed steps of a loop, (step)(sample), and a mask of valid entries; None if all are valid."""
         if loop in self.demand.whole and loop not in self.demand.steps:
             active = self.demand.whole[loop]
             valid = None if active.all() else np.broadcast_to(active, (loop.axis.size, self.samples))
@@ -138,7 +138,7 @@ class Run:
                 scope.locals[name] = value, depth, missing
 
     def _in_turn(self, loop: Node, steps: Array, valid: Array | None, scope: Scope) -> None:
-        """Steps that depend on each other, one by one."""
+        """Runs dependent steps one by one."""
         self.left -= len(steps)
         if self.left < 0:
             raise NotSampled(f"more than {_STEPS:,} steps that depend on each other")
@@ -183,7 +183,7 @@ class Run:
         return (*(n for _, n in scope.axes), self.samples)
 
     def _reduced(self, name: str, part: Array, scope: Scope, axes: Sequence[int]) -> tuple[Array, Array | None]:
-        """A value joined along axes of the scope, which go, where it is done; and where that is not known."""
+        """Reduces a value along axes of the scope, which are removed; returns it, and where it is unknown."""
         missing = None if self.missing is None else both(self.missing, scope.mask)
         if not len(axes):
             if scope.mask is not None:
@@ -219,7 +219,7 @@ class Run:
         return self.memory[buffer]
 
     def _copy(self, buffer: Buffer, scope: Scope) -> Array:
-        """Which of the copies of a buffer each step has."""
+        """Returns for each step the number of its copy of a buffer."""
         own = self.structure.around.get(buffer, ())
         found: Array = np.zeros((), np.int64)
         for i, (loop, n) in enumerate(scope.axes):
@@ -246,7 +246,7 @@ class Run:
         return held
 
     def _inside(self, buffer: Buffer, place: Array, scope: Scope) -> Array:
-        """Places, those of steps at which nothing is done being 0."""
+        """Returns indices, 0 where the mask is off. Raises OutOfBounds."""
         size = buffer.dims.product()
         outside = (place < 0) | (place >= size)
         if not outside.any():
@@ -307,7 +307,7 @@ class Run:
             return
         value = self._value(store.formula, inner)
         where = np.broadcast_to(mask, dims)
-        order = (*reversed(range(len(dims) - 1)), len(dims) - 1)  # the outermost loop first, as steps follow each other
+        order = (*reversed(range(len(dims) - 1)), len(dims) - 1)  # outermost loop first: the order of execution
         where = where.transpose(order)
         rows = np.broadcast_to(copy, dims).transpose(order)[where]
         columns = np.broadcast_to(at, dims).transpose(order)[where]
@@ -319,7 +319,7 @@ class Run:
     def _accumulate(
         self, elements: Elements, found: tuple[str, Sequence[Formula]], scope: Scope, at: Array, copy: Array
     ) -> None:
-        """What is joined to elements: along loops that their places do not depend on first, then one by one."""
+        """Accumulates values in elements: reduces along loops that the index does not depend on first."""
         name, formulas = found
         dims = self._dims(scope)
         places = np.broadcast_shapes(np.shape(at), np.shape(copy))
@@ -400,7 +400,7 @@ class Run:
 
     def _apply(self, formula: Apply, scope: Scope) -> Array:
         primitive = formula.primitive
-        if primitive in PARTS:  # the first part stands for all of it
+        if primitive in PARTS:  # the first part represents the whole number
             value = self._value(formula.operands[0], scope)
             return value if primitive is PARTS[0] else np.zeros((), value.dtype)
         if isinstance(primitive, Instruction):

@@ -1,4 +1,4 @@
-"""Which elements of a nest are sampled: of each statement that stores some, at the ends of loops and within them."""
+"""Samples elements of a nest: for each store some, at the ends of loops, where guards change, and at random."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from glenside.codegen.translation_validation.nest_structure import PRIVATE, Node
 from glenside.ir.operand import Array
 
 _SAMPLES = 40
-"""Elements of a nest that are drawn, where it has few statements that store."""
+"""Maximum samples of a nest with few store statements."""
 _MOST_SAMPLES = 80
+"""Maximum store statements that are sampled."""
 _OF_STORE = 10
+"""Maximum samples of one store statement."""
 _EDGES = 4
-"""Steps of a loop at which one quotient or guard changes that are tried, at most."""
+"""Maximum steps per loop at which one quotient or guard changes that are candidates."""
 _PRODUCTS = 1 << 17
-"""Steps of loops that sums take, of all samples together, from which on fewer are drawn."""
+"""Maximum steps of sums of all samples together: fewer samples are drawn from deeper sums."""
 
 
 def elements(structure: Structure, drawn: np.random.Generator) -> list[tuple[Buffer, int]]:
-    """Elements that a nest stores, drawn: at least one for each statement that does."""
+    """Returns random elements that a nest stores, at least one for each (sampled) store statement."""
     stores = [node for node in structure.every if _target(node) is not None]
     stores = [node for node in stores if all(loop.axis.size for loop in node.loops)]
     if not stores:
@@ -50,7 +52,7 @@ def _target(node: Node) -> Buffer | None:
 
 
 def _products(node: Node) -> int:
-    """Steps of loops that do not count where a statement stores."""
+    """Returns the product of the steps of the reduction loops of a store: those not in its index."""
     statement = node.statement
     assert isinstance(statement, Store), "it stores"
     numbers = {axis.number for axis in axes_of(statement.place)}
@@ -58,7 +60,7 @@ def _products(node: Node) -> int:
 
 
 def _of_store(node: Node, structure: Structure, each: int, drawn: np.random.Generator) -> Iterator[tuple[Buffer, int]]:
-    """Places at which a statement stores: at ends of loops, and anywhere."""
+    """Yields elements that a statement stores: at ends of loops, and at random."""
     statement = node.statement
     assert isinstance(statement, Store | Sort), "it stores"
     buffer = _target(node)
@@ -80,7 +82,7 @@ def _of_store(node: Node, structure: Structure, each: int, drawn: np.random.Gene
 
 
 def _steps(loop: Node, structure: Structure, tries: int, drawn: np.random.Generator) -> Array:
-    """Steps of a loop: first those at which a quotient, a remainder or a guard changes, and its ends; then any."""
+    """Returns steps of a loop: first its ends and those at which a quotient or guard changes, then random ones."""
     size, number = loop.axis.size, loop.axis.number
     edges = {0, size - 1}
     for index, bounds in structure.questions.get(number, ()):

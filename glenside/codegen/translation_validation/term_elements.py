@@ -1,7 +1,7 @@
-"""Single elements of terms from operator records alone, for sampled checks: index maps, scalar meanings, `evaluate` on
-gathered items.
+"""Computes single elements of terms for sampled checks: by index maps, scalar meanings, `evaluate` on gathered items.
 
-It shares nothing with lowering. What lies in memory is what `Values` says of the element's place, by the term's layout.
+It uses operator records alone and shares nothing with lowering. A stored element has the value of `Values` at its index
+in the term's layout.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from glenside.ir.term import Term, weave
 from glenside.ir.types import AccessType, Dims
 
 _WHOLE = 1 << 14
-"""Elements of a term that is evaluated whole, where its operator says nothing of single elements."""
+"""Maximum elements of a term that is evaluated whole, if its operator has no rule for single elements."""
 
 
 class Meaning:
-    """Elements of terms as one nest finds them.
+    """Elements of terms at the time when one nest runs.
 
-    stored  where a term lies if it is in memory before the nest runs, else None
+    stored  term -> its layout if it is stored before the nest runs, else None
     """
 
     def __init__(self, values: Values, stored: Callable[[Term], Layout | None]) -> None:
@@ -38,7 +38,7 @@ class Meaning:
         self.known: dict[tuple[Term, tuple[int, ...]], tuple[Places, Array]] = {}
 
     def at(self, term: Term, places: Places) -> Array:
-        """The elements of a term at places, all of one shape. Raises NotSampled."""
+        """Returns the elements of a term at indices of one shape. Raises NotSampled."""
         key = term, tuple(map(id, places))
         if places and key in self.known:
             return self.known[key][1]
@@ -47,11 +47,11 @@ class Meaning:
             found = self.values.at(layout.buffer, np.asarray(lies_at(layout, places)))
         else:
             found = self.made(term, places)
-        self.known[key] = places, found  # which keeps the ids taken
+        self.known[key] = places, found  # keeps the objects of these ids alive
         return found
 
     def made(self, term: Term, places: Places) -> Array:
-        """The same as they are computed, whether the term lies in memory or not."""
+        """Computes the elements of a term at indices, even if the term is stored. Raises NotSampled."""
         shape = np.shape(places[0]) if places else ()
         if prod(shape) > MOST:
             raise NotSampled(f"{name_of(term)} of {prod(shape):,} elements")
@@ -110,7 +110,7 @@ class Meaning:
         return np.asarray(found[which].reshape(shape))
 
     def _of_places(self, term: Term, places: Places, item: Dims, count: int) -> Array:
-        """What a compute type makes of whole items, for so many places of all other axes."""
+        """Applies a compute to whole items, at `count` indices of all other axes."""
         kind, parameters = parse_compute(str(term.attributes[0]))
         (child,) = term.children
         split = child.access.split
@@ -128,14 +128,14 @@ class Meaning:
         return np.asarray(in_memory(kind.evaluate(self.field, Operand(own, items), *parameters)))
 
     def _whole(self, term: Term) -> Array:
-        """All elements, from all of the operands'."""
+        """Evaluates a term whole, from its whole operands."""
         arrays = [self.all_of(child) for child in term.children]
         typed = [Operand(c.type, a) for c, a in zip(term.children, arrays, strict=True)]
         arguments = weave(term.operator, typed if term.operator.typed else arrays, term.attributes)
         return np.asarray(in_memory(term.operator.evaluate(self.field, *arguments)))
 
     def all_of(self, term: Term, most: int = _WHOLE) -> Array:
-        """Every element of a term. Raises NotSampled where there are many."""
+        """Returns all elements of a term. Raises NotSampled if there are more than `most`."""
         dims = term.access.dims
         if dims.product() > most:
             raise NotSampled(f"{name_of(term)} whole, of {dims.product():,} elements")
@@ -147,7 +147,7 @@ class Meaning:
 
 
 def _distinct(places: Places, shape: tuple[int, ...]) -> tuple[Places, Array]:
-    """Each of some places once, and which of them every element has."""
+    """Returns the distinct indices, and for each element the number of its index among them."""
     flat = [np.reshape(place, -1) for place in places]
     if not flat:
         return (), np.zeros(prod(shape), np.int64)

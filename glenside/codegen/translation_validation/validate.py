@@ -1,8 +1,8 @@
-"""Translation validation of loops at sampled elements: what nests store is what the terms are that they compute.
+"""Validates loops at sampled elements: compares what nests store with the elements of their terms.
 
-Of each nest some elements are drawn, at least one for each statement that stores; the steps that make them are run over
-residues modulo a prime, with drawn values of all that the nest reads (randomized polynomial identity testing), and
-compared with the terms' own elements, computed from operator records and from where terms lie (`Layout`) alone.
+For each nest, elements are sampled, at least one for each store statement. The loop steps that compute them are run
+over residues modulo a prime, with random values for all operands (randomized polynomial identity testing). The results
+are compared with elements of the terms, computed from operator records and layouts (`Layout`) alone.
 """
 
 from __future__ import annotations
@@ -36,23 +36,25 @@ from glenside.semantics.loop_field import LoopField
 
 _GIVEN = (Role.INPUT, Role.CONSTANT)
 _NAMED = 3
+"""Skipped nests that the report names."""
 _PACKED = 256
-"""Places of each packed constant that are compared."""
+"""Elements of each packed constant that are compared."""
 _FEWER = 2
-"""One of so many samples is left where all take too much."""
+"""If all samples cost too much, one of this many is kept."""
 _LEAST = 2
+"""Samples that are validated whatever they cost."""
 _PRODUCTS = 1 << 18
-"""Elements times steps of sums that the samples of a nest take, at most, where they are more than the least."""
+"""Maximum cost of more than `_LEAST` samples of a nest: elements times steps of sums."""
 
 
 @dataclass
 class Validation:
-    """What was found.
+    """The result of a validation.
 
-    wrong    nests that store something else than their terms, or results that are others than declared
-    skipped  nests that were not sampled, and why
-    alike    nests that are like one that was
-    samples  elements that were compared
+    wrong    nests that store other elements than those of their terms, or results that differ from their declaration
+    skipped  nests that were not sampled, with the reason
+    alike    number of nests that are structurally equal to a sampled nest
+    samples  number of elements compared
     """
 
     wrong: list[Fault] = field(default_factory=list)
@@ -71,7 +73,7 @@ class Validation:
 def mismatches(
     loops: Loops, program: Term, constants: Mapping[str, Array], seconds: float | None = None, seed: int = 0
 ) -> Validation:
-    """Samples of each nest of loops against the terms of a program, for at most so many seconds of this thread."""
+    """Compares samples of each nest with the terms of a program, for at most `seconds` of this thread."""
     began = thread_time()
     found = Validation()
     found.wrong += _results(loops, program)
@@ -98,7 +100,7 @@ def mismatches(
 def packed_wrongly(
     packings: Iterable[Packing], packed: Mapping[Buffer, Array], constants: Mapping[str, Array]
 ) -> Iterator[Fault]:
-    """What is wrong with packed constants, at sampled places: elements other than those of what they are packed of."""
+    """Yields a fault for each packed constant that differs from its source at a sampled element."""
     for packing in packings:
         size = packing.buffer.dims.product()
         if packing.buffer.role is not Role.CONSTANT or not size:
@@ -111,12 +113,12 @@ def packed_wrongly(
             want = np.where(is_value, want, got.dtype.type(0))
         else:
             got, want = got[is_value], want[is_value]
-        if got.tobytes() != want.tobytes():  # to the bit: some are not numbers
+        if got.tobytes() != want.tobytes():  # bitwise, because of nan
             yield Fault(Condition.MEANING, f"{packing.buffer} does not hold what is packed of {packing.source}")
 
 
 def _results(loops: Loops, program: Term) -> Iterator[Fault]:
-    """What is wrong with the buffers of results: how many there are, and what they are declared to be."""
+    """Yields a fault if the number, dims or dtypes of the result buffers differ from the program's."""
     wanted = list(_flat(program))
     if len(wanted) != len(loops.results):
         yield Fault(Condition.MEANING, f"{len(loops.results)} results, where the program has {len(wanted)}")
@@ -127,7 +129,7 @@ def _results(loops: Loops, program: Term) -> Iterator[Fault]:
 
 
 def _flat(term: Term) -> Iterator[Term]:
-    """The arrays that a program gives, from left to right."""
+    """Yields the results of a program, from left to right."""
     if isinstance(term.type, TupleType):
         if term.operator.name == "tuple-get-item":
             yield from _flat(_picked(term))
@@ -147,10 +149,11 @@ def _picked(term: Term) -> Term:
 
 
 class _Validating:
-    """Samples of the nests of one program, one after the other.
+    """The validation of the nests of one program, one after the other.
 
-    first  buffer, by its origin -> the first nest that writes it
-    lies   term -> where it lies; `held` buffer -> what lies in it
+    first  origin of a buffer -> the first nest that writes it
+    lies   term -> its layout
+    held   origin of a buffer -> layouts of the terms stored in it
     """
 
     def __init__(self, loops: Loops, program: Term, values: Values, seed: int) -> None:
@@ -176,7 +179,7 @@ class _Validating:
                 self.held.setdefault(origin(layout.buffer), []).append(layout)
 
     def nest(self, number: int, nest: Nest, report: Validation) -> Iterator[str]:
-        """What is wrong with the samples of a nest."""
+        """Yields what is wrong with the samples of a nest."""
         written = self.written[number]
         held = {buffer: self._held(buffer, nest) for buffer in written}
         key = likeness(
@@ -222,7 +225,7 @@ class _Validating:
             got, known = run.result(buffer, samples, at)
             report.samples += int(known.sum())
             wrong = list(self._wrong(buffer, at, held[buffer], known, got, meaning))
-            if wrong:  # it may compute again what lies in memory, and then reads no element of it
+            if wrong:  # the nest may recompute a term that is stored, instead of reading it
                 with suppress(NotSampled):
                     wrong = list(self._wrong(buffer, at, held[buffer], known, got, again))
             yield from wrong
@@ -233,7 +236,7 @@ class _Validating:
     def _wrong(
         self, buffer: Buffer, at: Array, held: Sequence[Layout], known: Array, got: Array, meaning: Meaning
     ) -> Iterator[str]:
-        """The samples of a buffer, at places, that are other elements than those that are to lie there."""
+        """Yields a sentence for each term whose elements differ from the samples of a buffer; `at`: their indices."""
         for what, own, want in self._wanted(buffer, at, held, known, meaning):
             wrong = np.flatnonzero(want != got[own])
             if wrong.size:
@@ -241,12 +244,12 @@ class _Validating:
                 yield f"{buffer}[{int(at[own[wrong[0]]])}] is not the element of {what} that lies there ({count})"
 
     def _read(self, nest: Nest) -> set[str]:
-        """The origins of the buffers that a nest uses, and of what these are packed of."""
+        """Returns the origins of the buffers that a nest uses, and of the sources of packed ones."""
         found = {origin(buffer) for buffer in used_buffers(nest.body)}
         return found | {origin(self.values.packings[name].source) for name in found & self.values.packings.keys()}
 
     def _held(self, buffer: Buffer, nest: Nest) -> list[Layout]:
-        """What is to lie in a buffer that a nest stores to: the result, or terms of the nest, the smallest first."""
+        """Returns the layouts of the terms that a nest stores in a buffer, the smallest first."""
         found = self.held.get(origin(buffer), [])
         if buffer.role is not Role.RESULT:
             found = [layout for layout in found if layout.term in nest.terms]
@@ -255,7 +258,7 @@ class _Validating:
     def _wanted(
         self, buffer: Buffer, places: Array, held: Sequence[Layout], known: Array, meaning: Meaning
     ) -> Iterator[tuple[str, Array, Array]]:
-        """What is to lie at places: in words, at which of them, and the elements."""
+        """Yields the expected elements: the name of a term, positions in `places`, and its elements there."""
         left = known.copy()
         if origin(buffer) in self.values.packings:
             yield "what is packed", np.flatnonzero(left), self.values.at(buffer, places[left])
@@ -274,8 +277,9 @@ class _Validating:
     def _stored(
         self, number: int, wanted: Mapping[Buffer, tuple[Array, Array]], read: Container[str] | None = None
     ) -> Callable[[Term], Layout | None]:
-        """Returns a function that gives the layout of a term that is stored before a nest runs, else None: as for terms
-        that the nest stores itself, and those outside of the buffers `read`, where these are given.
+        """Returns a function: term -> its layout if it is stored before a nest runs, else None.
+
+        None also for terms that the nest stores itself, and for terms outside of the buffers `read`, if given.
         """
         places = {origin(buffer): at for buffer, (_, at) in wanted.items()}
 
@@ -284,7 +288,7 @@ class _Validating:
             if layout is None or layout.buffer.role in _GIVEN:
                 return layout
             buffer = origin(layout.buffer)
-            if buffer in places and _element(layout, places[buffer])[0].any():  # it makes some of it
+            if buffer in places and _element(layout, places[buffer])[0].any():  # the nest stores part of it
                 return None
             if read is not None and buffer not in read:
                 return None
@@ -294,7 +298,7 @@ class _Validating:
 
 
 def _filled(body: Sequence[Statement]) -> Iterator[Buffer]:
-    """The buffers that statements store to."""
+    """Yields the buffers that statements store to."""
     for statement in body:
         if isinstance(statement, For | When):
             yield from _filled(statement.body)
@@ -305,13 +309,13 @@ def _filled(body: Sequence[Statement]) -> Iterator[Buffer]:
 
 
 def _in_order(term: Term, buffer: Buffer) -> Layout:
-    """A result in row-major order."""
+    """Returns the layout of a result in row-major order."""
     dims = term.access.dims
     return Layout(term, buffer, dims, (0,) * len(dims), tuple(range(len(dims))), dims)
 
 
 def _element(layout: Layout, places: Array) -> tuple[Array, tuple[Array, ...]]:
-    """Whether places of a buffer are those of elements of a term, and of which."""
+    """Maps indices of a buffer to a term: a mask of those that hold its elements, and the indices of the elements."""
     along = unflattened(places, layout.sizes)
     inside = np.ones(places.shape, bool)
     own: list[Array] = [places] * len(layout.dims)
