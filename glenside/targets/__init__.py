@@ -1,7 +1,6 @@
-"""The built-in targets: a folder each, loaded when it is asked for, and all when they are looked for by name.
+"""The built-in targets, one folder each: a target is imported on first use, a lookup by name imports all.
 
-Importing this package loads none of them: what describes a target (`glenside.targets.base`) stands below the rules
-that targets name.
+Importing this package imports none of them: `glenside.targets.base` is below the rewrite rules, the targets are above.
 """
 
 from importlib import import_module
@@ -33,7 +32,7 @@ __all__ = ["CPU", "MPC", "NPU", "TARGETS", "ConvolutionUnit", "SystolicArray", "
 
 
 def load_all() -> None:
-    """Load the module `target` of every folder: each registers the targets that it declares."""
+    """Imports the module `target` of every folder; each registers its targets."""
     packages = (info.name for info in iter_modules(__path__) if info.ispkg and info.name != "base")
     load(f"{__name__}.{name}.target" for name in packages)
 

@@ -1,4 +1,4 @@
-"""Labels of recipes: the steps of a variant, as rules write them, in English."""
+"""Labels of recipes: the steps of a variant, as rules write them, as text for reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Steps = Sequence[Sequence[str]]
 
 
 def recipe_label(recipe: str, plain: str = "plain") -> str:
-    """`winograd:2:2:3 winograd:1:4:3` -> Winograd F(4x2,3x3); a product of no steps is `plain`."""
+    """Returns the label of a recipe: `winograd:2:2:3 winograd:1:4:3` -> Winograd F(4x2,3x3); no steps: `plain`."""
     steps: dict[str, list[list[str]]] = defaultdict(list)
     for word in recipe.split():
         kind, *numbers = word.split(":")

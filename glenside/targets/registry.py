@@ -1,4 +1,4 @@
-"""Targets by name: `name:RxC` on the command line, or a TOML file, becomes a call of what makes the target."""
+"""The registry of targets: builds a target from `name:RxC` or a TOML file."""
 
 from __future__ import annotations
 
@@ -21,9 +21,13 @@ Read = Callable[[str], tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Entry:
-    """A target of the command line: `usage` is how it is written, `options` what flags may set, `objectives` what may
-    be made least; `load` makes it of a TOML file, where such a file can describe it.
-    Without anything after its name it is what `bare` says, where that is not empty.
+    """A registered target.
+
+    usage       its syntax on the command line
+    options     parameters that flags may set
+    objectives  measures that may be minimized
+    load        builds it from a TOML file; None if a file cannot describe it
+    bare        the arguments if the name stands alone; "" if arguments are required
     """
 
     usage: str
@@ -48,9 +52,9 @@ def sizes(text: str) -> tuple[int, int]:
 
 
 def with_options(name: str, readers: Mapping[str, Callable[[str], Any]]) -> Read:
-    """Read `FIRST,option=value,..` of a target: what comes first as text, and a mapping of options.
+    """Returns a parser of `FIRST,option=value,..`: FIRST as text, and a mapping of options.
 
-    A reader raises KeyError or ValueError for a text that is no value.
+    A reader must raise KeyError or ValueError for an invalid value.
     """
 
     def read(text: str) -> tuple[str, dict[str, Any]]:
@@ -84,10 +88,13 @@ def target(
     load: Maker | None = None,
     bare: str = "",
 ) -> Callable[[Maker], Maker]:
-    """Register a function to a target under a name; `usage` is how it is written on the command line, after the name
-    and a colon, where `read` makes the function's arguments of it. Flags may set the keyword-only parameters of the
-    function `options`, to which it passes them on; without it, its own. `load` makes a target of a TOML file that
-    names it, of its path and what it holds, with those options. `bare` is read where the name stands alone.
+    """Registers a function that builds a target under a name.
+
+    usage    its syntax on the command line
+    read     parses the text after the name and a colon to the function's arguments
+    options  function whose keyword-only parameters flags may set; by default the registered function
+    load     builds the target from a TOML file: (path, content, **options)
+    bare     text to read if the name stands alone
     """
 
     def declare(maker: Maker) -> Maker:
@@ -102,11 +109,11 @@ def target(
 
 
 def parse_target(text: str, **options: Any) -> Target:
-    """`systolic-array:64x64`, `mpc:semi2k`, or the path of a .toml file -> its target, with options of its maker.
+    """Returns the target of a text: `systolic-array:64x64`, `mpc:semi2k`, or the path of a .toml file.
 
-    A file says which target it describes, `target = "mpc"`; without that it is a systolic array. Objectives may be a
-    text, as in `cycles,bytes`.
-    Raises BadInput for an unknown name, a size that is not one, or an option that does not fit.
+    A file names its target, `target = "mpc"`; the default is a systolic array. `options` are keyword arguments of the
+    target; objectives may be text, such as `cycles,bytes`. Raises BadInput for an unknown name, an invalid size, or an
+    option that the target does not have.
     """
     load_all()
     name, _, arguments = text.partition(":")

@@ -164,7 +164,7 @@ def test_a_search_that_ends_before_a_layer_is_mapped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And the one for the mapping as written too, as it does on a large network or a busy computer."""
-    monkeypatch.setattr(stages, "_SOON", Limits(iterations=0))
+    monkeypatch.setattr(stages, "_FALLBACK_LIMITS", Limits(iterations=0))
     npu = ("--target", "npu:8x8", "--no-cache", "-o", tmp_path / "y.bin", f"--{limit}", 0)
     assert run("tensorize", folder / "two.glenside", *npu, *(("--quantize", "random") if quantized else ())) == 2
     _told(capsys, f"had no mapping yet when the search ended at its limit of {words}: a greater --{limit}")

@@ -212,7 +212,7 @@ def test_whoever_interrupts_has_what_can_be_told_soon(
         return tried(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(CompiledCPU, "_tried", interrupted)
-    monkeypatch.setattr("glenside.targets.cpu.compiled._SOON", seconds)
+    monkeypatch.setattr("glenside.targets.cpu.compiled._INTERRUPT_SECONDS", seconds)
     result = gl.optimize(_windows(layers=1), gl.CPU(machine=MACHINE))
     assert result.stopped == "interrupted"
     assert result.cost["time"]

@@ -1,6 +1,6 @@
-"""What a program costs, a vector with units, and what each e-node adds to it by itself.
+"""The cost model: the cost of a program is a vector with units, a sum over its e-nodes.
 
-Instructions have prices of their own; everything else costs what its operator's record says.
+Instructions have prices of their own; the cost of any other e-node follows from its operator's record.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ OBJECTIVES = ("cycles", "bytes", "copies")
 
 
 class Cost(NamedTuple):
-    """Each part is a sum over the e-nodes of the answer, each counted once; `ordered` says which part matters first.
+    """A cost vector: each part is a sum over distinct e-nodes of an answer; `ordered` gives the order of comparison.
 
-    A product that stays off the machine is worse than any number of cycles, so what the hardware cannot do is possible
-    but never preferred. Multiplications spelled out as elementwise-mul count as such too: a product cannot hide there.
+    A product outside the machine costs more than any number of cycles, so that it is possible but never preferred.
+    Multiplications written as elementwise-mul count as unmapped too, so that no product can hide there.
     """
 
     unmapped: int = 0
@@ -35,40 +35,40 @@ class Cost(NamedTuple):
     bytes: int = 0
     """Bytes that the machine's instructions move to and from its on-chip memory."""
     copies: int = 0
-    """Bytes that are only put elsewhere, each read once and written once, where a machine counts them."""
+    """Bytes of pure copies, each read once and written once, if the machine counts them."""
     scalar: int = 0
-    """Elements computed outside the machine: activations, sums of partial results."""
+    """Elements computed outside the machine, such as activations and sums of partial results."""
     moved: int = 0
-    """Elements copied: concatenations, pads, reshapes and transposes of what is not constant."""
+    """Elements copied by concatenations, pads, reshapes and transposes of tensors that are not constant."""
     nodes: int = 0
-    """E-nodes: among equals the smaller program wins."""
+    """E-nodes: the tie-break, in favour of the smaller program."""
 
     def plus(self, other: Cost) -> Cost:
         return Cost(*(a + b for a, b in zip(self, other, strict=True)))
 
     def ordered(self, objectives: Sequence[str]) -> tuple[int, ...]:
-        """The parts in the order in which they are compared."""
+        """Returns the parts in the order of comparison."""
         return tuple([self[place] for place in _places(tuple(objectives))])
 
     @classmethod
     def of_ordered(cls, parts: Sequence[int], objectives: Sequence[str]) -> Cost:
-        """The inverse of `ordered`."""
+        """Returns the cost of such ordered parts: the inverse of `ordered`."""
         return cls(**dict(zip(order(objectives), parts, strict=True)))
 
 
 @cache
 def _places(objectives: tuple[str, ...]) -> tuple[int, ...]:
-    """Where the parts stand in the record, in the order in which they are compared."""
+    """Returns the field indices of the parts, in the order of comparison."""
     return tuple(map(Cost._fields.index, order(objectives)))
 
 
 def order(objectives: Sequence[str]) -> tuple[str, ...]:
-    """The names of the parts: unmapped first, then the objectives, then the rest in the order of the record."""
+    """Returns the names of the parts: unmapped first, then the objectives, then the rest in the order of the record."""
     return "unmapped", *objectives, *(name for name in Cost._fields[1:] if name not in objectives)
 
 
 def parse_objectives(text: str, known: Sequence[str] = OBJECTIVES) -> tuple[str, ...]:
-    """`cycles,bytes` -> least cycles first, and the least bytes among those, of those known. Raises BadInput."""
+    """Returns the objectives of a text: `cycles,bytes` minimizes cycles, then bytes. Raises BadInput."""
     names = tuple(part.strip() for part in text.split(","))
     unknown = next((name for name in names if name not in known), None)
     if unknown is not None:
@@ -79,36 +79,36 @@ def parse_objectives(text: str, known: Sequence[str] = OBJECTIVES) -> tuple[str,
 
 
 class InstructionCost(NamedTuple):
-    """What one instruction node takes: cycles, tiles (single instructions) and bytes moved."""
+    """The cost of one instruction e-node: cycles, tiles (single instructions) and bytes moved."""
 
     cycles: int
     tiles: int
     bytes: int = 0
 
 
-# (attributes, types of the children, own type) -> what one e-node of an instruction takes
+# (attributes, types of the children, own type) -> cost of one e-node of an instruction
 Price = Callable[[Sequence[Any], Sequence[AccessType], AccessType], InstructionCost]
 Fallback = Callable[[Any, Any, Any, Any], InstructionCost]
-"""(groups, m, k, n) -> what a product costs that is no instruction of the machine."""
+"""(groups, m, k, n) -> cost of a product that is not an instruction of the machine."""
 Copied = Callable[[str, Sequence[Any], Sequence[AccessType], AccessType], int]
 """(operator, attributes, types of the children, own type) -> bytes that an e-node copies."""
 
 
 def free(*_: Any) -> InstructionCost:
-    """The fallback of a search that is not about products: they cost nothing."""
+    """A fallback with which products cost nothing, for searches that do not map them."""
     return InstructionCost(0, 0)
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction: an operator of the language, whose record is its meaning, and its price."""
+    """An instruction: an operator of the language, whose record defines its semantics, and its price."""
 
     operator: str
     price: Price
     accepts: str
-    """What it takes, in words, for reports and `glenside targets`."""
+    """The accepted operands as text, for reports and `glenside targets`."""
     attributes: tuple[Any, ...] = ()
-    """The first attributes of the e-nodes that are this instruction: a 32x32 call is none of a 64x64 array."""
+    """The leading attributes that an e-node of this instruction must have, such as the size of the array."""
 
     def __post_init__(self) -> None:
         if self.operator not in OPERATORS:
@@ -119,7 +119,7 @@ class Instruction:
 class Prices:
     """The price of every e-node, as a `Cost`, and the order in which its parts are compared.
 
-    `objectives` are fields of `Cost`. Without a `fallback` the multiplications of a product that is no instruction
+    `objectives` are fields of `Cost`. Without a `fallback` the multiplications of a product that is not an instruction
     count as unmapped; those of an `elementwise-mul` always do.
     """
 
@@ -127,7 +127,7 @@ class Prices:
     objectives: tuple[str, ...] = ("cycles",)
     fallback: Fallback | None = None
     copied: Copied | None = None
-    """Where copies are counted in bytes."""
+    """Bytes that an e-node copies; None if copies are not counted."""
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.objectives if name not in Cost._fields]
@@ -135,7 +135,7 @@ class Prices:
             raise ValueError(f"prices are compared by {', '.join(Cost._fields)}, got {unknown[0]!r}")
 
     def instruction(self, operator: str, attributes: Sequence[Any]) -> Instruction | None:
-        """The instruction that an e-node is, or None."""
+        """Returns the instruction of an e-node, or None."""
         for known in self.instructions:
             if known.operator == operator and tuple(attributes[: len(known.attributes)]) == known.attributes:
                 return known
@@ -144,9 +144,9 @@ class Prices:
     def cost(
         self, operator: str, attributes: Sequence[Any], children: Sequence[AccessType], own: AccessType, constant: bool
     ) -> Cost:
-        """What one e-node costs by itself.
+        """Returns the cost of one e-node without its children.
 
-        What is computed from constants alone is computed beforehand: only its nodes.
+        An e-node over constants alone is folded before run time: it only counts as a node.
         """
         if constant:
             return Cost(nodes=1)
@@ -160,7 +160,7 @@ class Prices:
         if record.matrices is not None:  # an instruction of another machine
             products = prod(record.matrices(*weave(record, children, attributes)))
             return Cost(unmapped=products, scalar=own.size, nodes=1)
-        if record.opaque:  # something is computed
+        if record.opaque:  # a black box computes its elements
             return Cost(scalar=own.size, nodes=1)
         if operator == "linear-map":
             return Cost(scalar=own.size * children[0].dims[attributes[0]], nodes=1)

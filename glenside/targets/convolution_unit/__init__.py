@@ -1,1 +1,1 @@
-"""A unit for products that takes its operands in one layout."""
+"""A matrix unit that requires its operands in one layout."""

@@ -1,8 +1,7 @@
-"""A unit for convolutions and matrix products that takes its operands in one layout.
+"""A unit for convolutions and matrix products that requires its operands in one layout.
 
-What is asked of it is not how long a product takes but what is moved for its sake: bytes of copies that only put data
-into another order, each read once and written once. A product counts first, as one cycle: computing it again in
-another layout is no way to save a copy.
+The cost is not the time of a product but the data movement for it: bytes of copies that only change the layout, each
+read once and written once. Products are compared first, one cycle each, so that none is recomputed to save a copy.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ from glenside.targets.base import (
 from glenside.targets.registry import target
 
 ADDRESSES = {"none": addressing.NONE, "runs": addressing.RUNS, "all": addressing.ALL}
-"""Which orders of an operand or a result are free: none but that of memory, those that keep runs of neighbours
-together, all affine ones."""
+"""Axis orders of an operand or a result that cost nothing: none but the memory order, those that keep runs of elements
+contiguous, all affine ones."""
 _LAYOUTS = {"any": addressing.ANY, "nhwc": addressing.CHANNELS_LAST, "nchw": addressing.CHANNELS_FIRST}
 AS_WRITTEN = "as written"
 PLACES = ("input", "inside", "output")
@@ -49,7 +48,7 @@ LAYOUT_FAMILIES = ("constant-analyses", "rearranging", "folding", "layout", "pro
 
 
 def layout_code(layout: str) -> int:
-    """nhwc, nchw, any, or blocks such as nchw16c -> what rules read. Raises BadInput."""
+    """Returns the code of a layout for rules: nhwc, nchw, any, or blocks such as nchw16c. Raises BadInput."""
     block = re.fullmatch(r"nchw(\d{1,4})c", layout)
     if block and int(block[1]) >= 4:
         return int(block[1])
@@ -59,13 +58,13 @@ def layout_code(layout: str) -> int:
 
 
 class ConvolutionUnit(Target):
-    """A unit that wants its operands in one layout; what is counted are copies, which only put data elsewhere.
+    """A unit that requires its operands in one layout; the cost is the bytes of copies that only move data.
 
     layout   nhwc, nchw, any, or blocks of channels such as nchw16c
-    loads    which other orders of an operand cost nothing: none, runs or all
-    stores   the same of a result
+    loads    other axis orders in which the unit reads an operand at no cost: none, runs or all
+    stores   other axis orders in which the unit stores a result at no cost: none, runs or all
 
-    With loads and stores "none" it is an instruction as of a library: operands and results lie in its own layout.
+    With loads and stores "none" it is like a library call: operands and results are stored in its layout.
     Raises BadInput.
     """
 
@@ -87,13 +86,13 @@ class ConvolutionUnit(Target):
         self.description = f"{layout} loads {loads} stores {stores}"
         self.layout = layout
         self._parameters = {"layout": layout_code(layout), "loads": ADDRESSES[loads], "stores": ADDRESSES[stores]}
-        # A product counts first, as one cycle: computing it again in another layout is no way to save a copy.
+        # Products are compared first, one cycle each, so that none is recomputed in another layout to save a copy.
         unit = Instruction("product-unit", lambda *_: InstructionCost(1, 1), f"operands in {layout}")
         self.prices = Prices((unit,), ("cycles", "copies"), copied=copied_bytes)
 
     @property
     def leaves_layouts_to_runtimes(self) -> bool:
-        """Convolutions of a file take channels first, whatever a unit takes."""
+        """True: convolutions of a file take channels first, whatever the layout of the unit."""
         return True
 
     def scope(self, way: Way) -> Scope:
@@ -124,23 +123,23 @@ class ConvolutionUnit(Target):
         return _copies_of(program.term, self._parameters["layout"])
 
     def report(self, before: Program, after: Program) -> Mapping[str, Any]:
-        """Every copy before and after, and their bytes by place."""
+        """Returns every copy before and after, and their bytes by place."""
         both = {AS_WRITTEN: self._copies(before), "chosen": self._copies(after)}
         by_place = {when: {place: total(found, place) for place in PLACES} for when, found in both.items()}
         content = {when: [copy.as_dict() for copy in found] for when, found in both.items()}
         return {"copies": {**content, "bytes": by_place, "kept": after is before}}
 
 
-@lru_cache(maxsize=4)  # what is told of a program and of its answer, in every place of a report
+@lru_cache(maxsize=4)  # a report asks several times for the copies of a program and of its answer
 def _copies_of(term: Term, layout: int) -> Sequence[tuple[Term, Copy]]:
     return placed_copies(term, copied_bytes, layout)
 
 
 def copied_bytes(operator: str, attributes: Sequence[Any], operands: Sequence[AccessType], own: AccessType) -> int:
-    """What an e-node moves only to put data elsewhere: read once, written once.
+    """Returns the bytes that an e-node copies, each read once and written once.
 
-    Reshapes, splits, slices, windows, broadcasts and pads are done by addressing; several operands, elements apart and
-    reversed axes are not.
+    Reshapes, splits, slices, windows, broadcasts and pads are done by addressing; several operands, spread-out elements
+    and reversed axes are copies.
     """
     record = OPERATORS[operator]
     if record.kind is not OperatorKind.MOVEMENT or record.index_map is None:
@@ -155,7 +154,7 @@ def copied_bytes(operator: str, attributes: Sequence[Any], operands: Sequence[Ac
 
 
 def _is_addressed(found: IndexMap) -> bool:
-    """Whether it is one operand, read forwards, between bounds at most."""
+    """True if the map reads one operand in increasing order, with no guard but bounds."""
     if len(found.pieces) != 1:
         return False
     (piece,) = found.pieces

@@ -1,8 +1,8 @@
-"""The processor that programs are compiled for: nanoseconds, told from the loops of layers where they stand, or timed.
+"""The processor that programs are compiled for: the cost is nanoseconds, predicted from the loops of layers or timed.
 
-What a layer takes depends on what is around it: the order in which its neighbours store, what is taken together with
-it, what the caches hold. So each recipe is tried in all layers at once, the whole program becomes loops, and what a
-nest takes counts for the layer whose terms it computes.
+The time of a layer depends on its neighbours: their layouts, the layers fused with it, the contents of the caches. So
+each recipe is tried in all layers at once: the whole program is lowered to loops, and the time of a nest counts for the
+layer whose terms it computes.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ from glenside.targets.recipes import recipe_label
 
 TIME = "time"
 MOST_GROWTH = 400.0
-"""Of the bound of rounding errors over that of the plain variant, by default."""
-_TRIED = 3
-"""Variants of each layer that are timed, at most: those that are told to take the least."""
-_SETTLED = 2
-"""How often it is looked at what the best variants take beside each other."""
-_READ = 8
-"""Layers of which it is looked at what those take more who read them, at most: those of the least gains."""
-_SOON = 0.5
-"""Seconds in which variants are told that somebody waits for."""
+"""Default maximum of a variant's bound of rounding errors, as a multiple of the plain variant's."""
+_MAX_TIMED_VARIANTS = 3
+"""Maximum variants of each layer that are timed: those with the least predicted time."""
+_MAX_JOINT_ROUNDS = 2
+"""Maximum rounds in which the best variants of all layers are measured together."""
+_MAX_READER_CHECKS = 8
+"""Maximum layers whose extra cost for their readers is measured: those with the least gains."""
+_INTERRUPT_SECONDS = 0.5
+"""Seconds of prediction after an interrupt."""
 _ROUNDS = 15
-"""Timed runs of each program, in turn; of each nest the fastest counts."""
+"""Timed runs of each program, interleaved; the fastest run of each nest counts."""
 
 
 class Recipes(ByRecipe):
-    """The layer as it is written, then the cheapest term of each recipe that computes less: others are no faster."""
+    """The layer as written, then the cheapest term of each recipe with fewer operations: others are not faster."""
 
     def __init__(self, target: CompiledCPU, searched: SearchResult, way: Way) -> None:
         super().__init__(target, searched, way)
@@ -77,7 +77,7 @@ class Recipes(ByRecipe):
 
 
 def growth_of(recipe: str) -> Fraction:
-    """How many times that of the plain variant the bound of rounding errors is, by the F(m, r) of a recipe."""
+    """Returns the bound of rounding errors of a recipe's F(m, r), as a multiple of the plain variant's."""
     steps = (word.split(":") for word in recipe.split() if word.startswith("winograd:"))
     return prod((_growth(int(m), int(r)) for _, _, m, r in steps), start=Fraction(1))
 
@@ -88,19 +88,18 @@ def _growth(m: int, r: int) -> Fraction:
 
 
 class CompiledCPU(CPU):
-    """A processor that programs are compiled for: the nanoseconds of some threads, and the bytes of temporaries.
+    """A processor that programs are compiled for: counts nanoseconds on some threads, and bytes of temporaries.
 
-    memory   the budget of temporaries and results, as of any CPU
-    machine  native, or avx512, avx2, neon, generic; or a .toml file, which `glenside calibrate` writes; by default the
-             one that programs are compiled for, else native
-    tune     whether the best variants of each layer are timed in their places, on this computer; otherwise what they
-             take is told by the machine's prices
-    threads  how many share the work: what they read from memory does not come faster for more of them, so that weights
-             of Winograd's variants, which are larger, pay less; by prices of so many, where `glenside calibrate`
-             measured them, else of one
-    outputs  the m of Winograd's F(m, r) that are looked for along each axis
-    max_growth  how many times that of the plain variant the bound of a variant's rounding errors may be: that of
-             F(2, 3) along two axes is 7.1, of F(4, 3) 256
+    memory   budget of temporaries and results, as for any CPU
+    machine  native, or avx512, avx2, neon, generic; or a .toml file written by `glenside calibrate`; by default the
+             machine that programs are compiled for, else native
+    tune     True: time the best variants of each layer in place, on this computer; False: predict times with the cost
+             model of the machine
+    threads  number of threads. Memory bandwidth does not grow with threads, so that the larger weights of Winograd
+             variants pay less. Uses costs measured for this number by `glenside calibrate`, else those of one thread
+    outputs  the m of Winograd's F(m, r) to search for along each axis
+    max_growth  maximum bound of a variant's rounding errors, as a multiple of the plain variant's: 7.1 for F(2, 3)
+             along two axes, 256 for F(4, 3)
 
     Raises BadInput.
     """
@@ -165,14 +164,14 @@ class CompiledCPU(CPU):
         )
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
-        """Those of variants: how windows are read, and how many rows at a time, is for the loops."""
+        """Returns the families without tiled products: reading windows and tiling rows is left to the loops."""
         return tuple(f for f in super().families(way, nodes) if f not in ("cpu-products", "transposed-tiles"))
 
     def pricing(self, snapshot: Snapshot) -> Any:
         return _Pricing(snapshot, self)
 
     def variant_of(self, term: Term, recipes: Sequence[str]) -> Variant:
-        """The variant that a term is; what it takes is known where it stands."""
+        """Returns the variant of a term, without time and memory: these are measured in place."""
         recipe = " | ".join(recipes)
         growth, label = growth_of(recipe), recipe_label(recipe)
         remarks = [f"{label}: the bound of rounding errors is {float(growth):.3g} times that of the plain layer"]
@@ -180,7 +179,7 @@ class CompiledCPU(CPU):
         return Variant(label, term, measures, recipe, remarks=tuple(remarks if growth > 1 else ()))
 
     def least(self, variants: Sequence[Variant]) -> int | None:
-        """What the fewest products of them take where all threads add them up as fast as a core can."""
+        """Returns the nanoseconds of the fewest products of the variants at peak rate on all threads."""
         if not self.processor.peak:
             return None
         counts = [_products(variant.term) for variant in variants if variant.term is not None]
@@ -199,7 +198,7 @@ class CompiledCPU(CPU):
         ]
 
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
-        """As it is written, in a program of such layers."""
+        """Returns the layer as written, with its cost in a program of plain layers."""
         return {"plain": self._plain.get(product, variants[0])}
 
     def whole(self, program: Program) -> Amounts:
@@ -209,7 +208,7 @@ class CompiledCPU(CPU):
         return {TIME: round(float(sum(found.nanoseconds))), WORK: _work(found.program), PEAK: peak}
 
     def in_place(self, found: Sequence[Extracted], placed: Placed, way: Way) -> Sequence[Extracted]:
-        """With what each variant takes where it stands, among others of its kind."""
+        """Returns the variants with their predicted cost in place, when all layers use the same recipe."""
         self._known, self._is_timed, self._on_step = {}, False, way.on_step
         trials = _in_turn([of_layer.variants for of_layer in found])
         if way.at_once:
@@ -218,7 +217,7 @@ class CompiledCPU(CPU):
         return tried if way.at_once else self._settled(tried, placed, False)
 
     def refinements(self, way: Way) -> Sequence[Refinement]:
-        """The best variants timed; then those that are the best beside each other."""
+        """Returns the refinements: time the best variants, then choose those that are best together."""
         return (self._timed_in_place, partial(self._settled, timed=True)) if self.tune and not way.at_once else ()
 
     def remarks(self, program: Program) -> Sequence[str]:
@@ -230,23 +229,23 @@ class CompiledCPU(CPU):
         return found
 
     def _timed_in_place(self, found: Sequence[Extracted], placed: Placed) -> list[Extracted]:
-        """With what the plain variant and the best ones take by the clock."""
+        """Returns the plain variant and the best ones with their measured times."""
         self._known = {}
-        best = [sorted(of_layer.variants, key=self.rank)[:_TRIED] for of_layer in found]
+        best = [sorted(of_layer.variants, key=self.rank)[:_MAX_TIMED_VARIANTS] for of_layer in found]
         trials = [[of_layer.variants[0] for of_layer in found], *_in_turn(best)]
         tried = self._with_plain(self._tried(found, placed, trials, True))
         self._is_timed = True
         return tried
 
     def _with_plain(self, found: list[Extracted]) -> list[Extracted]:
-        """The same variants: what the plain ones of them take is known from now on."""
+        """Stores the plain variants with their costs, and returns the variants unchanged."""
         plain = [of_layer.variants[0] for of_layer in found]
         self._plain = {variant.term: variant for variant in plain if variant.term is not None}
         return found
 
     def _soon(self, trials: Sequence[list[Variant]], placed: Placed) -> list[list[Variant]]:
-        """As many of some trials as can be told soon: the first one at least."""
-        end, done = time.monotonic() + _SOON, list[list[Variant]]()
+        """Returns the trials that can be predicted within `_INTERRUPT_SECONDS`, at least the first."""
+        end, done = time.monotonic() + _INTERRUPT_SECONDS, list[list[Variant]]()
         for trial in trials:
             if done and time.monotonic() > end:
                 break
@@ -255,8 +254,8 @@ class CompiledCPU(CPU):
         return done
 
     def _settled(self, found: Sequence[Extracted], placed: Placed, timed: bool) -> Sequence[Extracted]:
-        """With what the best variants take beside each other; where that makes others the best, once more."""
-        for _ in range(_SETTLED):
+        """Returns the variants with the costs of the best ones measured together, repeated while others become best."""
+        for _ in range(_MAX_JOINT_ROUNDS):
             best = [self.best(of_layer.variants) for of_layer in found]
             beside = self._tried(found, placed, [best], timed)
             found = [
@@ -268,8 +267,10 @@ class CompiledCPU(CPU):
         return self._read(found, placed, timed)
 
     def _read(self, found: Sequence[Extracted], placed: Placed, timed: bool) -> Sequence[Extracted]:
-        """With what those take more who read the sums of windows, where the best variant puts them together of parts:
-        that is done where they are read, and counts for whoever reads them. Where they take less, the others take more.
+        """Returns the variants with the extra cost that they cause in the readers of added-up windows.
+
+        If a variant assembles these sums from parts, the loops do it in the reader, so that its time counts for the
+        reader. If the reader becomes faster, the other variants are charged instead.
         """
         found, best = [*found], [self.best(of_layer.variants) for of_layer in found]
         plain = [of_layer.variants[0] for of_layer in found]
@@ -279,14 +280,14 @@ class CompiledCPU(CPU):
             if any(map(adds_windows, layer_terms(layer))) and best[place].recipe != plain[place].recipe
         }
         times = Counter(placed.numbers.values())
-        for place in sorted(gains, key=gains.__getitem__)[:_READ]:
+        for place in sorted(gains, key=gains.__getitem__)[:_MAX_READER_CHECKS]:
             other = [*best[:place], plain[place], *best[place + 1 :]]
             with_it, without = self._in_loops([placed.program(best), placed.program(other)], timed)
             more = float(sum(with_it.nanoseconds)) - float(sum(without.nanoseconds))
             read = gains[place] + round(more / times[place])
             found[place] = replace(
                 found[place],
-                variants=[  # those not looked at are read as the slower of the two is
+                variants=[  # variants that were not measured get the slower of the two
                     _with_time(own, (number > 0) * max(0, read) + (own is not best[place]) * max(0, -read))
                     for number, own in enumerate(found[place].variants)
                 ],
@@ -297,7 +298,7 @@ class CompiledCPU(CPU):
     def _tried(
         self, found: Sequence[Extracted], placed: Placed, trials: Sequence[Sequence[Variant]], timed: bool
     ) -> list[Extracted]:
-        """The variants that are tried, with what they take where they are first."""
+        """Returns the tried variants with the mean time and maximum memory over their places in the first trial."""
         taken: list[dict[str, list[tuple[float, int]]]] = [{} for _ in found]
         programs = [placed.program(trial) for trial in trials]
         for trial, in_loops in zip(trials, self._in_loops(programs, timed), strict=True):
@@ -330,7 +331,7 @@ class CompiledCPU(CPU):
         return InLoops(program, loops, told(loops, self.processor, self.threads))
 
     def _timed(self, programs: Collection[Program]) -> list[InLoops]:
-        """Programs on this computer, in turn; what was timed before is kept."""
+        """Times programs on this computer, interleaved, with a cache of past measurements."""
         compiled: list[Compiled] = []
         for program in programs:
             self._on_step(f"compiling {len(programs)} programs", len(compiled) / len(programs))
@@ -343,7 +344,7 @@ class CompiledCPU(CPU):
 
 
 class _Pricing:
-    """Prices that choose among terms of one recipe: those that compute and move the fewest elements."""
+    """Prices of terms with one recipe: the elements they compute and move."""
 
     def __init__(self, snapshot: Snapshot, target: CompiledCPU) -> None:
         self.snapshot, self.target = snapshot, target
@@ -365,23 +366,23 @@ class _Pricing:
 
 
 def _time(variant: Variant) -> int:
-    """Nanoseconds of a variant that was tried."""
+    """Returns the nanoseconds of a tried variant."""
     return variant.measures[TIME] or 0
 
 
 def _with_time(variant: Variant, more: int) -> Variant:
-    """A variant that takes so many nanoseconds more."""
+    """Returns the variant with `more` nanoseconds added."""
     return replace(variant, measures={**variant.measures, TIME: _time(variant) + more})
 
 
 def _work(program: Program) -> int:
-    """Operations of what is not computed of constants alone."""
+    """Returns the operations of a program, without terms over constants alone."""
     constant = constant_terms(program)
     return sum(operations(term) for term in postorder(program.term) if not constant[term])
 
 
 def _products(root: Term) -> float | None:
-    """Products of float32 that are added, of what is not computed of constants alone; None where some are of others."""
+    """Returns the multiply-adds of float32 products, without terms over constants alone; None for other dtypes."""
     constant = constant_terms(Program(root))
     found = [t for t in postorder(root) if is_product(t) and not constant[t]]
     sizes = [product_sizes(t).macs for t in found if t.access.dtype == "float32"]
@@ -389,7 +390,7 @@ def _products(root: Term) -> float | None:
 
 
 def _in_turn(variants: Sequence[Sequence[Variant]]) -> list[list[Variant]]:
-    """The first variants of all layers, the second ones, and so on; of a layer that has no more its first one."""
+    """Returns the first variants of all layers, the second ones, and so on; the first one if a layer has no more."""
     return [[own[n] if n < len(own) else own[0] for own in variants] for n in range(max(map(len, variants), default=0))]
 
 
@@ -400,7 +401,7 @@ def _seconds(
     threads: int,
     on_step: Callable[[str, float], None],
 ) -> dict[str, Array]:
-    """Key -> seconds of the nests of a program: from the cache, or the least of several rounds, in turn."""
+    """Returns key -> seconds of each nest of a program: from the cache, or the minimum of interleaved rounds."""
     seconds = {key: np.array(json.loads(text), float) for key in keys if (text := cache.get(key)) is not None}
     runs = [(key, f, f.drawn()) for key, f in zip(keys, compiled, strict=True) if key not in seconds]
     for done in range(_ROUNDS):
@@ -408,6 +409,6 @@ def _seconds(
         for key, f, arrays in runs:
             seconds[key] = np.minimum(f.least_seconds(*arrays, rounds=1, threads=threads), seconds.get(key, np.inf))
     for key, _, _ in runs:
-        with suppress(CacheFull):  # it was timed all the same
+        with suppress(CacheFull):  # the measurement is still returned
             cache.put(key, json.dumps(seconds[key].tolist()))
     return seconds

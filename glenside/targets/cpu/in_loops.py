@@ -1,4 +1,4 @@
-"""Which layer each nest of loops counts for: that whose terms it computes."""
+"""Attributes the time and memory of loop nests to layers: a nest counts for the layer whose terms it computes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glenside.ir.term import Term, postorder
 
 @dataclass(frozen=True)
 class InLoops:
-    """A program as loops, and the nanoseconds of each nest."""
+    """A program lowered to loops, with the nanoseconds of each nest."""
 
     program: Program
     loops: Loops
@@ -24,7 +24,7 @@ class InLoops:
 
     @cached_property
     def owners(self) -> list[str | None]:
-        """The layer that each nest counts for: that of the term that does most of what it computes."""
+        """The layer of each nest: that of its term with the most operations; None without one."""
         owner = _owners(self.program)
         return [
             next((owner[term] for term in sorted(nest.terms, key=operations, reverse=True) if term in owner), None)
@@ -32,7 +32,7 @@ class InLoops:
         ]
 
     def time(self) -> dict[str, float]:
-        """Nanoseconds of each layer."""
+        """Returns the nanoseconds of each layer."""
         found = dict.fromkeys(self.program.layers, 0.0)
         for name, own in zip(self.owners, self.nanoseconds, strict=True):
             if name is not None:
@@ -40,7 +40,7 @@ class InLoops:
         return found
 
     def peak(self) -> dict[str, int]:
-        """The most bytes of temporaries that are needed while each layer is computed."""
+        """Returns the maximum bytes of live temporaries while each layer is computed."""
         found = dict.fromkeys(self.program.layers, 0)
         for name, own in zip(self.owners, needed(self.loops), strict=True):
             if name is not None:
@@ -49,7 +49,7 @@ class InLoops:
 
 
 def _owners(program: Program) -> dict[Term, str]:
-    """Each term that a layer needs -> the first layer that does; what is before a layer counts for it."""
+    """Returns term -> the first layer that needs it: producers count for the layer that reads them."""
     owner: dict[Term, str] = {}
     names = {_unsplit(root): name for name, root in program.layers.items()}
     for root in (term for term in postorder(program.term, *names) if term in names):
@@ -63,5 +63,5 @@ def _owners(program: Program) -> dict[Term, str]:
 
 
 def _unsplit(term: Term) -> Term:
-    """A term whatever its split, which whoever reads it may have changed."""
+    """Returns the term below any `access`: readers may change its split."""
     return _unsplit(term.children[0]) if term.operator.name == "access" else term

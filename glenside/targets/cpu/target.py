@@ -1,4 +1,4 @@
-"""A plain processor with a memory budget: what counts is how much is computed, and the most memory held at a time."""
+"""A plain processor with a memory budget; the cost is operations, bytes moved and peak memory."""
 
 from __future__ import annotations
 
@@ -47,30 +47,30 @@ PEAK, MOVED, WORK, TIME = "peak", "moved", "multiply-adds", "time"
 LEAST_MEMORY = "least memory"
 AT_ONCE = "im2col"
 UNLIMITED = "unlimited"
-"""No budget, in the name of a target."""
+"""The text for no budget in the name of a target."""
 
 
 class CPU(Target):
-    """A plain processor: multiply-adds, bytes moved, and the most bytes held at a time, by every variant of a layer.
+    """A plain processor: counts multiply-adds, bytes moved and peak memory of every variant of a layer.
 
-    memory    the budget of temporaries and results, in bytes or as text such as "8MB"; None or "unlimited" is no budget
-    balance   multiply-adds that take as long as moving one byte: time is multiply-adds + balance x bytes moved
-    outputs   the m of Winograd's F(m, r) that are looked for along each axis
-    row_strips  up to how many strips of rows, a power of 2 up to 16, a layer may be computed in, each as a variant of
-              its own
-    machine, tune, threads, max_growth  what programs are compiled for, whether variants are timed there, on how many
-              threads, and how much larger their rounding errors may be: with one of them nanoseconds count, and the
-              memory of what is compiled; see `glenside.targets.cpu.compiled.CompiledCPU`
+    memory    budget of temporaries and results, in bytes or as text such as "8MB"; None or "unlimited": no budget
+    balance   multiply-adds per byte moved: time is multiply-adds + balance x bytes moved
+    outputs   the m of Winograd's F(m, r) to search for along each axis
+    row_strips  maximum number of row strips in which a layer may be computed, a power of 2 up to 16; each number of
+              strips is a variant
+    machine, tune, threads, max_growth  the machine to compile for, whether to time variants there, the number of
+              threads, and the maximum growth of rounding errors. With any of them the cost is the nanoseconds and
+              memory of compiled loops; see `glenside.targets.cpu.compiled.CompiledCPU`
 
-    Inputs, constants and what is computed of constants alone are there before: they are not counted, nor is what a
-    process takes beside its arrays, such as the workspaces of BLAS. Multiply-adds are not time: a variant of fewer may
-    be slower. Raises BadInput.
+    Inputs, constants and terms over constants alone exist before the run and are not counted; nor is memory of the
+    process beside its arrays, such as BLAS workspaces. Multiply-adds are not time: a variant with fewer may be slower.
+    Raises BadInput.
     """
 
     strategy: Strategy = Front
 
     def __new__(cls, *_: Any, **options: Any) -> CPU:
-        """A CPU with what only compiled programs have is one that programs are compiled for."""
+        """Makes a `CompiledCPU` if an option of compiled programs is given."""
         compiled = any(options.get(name) is not None for name in ("machine", "threads", "max_growth"))
         if cls is CPU and (compiled or options.get("tune")):
             from glenside.targets.cpu.compiled import CompiledCPU
@@ -123,20 +123,20 @@ class CPU(Target):
 
     @property
     def leaves_variants_to_runtimes(self) -> bool:
-        """Within a budget the variants are what keeps to it."""
+        """True without a budget: within a budget the chosen variants must be kept."""
         return self.memory is None
 
     def passes(self, way: Way) -> Sequence[Pass]:
         return for_processors, until_added_up
 
     def compiled_for(self, machine: Machine | None) -> CPU:
-        """What programs are compiled for there, with this budget; as it is where it says what time is."""
+        """Returns the target that compiles for the machine, with this budget; itself if it has its own time model."""
         if machine is None or self.balance or self.row_strips > 1:
             return self
         return CPU(self.memory, outputs=self.outputs, machine=machine)
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
-        """All, or those without transposed convolutions where nothing is spread or added up in windows."""
+        """Returns all families; without those of transposed convolutions if no node adds up windows."""
         if any(map(adds_windows, nodes)):
             return self._families
         return tuple(name for name in self._families if not name.startswith("transposed"))
@@ -145,11 +145,11 @@ class CPU(Target):
         return {"winograd": sum(1 << m for m in self.outputs), "row_strips": self.row_strips, "scatter": 0}
 
     def pricing(self, snapshot: Snapshot) -> Any:
-        """What each e-node takes, over entries of its children."""
+        """Returns the cost of e-nodes over entries of their children."""
         return Pricing(snapshot, self)
 
     def variant_of(self, term: Term, recipes: Sequence[str]) -> Variant:
-        """The variant that a term is, of products of these recipes."""
+        """Returns the variant of a term whose products have these recipes."""
         run = _Watched([term])
         taken = run.finish()
         measures = {WORK: taken.operations, PEAK: taken.peak.bytes, MOVED: taken.moved}
@@ -163,17 +163,17 @@ class CPU(Target):
         return Variant(", ".join(words) or "plain", term, measures, " | ".join(recipes))
 
     def time(self, work: int, moved: int) -> int:
-        """Multiply-adds, and bytes moved times the balance."""
+        """Returns multiply-adds + balance x bytes moved."""
         return work + round(self.balance * moved)
 
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
-        """As given, as the interpreter runs it; the variant of least memory."""
+        """Returns the layer as the interpreter runs it, and the variant with the least memory."""
         order = (PEAK, *self.objectives)
         least = min(variants, key=lambda v: [v.measures[m] for m in order])
         return {"plain": variants[0], LEAST_MEMORY: least}
 
     def whole(self, program: Program) -> Amounts:
-        """What a program takes; its peak holds what the interpreter notes about values, too."""
+        """Returns the measures of a program; the peak includes the interpreter's bookkeeping."""
         measures = self.variant_of(program.term, ()).measures
         peak = measures[PEAK]
         assert peak is not None, "what can be run has a peak"
@@ -183,14 +183,14 @@ class CPU(Target):
         return live_through(program)
 
     def memory_over_time(self, program: Program) -> Sequence[tuple[str, str, int]]:
-        """As `whole` has it: what the interpreter notes about values is held all the time."""
+        """Returns the memory of each step; the interpreter's bookkeeping is live all the time, as in `whole`."""
         noted = bookkeeping(program)
         return [(what, layer, held + noted) for what, layer, held in over_time(program)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Value:
-    """What an entry stands for: a term, the stand-in for its value, and whether it is computed beforehand."""
+    """The value of an entry: a term, a symbolic array, and whether the term is folded before the run."""
 
     term: Term
     value: Value
@@ -198,7 +198,7 @@ class _Value:
 
 
 class _Watched(Simulation):
-    """A run that sees how many rows products gather at a time, of how many, and how many positions are added up."""
+    """A simulated run that records the rows gathered at a time, of how many, and the positions added at a time."""
 
     def __init__(self, roots: Sequence[Term]) -> None:
         super().__init__(roots)
@@ -217,7 +217,7 @@ class _Watched(Simulation):
         return super().apply(term, arguments, out)
 
     def tiles(self) -> str:
-        """In words; "" where nothing is gathered or added up."""
+        """Returns the tiling as text; "" if nothing is gathered or added up."""
         if self.added:
             most, whole = max(self.added)
             return "overlap-add" if most == whole else f"overlap-add in tiles of {most} positions"
@@ -230,7 +230,7 @@ class _Watched(Simulation):
 
 
 class Pricing:
-    """What each e-node takes in time, bytes moved and memory, over entries of its children."""
+    """The time, bytes moved and memory of each e-node, over entries of its children."""
 
     def __init__(self, snapshot: Snapshot, target: CPU) -> None:
         self.snapshot, self.target, self.memory = snapshot, target, Memory()
@@ -241,7 +241,7 @@ class Pricing:
         }
 
     def as_written(self, term: Term) -> Variant:
-        """The layer as it is given. Raises BadInput for a budget below the layer's own result."""
+        """Returns the layer as it is written. Raises BadInput for a budget below the layer's own result."""
         result = term.access.size * np.dtype(term.access.dtype).itemsize
         most = self.target.memory
         if most is not None and result > most:
@@ -257,7 +257,7 @@ class Pricing:
         fixed = all(p.value.fixed for p in parts) and all(a.constant for a in term.attributes if isinstance(a, Tensor))
         product = node.operator == "compute" and node.attributes[0] == "dot-product"
         if product and not fixed and self.snapshot.owner[n] in self.tiled:
-            return None  # the instruction takes its place: what it needs is known exactly
+            return None  # the tiled product replaces it: its memory is known exactly
         if OPERATORS[node.operator].opaque:
             return None
         if fixed and node.operator != "access-product":
@@ -282,7 +282,7 @@ class Pricing:
 
 
 def _storing(term: Term, buffers: int, copied: int) -> Storing:
-    """Where the interpreter may store the result of a term."""
+    """Returns where the interpreter may store the result of a term."""
     operator = term.operator
     if buffers != 1:
         return Storing.NOWHERE
@@ -307,11 +307,11 @@ _READ = with_options("cpu", _OPTIONS)
 
 
 def _load(path: str, content: Mapping[str, Any], **options: Any) -> CPU:
-    """The machine of a file, such as `glenside calibrate` writes, with no budget."""
+    """Builds the target of a machine file, as `glenside calibrate` writes it, without a budget."""
     return CPU(**{"machine": read_machine(content, path), **options})
 
 
 @target("cpu", "cpu:8MB", read=_READ, options=CPU, load=_load, bare=UNLIMITED)
 def _cpu(memory: str, given: Mapping[str, Any], **options: Any) -> CPU:
-    """A plain processor with a memory budget; counts multiply-adds, bytes moved and the peak of what is held."""
+    """A plain processor with a memory budget; counts multiply-adds, bytes moved and peak memory."""
     return CPU(memory, **{**given, **options})

@@ -1,1 +1,1 @@
-"""A machine that runs whole networks: a pipelined array between memories, with its instructions and its RTL."""
+"""The npu target: a pipelined array with memories, instructions and RTL, which runs whole networks."""

@@ -1,12 +1,12 @@
-"""What a product takes on the array of an NPU: cycles of its tiles, and bytes of its memories.
+"""The cost model of a product on the array of an npu: cycles of its tiles, and bytes of its memories.
 
-Cycles of matrices (m)(k) and (n)(k), the rows cut into tiles that half of the accumulators and of the lanes hold:
+Cycles of matrices (m)(k) and (n)(k). Rows are tiled to half of the accumulators and half of a scratchpad bank:
 
     pipelined   R + tiles max(R, m) + drain    the next weights load while rows stream; one drain for a layer
-    serial      tiles (R + m + drain)          load, stream, wait until the last sum is there
+    serial      tiles (R + m + drain)          load, stream, wait for the last sum
 
-where the drain is what a row takes through the array into the accumulators, R + C + 2 (`npu.model.cycle_model`). A last
-tile of fewer rows than R is over sooner: the pipelined count is at most R - 1 cycles above that of its instructions.
+The drain is the latency of a row through the array into the accumulators, R + C + 2 (`npu.model.cycle_model`). A last
+tile with fewer rows than R ends earlier: the pipelined count is at most R - 1 cycles above that of the instructions.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ INT8 = BitWidths(8, 8, 32)
 
 @dataclass(frozen=True)
 class NpuArray(Array):
-    """The array of an NPU; `drain` are the cycles from the last row of a tile to its last sum.
+    """The array of an npu; `drain`: cycles from the last row of a tile to its last sum.
 
-    Bytes are those of rows of weights, which are C bytes however few columns are used, `row_bytes` each with what fills
-    its last beat.
+    Bytes are those of weight rows: C bytes each, however few columns are used, padded to whole beats: `row_bytes`.
     """
 
     widths: BitWidths = INT8
@@ -43,21 +42,21 @@ class NpuArray(Array):
         return InstructionCost(cycles, tiles, g * nt * kt * self.rows * self.row_bytes)
 
     def stationary(self, g: Any, k: Any, n: Any) -> Any:
-        """Bytes of the weights (g, k)(n) as they are loaded: rows of the array's columns, filled up with zeros."""
+        """Returns the loaded bytes of the weights (g, k)(n): rows padded with zeros to the columns of the array."""
         return g * k * ceil_div(n, self.columns) * self.row_bytes
 
     def streaming(self, g: Any, m: Any, k: Any) -> Any:
-        """Bytes of the lanes that hold the rows (g, m)(k): each lane of a tile has a byte of each row.
+        """Returns the scratchpad bytes of the rows (g, m)(k): each bank of a tile holds one byte of each row.
 
-        Tiles over columns stream the same rows again.
+        Column tiles stream the same rows again.
         """
         row_tiles = ceil_div(m, self.max_rows or UNLIMITED)
         return g * row_tiles * ceil_div(m, row_tiles) * k
 
     def bound(self, work: Any, depth: Any, results: Any, weights: Any) -> InstructionCost:
-        """As that of every array; pipelined, no tile takes less than loading the next one.
+        """Returns a lower bound as for every array; pipelined, a tile takes at least the load of the next one.
 
-        Tiles take each k-tile at least once, so the m n results of a group take m n / C rows at least.
+        Each k-tile is streamed at least once, so that the m n results of a group need at least m n / C rows.
         """
         streaming = largest(ceil_div(work, self.rows * self.columns), ceil_div(results, self.columns))
         loads = ceil_div(depth, self.rows)

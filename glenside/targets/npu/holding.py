@@ -1,4 +1,4 @@
-"""What a mapped product needs of an NPU's memories: bytes from and to DRAM for its layer alone, and buffers."""
+"""The memory needs of a mapped product on an npu: DRAM traffic of its layer alone, and buffers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from glenside.targets.systolic_array.plan import Plan
 
 @dataclass(frozen=True)
 class Operands:
-    """Elements of a product as written, one byte each: those read of either operand, however often, and the results.
+    """Distinct elements read of each operand of a product as written, and its results; one byte each.
 
-    `given` says of either operand whether it is constant, so that it comes from DRAM.
+    `given`: for each operand, True if it is constant and so is loaded from DRAM.
     """
 
     left: int
@@ -28,7 +28,7 @@ class Operands:
     @classmethod
     def of(cls, product: Term) -> Operands:
         pairs = product.children[0]
-        if pairs.operator.name != "access-product":  # what is multiplied comes from one operand
+        if pairs.operator.name != "access-product":  # both factors come from one operand
             return cls(distinct_elements(pairs), 0, product.access.size, (False, False))
         left, right = pairs.children
         constant = constants_under(pairs)
@@ -38,15 +38,16 @@ class Operands:
 
 @dataclass(frozen=True)
 class Holding:
-    """Bytes of a layer by itself.
+    """Bytes of a layer alone.
 
-    streamed  elements that stream through the array, each once: zeros at borders are made on chip
-    loaded    rows of weights as they lie in DRAM, C bytes each; `zeros` of these fill rows up, or stand between the
-              blocks of a diagonal or beside the elements of a window; `copies` are elements that stand there before
+    streamed  distinct elements that stream through the array; padding zeros are made on chip
+    loaded    weight rows as stored in DRAM, C bytes each
+    zeros     zeros among the loaded bytes: they pad rows, or fill block diagonals and windows
+    copies    duplicated elements among the loaded bytes
     stored    results
-    off_chip  what comes from DRAM even where tensors stay on chip: what is constant, and what is loaded as weights
-    lanes     of scratchpad, where the streamed rows of all tiles lie, each lane with copies of its own
-    weights   of weight memory, for all tiles
+    off_chip  DRAM loads even if tensors stay on chip: constants, and the operand that is loaded as weights
+    lanes     scratchpad for the streamed rows of all tiles, each bank with its own copies
+    weights   weight memory for all tiles
     """
 
     streamed: int = 0
@@ -60,10 +61,10 @@ class Holding:
 
     @classmethod
     def of(cls, array: NpuArray, operands: Operands, written: ProductSizes, plan: Plan | None = None) -> Holding:
-        """Of a plan for a product of such sizes as it is written, or of the product as it is written.
+        """Computes the bytes of a plan for a product; without a plan, of the product as written.
 
-        Weights stand once for each output of a window, and for each of the rows that are taken together. Swapped, what
-        was on the left is loaded as weights, whole rows of it, and the weights stream.
+        Weights are duplicated for each output of a window and each of the combined rows. With swapped operands whole
+        rows of the left operand are loaded as weights, and the weights are streamed.
         """
         sizes, swapped = (written, False) if plan is None else (plan.sizes, plan.swapped)
         times = 1 if plan is None else plan.rows * prod(factor for _, factor in plan.windows)
@@ -77,12 +78,12 @@ class Holding:
 
     @property
     def bytes(self) -> int:
-        """From and to DRAM."""
+        """DRAM traffic, loads and stores."""
         return self.streamed + self.loaded + self.stored
 
     @property
     def buffers(self) -> int:
-        """Of lanes and of weight memory."""
+        """Bytes of scratchpad and weight memory."""
         return self.lanes + self.weights
 
     def as_dict(self) -> dict[str, Any]:

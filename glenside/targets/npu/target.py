@@ -1,4 +1,4 @@
-"""The target `npu`: an array between memories, for which each layer keeps several mappings to choose from."""
+"""The target `npu`: an array with memories; each layer keeps a Pareto front of mappings for joint selection."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 OBJECTIVES = ("cycles", "bytes")
 SIDE = 64
-"""Rows and columns of the array where no size is given; reports name them."""
+"""Default rows and columns of the array; reports name them."""
 SLACK = 2
-"""How many times as much as the cheapest a mapping may take to be looked at; the one as written always is."""
+"""Maximum cost of a candidate mapping, as a multiple of the cheapest; the mapping as written is always a candidate."""
 
 
 class NPU(SystolicArray):
@@ -101,21 +101,21 @@ class NPU(SystolicArray):
 
     @property
     def gates(self) -> float:
-        """As told from smaller machines, without Yosys: `glenside.npu.rtl.area_model`."""
+        """The gates extrapolated from smaller machines, without Yosys: `glenside.npu.rtl.area_model`."""
         from glenside.npu.rtl.area_model import gates
 
         return gates(self.npu)
 
     def scope(self, way: Way) -> Scope:
-        """What is between layers is the lowering's: it takes integers as they are written."""
+        """Returns LAYERS: the lowering handles the integer operators between layers as they are written."""
         return Scope.LAYERS
 
     def passes(self, way: Way) -> Sequence[Pass]:
-        """Its instructions are those of products: what adds up windows stays behind them."""
+        """Returns batch-norm folding only: instructions compute products, and windows are added up after them."""
         return (fold_batch_norms,)
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
-        """Those of an array of weights that stay; the mapping as written is one of the front."""
+        """Returns the families of a weight-stationary array; the front includes the mapping as written."""
         known = super().families(way, nodes)
         return known if way.mapping != "best" else (*known, "mapping-front", "baseline-mapping")
 
@@ -142,7 +142,7 @@ class NPU(SystolicArray):
         return replace(known, measures=measures, details=details, remarks=remarks)
 
     def _arrival(self, product: Term, known: Variant) -> Iterator[str]:
-        """Says of a layer whose weights come for longer than the array works how long that is: it is in no mapping."""
+        """Yields a remark if loading the weights of a layer takes longer than the array: no mapping counts that."""
         own, port, cycles = self._operands(product), self.npu.bandwidth, known.measures["cycles"] or 0
         size = own.left * own.given[0] + own.right * own.given[1]
         least = -(-size // port)
@@ -151,7 +151,7 @@ class NPU(SystolicArray):
             yield f"{words}, {port:,} a cycle: the array takes {cycles:,}"
 
     def runs(self, term: Term) -> bool:
-        """Accumulators add up sums of one place: windows may be moved behind the array, and not be added up."""
+        """True if no windows are added up after the array: an accumulator only adds sums of its own index."""
         added = (each for each in postorder(term) if each.operator.name == WINDOWS)
         return all(sources_of_windows(each).shape[-1] == 1 for each in added)
 
@@ -194,7 +194,7 @@ class NPU(SystolicArray):
         return integer_program(result, network, self.npu, seed, told, keep, quick)
 
     def best(self, variants: Sequence[Variant]) -> Variant:
-        """The variant that is chosen, with all that there was to choose from."""
+        """Returns the chosen variant with the whole front in its details."""
         chosen = super().best(variants)
         front = [{"label": v.label, "measures": v.measures, **v.details} for v in variants]
         return replace(chosen, details={**chosen.details, "mappings": front})
@@ -209,7 +209,7 @@ def _read(text: str) -> tuple[Machine]:
 
 
 def _options(*, objectives: Sequence[str] = OBJECTIVES) -> None:
-    """What flags may set."""
+    """Declares the parameters that flags may set."""
 
 
 @target(

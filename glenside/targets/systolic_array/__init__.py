@@ -1,1 +1,1 @@
-"""An array of multipliers, by its dataflow, its memory and what stands beside it."""
+"""Systolic arrays: dataflow, on-chip memory and an optional vector unit."""

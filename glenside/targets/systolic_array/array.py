@@ -1,4 +1,4 @@
-"""A systolic array of R rows and C columns, its dataflow, its memory and what stands beside it.
+"""The cost model of a systolic array of R rows and C columns with on-chip memory and an optional vector unit.
 
 Cycles of matrices (m)(k) and (n)(k), as SCALE-Sim 3.0.0 reports them plus 1 for each product:
 
@@ -6,10 +6,9 @@ Cycles of matrices (m)(k) and (n)(k), as SCALE-Sim 3.0.0 reports them plus 1 for
     double-buffered     R + ceil(k/R) ceil(n/C) max(R, m + R + C - 2)     the next weights load while rows stream
     output-stationary   ceil(m/R) ceil(n/C) (k + R + C - 2)
 
-Bytes are those of whole tiles to and from memory outside the chip. Loops run over groups, row tiles, column tiles and
-k-tiles, in this order. What the on-chip memory holds is read once: first the rows of one row tile, over column tiles
-where there are several, then, beside them, the weights of one group, over row tiles. Sums stay in accumulators until
-they are whole.
+Bytes are whole tiles to and from off-chip memory. The loop order is groups, row tiles, column tiles, k-tiles. Operands
+that fit on chip are read once: first the rows of one row tile, reused over column tiles; then, in the remaining
+capacity, the weights of one group, reused over row tiles. Accumulators hold sums until they are complete.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ DATAFLOWS = ("weight-stationary", "output-stationary", "double-buffered")
 
 @dataclass(frozen=True)
 class BitWidths:
-    """Bits of a number: of what streams in, of the weights, and of the sums."""
+    """Bits per number of streamed inputs, weights and accumulators."""
 
     input: int = 32
     weight: int = 32
@@ -39,10 +38,10 @@ class BitWidths:
 
 @dataclass(frozen=True)
 class Array:
-    """The machine as numbers.
+    """The parameters of the machine.
 
     `max_rows` is the depth of the accumulators, `capacity` the on-chip memory in bytes, `vector_rate` the
-    multiply-accumulates per cycle of a vector unit beside it, or None. Raises BadInput for what is no machine.
+    multiply-accumulates per cycle of a vector unit, or None. Raises BadInput for values out of range.
     """
 
     rows: int
@@ -66,11 +65,11 @@ class Array:
 
     @property
     def tile(self) -> dict[str, int]:
-        """The axes that an instruction has of a fixed size."""
+        """The axes of an instruction with a fixed size, by name."""
         return {"M" if self.dataflow == "output-stationary" else "K": self.rows, "N": self.columns}
 
     def tiled(self, g: Any, m: Any, k: Any, n: Any) -> InstructionCost:
-        """What matrices (g, m)(k) and (g, n)(k) take, cut into tiles."""
+        """Returns the cost of the product of (g, m)(k) and (g, n)(k), cut into tiles."""
         if self.dataflow == "output-stationary":
             return self.accumulated(g, ceil_div(m, self.rows), ceil_div(n, self.columns), k)
         row_tiles = ceil_div(m, self.max_rows or UNLIMITED)
@@ -78,7 +77,7 @@ class Array:
         return self.streamed(g, row_tiles, ceil_div(n, self.columns), ceil_div(k, self.rows), rows)
 
     def streamed(self, g: Any, mt: Any, nt: Any, kt: Any, rows: Any) -> InstructionCost:
-        """g groups of mt x nt x kt weight tiles, through each of which a number of rows streams."""
+        """Returns the cost of g groups of mt x nt x kt weight tiles, with `rows` rows streamed through each."""
         tiles = g * mt * nt * kt
         if self.dataflow == "double-buffered":
             cycles = self.rows + tiles * largest(self.rows, rows + self.rows + self.columns - 2)
@@ -90,7 +89,7 @@ class Array:
         return InstructionCost(cycles, tiles, g * (self._moved(mt, nt, inputs, weights) + results))
 
     def accumulated(self, g: Any, mt: Any, nt: Any, k: Any) -> InstructionCost:
-        """g groups of mt x nt tiles of results, through each of which k pairs of rows and columns stream."""
+        """Returns the cost of g groups of mt x nt result tiles, with k pairs of rows and columns streamed to each."""
         inputs = self._bytes(self.rows * k, self.widths.input)
         weights = self._bytes(nt * self.columns * k, self.widths.weight)
         results = self._bytes(mt * self.rows * nt * self.columns, self.widths.accumulator)
@@ -99,17 +98,17 @@ class Array:
         return InstructionCost(cycles, tiles, g * (self._moved(mt, nt, inputs, weights) + results))
 
     def vector(self, g: Any, m: Any, k: Any, n: Any) -> InstructionCost:
-        """What a product takes on the vector unit: it keeps nothing, so both factors of each product are read."""
+        """Returns the cost of a product on the vector unit: without reuse, both factors of each product are read."""
         work = g * m * k * n
         factors = self._bytes(work, self.widths.input + self.widths.weight)
         moved = factors + self._bytes(g * m * n, self.widths.accumulator)
         return InstructionCost(ceil_div(work, self.vector_rate or 1), 0, moved)
 
     def bound(self, work: Any, depth: Any, results: Any, weights: Any) -> InstructionCost:
-        """What any mapping takes at least, swapped ones too, that makes none of these less.
+        """Returns a lower bound over all mappings, swapped ones too, that reduce none of the arguments.
 
-        Tiles of k rows and n columns through which m rows stream hold at least m k n / (R C) cycles of streaming, and
-        there are at least (depth of all groups) / R of them, each with its skew; results / (R C) where those are tiled.
+        Streaming m rows through the tiles of k rows and n columns takes at least m k n / (R C) cycles. There are at
+        least (depth of all groups) / R tiles, each with its skew; if results are tiled, results / (R C).
         """
         rows, columns = self.rows, self.columns
         streaming = ceil_div(work, rows * columns)
@@ -119,14 +118,14 @@ class Array:
             cycles = rows + streaming + ceil_div(depth, rows) * (rows + columns - 2)
         else:
             cycles = streaming + ceil_div(depth, rows) * (2 * rows + columns - 2)
-        smallest_word = min(self.widths.weight, self.widths.input)  # swapped, weights stream in
+        smallest_word = min(self.widths.weight, self.widths.input)  # swapped weights are streamed
         moved = self._bytes(weights, smallest_word) + self._bytes(results, self.widths.accumulator)
         return InstructionCost(cycles, 0, moved)
 
     def _moved(self, mt: Any, nt: Any, inputs: Any, weights: Any) -> Any:
-        """Bytes of rows and weights of one group: `inputs` are those of one row tile, `weights` all of the group's."""
+        """Returns the bytes read for one group; `inputs`: bytes of one row tile, `weights`: bytes of the group."""
         rows_again = if_fits(inputs, self.capacity, 1, nt)
-        kept = if_fits(nt, 1, 0, if_fits(inputs, self.capacity, inputs, 0))  # rows of one column tile are read once
+        kept = if_fits(nt, 1, 0, if_fits(inputs, self.capacity, inputs, 0))  # with one column tile rows are read once
         return mt * inputs * rows_again + weights * if_fits(weights + kept, self.capacity, 1, mt)
 
     @staticmethod
@@ -134,7 +133,7 @@ class Array:
         return ceil_div(elements * bits, 8)
 
     def instructions(self) -> tuple[Instruction, ...]:
-        """Its instructions, with what each takes and costs."""
+        """Returns the instructions with their accepted operands and prices."""
         size = (self.rows, self.columns)
         if self.dataflow == "output-stationary":
             accepts = f"(G.., {self.rows})(K) and (G..)(K, {self.columns})"
@@ -152,7 +151,7 @@ class Array:
         return self.streamed(groups, mt, nt, kt, a.dims.get(b.split) if a.split > b.split else 1)
 
     def _price_of_blocks(self, _: Any, children: Sequence[AccessType], own: AccessType) -> InstructionCost:
-        """The same for an instruction that cuts K and N itself."""
+        """Returns the price of an instruction that tiles K and N itself."""
         a, b = children
         rows = a.dims.get(0) if a.split else 1
         return self.streamed(1, 1, b.item.get(1) // self.columns, b.item.get(0) // self.rows, rows)
@@ -164,5 +163,5 @@ class Array:
 
 
 def _loops(leading: Dims, count: int) -> tuple[int, ...]:
-    """Loops over groups and tiles where the leading axes are those; anything else is so many tiles for themselves."""
+    """Returns the trip counts of the loops over groups and tiles; other leading axes count as single tiles."""
     return tuple(leading) if len(leading) == count else (leading.product(), *(1,) * (count - 1))

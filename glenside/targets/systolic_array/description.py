@@ -1,4 +1,4 @@
-"""Targets that a TOML file describes, every number with its unit."""
+"""Parses systolic arrays from TOML files, in which quantities have units."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RATES = {"MAC/cycle": 1, "MACs/cycle": 1}
 
 @dataclass(frozen=True)
 class _Field:
-    """What a key holds: how it is read, and how it is written in words."""
+    """A key of a table: its parser, and its allowed values as text."""
 
     read: Callable[[Any], Any]
     words: str
@@ -33,7 +33,7 @@ class _Field:
 
 
 def _checked(allowed: Callable[[Any], bool]) -> Callable[[Any], Any]:
-    """Reads a value as it is; a ValueError where it is not allowed."""
+    """Returns a parser that returns the value unchanged, or raises ValueError if it is not allowed."""
 
     def read(value: Any) -> Any:
         if not allowed(value):
@@ -92,20 +92,20 @@ _TABLES: dict[str, dict[str, _Field]] = {
     "vector": {"rate": _Field(_with_unit(_RATES, 1), "a whole rate such as '128 MAC/cycle'", required=True)},
 }
 _REQUIRED = ("array",)
-_PARAMETERS = {"objective": "objectives", "rate": "vector_rate"}  # of `SystolicArray`, where they have another name
+_PARAMETERS = {"objective": "objectives", "rate": "vector_rate"}  # key -> parameter of `SystolicArray`, if different
 
 
 def read_target(path: str, content: Mapping[str, Any], **options: Any) -> SystolicArray:
-    """The target that a TOML file describes, which holds that; `options` of `SystolicArray` come before what it says.
+    """Builds a target from a parsed TOML file; `options` of `SystolicArray` override it.
 
-    Raises BadInput, which names the file, the line, the table and the key, and says what would be right.
+    Raises BadInput with the file, line, table and key, and the allowed values.
     """
     missing = next((table for table in _REQUIRED if table not in content), None)
     if missing is not None:
         raise BadInput(f"{path}: the table [{missing}] is missing")
     top = {key: value for key, value in content.items() if key not in _TABLES}
     found = {table: _table(path, table, content.get(table, {}) if table else top) for table in _TABLES}
-    found[""].pop("target", None)  # which this is
+    found[""].pop("target", None)  # always systolic-array here
     known = {
         "name": Path(path).stem,
         "widths": BitWidths(**found["widths"]) if found["widths"] else None,

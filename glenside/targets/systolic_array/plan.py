@@ -1,4 +1,4 @@
-"""Plans: what a mapping does to a product before it is cut into tiles; the words for that, or for why it has none."""
+"""Plans: the transformations of a product before it is tiled; labels for them, and reasons why a product has none."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from glenside.targets.systolic_array.array import Array
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps that led to the calls of a product, and the matrices that they left.
+    """The transformations of a mapped product, and the resulting matrices.
 
-    windows   (axis, outputs of that axis that one window serves), by axis
-    rows      rows taken together
+    windows   (axis, outputs along that axis per window), by axis
+    rows      rows combined into one
     groups    groups packed into one
+    swapped   True if the operands are swapped
     """
 
     windows: tuple[tuple[int, int], ...]
@@ -30,15 +31,15 @@ class Plan:
     groups: int
     swapped: bool
     sizes: ProductSizes
-    """As the calls take them: operands that were swapped are."""
+    """Sizes of the matrices of the instructions, after swapping."""
     crossed: bool = False
-    """Whether those groups are below each other, and the diagonal of the result is theirs."""
+    """True if packed groups are stacked and their results are the diagonal of the product."""
 
     @classmethod
     def of(cls, steps: Sequence[int], sizes: Sequence[int]) -> Plan:
-        """From the vectors of a `mapping` fact: (i, j, q) for each regrouping, then r, p, s; and (g, m, k, o).
+        """Builds the plan of a `mapping` fact: (i, j, q) for each regrouping, then r, p, s; and (g, m, k, o).
 
-        s is 1 for swapped operands, and 2 more for groups that are crossed.
+        s: bit 0 for swapped operands, bit 1 for crossed groups.
         """
         *windows, rows, groups, last = steps
         factors = sorted(zip(windows[::3], windows[2::3], strict=True))
@@ -47,12 +48,12 @@ class Plan:
 
     @property
     def weights(self) -> int:
-        """Elements of what became of the right operand."""
+        """Elements of the right operand after the transformations."""
         s = self.sizes
         return s.groups * s.k * (s.m if self.swapped else s.n)
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs: factors by axis of the left operand, and the matrices as the calls take them."""
+        """Returns the plan for JSON: factors by axis of the left operand, and the matrices of the instructions."""
         return {
             "windows": {str(axis): factor for axis, factor in self.windows},
             "rows": self.rows,
@@ -63,7 +64,7 @@ class Plan:
         }
 
     def words(self, product: Term, channels: bool) -> list[str]:
-        """Such as "2 x 2 outputs per window", "7 channels per tile", "operands swapped"."""
+        """Returns its parts as text, such as "2 x 2 outputs per window", "7 channels per tile", "operands swapped"."""
         found = []
         if self.windows:
             found.append(f"{' x '.join(map(str, self._factors(product)))} outputs per window")
@@ -77,7 +78,7 @@ class Plan:
         return found
 
     def _factors(self, product: Term) -> list[int]:
-        """One factor for each axis of the windows, those that stayed 1 included."""
+        """Returns one factor for each axis of the windows, 1 included."""
         a = product.children[0].children[0].access
         given = dict(self.windows)
         axes = range(a.split - max(len(a.item) - 1, 1), a.split)
@@ -85,7 +86,7 @@ class Plan:
 
 
 def mapping_label(layer: Term, cone: Cone, plan: Plan | None, array: Array) -> str:
-    """The mapping of a layer's product, such as "operands swapped, K 512 in 8"."""
+    """Returns the label of a layer's mapping, such as "operands swapped, K 512 in 8"."""
     product, sizes = product_of(layer), product_sizes(layer)
     form = recipe_label(cone.recipe, "")
     if sizes.macs == 0:
@@ -109,7 +110,7 @@ def mapping_label(layer: Term, cone: Cone, plan: Plan | None, array: Array) -> s
 
 
 def nearest_miss(cone: Cone, searched: SearchResult, instruction: Instruction) -> str:
-    """Which product stayed, and what the instruction would have needed of which operand."""
+    """Returns why a product was not mapped: its operands, and the operands that the instruction accepts."""
     snapshot = searched.snapshot
     node = snapshot.nodes[cone.products[0]]
     stopped = searched.stopped

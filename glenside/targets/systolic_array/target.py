@@ -1,4 +1,4 @@
-"""Systolic arrays as targets: weight-stationary, output-stationary, double-buffered; with layouts where they count."""
+"""Systolic arrays as targets: weight-stationary, output-stationary or double-buffered; optionally with layouts."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ CYCLES = Measure("cycles", "cycles", "of the array, and of the vector unit besid
 
 
 class SystolicArray(Target):
-    """A matrix unit of R x C multipliers with weights that stay; m rows stream through a tile in m + 2R + C - 2 cycles.
+    """A weight-stationary unit of R x C multipliers; m rows stream through a tile in m + 2R + C - 2 cycles.
 
     dataflow            weight-stationary, output-stationary or double-buffered
-    max_rows            most rows that stream through a tile before its sums are read, or None
+    max_rows            maximum rows that stream through a tile before its sums are read, or None
     capacity            bytes of on-chip memory that keep operands between tiles
-    widths              bits of what streams in, of the weights, and of the sums
+    widths              bits of streamed inputs, weights and accumulators
     vector_rate         multiply-accumulates per cycle of a vector unit beside the array, or None
-    objectives          what is made least, in that order: "cycles" and "bytes", or "cycles" and "copies": then the
-                        layouts of the network are searched too, and `layout` is the one of operands: nhwc, nchw16c ..
-    max_weight_growth   how many times as large a mapping may make the weights, or None
+    objectives          measures to minimize, in order: "cycles" and "bytes", or "cycles" and "copies". With copies the
+                        layouts of the network are searched too; `layout` is that of operands: nhwc, nchw16c ..
+    max_weight_growth   maximum factor by which a mapping may enlarge the weights, or None
 
     Raises BadInput.
     """
@@ -108,8 +108,10 @@ class SystolicArray(Target):
         return () if way.blocking == "unrolled-tiles" else (fold_batch_norms, until_added_up)
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
-        """Those of the way, without the rules for what stands between pairs and their sum where nothing does, and those
-        of transposed convolutions where nothing is spread or added up in windows.
+        """Returns the families of the way.
+
+        Leaves out rules for operators between pairs and their sum, and rules of transposed convolutions, if no node
+        needs them.
         """
         if way.blocking == "unrolled-tiles":
             return _SLICES
@@ -120,7 +122,7 @@ class SystolicArray(Target):
         return (*(f for f in _LOOPS if between or f != "through-products"), *own, stays)
 
     def rule_parameters(self) -> dict[str, Any]:
-        """The sizes of the array, and its price and bound in its objectives."""
+        """Returns the sizes of the array, and its price and lower bound in its objectives."""
         array, growth = self.array, None if self.max_weight_growth is None else int(self.max_weight_growth * 1000)
 
         counted = [name for name in self.objectives if name in InstructionCost._fields] or ["cycles"]
@@ -164,7 +166,7 @@ class SystolicArray(Target):
         )
 
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
-        """The baseline mapping: the product cut into tiles as it stands."""
+        """Returns the baseline mapping: the product tiled as it is written."""
         sizes = product_sizes(product)
         idle = not sizes.macs or variants[0].details.get("constant")
         cost = InstructionCost(0, 0) if idle else self.array.tiled(sizes.groups, sizes.m, sizes.k, sizes.n)
@@ -172,16 +174,16 @@ class SystolicArray(Target):
         return {BASELINE: Variant("baseline mapping", None, measures)}
 
     def bound(self, macs: int) -> int:
-        """Every multiplier busy in every cycle."""
+        """Returns the cycles with every multiplier busy in every cycle."""
         return int(ceil_div(macs, self.peak or 1)) if self.objectives[0] == "cycles" else 0
 
 
 class SystolicArrayWithLayouts(SystolicArray):
-    """An array whose objectives count copies too: the network and its layouts are searched in one e-graph.
+    """An array whose objectives include copies: the network and its layouts are searched in one e-graph.
 
-    A product runs on it as a `product-unit`, whose operands and result lie in any order that the layout allows; its
-    cycles are those of the cheapest mapping, which is addresses and constants. Tiles and bytes of it are not told.
-    Raises BadInput for other objectives beside.
+    A product runs as a `product-unit`, whose operands and result may have any axis order that the layout allows. Its
+    cycles are those of the cheapest mapping, which needs only addressing and constants; tiles and bytes are unknown.
+    Raises BadInput for objectives other than cycles and copies.
     """
 
     ways = frozenset()
@@ -199,7 +201,7 @@ class SystolicArrayWithLayouts(SystolicArray):
         self.description += f" {self.unit.description}"
 
     def _tiled(self, attributes: Sequence[Any], children: Sequence[Any], own: Any) -> InstructionCost:
-        """The price of a unit of which rules tell no mapping: that of the product cut into tiles as it stands."""
+        """Returns the price of a unit without a mapping from rules: that of the product tiled as it is written."""
         shared, _, a_order, a_split, *_ = attributes
         parts = attributes[1].permute(a_order)
         groups, rows, depth = parts.take(shared).product(), parts.take(a_split).product(), parts.drop(a_split).product()
@@ -225,7 +227,7 @@ class SystolicArrayWithLayouts(SystolicArray):
         return Variant(on_unit.label, term, {**self.unit.unknown, "cycles": cycles}, off=off)
 
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
-        """The baseline mapping, of the program in the layouts in which it is written."""
+        """Returns the baseline mapping of the program in the layouts in which it is written."""
         sizes = product_sizes(product)
         cycles = self.array.tiled(sizes.groups, sizes.m, sizes.k, sizes.n).cycles if sizes.macs else 0
         return {BASELINE: Variant("baseline mapping, as written", product, {**self.unit.unknown, "cycles": cycles})}
@@ -241,7 +243,7 @@ class SystolicArrayWithLayouts(SystolicArray):
 
 
 def _stands_between(node: Term) -> bool:
-    """Whether something stands between the pairs of a product and their sum."""
+    """True if an operator is between the pairs of a product and their sum."""
     product = node.operator.name == "compute" and node.attributes[0] == "dot-product"
     return product and node.children[0].operator.name != "access-product"
 
@@ -264,7 +266,7 @@ def _weight_stationary(rows: int, columns: int, **options: Any) -> SystolicArray
 
 @target("output-stationary", "output-stationary:RxC", options=SystolicArray)
 def _output_stationary(rows: int, columns: int, **options: Any) -> SystolicArray:
-    """An array of R x C sums that stay; a tile takes K + R + C - 2 cycles for products of depth K."""
+    """An output-stationary array of R x C sums; a tile takes K + R + C - 2 cycles for products of depth K."""
     return SystolicArray(rows, columns, dataflow="output-stationary", **options)
 
 
