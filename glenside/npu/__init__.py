@@ -1,1 +1,1 @@
-"""A machine that runs whole networks: its instructions, its cycles, two simulators of it, numpy's and the RTL's."""
+"""The npu, an accelerator for whole networks: its instruction set, cycle model, compiler, numpy simulator and RTL."""

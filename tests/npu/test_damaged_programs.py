@@ -162,10 +162,10 @@ def test_steps_of_the_host_that_are_none_are_a_sentence(program: NpuProgram, tmp
     host, dram = program.host, program.dram
     assert host is not None
     for other, said in (
-        (replace(host, meaning=host.meaning + ")"), "that are left to the host are not said by their text"),
-        (replace(host, meaning="(access-tensor y)"), "that are left to the host are not said by their text"),
+        (replace(host, meaning=host.meaning + ")"), "the text of the host's steps is not a program"),
+        (replace(host, meaning="(access-tensor y)"), "the text of the host's steps is not a program"),
         (replace(host, meaning="(input z (shape 2) int8) (access-tensor z)"), "z"),
-        (replace(host, results=("a", "b")), "the host is left 1 results, with 2 names"),
+        (replace(host, results=("a", "b")), "the host's steps have 1 results and 2 names"),
         (replace(host, operands={}), "constant|tensor"),
     ):
         binary_format.save(replace(program, host=other), tmp_path / "p.bin")

@@ -194,13 +194,13 @@ def test_words_that_are_no_instruction_are_refused(tmp_path: Path) -> None:
         ),
         ("fill counts=1,1,1 lanes=0+1,1,1 table=0 turn=0+0,0,0 carry=2", "carry of fill is written 0 or 1, got 2"),
         ("bytes 60 0011223344556677", "bytes are within DRAM"),
-        ("bytes 0 zz", "bytes is not written so"),
+        ("bytes 0 zz", "bytes is malformed"),
         ("dram 64", "dram is said once"),
-        ("machine {", "machine is not written so"),
+        ("machine {", "machine is malformed"),
         ("input 3 {}", "a place has a name of its own"),
-        ("stretch", "stretch is not written so"),
-        ("predicted 1.5", "predicted is not written so"),
-        ("choices (1)", "choices is not written so"),
+        ("stretch", "stretch is malformed"),
+        ("predicted 1.5", "predicted is malformed"),
+        ("choices (1)", "choices is malformed"),
     ],
 )
 def test_a_line_that_is_wrong_is_named(line: str, match: str) -> None:

@@ -251,9 +251,9 @@ def _refused(match: str, given: Spread, *, select: int = 0, offset: int = 0) -> 
 
 def test_what_is_no_place_or_no_byte_is_refused() -> None:
     good = Spread((2, 1, 1), Address(0), Address(3, (1, 0, 0)), 0)
-    _refused("entry 1 of its table selects byte 8, of 8 there are", good, select=8)
+    _refused("entry 1 of its table selects byte 8; there are 8", good, select=8)
     walk = replace(good, increment=True)
-    _refused("entry 1 of table 1 behind its first selects byte 8, of 8 there are", walk, select=8)
+    _refused("entry 1 of table 1 behind its first selects byte 8; there are 8", walk, select=8)
     _refused("row of weights 16 is outside of the 15 there are", walk, offset=12)
     _refused("row of weights 15 is outside of the 15 there are", replace(good, weights=Address(14, (1, 0, 0))))
     _refused("row of weights -1 is outside of the 15 there are", good, offset=-4)

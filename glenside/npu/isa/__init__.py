@@ -1,1 +1,1 @@
-"""The instruction set: one record for each instruction and register, and what is derived from them."""
+"""The instruction set: one record per instruction and register, and the encodings and documents derived from them."""

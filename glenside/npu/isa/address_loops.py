@@ -1,4 +1,4 @@
-"""Sequences of addresses as nested loops: what an address generator counts through."""
+"""Converts address sequences to nested loops, as an address generator counts them, and back."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from glenside.npu.isa.address_generators import Integers, generated
 from glenside.npu.isa.fields import LOOPS, Address, Counts
 
 _MOST = (1 << 16) - 1
-"""How often a loop runs, at most."""
+"""Maximum trip count of a loop."""
 
 
 @dataclass(frozen=True)
 class Nest:
-    """Addresses that one instruction counts through: of each sequence the first, and the strides of the loops."""
+    """The address loops of one instruction: trip counts, and the base and strides of each address sequence."""
 
     counts: Counts
     bases: tuple[int, ...]
     strides: tuple[tuple[int, int, int], ...]
 
     def address(self, which: int, times: int = 1) -> Address:
-        """Of one of the sequences, in units of so many."""
+        """Returns sequence `which` as an address, with base and strides multiplied by `times`."""
         first, second, third = self.strides[which]
         return Address(self.bases[which] * times, (first * times, second * times, third * times))
 
     def moved(self, by: tuple[int, ...]) -> Nest:
-        """The same, each of the sequences so much further."""
+        """Returns the nest with `by[i]` added to the base of sequence i."""
         return Nest(self.counts, tuple(map(add, self.bases, by)), self.strides)
 
     def addresses(self, which: int = 0) -> Integers:
-        """Those of one of the sequences, (n), in order."""
+        """Returns the addresses of sequence `which`, (n), in iteration order."""
         return generated(self.address(which), self.counts)
 
 
 def addresses_of(every: Sequence[Nest], which: int = 0) -> Integers:
-    """One of the sequences of nests, one nest after the other, (n)."""
+    """Returns the addresses of sequence `which` of all nests, concatenated, (n)."""
     counts = np.array([own.counts for own in every], np.int64).reshape(-1, LOOPS)
     strides = np.array([own.strides[which] for own in every], np.int64).reshape(-1, LOOPS)
     found = np.array([own.bases[which] for own in every], np.int64)
@@ -54,7 +54,7 @@ def addresses_of(every: Sequence[Nest], which: int = 0) -> Integers:
 
 
 def nests(addresses: Array) -> list[Nest]:
-    """Sequences side by side, (n)(q), cut into as few nests as are found by taking the longest from the front on."""
+    """Splits q parallel address sequences, (n)(q), into nests: greedily, the longest prefix first."""
     if not len(addresses):
         return []
     first = addresses[0].tolist()
@@ -69,12 +69,13 @@ _Loops = tuple[tuple[int, ...], Counts, tuple[tuple[int, int, int], ...]]
 
 @lru_cache(maxsize=1 << 11)
 def _steps_as_nests(content: bytes, width: int) -> Sequence[_Loops]:
-    """Bases, counts and strides of sequences that begin at 0, as bytes: those of layers are mostly ones seen before,
-    elsewhere.
+    """Returns bases, counts and strides of sequences that begin at 0, given as bytes.
+
+    Memoized: most sequences of a layer occur again at another base.
     """
     bases = np.frombuffer(content, np.int64).reshape(-1, width)
     shapes = np.zeros((len(bases), 0), np.int64)
-    # Blocks that are alike and a constant apart become a loop around them, three times.
+    # Equal blocks at a constant stride become one loop around the block, once per loop level.
     for _ in range(LOOPS):
         bases, shapes = _looped(bases, shapes)
     found = list[_Loops]()
@@ -85,15 +86,15 @@ def _steps_as_nests(content: bytes, width: int) -> Sequence[_Loops]:
 
 
 def _looped(bases: Array, shapes: Array) -> tuple[Array, Array]:
-    """Runs of blocks of one shape whose bases are a constant apart, as one block each."""
+    """Merges each run of equal blocks with a constant stride into one block with one more loop."""
     count, width = bases.shape
     if count == 1:
         return bases, np.concatenate([shapes, [[1, *[0] * width]]], axis=1)
     steps = np.diff(bases, axis=0)
     alike = _alike(shapes)
-    same = np.zeros(count, bool)  # whether the step after block i goes on like the one before it
+    same = np.zeros(count, bool)  # True if the step after block i equals the step before it
     same[1 : count - 1] = alike[1:] & alike[:-1] & _alike(steps)
-    ends = np.append(np.flatnonzero(~same), count).tolist()  # where a run that goes on may end
+    ends = np.append(np.flatnonzero(~same), count).tolist()  # possible last blocks of a run
     begins, sizes = list[int](), list[int]()
     at = end = 0
     while at < count:
@@ -112,7 +113,7 @@ def _looped(bases: Array, shapes: Array) -> tuple[Array, Array]:
 
 
 def _alike(blocks: Array) -> Array:
-    """Of each but the last of (n)(k) whether the next is equal; column by column, as there are few of these."""
+    """Returns (n - 1) flags, True if row i of (n)(k) equals row i + 1. Compares column by column: k is small."""
     found = np.ones(max(0, len(blocks) - 1), bool)
     for column in blocks.T:
         found &= column[1:] == column[:-1]

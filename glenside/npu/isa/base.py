@@ -1,12 +1,13 @@
-"""The instructions of the machine, one record each, of which encoder, decoder, assembler and documents follow.
+"""Declares the instructions, one record each; encoder, decoder, assembler and documents are derived from the records.
 
-A unit takes its instructions in order. All those of a unit have one layout of bits: fields of one name are at one
-place, so that the machine decodes without looking at the operation first. Addresses are of three nested loops, the
-first innermost, which all addresses of an instruction share: base + i0 * stride0 + i1 * stride1 + i2 * stride2.
+Each unit executes its instructions in order. All instructions of a unit share one bit layout: a field name has one bit
+position, so that the hardware decodes fields before the operation. An instruction has three nested loops, the first
+innermost. All its addresses count through them: base + i0 * stride0 + i1 * stride1 + i2 * stride2.
 
-Lanes may be used as a memory of rows of R bytes, in which byte q is at address q div R of lane q mod R: skewed storage
-(Budnik and Kuck, The organization and use of parallel memories, 1971), of which rows, windows and transposes are read
-and written without conflicts. There address and turn are together one number of base R, which carries.
+Scratchpad banks ("lanes" in the records) may also hold rows of R bytes: byte q is in bank q mod R at address q div R.
+This skewed storage (Budnik and Kuck, The organization and use of parallel memories, 1971) reads and writes rows,
+windows and transposes without bank conflicts. There, address and rotation ("turn") form one number of base R, with
+carry from rotation to address.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from glenside.npu.machine.model import Machine
 
 _Loops = Annotated[Counts, Kind(Form.COUNTS, "how often each of the three loops runs, the innermost first", 16)]
 _Waits = Annotated[Wait, Kind(Form.WAIT, "completed instructions of each unit before this one starts", 20)]
-_NOW = Wait()
-_STILL = Address(0)
+_NO_WAIT = Wait()
+_ZERO_ADDRESS = Address(0)
 
 
 _flag = partial(Kind, Form.FLAG)
@@ -51,11 +52,11 @@ def _carry() -> Kind:
 
 
 MOST = (1 << 20) - 1
-"""Instructions that a program may have of one unit: as many can be waited for."""
+"""Maximum number of instructions per unit: the largest count that a wait field holds."""
 
 
 class Instruction:
-    """One instruction; `unit` takes it, `operation` tells it from others of the unit."""
+    """An instruction: `unit` executes it, and `operation` is its opcode within that unit."""
 
     unit: ClassVar[str]
     operation: ClassVar[int]
@@ -63,7 +64,7 @@ class Instruction:
     wait: Wait
 
     def cycles(self, machine: Machine) -> int:
-        """How many cycles its unit is busy with it."""
+        """Returns the number of cycles for which the instruction occupies its unit."""
         return prod(getattr(self, "counts", (1,)))
 
     @classmethod
@@ -73,36 +74,36 @@ class Instruction:
     @classmethod
     @cache
     def kinds(cls) -> Mapping[str, Kind]:
-        """What each field holds."""
+        """Returns the kind of each field, by name."""
         hints = get_type_hints(cls, include_extras=True)
         return {name: hint.__metadata__[0] for name, hint in hints.items() if hasattr(hint, "__metadata__")}
 
     @classmethod
     @cache
     def strides(cls) -> Mapping[str, tuple[int, int]]:
-        """The least and the greatest stride of each address."""
+        """Returns the smallest and largest stride of each address field, by name."""
         addresses = ((name, kind) for name, kind in cls.kinds().items() if kind.form is Form.ADDRESS)
         return {name: kind.parts(name)[1].range for name, kind in addresses}
 
     def parts(self) -> Iterator[tuple[Part, int]]:
-        """Every number of it with what it is."""
+        """Yields each encoded part of the instruction with its value."""
         for name, kind in self.kinds().items():
             yield from zip(kind.parts(name), kind.numbers(getattr(self, name)), strict=True)
 
     @classmethod
     @cache
     def part_names(cls) -> Sequence[str]:
-        """Those of its numbers."""
+        """Returns the names of the encoded parts, in the order of `parts`."""
         return [part.name for name, kind in cls.kinds().items() for part in kind.parts(name)]
 
     @classmethod
     @cache
     def _ranges(cls) -> Sequence[tuple[str, Kind, Sequence[tuple[int, int]]]]:
-        """Of each field what its numbers are from and to."""
+        """Returns each field's name, kind, and the (least, greatest) values of its parts."""
         return [(name, kind, [part.range for part in kind.parts(name)]) for name, kind in cls.kinds().items()]
 
     def require_fit(self) -> None:
-        """Raises BadInput: a number that its field cannot hold."""
+        """Checks that each number fits its field. Raises BadInput otherwise."""
         if all(
             least <= number <= most
             for name, kind, ranges in self._ranges()
@@ -119,14 +120,14 @@ class Instruction:
     @classmethod
     @cache
     def _fields(cls) -> Callable[[Instruction], tuple[Any, ...]]:
-        """All numbers of it, those of loops and strides together."""
+        """Returns a getter of all field values; loop counts and strides stay tuples."""
         forms = {Form.ADDRESS: ("base", "strides"), Form.WAIT: UNITS}
         names = ((name, forms.get(kind.form, ())) for name, kind in cls.kinds().items())
         return attrgetter(*(full for name, more in names for full in ([f"{name}.{m}" for m in more] or [name])))
 
     @classmethod
     def numbers_of(cls, every: Sequence[Instruction]) -> npt.NDArray[np.int64]:
-        """The numbers of instructions of this kind, (n)(parts), as `parts` has them."""
+        """Returns the numbers of instructions of this kind, (n)(parts), in the order of `parts`."""
         columns = [
             np.array(own, np.int64).reshape(len(every), -1) for own in zip(*map(cls._fields(), every), strict=True)
         ]
@@ -134,7 +135,7 @@ class Instruction:
 
     @classmethod
     def require_all_fit(cls, every: Sequence[Instruction]) -> npt.NDArray[np.int64]:
-        """`numbers_of` instructions. Raises BadInput: as `require_fit`, of the first that does not."""
+        """Returns `numbers_of` the instructions. Raises BadInput for the first one that fails `require_fit`."""
         try:
             numbers = cls.numbers_of(every)
         except OverflowError:
@@ -148,7 +149,7 @@ class Instruction:
 
     @classmethod
     def of_numbers(cls, parts: Sequence[Sequence[int]]) -> Sequence[Self]:
-        """Instructions, of each part the numbers of all, as `parts` has them."""
+        """Builds instructions from columns (parts)(n), in the order of `parts`: the inverse of `numbers_of`."""
         columns, begin = dict[str, Sequence[Any]](), 0
         for name, kind in cls.kinds().items():
             own = parts[begin : begin + len(kind.parts(name))]
@@ -158,7 +159,7 @@ class Instruction:
 
     @classmethod
     def of_parts(cls, numbers: Mapping[str, int]) -> Self:
-        """The instruction whose parts have these numbers."""
+        """Builds one instruction from the number of each part, by name."""
         made = {
             name: kind.value(tuple(numbers[part.name] for part in kind.parts(name)))
             for name, kind in cls.kinds().items()
@@ -175,7 +176,7 @@ class Load(Instruction):
 
     weights: Annotated[int, _row("the first row in weight memory")]
     rows: Annotated[int, _rows("rows that are read, at most those of the array; the others are zeros")]
-    wait: _Waits = _NOW
+    wait: _Waits = _NO_WAIT
 
     def cycles(self, machine: Machine) -> int:
         return machine.rows
@@ -201,9 +202,9 @@ class Stream(Instruction):
     accumulators: Annotated[Address, _accumulators("the row of sums")]
     accumulate: Annotated[bool, _flag("add to what the row holds")]
     fresh: Annotated[bool, _flag("take the weights that were loaded last; else go on with those in use")]
-    turn: Annotated[Address, _turn("by how many lanes the table is turned")] = _STILL
+    turn: Annotated[Address, _turn("by how many lanes the table is turned")] = _ZERO_ADDRESS
     greatest: Annotated[bool, _flag("keep the greater one where it would add; only with `accumulate`")] = False
-    wait: _Waits = _NOW
+    wait: _Waits = _NO_WAIT
 
 
 @dataclass(frozen=True)
@@ -226,12 +227,12 @@ class Store(Instruction):
     table: Annotated[int, _table("the lane table: which lanes are enabled, the column each takes, and their offsets")]
     parameters: Annotated[Address, _parameters("the row of parameters")]
     alike: Annotated[bool, _flag("every column takes one entry of that row")] = False
-    column: Annotated[Address, _column("which one that is; 0 where they are not alike")] = _STILL
-    turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _STILL
+    column: Annotated[Address, _column("which one that is; 0 where they are not alike")] = _ZERO_ADDRESS
+    turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _ZERO_ADDRESS
     carry: Annotated[bool, _carry()] = False
     applies: Annotated[bool, _flag("lanes take the lower byte of a function of v")] = False
     function: Annotated[int, _function("which function; 0 where none is applied")] = 0
-    wait: _Waits = _NOW
+    wait: _Waits = _NO_WAIT
 
 
 @dataclass(frozen=True)
@@ -244,7 +245,7 @@ class Weights(Instruction):
     dram: Annotated[int, _from("where the first row is, aligned to beats")]
     weights: Annotated[int, _row("the first row in weight memory")]
     rows: Annotated[int, _rows("how many rows")]
-    wait: _Waits = _NOW
+    wait: _Waits = _NO_WAIT
 
     def cycles(self, machine: Machine) -> int:
         return self.rows * machine.weight_beats
@@ -263,9 +264,9 @@ class Lanes(Instruction):
     dram: Annotated[Address, _dram("the beats, aligned")]
     lanes: Annotated[Address, _lanes("where lanes are written")]
     table: Annotated[int, _table("the lane table: which lanes are enabled, the byte each takes, and their offsets")]
-    turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _STILL
+    turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _ZERO_ADDRESS
     carry: Annotated[bool, _carry()] = False
-    wait: _Waits = _NOW
+    wait: _Waits = _NO_WAIT
 
 
 @dataclass(frozen=True)
@@ -280,9 +281,9 @@ class Fill(Instruction):
     counts: _Loops
     lanes: Annotated[Address, _lanes("where lanes are written")]
     table: Annotated[int, _table("the lane table: which lanes are enabled, the byte of each, and their offsets")]
-    turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _STILL
+    turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _ZERO_ADDRESS
     carry: Annotated[bool, _carry()] = False
-    wait: _Waits = _NOW
+    wait: _Waits = _NO_WAIT
 
 
 @dataclass(frozen=True)
@@ -295,7 +296,7 @@ class Tables(Instruction):
     dram: Annotated[int, _from("where the first table is, aligned to beats")]
     table: Annotated[int, _table("the first table that is written")]
     number: Annotated[int, _tables("how many tables")]
-    wait: _Waits = _NOW
+    wait: _Waits = _NO_WAIT
 
     def cycles(self, machine: Machine) -> int:
         return self.number * machine.table_beats
@@ -311,7 +312,7 @@ class Parameters(Instruction):
     dram: Annotated[int, _from("where the first row is, aligned to beats")]
     parameters: Annotated[int, _row("the first row of parameters that is written")]
     rows: Annotated[int, _rows("how many rows")]
-    wait: _Waits = _NOW
+    wait: _Waits = _NO_WAIT
 
     def cycles(self, machine: Machine) -> int:
         return self.rows * machine.parameter_beats
@@ -330,9 +331,9 @@ class Out(Instruction):
     dram: Annotated[Address, _dram("the beats, aligned")]
     lanes: Annotated[Address, _lanes("where lanes are read")]
     table: Annotated[int, _table("the lane table, by bytes of a beat: which are written, of which lane, and offsets")]
-    turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _STILL
+    turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _ZERO_ADDRESS
     carry: Annotated[bool, _carry()] = False
-    wait: _Waits = _NOW
+    wait: _Waits = _NO_WAIT
 
 
 @dataclass(frozen=True)
@@ -345,7 +346,7 @@ class Sums(Instruction):
     counts: _Loops
     dram: Annotated[Address, _dram("where rows begin, aligned to beats")]
     accumulators: Annotated[Address, _accumulators("the row of sums")]
-    wait: _Waits = _NOW
+    wait: _Waits = _NO_WAIT
 
     def cycles(self, machine: Machine) -> int:
         return prod(self.counts) * machine.sum_beats
@@ -368,13 +369,13 @@ class Spread(Instruction):
     increment: Annotated[bool, _flag("each iteration of the innermost loop takes the table behind the one before")] = (
         False
     )
-    wait: _Waits = _NOW
+    wait: _Waits = _NO_WAIT
 
     @property
     def tables(self) -> int:
-        """How many tables it looks at, from the first one on."""
+        """Returns the number of consecutive permutation tables that the instruction reads."""
         return self.counts[0] if self.increment else 1
 
 
 ThroughLanes = Stream | Store | Lanes | Fill | Out
-"""Those that read or write lanes through a table."""
+"""Instructions that access scratchpad banks through a permutation table."""

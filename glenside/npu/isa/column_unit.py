@@ -1,9 +1,11 @@
-"""Instructions of columns: what is known of all sums of a column, in rows of accumulators, becomes two registers of it,
-an offset (int32) and a factor (float32), and rows become others by these. The store unit takes them.
+"""Declares the column instructions, which the store unit executes: column reductions and rewrites of accumulators.
 
-With them softmax is `greatest`, `apply` (a table of powers), `total`, `scale`; and a layer norm `mean`, `deviation`,
-`scale`: all C columns at once, a row of them a cycle. round() is half to even, float32() and what is computed of such
-numbers are rounded so too, as IEEE 754 says; int16() is the nearest of -32767 to 32767.
+Each column has two registers: an offset (int32) and a factor (float32). A reduction over accumulator rows sets them; a
+rewrite replaces accumulator rows by values computed from them. All C columns are processed at once, a row per cycle.
+
+Softmax is `greatest`, `apply` (a table of powers), `total`, `scale`. Layer normalization is `mean`, `deviation`,
+`scale`. round() rounds half to even; float32() and float32 arithmetic do too (IEEE 754). int16() saturates to
+-32767..32767.
 """
 
 from __future__ import annotations
@@ -11,14 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from glenside.npu.isa.base import _NOW, Instruction, _accumulators, _function, _Loops, _row, _tables, _Waits
+from glenside.npu.isa.base import _NO_WAIT, Instruction, _accumulators, _function, _Loops, _row, _tables, _Waits
 from glenside.npu.isa.fields import Address, Counts, Form, Kind
 from glenside.npu.machine.model import Machine
 
 TAIL = 64
-"""Cycles from the last row to the registers: a square root and a quotient, a bit of each in a cycle, and rounding."""
+"""Cycles from the last row to the registers: a square root and a division, one bit of each per cycle, and rounding."""
 DRAIN = 8
-"""Cycles until the last row is in the accumulators again."""
+"""Cycles from the last iteration until its row is written back to the accumulators."""
 _own = Kind(Form.NUMBER, "a row of parameters, an entry of each column", 16, place="parameters_base")
 
 
@@ -32,14 +34,14 @@ class Functions(Instruction):
     dram: Annotated[int, Kind(Form.NUMBER, "where the first one is, aligned to beats", 32, place="dram_base")]
     function: Annotated[int, _row("the first function that is written")]
     number: Annotated[int, _tables("how many functions")]
-    wait: _Waits = _NOW
+    wait: _Waits = _NO_WAIT
 
     def cycles(self, machine: Machine) -> int:
         return self.number * machine.function_beats
 
 
 class Reduction(Instruction):
-    """What sets registers of all columns."""
+    """An instruction that reduces accumulator rows to the registers of all columns."""
 
     counts: Counts
     accumulators: Address
@@ -49,7 +51,7 @@ class Reduction(Instruction):
 
 
 class Rewriting(Instruction):
-    """What makes other rows of rows of accumulators."""
+    """An instruction that rewrites accumulator rows in place."""
 
     counts: Counts
     accumulators: Address
@@ -67,19 +69,19 @@ class Greatest(Reduction):
 
     counts: _Loops
     accumulators: Annotated[Address, _accumulators("the row of sums")]
-    wait: _Waits = _NOW
+    wait: _Waits = _NO_WAIT
 
 
 @dataclass(frozen=True)
 class _Scaled(Reduction):
-    """One with parameters of each column."""
+    """A reduction with one parameter entry per column."""
 
     unit = "store"
 
     counts: _Loops
     accumulators: Annotated[Address, _accumulators("the row of sums")]
     parameters: Annotated[int, _own]
-    wait: _Waits = _NOW
+    wait: _Waits = _NO_WAIT
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class Scale(Rewriting):
 
     counts: _Loops
     accumulators: Annotated[Address, _accumulators("the row of sums")]
-    wait: _Waits = _NOW
+    wait: _Waits = _NO_WAIT
 
 
 @dataclass(frozen=True)
@@ -135,4 +137,4 @@ class Apply(Rewriting):
     accumulators: Annotated[Address, _accumulators("the row of sums")]
     parameters: Annotated[int, _own]
     function: Annotated[int, _function("which function")]
-    wait: _Waits = _NOW
+    wait: _Waits = _NO_WAIT

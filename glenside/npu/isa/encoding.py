@@ -1,7 +1,7 @@
-"""Instructions as bits: one layout for each unit, the same in the machine's queues and in its SystemVerilog package.
+"""Encodes and decodes instructions: one bit layout per unit, shared by the queues and the SystemVerilog package.
 
-A layout begins at bit 0 with the operation, where a unit has several, and goes on with every number that any of its
-instructions has. An instruction takes whole words of 64 bits; bits that it does not use are 0.
+A layout begins at bit 0 with the operation, if the unit has more than one. Behind it are all parts that any instruction
+of the unit has. An instruction occupies whole words of 64 bits; unused bits are 0.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ WORD = 64
 """Bits of a word of the host port."""
 _OPERATION = "operation"
 _SPELLED = {"table": "lane_table", "function": "lookup"}
-"""Names that are words of SystemVerilog."""
+"""Part names that SystemVerilog reserves -> their names in the package."""
 
 
 @cache
 def operations(unit: str) -> Mapping[int, type[Instruction]]:
-    """The instructions of a unit by their operation."""
+    """Returns the instruction classes of a unit, by operation."""
     return {kind.operation: kind for kind in INSTRUCTIONS if kind.unit == unit}
 
 
 @cache
 def layout(unit: str) -> Sequence[Part]:
-    """The numbers of a unit's instructions, from bit 0 on."""
+    """Returns the parts of a unit's layout, from bit 0 on."""
     own = operations(unit)
     found = {_OPERATION: Part(_OPERATION, (len(own) - 1).bit_length())} if len(own) > 1 else {}
     for instruction in own.values():
@@ -47,17 +47,17 @@ def layout(unit: str) -> Sequence[Part]:
 
 
 def bits(unit: str) -> int:
-    """How many bits an instruction of a unit has."""
+    """Returns the number of bits in a unit's layout."""
     return sum(part.bits for part in layout(unit))
 
 
 def words(unit: str) -> int:
-    """How many words of 64 bits it takes."""
+    """Returns the number of 64-bit words per instruction of a unit."""
     return -(-bits(unit) // WORD)
 
 
 def encoded(instruction: Instruction) -> list[int]:
-    """The words of an instruction. Raises BadInput: a number that its field cannot hold."""
+    """Encodes an instruction as words. Raises BadInput for a number that does not fit its field."""
     instruction.require_fit()
     numbers = {part.name: number for part, number in instruction.parts()}
     numbers[_OPERATION] = instruction.operation
@@ -69,7 +69,7 @@ def encoded(instruction: Instruction) -> list[int]:
 
 
 def decoded(unit: str, content: Sequence[int]) -> Instruction:
-    """The instruction of a unit's words. Raises BadInput: words that no instruction has."""
+    """Decodes an instruction of a unit. Raises BadInput for words that encode no instruction."""
     rest = sum(word << WORD * i for i, word in enumerate(content))
     numbers: dict[str, int] = {}
     for part in layout(unit):
@@ -87,7 +87,7 @@ def decoded(unit: str, content: Sequence[int]) -> Instruction:
 
 
 def all_encoded(unit: str, instructions: Sequence[Instruction]) -> Words:
-    """The words of a unit's instructions, (n)(words). Raises BadInput: a number that its field cannot hold."""
+    """Encodes instructions of a unit, (n)(words). Raises BadInput for a number that does not fit its field."""
     found = np.zeros((len(instructions), words(unit)), np.uint64)
     for kind, at in _by_kind(instructions).items():
         numbers = kind.require_all_fit([instructions[each] for each in at]).astype(np.uint64)
@@ -100,7 +100,7 @@ def all_encoded(unit: str, instructions: Sequence[Instruction]) -> Words:
 
 
 def all_decoded(unit: str, content: Words) -> Sequence[Instruction]:
-    """The instructions of a unit's words, (n)(words). Raises BadInput: words that no instruction has."""
+    """Decodes instructions of a unit from (n)(words). Raises BadInput for words that encode no instruction."""
     kinds = operations(unit)
     several = len(kinds) > 1
     number = _take(content, _at(unit)[_OPERATION]) if several else np.zeros(len(content), np.int64)
@@ -131,7 +131,7 @@ def _by_kind(instructions: Sequence[Instruction]) -> Mapping[type[Instruction], 
 
 @cache
 def _at(unit: str) -> Mapping[str, tuple[int, Part]]:
-    """The first bit of each part of a unit's instructions."""
+    """Returns each part of a unit's layout with its first bit, by name."""
     own = layout(unit)
     begins = accumulate((part.bits for part in own), initial=0)
     return {part.name: (begin, part) for begin, part in zip(begins, own, strict=False)}
@@ -157,7 +157,7 @@ def _take(content: Words, where: tuple[int, Part]) -> npt.NDArray[np.int64]:
 
 
 def package() -> str:
-    """Registers and layouts as a SystemVerilog package: `rtl/npu_pkg.sv`, which a test holds equal to this."""
+    """Returns registers and layouts as a SystemVerilog package: the text of `rtl/npu_pkg.sv`, which a test compares."""
     lines = [
         "// Registers and the layouts of instructions. Written by glenside.npu.isa.encoding.package(): do not edit.",
         "package npu_pkg;",

@@ -1,4 +1,4 @@
-"""The fields of instructions, and how each is made of numbers."""
+"""Declares the kinds of instruction fields, and converts field values to encoded numbers and back."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 LOOPS = 3
 UNITS = ("dma", "load", "stream", "store")
-"""What runs side by side, each with a queue of its own."""
+"""The units that execute in parallel, each with its own instruction queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """How many instructions each unit must have completed before this one starts."""
+    """The number of instructions that each unit must have completed before the instruction starts."""
 
     dma: int = 0
     load: int = 0
@@ -27,7 +27,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where an instruction's iteration (i0, i1, i2) reads or writes: base + i0 * s0 + i1 * s1 + i2 * s2."""
+    """An address of iteration (i0, i1, i2): base + i0 * s0 + i1 * s1 + i2 * s2."""
 
     base: int
     strides: tuple[int, int, int] = (0, 0, 0)
@@ -37,7 +37,7 @@ Counts = tuple[int, int, int]
 
 
 class Form(Enum):
-    """How a field is made of numbers."""
+    """The form of a field: which numbers encode it."""
 
     NUMBER = "number"
     FLAG = "flag"
@@ -48,7 +48,7 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class Part:
-    """A number within an instruction: its name, bits, whether it has a sign, and the least it may be."""
+    """An encoded number of an instruction: its name, width in bits, signedness and least value."""
 
     name: str
     bits: int
@@ -63,10 +63,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a field holds, in bits and in words.
+    """The kind of a field: its form, its sentence in the documents, and its width in bits.
 
-    place   the name of the number, or of the address, whose place it takes: DRAM bases are at one place
-    cyclic  an address counts in lanes, all its numbers less than those, so its strides have no sign
+    place   name of the part whose bit position the field shares, if not its own: all DRAM bases share one position
+    cyclic  the address counts modulo the number of lanes, so its strides are unsigned
     """
 
     form: Form
@@ -77,7 +77,7 @@ class Kind:
     cyclic: bool = False
 
     def parts(self, name: str) -> tuple[Part, ...]:
-        """The numbers of a field of that name, in the order of `numbers`."""
+        """Returns the encoded parts of a field of that name, in the order of `numbers`."""
         place = self.place or name
         if self.form is Form.WAIT:
             return tuple(Part(f"wait_{unit}", self.bits) for unit in UNITS)
@@ -89,7 +89,7 @@ class Kind:
         return (Part(place, self.bits or 1, least=self.least),)
 
     def numbers(self, value: Any) -> tuple[int, ...]:
-        """The numbers that a value is made of."""
+        """Returns the numbers that encode a value."""
         if self.form is Form.ADDRESS:
             return (value.base, *value.strides)
         if self.form in (Form.COUNTS, Form.WAIT):
@@ -97,7 +97,7 @@ class Kind:
         return (int(value),)
 
     def value(self, numbers: tuple[int, ...]) -> Any:
-        """The value that is made of the numbers."""
+        """Returns the value that the numbers encode: the inverse of `numbers`."""
         if self.form is Form.ADDRESS:
             return Address(numbers[0], numbers[1:])  # type: ignore[arg-type]
         if self.form is Form.WAIT:
@@ -107,7 +107,7 @@ class Kind:
         return bool(numbers[0]) if self.form is Form.FLAG else numbers[0]
 
     def values(self, parts: Sequence[Sequence[int]]) -> Sequence[Any]:
-        """Those that are made of many numbers, of each part a sequence: equal ones once."""
+        """Decodes n values from one sequence of n numbers per part; equal values share one object."""
         if self.form is Form.NUMBER:
             return parts[0]
         every = [*zip(*parts, strict=True)]

@@ -1,4 +1,4 @@
-"""The registers of the host port, one record each, of which the package, a header in C and the documents follow."""
+"""Declares the registers of the host port; SystemVerilog package, C header and documents are derived from them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ FAULTS = (
     "a table outside",
     "a function outside",
 )
-"""Bits of the register of faults, from the lowest on."""
+"""Meaning of each bit of the register `faults`, from bit 0 on."""
 WINDOW = 64
-"""Bytes of the window in which an instruction is written."""
+"""Bytes of the address window into which the host writes an instruction."""
 BITS = {"start": 1, "running": 1, "done": 2}
-"""Of the register `control`: what is written to it, and what is read."""
+"""Bit masks of the register `control`: `start` is written; `running` and `done` are read."""
 _UNITS = ", ".join(UNITS)
 
 
 @dataclass(frozen=True)
 class Register:
-    """A register of 64 bits at an address in bytes; with a `stride`, one of each unit, in the order of `UNITS`."""
+    """A 64-bit register at a byte address; with a `stride`, one register per unit, in the order of `UNITS`."""
 
     name: str
     address: int
@@ -51,7 +51,7 @@ SIZE = REGISTERS[-1].address + len(UNITS) * WINDOW
 
 
 def in_systemverilog() -> list[str]:
-    """The addresses as lines of a package."""
+    """Returns the register addresses as lines of the SystemVerilog package."""
     bits = (SIZE - 1).bit_length()
     lines = ["  // Addresses of the host port; of those that each unit has, the first."]
     return lines + [
@@ -60,7 +60,7 @@ def in_systemverilog() -> list[str]:
 
 
 def in_c() -> str:
-    """The addresses as definitions in C: `rtl/registers.h`, which a test holds equal to this."""
+    """Returns the register addresses as C definitions: the text of `rtl/registers.h`, which a test compares."""
     lines = [
         "// The registers of the host port. Written by glenside.npu.isa.host_registers.in_c(): do not edit.",
         "#pragma once",
@@ -85,7 +85,7 @@ def in_c() -> str:
 
 
 def in_markdown() -> str:
-    """The addresses as a table."""
+    """Returns the register addresses as a Markdown table."""
     lines = ["| address | register | |", "|---|---|---|"]
     for own in REGISTERS:
         each = f" + 0x{own.stride:x}u" if own.stride else ""

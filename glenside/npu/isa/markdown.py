@@ -1,4 +1,4 @@
-"""Instructions and registers in words, for `rtl/README.md`: tables of them, and the bits of each unit's."""
+"""Writes the generated sections of `rtl/README.md`: tables of instructions and registers, and the bit layouts."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from glenside.npu.isa.fields import UNITS
 from glenside.npu.isa.host_registers import in_markdown
 
 SECTIONS = ("instructions", "registers")
-"""What is written into the document, each by the function of its name, between `marks`."""
+"""The generated sections of the document, each between its `marks`."""
 
 
 def marks(section: str) -> tuple[str, str]:
-    """What stands before and behind a section."""
+    """Returns the comment lines before and after a section."""
     return f"<!-- {section}: written by glenside.npu.isa.markdown -->", f"<!-- end of {section} -->"
 
 
 def section(name: str) -> str:
-    """What the document says there."""
+    """Returns the text of a section."""
     return {"instructions": instructions, "registers": in_markdown}[name]()
 
 
 def instructions() -> str:
-    """Every instruction with its fields, and every layout, as Markdown."""
+    """Returns all instructions with their fields, and each unit's bit layout, as Markdown."""
     lines = ["| unit | operation | instruction | does | fields |", "|---|---|---|---|---|"]
     for unit in UNITS:
         lines += [_row(unit, kind) for kind in operations(unit).values()]

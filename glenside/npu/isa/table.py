@@ -1,4 +1,4 @@
-"""All instructions: what encoder, decoder, assembler and documents follow."""
+"""Lists all instructions, from which encoder, decoder, assembler and documents are derived."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Programs of the machine: instructions, DRAM, files, text, and what integers stand for."""
+"""Programs of the npu: instructions, DRAM image, binary and text files, and affine quantization."""

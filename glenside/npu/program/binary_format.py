@@ -1,9 +1,9 @@
-"""Programs as binary files: a header, the words of every queue, DRAM, and a digest of all of it.
+"""Reads and writes programs as binary files: a header, the words of each queue, DRAM, and a digest.
 
 8 bytes   "GLNPU 2\\n"
 4 bytes   length of the header, little-endian
-header    JSON: machine, layout, words of each queue, bytes of DRAM, places, stretches, prediction, choices,
-          what is left to the host
+header    JSON: machine, layout, words of each queue, bytes of DRAM, places, stretches, predicted cycles, choices,
+          the steps of the host
 queues    of dma, load, stream and store, in words of 8 bytes, little-endian
 DRAM
 32 bytes  SHA-256 of everything before
@@ -33,27 +33,27 @@ _BEFORE = b"GLNPU 1\n"
 _AGAIN = "make it again with `glenside tensorize NETWORK --target npu:.. -o FILE.bin`"
 _LENGTH = 4
 DIGEST = 32
-"""Bytes of the digest, the last of a file."""
+"""Bytes of the digest at the end of a file."""
 
 
 def layout() -> str:
-    """What says which bits of a word are what."""
+    """Returns a digest of the bit layout of instructions."""
     return hashlib.sha256(package().encode()).hexdigest()[:16]
 
 
 def save(program: NpuProgram, path: PathLike) -> None:
-    """Write a program, whole or not at all. Raises BadInput."""
+    """Writes a program atomically. Raises BadInput."""
     meant = content(program)
 
     def verify(written: Path) -> None:
         if content(load(written)) != meant:
-            raise WrittenWrong(path, "its instructions or its DRAM are others")
+            raise WrittenWrong(path, "its instructions or its DRAM differ")
 
     write_bytes(path, meant, verify)
 
 
 def content(program: NpuProgram) -> bytes:
-    """The bytes of a program's file. Raises BadInput: an instruction that its fields cannot hold."""
+    """Returns the bytes of a program's file. Raises BadInput for an instruction that does not fit its fields."""
     queues = [all_encoded(unit, program.queue(unit)).astype("<u8").reshape(-1) for unit in UNITS]
     head = {
         **header(program),
@@ -68,13 +68,13 @@ def content(program: NpuProgram) -> bytes:
 
 
 def queues_of(content: bytes) -> list[int]:
-    """Where each unit's queue begins in a program's bytes, and behind them DRAM. Raises BadInput."""
+    """Returns the offset of each unit's queue in a file's bytes, then the offset of DRAM. Raises BadInput."""
     head, at = _header(content)
     return [at + 8 * sum(head["words"][:unit]) for unit in range(len(UNITS) + 1)]
 
 
 def load(path: PathLike, machine: Machine | None = None) -> NpuProgram:
-    """Read a program, of that machine where one is given. Raises BadInput, which names the file and what is wrong."""
+    """Reads a program, and checks that it runs on `machine` if given. Raises BadInput with the file and the fault."""
     found = read_bytes(path)
     try:
         return _read(found, machine)
@@ -93,9 +93,9 @@ def _read(found: bytes, machine: Machine | None) -> NpuProgram:
     if len(found) != total:
         raise BadInput(f"it has {len(found):,} bytes of {total:,}: it is cut short, or was added to")
     if hashlib.sha256(found[:-DIGEST]).digest() != found[-DIGEST:]:
-        raise BadInput("it is damaged: its digest is another one")
+        raise BadInput("it is damaged: its digest does not match")
     if head.get("layout") != layout():
-        raise BadInput("its instructions have the bits of another version of Glenside")
+        raise BadInput("its instructions are encoded as by another version of Glenside")
     own = machine_of(head.get("machine"))
     if machine is not None and not own.runs_as(machine):
         raise BadInput(f"it is for another machine, {own}, and not for {machine}")
@@ -118,7 +118,7 @@ def _read(found: bytes, machine: Machine | None) -> NpuProgram:
 
 
 def _require_version(found: bytes) -> None:
-    """Raise BadInput: the bytes are no program, or one of another version."""
+    """Checks the first line. Raises BadInput for other files and for programs of another version."""
     if found.startswith(MAGIC):
         return
     if found and MAGIC.startswith(found):
@@ -151,12 +151,12 @@ def _is_count(value: Any) -> TypeGuard[int]:
 def _queue(unit: str, found: Array) -> tuple[Any, ...]:
     size = words(unit)
     if len(found) % size:
-        raise BadInput(f"its queue of {unit} is not of whole instructions")
+        raise BadInput(f"its queue of {unit} ends within an instruction")
     every = found.reshape(-1, size).astype(np.uint64)
     try:
         return tuple(all_decoded(unit, every))
     except BadInput:
-        for number, own in enumerate(every.tolist()):  # which it is
+        for number, own in enumerate(every.tolist()):  # finds the first wrong one
             try:
                 decoded(unit, own)
             except BadInput as error:

@@ -1,4 +1,4 @@
-"""What a program has beside instructions and bytes, as plain values for the header of a file, and checked again."""
+"""Converts a program's metadata to plain values for a file's header, and reads and checks these."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from glenside.npu.program.program import DTYPES, Choices, Host, NpuProgram, Plac
 _ENDS = ("begin", "end")
 _MEANT = ("meaning", "operands", "result", "made", "macs")
 _NUMBERS = ("scale", "zero")
-"""What a place may have, both or none: real = scale * (integer - zero)."""
+"""Optional keys of a place, both or none: real = scale * (integer - zero)."""
 _MOST_BYTES = 1 << 40
 _SIZES = {f.name for f in fields(Machine)} - {"pipelined", "clock", "energy"}
 
 
 def header(program: NpuProgram) -> dict[str, Any]:
-    """Machine, places, stretches and the prediction, of which JSON can be made."""
+    """Returns machine, places, stretches, predicted cycles, choices and host as JSON values."""
     return {
         "machine": asdict(program.machine),
         "inputs": _places(program.inputs),
@@ -59,7 +59,7 @@ def _places(places: Mapping[str, Place]) -> dict[str, Any]:
 
 
 def _place(place: Place) -> dict[str, Any]:
-    """A nest is its three counts, its base, and its three strides."""
+    """Returns a place as JSON values; a nest is a list of three counts, the base and three strides."""
     nests, outer = (
         [[*nest.counts, *nest.bases, *nest.strides[0]] for nest in every] for every in (place.nests, place.outer)
     )
@@ -71,7 +71,7 @@ def _place(place: Place) -> dict[str, Any]:
 
 
 def machine_of(given: Any) -> Machine:
-    """The machine of a header. Raises BadInput."""
+    """Reads the machine of a header. Raises BadInput."""
     if not isinstance(given, dict) or not given.keys() <= {f.name for f in fields(Machine)}:
         raise BadInput("its machine is not one that this version knows")
     values = dict(given)
@@ -99,7 +99,7 @@ def _energy(given: Mapping[str, Any]) -> Energy:
 
 
 def places_of(given: Any, size: int, dtypes: Sequence[str] = DTYPES) -> dict[str, Place]:
-    """Places in DRAM of that many bytes. Raises BadInput."""
+    """Reads places by name, within `size` bytes of DRAM. Raises BadInput."""
     if not isinstance(given, dict):
         raise BadInput("its places are not places by name")
     return {name: _place_of(name, own, size, dtypes) for name, own in given.items()}
@@ -143,7 +143,7 @@ def _stands_for(name: str, own: Mapping[str, Any]) -> StandsFor | None:
 
 
 def _are_nests(every: list[Any]) -> bool:
-    """Whether each is seven integers: three counts, a base, which may be -1, and three strides."""
+    """True if each is seven integers: three counts, a base of at least -1, and three strides."""
     if not all(isinstance(own, list) and len(own) == 7 for own in every):
         return False
     flat = [*chain.from_iterable(every)]
@@ -157,7 +157,7 @@ _FAR = 1 << 48
 
 
 def _end(place: Place) -> int:
-    """The last byte's address and one; of a nest that begins before DRAM one that no DRAM has."""
+    """Returns the end address of a place, exclusive; beyond any DRAM for nests with addresses below -1."""
     item = place.size // max(1, prod(place.shape))
     if not place.nests:
         return place.address + place.size
@@ -167,15 +167,15 @@ def _end(place: Place) -> int:
 
 
 def _ends_of(nests: Sequence[Nest]) -> tuple[int, int]:
-    """The least and the greatest of their addresses."""
-    strides = np.array([nest.strides[0] for nest in nests], object)  # products may be of more than 64 bits
+    """Returns the least and the greatest address of the nests."""
+    strides = np.array([nest.strides[0] for nest in nests], object)  # products may exceed 64 bits
     ways = strides * (np.array([nest.counts for nest in nests], object) - 1)
     bases = np.array([nest.bases[0] for nest in nests], object)
     return int((bases + np.minimum(ways, 0).sum(axis=1)).min()), int((bases + np.maximum(ways, 0).sum(axis=1)).max())
 
 
 def stretches_of(given: Any, lengths: Mapping[str, int], size: int) -> tuple[Stretch, ...]:
-    """Stretches of queues that have those lengths, with places in so many bytes. Raises BadInput."""
+    """Reads stretches of queues with these lengths, whose places are within `size` bytes. Raises BadInput."""
     found: list[Stretch] = []
     for own in given if isinstance(given, list) else [None]:
         if not isinstance(own, dict) or not {"name", *_ENDS} <= set(own) <= {"name", *_ENDS, *_MEANT}:
@@ -191,7 +191,7 @@ def stretches_of(given: Any, lengths: Mapping[str, int], size: int) -> tuple[Str
         result = None if own.get("result") is None else _place_of(own["name"], own["result"], size)
         made = own.get("made", {})
         if not isinstance(made, dict) or not made.keys() <= operands.keys() or not all(map(_is_text, made.values())):
-            raise BadInput(f"its stretch {own['name']!r} does not say who makes its operands by name")
+            raise BadInput(f"its stretch {own['name']!r} does not name the layers that make its operands")
         macs = own.get("macs")
         if macs is not None and not _is_size(macs):
             raise BadInput(f"its stretch {own['name']!r} has no number of multiply-accumulates, got {macs!r}")
@@ -200,21 +200,21 @@ def stretches_of(given: Any, lengths: Mapping[str, int], size: int) -> tuple[Str
 
 
 def host_of(given: Any, size: int) -> Host | None:
-    """The steps that are left to the host, with constants in so many bytes. Raises BadInput."""
+    """Reads the steps of the host, whose constants are within `size` bytes. Raises BadInput."""
     if given is None:
         return None
     if not isinstance(given, dict) or set(given) != {field.name for field in fields(Host)}:
-        raise BadInput("what is left to its host is not a meaning, operands, results and words")
+        raise BadInput("its host steps are not a meaning, operands, results and rest")
     names, texts = given["results"], (given["meaning"], given["rest"])
     if not all(map(_is_text, texts)) or not isinstance(names, list) or not all(map(_is_text, names)):
-        raise BadInput("the meaning, the words or the results of what is left to its host are no texts")
+        raise BadInput("the meaning, the rest or the results of its host steps are not texts")
     if len({*names}) < len(names):
-        raise BadInput("two results of what is left to its host have one name")
+        raise BadInput("two results of its host steps have one name")
     return Host(given["meaning"], places_of(given["operands"], size, COMPUTED), tuple(names), given["rest"])
 
 
 def predicted_of(given: Any) -> int | None:
-    """Raises BadInput."""
+    """Reads the predicted cycles. Raises BadInput."""
     if given is not None and not _is_size(given):
         raise BadInput(f"its prediction is not a number of cycles, got {given!r}")
     found: int | None = given
@@ -222,7 +222,7 @@ def predicted_of(given: Any) -> int | None:
 
 
 def choices_of(given: Any) -> Choices | None:
-    """Raises BadInput."""
+    """Reads the choices. Raises BadInput."""
     if given is None:
         return None
     if not (isinstance(given, list) and len(given) == len(fields(Choices)) and all(_is_whole(own) for own in given)):

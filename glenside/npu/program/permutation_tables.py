@@ -1,4 +1,4 @@
-"""Lane tables on chip as arrays: what was decoded for an instruction stays until somebody writes the table."""
+"""Holds the permutation tables on chip; memoizes decoded tables until their slot is written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glenside.npu.machine.model import Machine
 
 
 class LaneTables:
-    """Those in each slot."""
+    """The permutation tables by slot."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -20,7 +20,7 @@ class LaneTables:
         self._known: dict[tuple[int, int, int], Table] = {}
 
     def of(self, first: int, number: int, used: int) -> Table:
-        """So many of them, from one on, as one: of each its first `used` entries."""
+        """Returns `number` tables from slot `first` on, concatenated; of each table the first `used` entries."""
         key = first, number, used
         if key not in self._known:
             own = [Table.of(self._held[first + each], used) for each in range(number)]
@@ -28,7 +28,7 @@ class LaneTables:
         return self._known[key]
 
     def write(self, first: int, contents: Iterable[npt.NDArray[np.uint8]]) -> None:
-        """The bytes of tables to slots, from one on. Raises BadInput: what is no table."""
+        """Writes tables, as bytes, to slots from `first` on. Raises BadInput for an offset that does not fit."""
         for slot, content in enumerate(contents, first):
             self._held[slot] = decoded(content, self.machine.entries)
             for key in [own for own in self._known if own[0] <= slot < own[0] + own[1]]:

@@ -1,4 +1,4 @@
-"""A program of the machine: four queues of instructions, the DRAM they work on, and the names of what is in it."""
+"""Defines a program of the npu: four instruction queues, the DRAM image, and the named tensors in DRAM."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from glenside.npu.machine.model import Machine
 from glenside.npu.program.affine_quantization import StandsFor
 
 DTYPES = ("int8", "uint8", "int32", "float32")
-"""What a place in DRAM may hold."""
+"""The dtypes of tensors in DRAM."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A tensor in DRAM: where its first byte is, and what it is.
+    """A tensor in DRAM: the address of its first byte, its shape, dtype and layout.
 
-    nests       the address of each element in row-major order; -1 is a zero that is not there. Without them one follows
-                the other in that order.
-    stands_for  the real numbers that its integers are; None where that is not known
-    outer       where there are any, an address is the sum of one of these, of the first axes, and of one of `nests`, of
-                the others: weights in tiles are few of both, and many nests
+    nests       the address of each element in row-major order; -1: the element is 0 and is not stored. Without nests
+                the elements are contiguous.
+    stands_for  the quantization of its integers; None if unknown
+    outer       if any, an element's address is the sum of an `outer` address, of the first axes, and an address of
+                `nests`, of the remaining axes. Tiled weights then need few nests of both kinds instead of many.
     """
 
     address: int
@@ -40,8 +40,9 @@ class Place:
 
     @staticmethod
     def of_sums(addresses: Array, dtype: str) -> Place:
-        """Of the addresses of its elements, (shape), as sums of those of the first axes and of the others, where they
-        are.
+        """Builds a place from its element addresses, (shape).
+
+        Factors them into sums of `outer` and `nests` addresses if some split of the axes allows it.
         """
         for split in range(1, addresses.ndim):
             own = addresses.reshape(prod(addresses.shape[:split]), -1)
@@ -54,7 +55,7 @@ class Place:
 
     @staticmethod
     def of(addresses: Array, dtype: str) -> Place:
-        """Of the addresses of its elements, (shape)."""
+        """Builds a place from its element addresses, (shape)."""
         flat = addresses.reshape(-1)
         there = flat[flat >= 0]
         first = int(there.min(initial=0 if not len(there) else there[0]))
@@ -62,7 +63,7 @@ class Place:
 
     @property
     def addresses(self) -> Array:
-        """Of its elements, (shape)."""
+        """Returns the address of each element, (shape)."""
         size = np.dtype(self.dtype).itemsize
         if not self.nests:
             return self.address + size * np.arange(prod(self.shape)).reshape(self.shape)
@@ -72,7 +73,7 @@ class Place:
         return found.reshape(self.shape)
 
     def read(self, dram: Array, at: Array | None = None) -> Array:
-        """The tensor, from the bytes of DRAM; `at` are its addresses where they are known."""
+        """Reads the tensor from the bytes of DRAM; `at`: its `addresses`, if already computed."""
         at, size = self.addresses if at is None else at, np.dtype(self.dtype).itemsize
         if not self.nests:
             return dram[self.address : self.address + self.size].copy().view(self.dtype).reshape(self.shape)
@@ -82,37 +83,38 @@ class Place:
         return np.where(at >= 0, found, np.zeros((), self.dtype)) if (at < 0).any() else found
 
     def write(self, dram: Array, values: Array) -> None:
-        """Put the tensor where it belongs."""
+        """Writes the tensor to DRAM."""
         at, size = self.addresses, np.dtype(self.dtype).itemsize
         content = np.ascontiguousarray(values, self.dtype).reshape(-1, 1).view(np.uint8)
         dram[at.reshape(-1, 1)[at.reshape(-1) >= 0] + np.arange(size)] = content[at.reshape(-1) >= 0]
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Returns the size of the tensor in bytes."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 def _adds_up(addresses: Array) -> bool:
-    """Whether all of (n)(k) are there, and rows are a constant apart, as wholes."""
+    """True if the addresses (n)(k) are at least 0, and any two rows differ by a constant."""
     corner = addresses[:: max(1, len(addresses) - 1), :: max(1, addresses.shape[1] - 1)]
     if (corner != corner[:, :1] + (corner[0] - corner[0, 0])).any():
-        return False  # most that do not add up
+        return False  # early exit: the corners reject most
     own = addresses[:, :1] + (addresses[0] - addresses[0, 0])
     return bool((addresses == own).all() and own.min() >= 0)
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """The instructions of a layer, or of copies of an input: of each unit those from `begin` until before `end`, where
-    the next one begins. DMA has more to do while a layer's last results pass through lanes: those that bring them to
-    DRAM are among the next's.
+    """The instructions of a layer, or of copies of an input: per unit those from `begin` to `end`, exclusive.
 
-    meaning   the text of a program of integers that it computes, of tensors by name
-    operands  where those are in DRAM
-    result    where what it computes is, or what stands for it; bytes that nobody reads are nowhere
-    made      which layers make operands, by name
-    macs      multiply-accumulates of the layer as it is written, or None
+    The next stretch begins at `end`. The DMA stores of a layer's last results belong to the next stretch, as DMA has
+    other work while these results pass through the scratchpad.
+
+    meaning   the text of the integer program that the layer computes from named tensors
+    operands  the places of these tensors in DRAM
+    result    the place of the result, or of what represents it; bytes that nothing reads have no address
+    made      operand name -> name of the layer that computes it
+    macs      multiply-accumulates of the layer as written in the network, or None
     """
 
     name: str
@@ -125,7 +127,7 @@ class Stretch:
     macs: int | None = None
 
     def of(self, program: NpuProgram, unit: str) -> tuple[Instruction, ...]:
-        """Its instructions of a unit."""
+        """Returns the stretch's instructions of a unit."""
         return program.queue(unit)[self.begin.get(unit, 0) : self.end.get(unit, 0)]
 
 
@@ -133,9 +135,8 @@ class Stretch:
 class Host:
     """The steps that a program leaves to the host.
 
-    meaning   the text of a program; its inputs are outputs of the machine by name, as the real numbers that they stand
-              for, and its results are those of the network in order
-    operands  where its constants are in DRAM
+    meaning   the text of a program from the npu's dequantized outputs, by name, to the network's results, in order
+    operands  the places of its constants in DRAM
     results   the names of its results
     rest      the same steps in words
     """
@@ -148,11 +149,11 @@ class Host:
 
 @dataclass(frozen=True)
 class Choices:
-    """What is known of the choices of which a program was made: of mappings for its layers, and tensors that stay.
+    """The search space of a program: choices of layer mappings and of tensors that stay on chip.
 
-    count  how many there are
-    tried  of how many it is known that they take no fewer cycles
-    least  cycles that none of them takes less than
+    count  number of choices
+    tried  number of choices known to take no fewer cycles than the program
+    least  lower bound on the cycles of any choice
     """
 
     count: int
@@ -164,17 +165,17 @@ class Choices:
         return self.tried == self.count
 
     def gap(self, cycles: int) -> float:
-        """What part of a program's cycles another choice may spare, at most."""
+        """Returns the optimality gap: the largest fraction of `cycles` that another choice may save."""
         return max(0.0, 1 - self.least / cycles) if cycles else 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class NpuProgram:
-    """Queues by unit, a DRAM image (uint8), inputs and outputs by name, and the instructions of each layer.
+    """A program: queues by unit, a DRAM image (uint8), inputs and outputs by name, and each layer's instructions.
 
-    predicted  cycles that a schedule predicts, as of `glenside.npu.model.cycle_model`; None where nobody predicted them
-    choices    what is known of other mappings and other tensors that stay; None where nobody chose
-    host       the steps from the outputs of the machine to the results of the network; None where these are the same
+    predicted  cycles predicted by `glenside.npu.model.cycle_model`; None without a prediction
+    choices    the search space from which the program was selected; None without a selection
+    host       the steps from the npu's outputs to the network's results; None if these are the same
     """
 
     machine: Machine
@@ -188,8 +189,10 @@ class NpuProgram:
     host: Host | None = None
 
     def run(self, inputs: Mapping[str, Array] | None = None) -> dict[str, Array]:
-        """The results of the network by name, simulated; inputs that are not given are what DRAM holds of them. Floats
-        are quantized as the program says, integers are taken as they are. Raises BadInput.
+        """Simulates the program and returns the network's results by name. Raises BadInput.
+
+        Inputs that are not given keep their bytes in the DRAM image. Floats are quantized by the program's scales;
+        integers are used unchanged.
         """
         from glenside.npu.model.execute import run
         from glenside.npu.program.results import results, with_inputs
@@ -198,15 +201,15 @@ class NpuProgram:
         return results(own, run(own).dram)
 
     def queue(self, unit: str) -> tuple[Instruction, ...]:
-        """The instructions of a unit, in order."""
+        """Returns the instructions of a unit, in order."""
         return self.queues.get(unit, ())
 
     @cached_property
     def size(self) -> int:
-        """Instructions in all."""
+        """Returns the total number of instructions."""
         return sum(len(self.queue(unit)) for unit in UNITS)
 
     def layer_of(self, unit: str, number: int) -> str:
-        """ ", of" the layer of an instruction, for messages; nothing where none is known."""
+        """Returns ", of LAYER" for messages; "" if the instruction is of no layer."""
         own = (s.name for s in self.stretches if s.begin.get(unit, 0) <= number < s.end.get(unit, 0))
         return next((f", of {name}" for name in own), "")

@@ -1,4 +1,4 @@
-"""From sums to bytes: what ONNX's QLinear operators say, in float32 and rounded half to even twice."""
+"""Requantizes sums to bytes as ONNX's QLinear operators do: in float32, rounding half to even twice."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from glenside.npu.machine.model import PARAMETER_ENTRY
 PARAMETER = np.dtype(
     [("bias", "<i4"), ("scale", "<f4"), ("zero", "i1"), ("low", "i1"), ("high", "i1"), ("unused", "V5")]
 )
-"""A column's parameters in DRAM."""
+"""The layout of a column's parameters in DRAM."""
 assert PARAMETER.itemsize == PARAMETER_ENTRY
 WIDE = (1 << 15) - 1
-"""The greatest int16 of what is rounded into accumulators."""
-_FAR = 1024
-"""Beyond this every value ends at low or high, whatever the zero point."""
+"""Saturation limit of values that are rounded to int16."""
+_PRODUCT_LIMIT = 1024
+"""A product beyond this limit saturates at `low` or `high` for every zero point."""
 
 
 def decoded(content: npt.NDArray[np.uint8], columns: int) -> npt.NDArray[np.void]:
-    """The parameters of a row from its bytes. Raises BadInput: a scale that is not normal, or 0."""
+    """Decodes a row of parameters. Raises BadInput for a scale neither 0 nor normal, and for low above high."""
     found = content[: columns * PARAMETER_ENTRY].view(PARAMETER)
     scale = found["scale"]
     good = (scale == 0) & ~np.signbit(scale) | np.isfinite(scale) & (np.abs(scale) >= np.finfo(np.float32).tiny)
@@ -37,7 +37,7 @@ def decoded(content: npt.NDArray[np.uint8], columns: int) -> npt.NDArray[np.void
 def encoded(
     bias: npt.ArrayLike, scale: npt.ArrayLike, zero: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike
 ) -> npt.NDArray[np.uint8]:
-    """The bytes of a row of parameters as DRAM holds it, (columns) each."""
+    """Encodes a row of parameters, (columns) each, as its bytes in DRAM."""
     values = {"bias": bias, "scale": scale, "zero": zero, "low": low, "high": high}
     found = np.zeros(np.broadcast_shapes(*map(np.shape, values.values())), PARAMETER)
     for name, value in values.items():
@@ -46,7 +46,7 @@ def encoded(
 
 
 def near(sums: npt.NDArray[np.int64], scale: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-    """int16(round(float32(sums) * scale)), the nearest of -32767 to 32767."""
+    """Returns int16(round(float32(sums) * scale)), saturated to -32767..32767."""
     with np.errstate(over="ignore"):
         product = np.rint(sums.astype(np.float32) * scale)
     found: npt.NDArray[np.int64] = np.clip(product, -WIDE, WIDE).astype(np.int64)
@@ -54,10 +54,10 @@ def near(sums: npt.NDArray[np.int64], scale: npt.NDArray[np.float32]) -> npt.NDA
 
 
 def requantised(sums: npt.NDArray[np.int64], own: npt.NDArray[np.void]) -> npt.NDArray[np.int8]:
-    """clamp(round(float32(sums) * scale) + zero point), of sums with their bias, (n)(C), within int32."""
-    with np.errstate(over="ignore"):  # beyond float32 is beyond int8 too
+    """Returns clamp(round(float32(sums) * scale) + zero point) for int32 sums with bias, (n)(C)."""
+    with np.errstate(over="ignore"):  # overflow saturates below
         product = np.rint(sums.astype(np.float32) * own["scale"])
-    np.clip(product, -_FAR, _FAR, out=product)  # float32 has all sums of such numbers and bytes
+    np.clip(product, -_PRODUCT_LIMIT, _PRODUCT_LIMIT, out=product)  # adding a byte is then exact in float32
     zero, low, high = (own[name].astype(np.float32) for name in ("zero", "low", "high"))
     found: npt.NDArray[np.int8] = np.clip(product + zero, low, high).astype(np.int8)
     return found

@@ -1,4 +1,4 @@
-"""The results of a program: the outputs of the machine as real numbers, and the steps that are left to the host."""
+"""Computes a network's results from a program's DRAM: dequantizes the npu's outputs and evaluates the host's steps."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from glenside.semantics.interpreter import evaluate
 
 
 def with_inputs(program: NpuProgram, inputs: Mapping[str, Array]) -> NpuProgram:
-    """The program with values of inputs in its DRAM: int8 as they are, other numbers as the nearest integers that the
-    input has for them. Raises BadInput.
+    """Returns the program with input values in its DRAM: integers of the input's dtype unchanged, others quantized.
+
+    Raises BadInput.
     """
     dram = program.dram.copy()
     for name, value in inputs.items():
@@ -34,26 +35,27 @@ def with_inputs(program: NpuProgram, inputs: Mapping[str, Array]) -> NpuProgram:
 
 
 def _integers(name: str, place: Place, own: Array) -> Array:
-    """A value as the integers of a place. Raises BadInput."""
+    """Converts a value to the integers of a place. Raises BadInput."""
     stands_for = place.stands_for
     if own.shape == place.shape and own.dtype.kind in "iuf" and np.isfinite(own).all():
         if stands_for is not None and own.dtype != place.dtype:
             return stands_for.integers(own, place.dtype)
         if np.array_equal(own, own.astype(place.dtype)):
             return own
-    more = "" if stands_for is None else ", or finite numbers, of which those are made"
+    more = "" if stands_for is None else ", or finite numbers to quantize"
     raise BadInput(f"the input {spelled_name(name)} is {place.dtype} {place.shape}{more}, got {own.dtype} {own.shape}")
 
 
 def outputs(program: NpuProgram, dram: Array) -> dict[str, Array]:
-    """The outputs of the machine in that DRAM, by name: as the numbers that they stand for where that is known."""
+    """Reads the npu's outputs from DRAM, by name; dequantized if their quantization is known."""
     found = {name: (place, place.read(dram)) for name, place in program.outputs.items()}
     return {n: own if p.stands_for is None else p.stands_for.real(own) for n, (p, own) in found.items()}
 
 
 def results(program: NpuProgram, dram: Array) -> dict[str, Array]:
-    """The results of the network in that DRAM, by name, in its order and dtypes: with all that is left to the host.
-    Raises BadInput: the steps of the host are none.
+    """Returns the network's results from DRAM, by name, in its order and dtypes, with the host's steps applied.
+
+    Raises BadInput if the text of the host's steps is not a program.
     """
     left, host = outputs(program, dram), program.host
     if host is None:
@@ -69,15 +71,15 @@ def _stepped(host: Host, left: Mapping[str, Array], constants: Mapping[str, Arra
         }
         (found,) = evaluate([program.term], {**constants, **known})
     except GlensideError as error:
-        raise BadInput(f"the steps that are left to the host are not said by their text: {error}") from error
+        raise BadInput(f"the text of the host's steps is not a program: {error}") from error
     every = found if isinstance(found, tuple) else (found,)
     if len(every) != len(host.results):
-        raise BadInput(f"the host is left {len(every)} results, with {len(host.results)} names")
+        raise BadInput(f"the host's steps have {len(every)} results and {len(host.results)} names")
     return {name: np.asarray(own) for name, own in zip(host.results, every, strict=True)}
 
 
 def computed(network: IntegerNetwork, left: Mapping[str, Array]) -> dict[str, Array]:
-    """The results of a network by name, from its integers by name: as `results` has them of a program of it."""
+    """Returns a network's results by name from its integer outputs by name, as `results` does for its program."""
     named = zip(network.program.result_names(), network.outputs, strict=True)
     real = {name: StandsFor.of(*stands_for).real(left[name]) for name, stands_for in named}
     if network.host is None:
@@ -87,8 +89,9 @@ def computed(network: IntegerNetwork, left: Mapping[str, Array]) -> dict[str, Ar
 
 
 def with_host(program: NpuProgram, network: IntegerNetwork) -> NpuProgram:
-    """The program with what its network leaves to the host, whose constants are behind all else in DRAM; and with room
-    for inputs that nobody reads.
+    """Appends the host's steps of a network to its program, and places for inputs that nothing reads.
+
+    These inputs and the constants of the host's steps are stored behind the program's DRAM, in whole beats.
     """
     parts, end = [program.dram], len(program.dram)
 
@@ -115,13 +118,13 @@ def with_host(program: NpuProgram, network: IntegerNetwork) -> NpuProgram:
 
 
 def dtypes(program: NpuProgram) -> dict[str, str]:
-    """The dtype of each result, by name. Raises BadInput: the steps of the host are none."""
+    """Returns the dtype of each result, by name. Raises BadInput if the text of the host's steps is not a program."""
     if program.host is None:
         return {name: _dtype(place) for name, place in program.outputs.items()}
     try:
         term = parse(program.host.meaning).term
     except GlensideError as error:
-        raise BadInput(f"the steps that are left to the host are not said by their text: {error}") from error
+        raise BadInput(f"the text of the host's steps is not a program: {error}") from error
     kinds: Any = term.type.items if isinstance(term.type, TupleType) else (term.access,)
     return {name: own.dtype for name, own in zip(program.host.results, kinds, strict=False)}
 

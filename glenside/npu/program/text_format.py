@@ -1,4 +1,4 @@
-"""Programs as text, and back to the same program: an instruction a line, DRAM as hexadecimal.
+"""Prints programs as text and parses them back: one instruction per line, DRAM in hexadecimal.
 
     npu 2
     machine {"rows": 4, ..}
@@ -9,8 +9,7 @@
     stream counts=16,1,1 lanes=0+1,0,0 table=0 accumulators=0+1,0,0 accumulate=0 fresh=1 turn=0+0,0,0 wait=dma:3
     bytes 64 00ff07..
 
-Instructions of a unit are in their order; how those of several units stand between each other says nothing. What is
-behind a ; is a comment.
+Instructions of one unit are in execution order; the order between units has no meaning. A ; begins a comment.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from glenside.npu.program.program import NpuProgram
 _FIRST, _BEFORE = "npu 2", "npu 1"
 _KINDS = {kind.mnemonic(): kind for kind in INSTRUCTIONS}
 _LINE = 32
-"""Bytes of DRAM in a line."""
+"""Bytes of DRAM per line."""
 _MOST_DRAM = 1 << 32
 
 
 def text(program: NpuProgram) -> str:
-    """The program as text."""
+    """Prints a program as text."""
     head = header(program)
     lines = [_FIRST, f"machine {json.dumps(head['machine'])}", f"dram {len(program.dram)}"]
     lines += [f"predicted {program.predicted}"] if program.predicted is not None else []
@@ -55,7 +54,7 @@ def text(program: NpuProgram) -> str:
 
 
 def line(own: Instruction) -> str:
-    """An instruction as text."""
+    """Prints an instruction as text."""
     fields = (f"{name}={_value(kind, getattr(own, name))}" for name, kind in own.kinds().items() if name != "wait")
     waits = ",".join(f"{unit}:{n}" for unit, n in zip(UNITS, own.wait, strict=True) if n)
     return " ".join([own.mnemonic(), *fields, *([f"wait={waits}"] if waits else [])])
@@ -69,7 +68,7 @@ def _value(kind: Kind, value: Any) -> str:
 
 
 def _bytes(program: NpuProgram) -> Iterator[str]:
-    """DRAM without lines of zeros."""
+    """Yields the lines of DRAM that are not all zero."""
     found = program.dram.tobytes()
     for at in range(0, len(found), _LINE):
         part = found[at : at + _LINE]
@@ -78,7 +77,7 @@ def _bytes(program: NpuProgram) -> Iterator[str]:
 
 
 def parse(content: str, file: str = "<text>") -> NpuProgram:
-    """The program of a text. Raises BadInput, with the line."""
+    """Parses a program. Raises BadInput with the line."""
     reader = _Reader()
     lines = content.split("\n")
     if lines and lines[0].strip() == _BEFORE:
@@ -92,7 +91,7 @@ def parse(content: str, file: str = "<text>") -> NpuProgram:
             try:
                 reader.take(words[0], words[1] if len(words) > 1 else "")
             except (GlensideError, ValueError, KeyError, RecursionError) as error:
-                said = error.message if isinstance(error, GlensideError) else f"{words[0]} is not written so"
+                said = error.message if isinstance(error, GlensideError) else f"{words[0]} is malformed"
                 raise BadInput(said, Place(file, number, len(whole) - len(whole.lstrip()) + 1)) from None
     try:
         return reader.program()
@@ -101,7 +100,7 @@ def parse(content: str, file: str = "<text>") -> NpuProgram:
 
 
 def _code(whole: str) -> str:
-    """A line without its comment; a ; within quotes begins none."""
+    """Strips the comment of a line; a ; within quotes does not begin a comment."""
     found = re.match(r'(?:[^";]|"(?:[^"\\]|\\.)*")*', whole)
     return found[0] if found else ""
 
@@ -116,7 +115,7 @@ class _Reader:
     queues: dict[str, list[Instruction]] = field(default_factory=lambda: {unit: [] for unit in UNITS})
 
     def take(self, word: str, rest: str) -> None:
-        """One line. Raises BadInput, ValueError and KeyError."""
+        """Reads one line. Raises BadInput, ValueError and KeyError."""
         if word in _KINDS:
             own = _instruction(_KINDS[word], rest)
             self.queues[own.unit].append(own)
@@ -162,7 +161,7 @@ class _Reader:
         places[name] = json.loads(rest[end:])
 
     def program(self) -> NpuProgram:
-        """What was read, as a whole. Raises BadInput."""
+        """Builds the program from the lines read. Raises BadInput."""
         if "machine" not in self.head or self.dram is None:
             raise BadInput("a program says its machine and the size of its dram")
         queues = {unit: tuple(own) for unit, own in self.queues.items()}
@@ -180,7 +179,7 @@ class _Reader:
 
 
 def _whole(given: str) -> int:
-    """A number that has no sign. Raises ValueError."""
+    """Parses an unsigned integer. Raises ValueError."""
     if not re.fullmatch(r"[0-9]{1,15}", given.strip()):
         raise ValueError
     return int(given)
@@ -222,7 +221,7 @@ _EXAMPLES = {
 
 
 def _read(kind: Kind, content: str) -> Any:
-    """Raises ValueError and KeyError."""
+    """Parses the value of a field. Raises ValueError and KeyError."""
     if kind.form is Form.WAIT:
         counts = dict(pair.split(":") for pair in content.split(","))
         if not counts.keys() <= set(UNITS):
