@@ -139,7 +139,7 @@ def test_a_meaning_that_is_no_program_is_a_sentence(
     last = program.stretches[-1]
     assert last.result is not None
     for meaning, said in (
-        (last.meaning + ")", f"what {last.name} means is not said by its text: <text>:"),
+        (last.meaning + ")", f"the meaning of {last.name} is not a program: <text>:"),
         ("(access-tensor y)", 'no shape for tensor "y"'),
     ):
         own = replace(program, stretches=(*program.stretches[:-1], replace(last, meaning=meaning)))
@@ -173,8 +173,8 @@ def test_steps_of_the_host_that_are_none_are_a_sentence(program: NpuProgram, tmp
             results(binary_format.load(tmp_path / "p.bin"), dram)
     for changed, said in (
         ({"results": ["a", "a"]}, "one name"),
-        ({"results": "a"}, "no texts"),
-        ({"meaning": 1}, "no texts"),
+        ({"results": "a"}, "not texts"),
+        ({"meaning": 1}, "not texts"),
         ({"operands": {"c": {"address": 0, "shape": [1], "dtype": "int4"}}}, "dtype of float16"),
         ({"operands": {"c": {"address": len(dram), "shape": [1], "dtype": "int8"}}}, "behind"),
         ({"more": 1}, "not a meaning"),

@@ -131,7 +131,7 @@ _X = {"address": 0, "shape": [4], "dtype": "int8"}
         ("predicted", -1, "not a number of cycles"),
         ("choices", [3, 2], "its choices are not three numbers"),
         ("choices", [3, -2, 7], "its choices are not three numbers"),
-        ("layout", "", "the bits of another version"),
+        ("layout", "", "encoded as by another version"),
         ("words", [1, 2], "does not say how long it is"),
     ],
 )

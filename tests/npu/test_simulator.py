@@ -119,7 +119,7 @@ def test_the_greatest_of_products_is_numpys(rows: int, columns: int) -> None:
     got = found.dram[out : out + 5 * machine.sum_beats * machine.bandwidth].reshape(5, -1)[:, : 4 * columns]
     assert np.array_equal(got.copy().view("<i4"), (x @ weights).max(axis=0))
     alone = [replace(own, accumulate=False) if getattr(own, "greatest", False) else own for own in written]  # type: ignore[type-var]
-    _refused(memory, alone, "stream instruction 1: it keeps the greater one of its sums and of none")
+    _refused(memory, alone, "stream instruction 1: greatest needs accumulate")
 
 
 def _tiles(machine: Machine, sizes: list[int]) -> tuple[NpuProgram, int]:

@@ -177,12 +177,12 @@ def test_a_row_is_there_once_all_its_columns_are() -> None:
     own.written.append(Spread(*rows, most))
     own.whole(np.ones((4, 3)), 5)
     own.read(4)
-    with pytest.raises(BadInput, match=r"load instruction 0: .* weights 4, of which nothing has written column 2"):
+    with pytest.raises(BadInput, match=r"load instruction 0: .* weights 4, whose column 2 no instruction has written"):
         own.found()
     own.written[-3:-3] = [Spread(ONCE, Address(own.zeros), Address(4), rest)]
     assert own.found()[0].tolist() == [[0] * 3, *[[1] * 3] * 4]
     own.read(8)
-    with pytest.raises(BadInput, match="reads row of weights 9, which nothing has written by then"):
+    with pytest.raises(BadInput, match="reads row of weights 9 before any instruction has written it"):
         own.found()
 
 
@@ -230,9 +230,9 @@ def test_all_the_tables_that_it_walks_over_are_there() -> None:
     other(wait=Wait(dma=len(before) - 1), increment=False)
     with pytest.raises(BadInput, match=f"reads table {last} without waiting for dma instruction {len(before) - 1}, "):
         other(wait=Wait(dma=len(before) - 1))
-    with pytest.raises(BadInput, match=f"reads table {last + 1}, which nothing has written by then"):
+    with pytest.raises(BadInput, match=f"reads table {last + 1} before any instruction has written it"):
         other(table=last)
-    with pytest.raises(BadInput, match=f"reads table {last + 1}, which nothing has written by then"):
+    with pytest.raises(BadInput, match=f"reads table {last + 1} before any instruction has written it"):
         other(counts=(3, 1, 1))
     with pytest.raises(BadInput, match="table 32 is outside of the 32 there are"):
         other(table=31)
@@ -257,7 +257,7 @@ def test_what_is_no_place_or_no_byte_is_refused() -> None:
     _refused("row of weights 16 is outside of the 15 there are", walk, offset=12)
     _refused("row of weights 15 is outside of the 15 there are", replace(good, weights=Address(14, (1, 0, 0))))
     _refused("row of weights -1 is outside of the 15 there are", good, offset=-4)
-    _refused("reads table 9, which nothing has written by then", replace(good, table=9))
+    _refused("reads table 9 before any instruction has written it", replace(good, table=9))
     _refused("table 32 is outside of the 32 there are", replace(good, table=32))
     _refused("DRAM is accessed in beats of 8 bytes, got address 4", replace(good, dram=Address(4)))
     _refused("beat .* is outside of the .* there are", replace(good, dram=Address(1 << 20)))

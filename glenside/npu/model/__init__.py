@@ -1,1 +1,1 @@
-"""The model of the machine: cycles, results, order, ports and bounds of each instruction."""
+"""The model of the npu: each instruction's cycles, results, happens-before order, ports and bounds."""

@@ -1,4 +1,4 @@
-"""The accuracy of a network of integers beside the network of floats that it was made of."""
+"""Measures the accuracy of a quantized network against the float network that it was made from."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from glenside.quantization.layers import IntegerNetwork
 from glenside.semantics.interpreter import evaluate
 
 MOST_BATCHES = 16
-"""Batches of samples that are compared."""
+"""Maximum number of compared batches."""
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How near a result is.
+    """The accuracy of a result.
 
-    decibels  power of the signal, the result of floats, by power of the noise; None where either is 0 or no number
-    equal     share of elements that are the same
+    decibels  signal-to-noise ratio; the signal is the float result. None if signal or noise is 0, if one is not finite,
+              or if the result is not of floats
+    equal     fraction of equal elements
     """
 
     decibels: float | None
@@ -43,7 +44,10 @@ def accuracy(
     batches: Iterable[Mapping[str, Array]],
     look: Callable[[], None] = lambda: None,
 ) -> dict[str, Accuracy]:
-    """The accuracy of each result by name, over the first batches of inputs; `look` is called now and then."""
+    """Returns the accuracy of each result by name, over the first `MOST_BATCHES` batches of inputs.
+
+    Calls `look` after each evaluation.
+    """
     powers: dict[str, list[float]] = {name: [0.0, 0.0, 0.0, 0.0] for name in program.result_names()}
     for batch in islice(batches, MOST_BATCHES):
         wanted = evaluate([program.term], {**program.constants, **batch})[0]
@@ -72,7 +76,7 @@ def _quantized(network: IntegerNetwork, batch: Mapping[str, Array]) -> dict[str,
 
 
 def _kinds(program: Program) -> dict[str, bool]:
-    """Whether each result is of floats, by name."""
+    """Returns flags by result name, True for results of floats."""
     whole = program.term
     roots = whole.children if whole.operator.name == "construct-tuple" else (whole,)
     return {n: "float" in root.access.dtype for n, root in zip(program.result_names(), roots, strict=True)}

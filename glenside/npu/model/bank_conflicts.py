@@ -1,7 +1,7 @@
-"""Which instruction uses which bank in which cycle: two at one port of one bank are refused.
+"""Detects bank conflicts: two units that use one port of one bank in the same cycle.
 
-Each lane and each column of the accumulators has a bank in each half, with one port for a reader and one for a writer.
-A stream that adds to sums is a reader of theirs too; streams alone write sums, so that nobody meets them there.
+Each scratchpad lane and each accumulator column has one bank in each half, with one read port and one write port. A
+stream that accumulates also uses the read ports of the accumulators.
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ _NOBODY = -1
 
 
 Halves = Callable[[], npt.NDArray[np.int8]]
-"""What finds the half that each bank of each cycle is used in, (cycles)(banks), -1 for none: it is seldom asked for."""
+"""Computes the half that each bank is used in, (cycles)(banks), -1 for unused. Deferred, as it is seldom needed."""
 
 
 def present(least: int, most: int, half: int) -> frozenset[int]:
-    """In which halves places from the least to the greatest are, of which the upper ones begin at `half`."""
+    """Returns the halves that addresses `least` to `most` touch; the upper half begins at `half`."""
     return frozenset(own for own, there in enumerate((least < half, most >= half)) if there)
 
 
 @dataclass(frozen=True)
 class _Use:
-    """An instruction at a port, for so many cycles from `begin` on, in halves that are present."""
+    """An instruction's use of a port: `cycles` cycles from `begin` on, in the halves that are `present`.
+
+    With `skew`, banks are used one after the other, each a cycle after the bank before.
+    """
 
     unit: str
     number: int
@@ -50,7 +53,7 @@ class _Use:
 
 
 class Ports:
-    """The ports of a kind, and who uses them. Instructions come in the order of their starts."""
+    """The ports of one kind, and their uses. Instructions must be given in the order of their starts."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -68,10 +71,11 @@ class Ports:
         *,
         skew: int = 0,
     ) -> None:
-        """Note a use for so many cycles from `begin` on, in the halves that are present; with `skew`, one column each
-        of that many banks, each a cycle behind the one before. Raises BadInput.
+        """Records a use of the port for `cycles` cycles from `begin` on, in the halves that are `present`.
 
-        `start` is the instruction's: those who end before it meet nobody who comes later.
+        With `skew`, the instruction uses that many banks, one per column, each a cycle after the bank before. `start`
+        is the instruction's start: uses that end by then cannot conflict with later ones. Raises BadInput for a bank
+        conflict with another unit.
         """
         own = _Use(unit, number, begin, cycles, present, halves, skew)
         for other, uses in self.uses.items():
@@ -86,7 +90,7 @@ class Ports:
 
 
 def _met(one: _Use, two: _Use) -> int | None:
-    """The first cycle in which both use a bank."""
+    """Returns the first cycle in which both use one bank, or None."""
     if one.skew or two.skew:
         return _met_skewed(*((one, two) if one.skew else (two, one)))
     begin, end = max(one.begin, two.begin), min(one.end, two.end)
@@ -98,11 +102,11 @@ def _met(one: _Use, two: _Use) -> int | None:
 
 
 def _met_skewed(skewed: _Use, other: _Use) -> int | None:
-    """The same where one works through the banks like a wave, and the other uses all of them at once."""
+    """Returns a cycle in which both use one bank, or None: `skewed` sweeps the banks, `other` uses all at once."""
     for half in sorted(skewed.present & other.present):
         waves = skewed.begin + np.flatnonzero(skewed.halves[:, 0] == half)
         cycles = other.begin + np.flatnonzero(other.halves[:, 0] == half)
-        last = np.searchsorted(waves, cycles, side="right") - 1  # the wave that began last, and is in the first banks
+        last = np.searchsorted(waves, cycles, side="right") - 1  # the wave that began last
         met = (last >= 0) & (cycles - waves[last] < skewed.skew)
         if met.any():
             return int(cycles[met.argmax()])

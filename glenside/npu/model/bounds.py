@@ -1,4 +1,4 @@
-"""What a program may not ask of the machine: numbers outside of fields and memories, places of a bank at once."""
+"""Checks static limits of programs: field widths, memory sizes, one address per bank and cycle, int32 sums."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INT32 = np.iinfo(np.int32)
 
 
 def require_fit(program: NpuProgram) -> None:
-    """Raises BadInput: a field, a queue or DRAM that is not what the machine takes."""
+    """Checks a program's DRAM, queue lengths, units and fields. Raises BadInput."""
     if program.dram.dtype != np.uint8 or program.dram.ndim != 1 or len(program.dram) % program.machine.bandwidth:
         raise BadInput(f"DRAM of a program is bytes, in whole beats of {program.machine.bandwidth}")
     for unit in UNITS:
@@ -36,7 +36,7 @@ def require_fit(program: NpuProgram) -> None:
 
 
 def _require_each_fits(unit: str, queue: Sequence[Instruction]) -> None:
-    """The same, with the first that does not."""
+    """Checks the unit and the fields of each instruction. Raises BadInput for the first wrong one."""
     for number, instruction in enumerate(queue):
         if instruction.unit != unit:
             raise BadInput(f"{unit} instruction {number} is {instruction.mnemonic()}, which {instruction.unit} takes")
@@ -47,15 +47,16 @@ def _require_each_fits(unit: str, queue: Sequence[Instruction]) -> None:
 
 
 def require_within(what: str, at: Integers, most: int) -> None:
-    """Raises BadInput: a number of what is not there."""
+    """Checks that all numbers are in 0..most - 1; `what` names them in the message. Raises BadInput."""
     if at.size and not (at.min() >= 0 and at.max() < most):
         worst = at.min() if at.min() < 0 else at.max()
         raise BadInput(f"{what} {worst:,} is outside of the {most:,} there are")
 
 
 def require_one_address(table: Table) -> None:
-    """A lane's bank has one address a cycle: two bytes of a beat that are of one lane have one offset. Where one of
-    them is past the last lane, so is the other, so this holds with a carry too.
+    """Checks that bytes of a beat from one lane have one offset, as a bank reads one address per cycle.
+
+    With a carry the check is the same: both bytes of a lane are past the last lane, or neither is. Raises BadInput.
     """
     order = np.argsort(table.select, kind="stable")
     select, offset = table.select[order], table.offset[order]
@@ -68,7 +69,7 @@ def require_one_address(table: Table) -> None:
 
 
 def require_int32(sums: npt.NDArray[np.int64]) -> None:
-    """Raises BadInput: a sum that accumulators do not hold."""
+    """Checks that all sums fit an accumulator. Raises BadInput."""
     if sums.size and not (sums.min() >= _INT32.min and sums.max() <= _INT32.max):
         worst = sums.min() if sums.min() < _INT32.min else sums.max()
         raise BadInput(f"the sum {worst:,} is not an int32")

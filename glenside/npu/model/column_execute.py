@@ -1,4 +1,4 @@
-"""What the store unit does with columns: their registers, functions of bytes, and rows of accumulators that change."""
+"""Simulates the column instructions: column registers, lookup tables, and accumulator rewrites."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from glenside.npu.model.execute import State
 
 _ENTRIES = FUNCTION // 2
-_SQUARED, _SUM = 1 << 17, 1 << 47
+_SQUARED_LIMIT, _SUM_LIMIT = 1 << 17, 1 << 47
 _TINY, _HUGE = np.finfo(np.float32).tiny, np.finfo(np.float32).max
 
 
 class ColumnRegisters:
-    """An offset and a factor of each column, and functions of a byte."""
+    """The offset and the factor of each column, and the lookup tables of 256 int16 ("functions")."""
 
     def __init__(self, state: State) -> None:
         self.state, machine = state, state.machine
@@ -44,7 +44,7 @@ class ColumnRegisters:
         }
 
     def applied(self, now: Now, own: Store | Apply, values: npt.NDArray[np.int8]) -> npt.NDArray[np.int64]:
-        """A function of bytes. Raises BadInput: there is none."""
+        """Looks up bytes in the instruction's function. Raises BadInput if there is no such function."""
         self._require_function(np.array([own.function]))
         self.of_functions.read(np.array([own.function]), now)
         found: npt.NDArray[np.int64] = self.functions[own.function][values.view(np.uint8)]
@@ -63,7 +63,7 @@ class ColumnRegisters:
         self.functions[numbers] = np.ascontiguousarray(content.reshape(own.number, -1)[:, :FUNCTION]).view("<i2")
 
     def _rows(self, now: Now, own: Reduction | Rewriting) -> tuple[Integers, npt.NDArray[np.int64]]:
-        """The rows, and what is in them, (n)(C)."""
+        """Reads the accumulator rows of an instruction: returns their indices (n) and their sums (n)(C)."""
         rows = self.state.sum_rows(own.accumulators, own.counts)
         self.state.read_sums(now, rows, STORE_READS_SUMS)
         return rows, self.state.sums[rows]
@@ -84,8 +84,8 @@ class ColumnRegisters:
     def _deviation(self, now: Now, own: Deviation) -> None:
         apart = self._rows(now, own)[1] + self._known(self.offset, "offset")
         entries = self._entries(now, own.parameters)
-        if np.abs(apart).max() >= _SQUARED:
-            raise BadInput(f"what is squared is less than {_SQUARED:,}, got {np.abs(apart).max():,}")
+        if np.abs(apart).max() >= _SQUARED_LIMIT:
+            raise BadInput(f"a squared value is less than {_SQUARED_LIMIT:,}, got {np.abs(apart).max():,}")
         squares = entries["bias"] + np.square(apart).sum(axis=0)
         _require_sum(squares)
         self._set_factor(entries["scale"] / np.sqrt(squares.astype(np.float32)))
@@ -116,7 +116,7 @@ class ColumnRegisters:
 
     def _put(self, now: Now, rows: Integers, values: npt.NDArray[np.int64]) -> None:
         if len(np.unique(rows)) < len(rows):
-            raise BadInput("a row of accumulators comes twice, which is read before it is written")
+            raise BadInput("a rewrite reads a row of accumulators twice: its rows must be distinct")
         self.state.use_sums(now, rows, COLUMNS_WRITE_SUMS)
         self.state.of_sums.write(rows, now)
         self.state.sums[rows] = values
@@ -124,11 +124,11 @@ class ColumnRegisters:
     @staticmethod
     def _known(register: npt.NDArray[Any] | None, what: str) -> npt.NDArray[Any]:
         if register is None:
-            raise BadInput(f"it reads the {what} of columns, which nothing has set by then")
+            raise BadInput(f"it reads the {what} of columns before any instruction has set it")
         return register
 
 
 def _require_sum(sums: npt.NDArray[np.int64]) -> None:
-    if sums.min() <= 0 or sums.max() >= _SUM:
+    if sums.min() <= 0 or sums.max() >= _SUM_LIMIT:
         worst = sums.min() if sums.min() <= 0 else sums.max()
-        raise BadInput(f"the sum of a column is above 0 and less than {_SUM:,}, got {worst:,}")
+        raise BadInput(f"the sum of a column is above 0 and less than {_SUM_LIMIT:,}, got {worst:,}")

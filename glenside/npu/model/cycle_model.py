@@ -1,8 +1,8 @@
-"""When every instruction starts, ends and is completed: recurrences over the queues, without what is computed.
+"""Computes the exact cycles in which each instruction starts, ends and completes, by recurrences over the queues.
 
-A unit is busy for an instruction's n cycles, one iteration a cycle, and goes on at once: end = start + n. What it does
-is in its memories some cycles later, `completed`, and then others that waited for it may start, in that same cycle.
-Iteration i begins in cycle start + i; the stages behind it, which `rtl/` has in the same cycles:
+A unit executes an instruction's n iterations in n cycles and goes on without a gap: end = start + n. Results are in
+memory some cycles later, at `completed`; instructions that waited for it may start in that cycle. Iteration i begins in
+cycle start + i. The pipeline stages of an iteration, in the same cycles as in `rtl/`:
 
     stream   +1 table   +2 lanes read   +3+r+c element (r, c)   +3+R+c column c is added to its accumulator
     load     +1 weights read            +3+k+c row k enters column c; element (k, c) keeps it at +3+2k+c
@@ -36,17 +36,17 @@ SUMS_READS_SUMS = 2
 
 
 def dma_writes_lanes(machine: Machine) -> int:
-    """Cycles from a beat's iteration to its bytes in lanes."""
+    """Returns the cycles from a beat's iteration until its bytes are in the scratchpad banks."""
     return machine.latency + 6
 
 
 def stream_adds(machine: Machine) -> int:
-    """Cycles from a row's iteration to the sum of its first column; each next column is one later."""
+    """Returns the cycles from a row's iteration to the sum of column 0; each next column is a cycle later."""
     return machine.rows + 3
 
 
 def delays(machine: Machine) -> Mapping[str, int]:
-    """Cycles from an instruction's end until it is completed, by unit."""
+    """Returns the cycles from an instruction's end until it is completed, by unit."""
     return {
         "dma": dma_writes_lanes(machine),
         "load": 2,
@@ -57,7 +57,7 @@ def delays(machine: Machine) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class Times:
-    """Cycles by unit and number of instruction, the program's start being 0."""
+    """The cycle in which each instruction starts, ends and completes: by unit, (n); the program starts in cycle 0."""
 
     start: Mapping[str, Integers]
     end: Mapping[str, Integers]
@@ -65,27 +65,27 @@ class Times:
 
     @cached_property
     def cycles(self) -> int:
-        """From the start until everything is completed."""
+        """Returns the cycles from the start until all instructions are completed."""
         return max((int(found.max(initial=0)) for found in self.completed.values()), default=0)
 
     @cached_property
     def busy(self) -> Mapping[str, int]:
-        """Cycles in which each unit works."""
+        """Returns the busy cycles of each unit."""
         return {unit: int((self.end[unit] - self.start[unit]).sum()) for unit in UNITS}
 
     def between(self, begin: Mapping[str, int], end: Mapping[str, int]) -> tuple[int, int]:
-        """The first start and the last completion of a stretch of instructions; (0, 0) of none."""
+        """Returns the first start and the last completion in the ranges of instructions; (0, 0) if empty."""
         starts = [int(self.start[unit][begin[unit] : end[unit]].min(initial=np.iinfo(np.int64).max)) for unit in UNITS]
         ends = [int(self.completed[unit][begin[unit] : end[unit]].max(initial=0)) for unit in UNITS]
         return (min(starts), max(ends)) if max(ends) else (0, 0)
 
 
 _LAST: list[tuple[NpuProgram, Times]] = []
-"""The last program whose times were found, and these: it is made, told and saved."""
+"""The last program and its times: compiling, reporting and saving each ask for the times of one program."""
 
 
 def times(program: NpuProgram) -> Times:
-    """The times of a program. Raises BadInput: it waits for what does not come."""
+    """Computes the times of a program. Raises BadInput for a deadlock."""
     for last, known in _LAST:
         if last.queues is program.queues and last.machine == program.machine:
             return known
@@ -103,7 +103,7 @@ class _Recurrences:
         self.end: dict[str, list[int]] = {unit: [] for unit in UNITS}
         self.completed: dict[str, list[int]] = {unit: [] for unit in UNITS}
         self.fresh: list[int] = []
-        """The numbers of the streams that took new weights."""
+        """The indices of the streams that swapped in new weights."""
 
     def solved(self) -> Times:
         while sum([self._advance(unit) for unit in UNITS]):
@@ -114,7 +114,7 @@ class _Recurrences:
         return Times(*({u: np.array(t[u], np.int64) for u in UNITS} for t in (self.start, self.end, self.completed)))
 
     def _advance(self, unit: str) -> int:
-        """Take as many instructions as what is known allows; how many."""
+        """Times the unit's next instructions while their dependences are timed; returns how many."""
         queue, starts = self.queues[unit], self.start[unit]
         before = len(starts)
         while len(starts) < len(queue):
@@ -130,7 +130,7 @@ class _Recurrences:
         return len(starts) - before
 
     def _ready(self, unit: str, instruction: Instruction) -> int | None:
-        """The cycle in which it starts, or None: that is not known yet."""
+        """Returns the cycle in which the next instruction of the unit starts; None if a dependence is not timed yet."""
         ready = self.end[unit][-1] if self.end[unit] else 0
         for other, count in zip(UNITS, instruction.wait, strict=True):
             if count > len(self.completed[other]):
@@ -140,7 +140,10 @@ class _Recurrences:
         return None if interlock is None else max(ready, interlock)
 
     def _interlock(self, instruction: Instruction) -> int | None:
-        """When the array's weights are free, or there."""
+        """Returns the earliest start by the load/stream interlock: None if unknown yet, 0 without an interlock.
+
+        A load needs a free weight buffer; a fresh stream needs loaded weights.
+        """
         if isinstance(instruction, Load) and (before := len(self.start["load"])):
             if len(self.fresh) < before:
                 return None
@@ -152,7 +155,7 @@ class _Recurrences:
         return 0
 
     def _why(self, unit: str) -> str:
-        """What the first of those that wait for each other waits for."""
+        """Explains a deadlock: follows the causes from one blocked unit until a unit repeats or its queue is done."""
         seen: list[str] = []
         reason = ""
         while unit not in seen:
@@ -167,7 +170,7 @@ class _Recurrences:
         return reason
 
     def _cause(self, instruction: Instruction) -> tuple[str, str]:
-        """Which unit does not come, and what of it."""
+        """Returns the unit that an instruction is blocked on, and the reason."""
         for other, count in zip(UNITS, instruction.wait, strict=True):
             if count > len(self.completed[other]):
                 have = len(self.completed[other])

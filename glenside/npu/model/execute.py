@@ -1,7 +1,7 @@
-"""The machine in numpy: exact results, exact cycles, and whether every access is right in order, bounds and ports.
+"""Simulates programs in numpy: exact results and cycles, with checks of order, bounds and ports of each access.
 
-An instruction is a few operations on arrays, not a loop over cycles: `timing` says when it runs, `order` what it may
-rely on. What the machine would do only by luck is refused, with the unit and the number of the instruction.
+An instruction is a few array operations, not a loop over cycles. `cycle_model` computes when it runs, `happens_before`
+what is surely completed then. Programs whose results depend on latencies are refused, with unit and instruction number.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from glenside.npu.program.program import NpuProgram
 
 @dataclass(frozen=True)
 class Run:
-    """What a program leaves in DRAM, when its instructions ran, and the bytes that went over the memory port."""
+    """The result of a simulation: DRAM, the times of instructions, and the bytes read and written at the DRAM port."""
 
     dram: Array
     times: Times
@@ -67,16 +67,16 @@ class Run:
 
 
 def run(program: NpuProgram) -> Run:
-    """Run a program on its DRAM image, which stays as it is. Raises BadInput: the program is not right."""
+    """Simulates a program on a copy of its DRAM image. Raises BadInput for an illegal program."""
     require_fit(program)
     found = times(program)
     return Timed(program, found, known(program, found)).finished()
 
 
 class State:
-    """The machine's memories, what is known of each place in them, and what each instruction does there.
+    """The state of the simulated machine: memories, access records of their locations, and instruction semantics.
 
-    computes  whether it also has values in lanes, weights and accumulators, and not only who reads and writes where
+    computes  True to compute the values in scratchpad banks, weights and accumulators; False to check accesses only
     """
 
     computes = True
@@ -86,10 +86,10 @@ class State:
         machine = self.machine = program.machine
         self.dram = np.array(program.dram, np.uint8)
         self.lanes = np.zeros(machine.depth * machine.rows, np.int8)
-        """Byte q of them is in lane q mod R, at address q div R."""
+        """The scratchpad: byte q is in bank q mod R, at address q div R."""
         self.weights = np.zeros((machine.weight_rows, machine.columns), np.int8)
         self.brought = np.zeros(self.weights.shape, np.bool_)
-        """The bytes of weight memory that something wrote."""
+        """True for the bytes of weight memory that were written."""
         self.sums = np.zeros((machine.accumulators, machine.columns), np.int64)
         self.tables = LaneTables(machine)
         self.parameters: list[npt.NDArray[np.void]] = [np.zeros(0, requantization.PARAMETER)] * machine.parameters
@@ -124,7 +124,7 @@ class State:
         }
 
     def do(self, now: Now, instruction: Instruction) -> None:
-        """Do one instruction. Raises BadInput: it is not right."""
+        """Executes one instruction. Raises BadInput for an illegal one, with its unit, number and layer."""
         try:
             self.does[type(instruction)](now, instruction)
         except BadInput as error:
@@ -133,7 +133,7 @@ class State:
             layer = self.program.layer_of(now.unit, now.number)
             raise BadInput(f"{said} ({instruction.mnemonic()}{layer})") from None
 
-    # Reading and writing with checks. Flat places are rows of a memory times its columns.
+    # Checked accesses. A flat index of a memory is row * columns + column.
 
     def _table(self, now: Now, first: int, used: int, number: int = 1) -> Table:
         if number == 1 and 0 <= first < self.machine.tables:
@@ -144,15 +144,15 @@ class State:
         return self.tables.of(first, number, used)
 
     def _lane_places(self, own: ThroughLanes, table: Table, lanes: Integers) -> Integers:
-        """The bytes of lanes that those of a table become in each iteration, (n)(enabled).
+        """Returns the flat scratchpad indices that a table's `lanes` map to in each iteration, (n)(enabled).
 
-        Raises BadInput: a turn or an address that there is not.
+        Raises BadInput for a rotation ("turn") or an address out of range.
         """
         rows, depth, turns = self.machine.rows, self.machine.depth, (own.turn.base, *own.turn.strides)
         if not all(0 <= number < rows for number in turns):
             require_within("turn", np.array(turns), rows)
         first, *steps = (
-            row * rows + (turn if own.carry else 0)  # address and turn are one number there
+            row * rows + (turn if own.carry else 0)  # with carry, address and rotation are one number
             for row, turn in zip((own.lanes.base, *own.lanes.strides), turns, strict=True)
         )
         begin = Address(first, tuple(steps))  # type: ignore[arg-type]
@@ -166,7 +166,7 @@ class State:
         return places
 
     def use_lanes(self, ports: Ports, now: Now, delay: int, places: Integers) -> None:
-        """Use a port of the banks of lanes that have these bytes, (n)(enabled)."""
+        """Records a port use of the scratchpad banks that hold these bytes, (n)(enabled)."""
         rows, half = self.machine.rows, self.machine.half_depth * self.machine.rows
 
         def halves() -> npt.NDArray[np.int8]:
@@ -194,12 +194,12 @@ class State:
         ports.use(now.unit, now.number, now.start, now.start + delay, len(rows) * every, used, halves, skew=skew)
 
     def read_sums(self, now: Now, rows: Integers, delay: int, *, every: int = 1, skew: int = 0) -> None:
-        """Read a row each `every` cycles."""
+        """Records reads of accumulator rows, one row every `every` cycles."""
         self._of_rows(self.summers, now, rows, delay, every, skew)
         self.of_sums.read(rows, now)
 
     def use_sums(self, now: Now, rows: Integers, delay: int, skew: int = 0) -> None:
-        """Use the port that writes them, a row a cycle."""
+        """Records uses of the accumulators' write port, one row per cycle."""
         self._of_rows(self.adders, now, rows, delay, 1, skew)
 
     def _write_lanes(self, now: Now, delay: int, own: ThroughLanes, table: Table, values: npt.NDArray[np.int8]) -> None:
@@ -210,7 +210,7 @@ class State:
             self.lanes[places] = values
 
     def _beats(self, base: Integers, beats: int = 1) -> Integers:
-        """The numbers of the beats from each base on, (n * beats)."""
+        """Returns the indices of `beats` beats from each base address on, (n * beats)."""
         size = self.machine.bandwidth
         if (base % size).any():
             raise BadInput(f"DRAM is accessed in beats of {size} bytes, got address {base[(base % size).argmax()]:,}")
@@ -219,7 +219,7 @@ class State:
         return found
 
     def fetched(self, now: Now, base: Integers, beats: int = 1) -> npt.NDArray[np.uint8]:
-        """The bytes of beats, (n * beats)(B)."""
+        """Reads `beats` beats from each base address on, (n * beats)(B)."""
         if base.size == 1 and beats == 1:
             size = self.machine.bandwidth
             number, rest = divmod(base.item(0), size)
@@ -236,7 +236,7 @@ class State:
     def _beats_of_dram(self) -> npt.NDArray[np.uint8]:
         return self.dram.reshape(-1, self.machine.bandwidth)
 
-    # What each instruction does.
+    # Semantics of each instruction.
 
     def _load(self, now: Now, own: Load) -> None:
         if own.rows > self.machine.rows:
@@ -248,7 +248,7 @@ class State:
         self.of_weights.read(rows, now)
         if not self.brought[rows].all():
             row, column = np.argwhere(~self.brought[rows])[0]
-            raise BadInput(f"it reads row of weights {rows[row]}, of which nothing has written column {column} by then")
+            raise BadInput(f"it reads row of weights {rows[row]}, whose column {column} no instruction has written")
         tile = np.zeros((self.machine.rows if self.computes else 0, self.machine.columns), np.float32)
         if self.computes:
             tile[: own.rows] = self.weights[rows]
@@ -259,12 +259,12 @@ class State:
         self.active += own.fresh
         self.last_stream = now.number
         if self.active < 0:
-            raise BadInput("no fresh stream before it has taken weights")
+            raise BadInput("it has no weights: no stream up to it is fresh")
         if own.greatest and not own.accumulate:
-            raise BadInput("it keeps the greater one of its sums and of none: greatest needs accumulate")
+            raise BadInput("greatest needs accumulate")
         if not machine.pipelined and len(self.tiles) > self.active + 1:
             raise BadInput(
-                f"it goes on with weights that load instruction {len(self.tiles) - 1} has replaced by then: that load"
+                f"it uses weights that load instruction {len(self.tiles) - 1} has already replaced: that load"
                 f" needs wait.stream of {now.number + 1}"
             )
         table = self._table(now, own.table, machine.rows)
@@ -280,13 +280,13 @@ class State:
             self._multiply(rows, self.lanes[places], table.lanes, own)
 
     def _multiply(self, rows: Integers, streamed: npt.NDArray[np.int8], lanes: Integers, own: Stream) -> None:
-        """Sums of up to 1,024 products of two int8 are exact in float32, and a product of matrices is fast there."""
+        """Updates accumulator rows by a matrix product in float32: fast, and exact for up to 1,024 products of int8."""
         sums = (streamed.astype(np.float32) @ self.tiles[self.active][lanes]).astype(np.int64)
         by = np.maximum if own.greatest else np.add
         if own.accumulate and (np.diff(rows) > 0).all():
             self.sums[rows] = by(self.sums[rows], sums)
         elif own.accumulate:
-            by.at(self.sums, rows, sums)  # a row may come twice
+            by.at(self.sums, rows, sums)  # a row may repeat
         else:
             self.sums[rows] = sums
         require_int32(self.sums[rows])
@@ -307,7 +307,7 @@ class State:
         self._write_lanes(now, STORE_WRITES_LANES, own, table, values)
 
     def _parameters_of(self, now: Now, own: Store, table: Table) -> npt.NDArray[np.void]:
-        """Those of each column that is selected in each iteration, (n or 1)(enabled or 1). Raises BadInput."""
+        """Returns the parameters of each selected column in each iteration, (n or 1)(enabled or 1). Raises BadInput."""
         (least, most), (first, last) = (reach(each, own.counts) for each in (own.parameters, own.column))
         if first < 0 or last >= self.machine.columns:
             require_within("column", generated(own.column, own.counts), self.machine.columns)
@@ -321,7 +321,7 @@ class State:
         return found
 
     def entries_of(self, now: Now, rows: Integers) -> npt.NDArray[np.void]:
-        """Rows of parameters, (n)(C). Raises BadInput."""
+        """Reads rows of parameters, (n)(C). Raises BadInput."""
         require_within("row of parameters", rows, self.machine.parameters)
         self.of_parameters.read(rows, now)
         return np.stack([self.parameters[row] for row in rows.tolist()])
@@ -335,7 +335,7 @@ class State:
         self.brought[rows] = True
 
     def _spread(self, now: Now, own: Spread) -> None:
-        """Bytes of beats to columns. A load reads rows whole, so their order is that of rows, whatever is written."""
+        """Scatters bytes of beats to weight columns. Order is checked by rows, as a load reads whole rows."""
         number, width = own.tables, self.machine.bandwidth
         table = self._table(now, own.table, self.machine.columns, number)
         table.require_selects(width, "byte")
@@ -347,11 +347,11 @@ class State:
         self.of_weights.write(rows, now)
         if self.computes:
             taken = content.reshape(len(rows), -1).take(table.which * width + table.select, axis=1)
-            self.weights[rows, table.lanes] = taken.view(np.int8)  # in the order of iterations: the last one stays
+            self.weights[rows, table.lanes] = taken.view(np.int8)  # in iteration order: the last write wins
         self.brought[rows, table.lanes] = True
 
     def _fill(self, now: Now, own: Lanes | Fill) -> None:
-        """Beats, or what the table says, to lanes."""
+        """Writes bytes of beats, or the table's constants, to scratchpad banks."""
         table = self._table(now, own.table, self.machine.rows)
         values = table.select.astype(np.uint8).view(np.int8)
         if isinstance(own, Lanes):
@@ -393,26 +393,26 @@ class State:
         content = self.sums[rows].astype("<i4").view(np.uint8)
         self.of_dram.write(beats, now)
         self.written += beats.size * machine.bandwidth
-        # Row by row, as rows may meet in DRAM.
+        # Row by row, as rows may overlap in DRAM.
         at = (machine.bandwidth * beats[:, :, None] + np.arange(machine.bandwidth)).reshape(len(rows), -1)
         self.dram[at[:, : content.shape[1]]] = content
 
     def _put(self, now: Now, beats: Integers, lanes: Integers, values: npt.NDArray[np.int8]) -> None:
-        """Bytes of beats to DRAM, (n)(bytes); a beat that comes twice keeps the last."""
+        """Writes bytes of beats to DRAM, (n)(bytes); the last write of a repeated beat wins."""
         self.of_dram.write(beats, now)
         self.written += beats.size * self.machine.bandwidth
         self._beats_of_dram()[beats[:, None], lanes] = values.view(np.uint8)
 
 
 class Timed(State):
-    """The machine while a program runs, of whose instructions the times are known, and what each knows then."""
+    """A simulation of a whole program, given the times and the happens-before vector of each instruction."""
 
     def __init__(self, program: NpuProgram, times: Times, known: Mapping[str, Sequence[Known]]) -> None:
         super().__init__(program)
         self.times, self.known = times, known
 
     def finished(self) -> Run:
-        """Instructions in the order of their starts: of two that start at once none depends on the other."""
+        """Executes all instructions by start time; two that start in one cycle do not depend on each other."""
         moments = ((t, unit, i) for unit in UNITS for i, t in enumerate(self.times.start[unit].tolist()))
         for start, unit, number in sorted(moments):
             self.do(Now(unit, number, start, self.known[unit][number]), self.program.queue(unit)[number])

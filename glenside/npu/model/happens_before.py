@@ -1,7 +1,7 @@
-"""What must have happened before an instruction starts, whatever memory takes: the order that waits give.
+"""Computes the happens-before order that waits establish, and checks all memory accesses against it.
 
-A program is right only where every two accesses to a place of which one is a write are ordered so, or are of one unit
-that does them in order. So no result depends on a latency, and a wait that is missing is found even where it is lucky.
+A program is legal only if any two accesses to one location, at least one of them a write, are ordered by happens-before
+or by one in-order unit. Then no result depends on a latency. A missing wait is found even if the timing hides it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ INDEX = {unit: i for i, unit in enumerate(UNITS)}
 
 
 def known(program: NpuProgram, times: Times) -> Mapping[str, Sequence[Known]]:
-    """Of each instruction, how many of each unit are surely completed when it starts, by waits alone."""
+    """Returns the happens-before vector of each instruction.
+
+    The vector counts, per unit, the instructions that waits and interlocks guarantee to be completed at its start.
+    """
     found: dict[str, list[Known]] = {unit: [] for unit in UNITS}
     order = sorted((int(t), unit != "stream", unit, i) for unit in UNITS for i, t in enumerate(times.start[unit]))
     fresh: list[Known] = []
@@ -41,14 +44,17 @@ def known(program: NpuProgram, times: Times) -> Mapping[str, Sequence[Known]]:
 
 
 def after(known: Known, unit: str, number: int) -> Known:
-    """What is known once that instruction is completed: a serial array loads no sooner."""
+    """Returns the happens-before vector extended by the completion of an instruction.
+
+    A serial array loads only after that completion.
+    """
     return tuple(max(count, number + 1) if other == unit else count for other, count in zip(UNITS, known, strict=True))
 
 
 def _interlocked(
     instruction: Instruction, number: int, fresh: Sequence[Known], loads: Sequence[Known]
 ) -> Sequence[Known]:
-    """What a load or a fresh stream knows because the array lets it start only behind the other."""
+    """Returns the happens-before vectors that the load/stream interlock adds to an instruction."""
     if isinstance(instruction, Load):
         return fresh[number - 1 : number] if number else ()
     if isinstance(instruction, Stream) and instruction.fresh:
@@ -58,7 +64,7 @@ def _interlocked(
 
 @dataclass
 class Now:
-    """The instruction that is done: its unit, its number, when it starts and what is surely completed then."""
+    """The instruction being executed: its unit, number, start cycle and happens-before vector `known`."""
 
     unit: str
     number: int
@@ -66,7 +72,7 @@ class Now:
     known: Known
 
     def require(self, other: str, count: int, verb: str, place: str, their_verb: str) -> None:
-        """It reads or writes what an instruction does that is not surely completed. Raises BadInput."""
+        """Reports a race: the other unit's instruction `count` - 1 may not be completed. Raises BadInput."""
         raise BadInput(
             f"{self.unit} instruction {self.number} {verb} {place} without waiting for {other} instruction {count - 1},"
             f" which {their_verb} it: it needs wait.{other} of {count}"
@@ -74,11 +80,12 @@ class Now:
 
 
 class Places:
-    """A memory's places, and how many instructions of each unit there were when one last wrote, and read, each (0: none
-    did; pages of zeros that nobody touches take no memory).
+    """The locations of a memory, and per unit the last writer and the last reader of each location.
 
-    there   which of them something wrote, where they are not `written` from the begin on
-    latest  the last instruction of each unit that wrote any, and that read any
+    writes  unit -> 1 + index of the location's last writer, 0 for none; zero pages that stay untouched use no memory
+    reads   unit -> the same of readers
+    there   True for locations that were written; unused if all are `written` from the start
+    latest  unit -> index of the last instruction that wrote any location, and of the last that read any
     """
 
     def __init__(self, name: str, shape: tuple[int, ...], *, written: bool = False) -> None:
@@ -91,7 +98,7 @@ class Places:
         self.latest: tuple[dict[str, int], dict[str, int]] = {}, {}
 
     def _last(self, which: int, at: Integers | int, now: Now) -> None:
-        """The unit's last access of that kind."""
+        """Records the instruction as the last writer (`which` = 0) or reader (1) of locations."""
         table, unit = (self.writes, self.reads)[which], now.unit
         if unit not in table:
             table[unit] = np.zeros(prod(self.shape), np.int32)
@@ -99,7 +106,7 @@ class Places:
         self.latest[which][unit] = now.number
 
     def read(self, at: Integers, now: Now, *, own: bool = True) -> None:
-        """Note a read of flat places; `own` where the unit sees its own writes without a wait. Raises BadInput."""
+        """Records a read of flat locations; `own`: the unit sees its own writes without a wait. Raises BadInput."""
         if not at.size:
             return
         for other, latest in self.latest[0].items():
@@ -108,24 +115,24 @@ class Places:
         if not self.everywhere and not (there := self.there.take(at)).all():
             first = at.reshape(-1)[int(there.argmin())]
             raise BadInput(
-                f"{now.unit} instruction {now.number} reads {self._named(first)}, which nothing has written by then"
+                f"{now.unit} instruction {now.number} reads {self._named(first)} before any instruction has written it"
             )
         self._last(1, at, now)
 
     def read_one(self, at: int, now: Now) -> None:
-        """Note a read of one flat place, whose writes are seen after a wait. Raises BadInput."""
+        """Records a read of one flat location; all writes, also the unit's own, need a wait. Raises BadInput."""
         for other, latest in self.latest[0].items():
             known = now.known[INDEX[other]]
             if latest >= known and (there := self.writes[other].item(at)) > known:
                 now.require(other, there, "reads", self._named(at), "writes")
         if not self.everywhere and not self.there[at]:
             raise BadInput(
-                f"{now.unit} instruction {now.number} reads {self._named(at)}, which nothing has written by then"
+                f"{now.unit} instruction {now.number} reads {self._named(at)} before any instruction has written it"
             )
         self._last(1, at, now)
 
     def write(self, at: Integers, now: Now) -> None:
-        """Note a write of flat places; a unit's own accesses are in order. Raises BadInput."""
+        """Records a write of flat locations; a unit's own accesses are in order. Raises BadInput."""
         if not at.size:
             return
         for table, latest, verb in zip((self.writes, self.reads), self.latest, ("writes", "reads"), strict=True):

@@ -1,7 +1,7 @@
-"""The waits of instructions that are written down one after the other, so that side by side they do the same.
+"""Infers the waits with which parallel units execute a sequential instruction list correctly.
 
-An instruction waits for another unit's where one of the two writes a place that both touch, or both are at one port of
-one half; not where what it waits for anyway implies it.
+An instruction waits for another unit's instruction if both access one location and one of them writes it, or if both
+use one port of one half. Waits that other waits imply are left out.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _Any = TypeVar("_Any", bound=Instruction)
 def waiting(
     program: NpuProgram, written: Sequence[Instruction], *, ports: bool = True
 ) -> Mapping[str, tuple[Instruction, ...]]:
-    """The queues of instructions in the order in which they were written, with the waits that they need.
+    """Splits a sequential instruction list into queues and adds the inferred waits.
 
-    Waits that an instruction has are kept, unless others imply them. Without `ports`, two may meet at a port, which the
-    simulator then refuses. Of the program the machine, DRAM and stretches count. Raises BadInput: an instruction reads
-    what nothing wrote, or what is not there.
+    Existing waits are kept unless other waits imply them. Without `ports`, no waits are added for bank conflicts, which
+    the simulator then refuses. Of `program` only machine, DRAM and stretches are used. Raises BadInput for a read of a
+    location that was not written or does not exist.
     """
     return Inferred(program, written, ports).finished()
 
 
 @dataclass
 class _Asking(Now):
-    """An instruction that waits for whatever it needs."""
+    """An instruction for which a race becomes a wait instead of an error."""
 
     waits: dict[str, int] = field(default_factory=dict)
     knows: Mapping[str, Sequence[Known]] = field(default_factory=dict)
@@ -44,13 +44,13 @@ class _Asking(Now):
         self.learn(other, count)
 
     def learn(self, other: str, count: int) -> None:
-        """Wait for so many, and know what they waited for."""
+        """Adds a wait for `count` instructions of a unit, and joins the happens-before vector of the last of them."""
         self.waits[other] = max(count, self.waits.get(other, 0))
         theirs = self.knows[other][count - 1]
         self.known = _both(self.known, theirs, other, count)
 
     def needed(self, before: Known) -> Wait:
-        """The waits that none of the others implies, for what knows that much before."""
+        """Returns the minimal wait set, given the happens-before vector `before`."""
         if not self.waits:
             return _NONE
         if len(self.waits) < 2:
@@ -71,13 +71,16 @@ _NONE = Wait()
 
 
 def _both(known: Known, theirs: Known, other: str, count: int) -> Known:
-    """What is known after waiting for so many of a unit, of which the last knew that."""
+    """Returns the join of two happens-before vectors, after a wait for `count` instructions of unit `other`.
+
+    `theirs` is the vector of the last of these instructions.
+    """
     counts = zip(UNITS, known, theirs, strict=True)
     return tuple(max(own, more, count if unit == other else 0) for unit, own, more in counts)
 
 
 class _Halves(Ports):
-    """A port that knows who used which half last."""
+    """A port that records the last user of each half, per unit."""
 
     def __init__(self, counts: bool) -> None:
         super().__init__("")
@@ -97,7 +100,7 @@ class _Halves(Ports):
         *,
         skew: int = 0,
     ) -> None:
-        """Wait for those of other units that used these halves last."""
+        """Adds waits for the other units' last users of these halves."""
         if not self.counts or not present:
             return
         assert self.now is not None
@@ -108,7 +111,7 @@ class _Halves(Ports):
 
 
 class Inferred(State):
-    """The queues as instructions come. Values matter only to operations on columns, which refuse some of them."""
+    """The queues built from an instruction list. Values are computed only for column instructions, which check them."""
 
     def __init__(self, program: NpuProgram, written: Sequence[Instruction], ports: bool) -> None:
         super().__init__(program)
@@ -130,7 +133,7 @@ class Inferred(State):
         return {unit: tuple(queue) for unit, queue in self.queues.items()}
 
     def add(self, instruction: Instruction) -> None:
-        """The next one, as it was written."""
+        """Appends the next instruction of the list to its queue, with its waits."""
         unit = instruction.unit
         number = len(self.queues[unit])
         before = self._before(instruction, number)
@@ -148,7 +151,7 @@ class Inferred(State):
             self.fresh.append(now.known if self.machine.pipelined else after(now.known, unit, number))
 
     def _before(self, instruction: Instruction, number: int) -> Known:
-        """What it knows without waiting for more: what the one before it knew, and the array's interlocks."""
+        """Returns the happens-before vector without new waits: from the queue order and the load/stream interlock."""
         known = [self.knows[instruction.unit][-1]] if number else [(0,) * len(UNITS)]
         if isinstance(instruction, Load) and number <= len(self.fresh):
             known += self.fresh[number - 1 : number] if number else []
@@ -158,7 +161,7 @@ class Inferred(State):
 
 
 def replaced(instruction: _Any, wait: Wait) -> _Any:
-    """The instruction with another wait."""
+    """Returns the instruction with another wait."""
     if instruction.wait is wait or instruction.wait == wait:
         return instruction
     return replace(instruction, wait=wait)  # type: ignore[type-var]

@@ -1,4 +1,4 @@
-"""What the layers of a program mean, and whether that is what it left in DRAM."""
+"""Compares the results that a program left in DRAM with the interpreter's results, layer by layer."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from glenside.semantics.interpreter import evaluate
 def wrong(
     program: NpuProgram, dram: Array, meant: Mapping[str, str] | None = None, left: Mapping[str, str] | None = None
 ) -> list[str]:
-    """The layers whose results in that DRAM are not what the interpreter says of what they read in it, or that read
-    anything but what the layers before them made, and what the program's own DRAM holds. `meant` is what
-    `results_meant` found of the program, or `results_wanted` of its network: of what is left so the interpreter need
-    not be asked again. `left` is what `results_left` found in that DRAM.
+    """Returns the layers with wrong results in `dram`, by name.
 
-    Raises BadInput: the text of a layer's meaning is none.
+    A result is wrong if it differs from the interpreter's result on the layer's operands in `dram`, or if an operand is
+    neither an earlier layer's result nor content of the program's DRAM image.
+
+    `meant`: digests of `results_meant` or `results_wanted`; layers whose digests agree are not interpreted again.
+    `left`: digests of `results_left`, if already computed. Raises BadInput if the text of a layer's meaning is not a
+    program.
     """
     left = results_left(program, dram) if left is None else left
     results, found = {own.name: own.result for own in program.stretches}, list[str]()
@@ -49,8 +51,9 @@ def wrong(
 
 
 def results_wanted(network: IntegerNetwork, seed: int, look: Callable[[], None] = lambda: None) -> dict[str, str]:
-    """Of layers by name what tells their results from others, as the interpreter says of the network and of inputs that
-    are drawn by the seed, whatever instructions are made of it. `look` is called now and then.
+    """Returns digests of the network's layer results by name, interpreted on random inputs of the seed.
+
+    The digests do not depend on the instructions of a program. Calls `look` for each value.
     """
     found, names = dict[str, str](), network.wanted()
 
@@ -65,8 +68,9 @@ def results_wanted(network: IntegerNetwork, seed: int, look: Callable[[], None] 
 
 
 def results_left(program: NpuProgram, dram: Array) -> dict[str, str]:
-    """Of layers by name what tells their results in that DRAM from others, empty where some are no numbers; but for
-    those that read anything but what the layers before them made, and what the program's own DRAM holds.
+    """Returns digests of the layers' results in `dram` by name; "" for results with NaNs.
+
+    Leaves out layers with an operand that is neither an earlier layer's result nor content of the program's DRAM image.
     """
     results, found = {own.name: own.result for own in program.stretches}, dict[str, str]()
     for own in program.stretches:
@@ -77,8 +81,10 @@ def results_left(program: NpuProgram, dram: Array) -> dict[str, str]:
 
 
 def results_meant(program: NpuProgram) -> dict[str, str]:
-    """Of layers by name what tells their results from others, as the interpreter says of what the program's DRAM holds:
-    of those that read nothing that stands for other numbers. Raises BadInput: the text of a layer's meaning is none.
+    """Returns digests of the layers' results by name, interpreted on the program's own DRAM image.
+
+    Leaves out layers that read results stored as quantized integers. Raises BadInput if the text of a layer's meaning
+    is not a program.
     """
     results, dram = {own.name: own.result for own in program.stretches}, program.dram.copy()
     found = dict[str, str]()
@@ -100,7 +106,7 @@ def results_meant(program: NpuProgram) -> dict[str, str]:
 
 
 def _digest(values: Array) -> str | None:
-    """Of numbers, the same of equal ones; None where some are none."""
+    """Returns a digest of numbers, equal for equal numbers; None for NaNs."""
     whole = values.dtype.kind in "iub"
     if not whole and np.isnan(values).any():
         return None
@@ -111,7 +117,10 @@ def _digest(values: Array) -> str | None:
 def _operands(
     own: Stretch, results: Mapping[str, Place | None], before: Array, after: Array
 ) -> dict[str, Array] | None:
-    """What a layer reads; None where that is not there any more."""
+    """Returns a layer's operands; None if `after` does not hold the expected numbers at their places.
+
+    Expected are the maker's result in `after`, or else the content of `before`.
+    """
     operands = {}
     for name, place in own.operands.items():
         maker, at = results.get(own.made.get(name, "")), place.addresses
@@ -122,16 +131,16 @@ def _operands(
 
 
 def _evaluated(own: Stretch, operands: Mapping[str, Array]) -> Array | None:
-    """The result of a layer; None where it is no array. Raises BadInput."""
+    """Interprets a layer; None if its result is a tuple. Raises BadInput."""
     try:
         (found,) = evaluate([parse(own.meaning).term], operands)
     except GlensideError as error:
-        raise BadInput(f"what {one_line(own.name)} means is not said by its text: {error}") from error
+        raise BadInput(f"the meaning of {one_line(own.name)} is not a program: {error}") from error
     return None if isinstance(found, tuple) else np.asarray(found)
 
 
 def _left(place: Place, dram: Array) -> Array:
-    """The numbers that are there, (n), of elements that are anywhere."""
+    """Reads the stored elements of a place, dequantized, (n)."""
     at = place.addresses
     got = place.read(dram, at)
     got = got if place.stands_for is None else place.stands_for.real(got)

@@ -1,5 +1,6 @@
-"""The simulator as two that need nothing of each other: one has the values, and the other one finds out whether every
-access is right. So two processes may run them at a time; what is wrong is told by the whole one.
+"""Splits the simulator into two independent halves: one computes the values, the other checks all accesses.
+
+Two processes may run the halves in parallel. Errors are reported by the whole simulator.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ _ALL: Known = (1 << 62,) * len(UNITS)
 
 
 def require_order(program: NpuProgram, times: Times) -> None:
-    """Raise BadInput where an access is not right in order, bounds or ports; and where that depends on values."""
+    """Checks order, bounds and ports of all accesses. Raises BadInput for a fault, and if the check needs values."""
     _Order(program, times, known(program, times)).finished()
 
 
 def values(program: NpuProgram, times: Times) -> Run:
-    """What a program does of which every access is right. Raises BadInput: a sum is too large."""
+    """Computes the results of a program whose accesses are legal. Raises BadInput for a sum beyond int32."""
     return _Values(program, times, {unit: [_ALL] * len(program.queue(unit)) for unit in UNITS}).finished()
 
 
@@ -46,17 +47,17 @@ class _Order(Timed):
         super()._parameters(now, own)
 
     def _require_given(self, dram: int, beats: int) -> None:
-        """Raise BadInput where the program itself wrote what says where it reads and writes: a value."""
+        """Checks that the program did not write the tables or parameters that it loads. Raises BadInput if it did."""
         first = dram // self.machine.bandwidth
         if any(writes[first : first + beats].any() for writes in self.of_dram.writes.values()):
             raise BadInput("it reads tables or parameters that it wrote")
 
 
 class _Unwatched:
-    """Of a memory or a port, whatever comes."""
+    """A memory or a port that accepts each access and records nothing."""
 
     def read(self, *_: Any, **__: Any) -> None:
-        """Nothing is noted."""
+        """Does nothing."""
 
     read_one = write = use = read
 
@@ -69,7 +70,7 @@ class _Values(Timed):
         self.columns.of_functions = nobody
 
     def use_lanes(self, ports: Ports, now: Now, delay: int, places: Integers) -> None:
-        """Nothing is noted."""
+        """Does nothing."""
 
     def _of_rows(self, ports: Ports, now: Now, rows: Integers, delay: int, every: int, skew: int) -> None:
-        """Nothing is noted."""
+        """Does nothing."""
