@@ -311,19 +311,17 @@ def test_what_is_outside_is_refused_by_name() -> None:
 def test_what_was_never_written_is_not_read() -> None:
     memory, written = _stored()
     _refused(
-        memory, [*written, Stream(ONCE, Address(99), 0, Address(0), False, False)], "reads lane 0 at 99, which noth"
+        memory, [*written, Stream(ONCE, Address(99), 0, Address(0), False, False)], "reads lane 0 at 99 before any"
     )
-    _refused(
-        memory, [*written, Stream(ONCE, Address(0), 0, Address(9), True, False)], "reads accumulator 9, which noth"
-    )
+    _refused(memory, [*written, Stream(ONCE, Address(0), 0, Address(9), True, False)], "reads accumulator 9 before any")
     _refused(
         memory,
         [*written, Store(ONCE, Address(0), Address(0), 0, Address(1))],
-        "reads row of parameters 1, which nothing",
+        "reads row of parameters 1 before any",
     )
-    _refused(memory, [*written, Fill(ONCE, Address(0), 3)], "reads table 3, which nothing")
-    _refused(memory, [*written, Load(4, 1)], "reads row of weights 4, which nothing")
-    _refused(memory, written[4:], "reads row of weights 0, which nothing")
+    _refused(memory, [*written, Fill(ONCE, Address(0), 3)], "reads table 3 before any")
+    _refused(memory, [*written, Load(4, 1)], "reads row of weights 4 before any")
+    _refused(memory, written[4:], "reads row of weights 0 before any")
 
 
 def _program(memory: Memory, written: list[Instruction]) -> NpuProgram:
@@ -340,7 +338,7 @@ def _without(program: NpuProgram, unit: str, number: int) -> NpuProgram:
 def test_a_wait_that_is_missing_is_refused_even_where_it_is_lucky() -> None:
     program = _program(*_stored())
     for unit, number, match in (
-        ("load", 0, "load instruction 0 reads row of weights 0, which nothing has written by then"),
+        ("load", 0, "load instruction 0 reads row of weights 0 before any instruction has written it"),
         ("store", 0, "store instruction 0 reads (accumulator|table|row of parameters) 0"),
         ("dma", 4, "dma instruction 4 reads (lane|table) 0"),
         (
