@@ -1,7 +1,7 @@
-"""How often a program's instructions multiply and reach into each memory: what energy is counted by.
+"""Counts multiplications and memory accesses of instructions, for energy estimates.
 
-A lane that a table does not enable is not read, and multiplies nothing. Memories whose rows are read whole count all
-columns. Tables, parameters and functions are registers within the machine: only their way from DRAM counts.
+A bank that a table does not enable is neither read nor multiplied. Memories with whole-row accesses count all columns.
+Tables, parameters and functions count as registers: only their DRAM loads are counted.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from glenside.npu.machine.model import Energy
 from glenside.npu.program.program import NpuProgram
 
 KINDS = tuple(field.name for field in fields(Energy) if field.type == "float")
-"""What takes energy, as `Energy` has it."""
+"""Counted operations and accesses: the energy fields of `Energy`."""
 Counts = Mapping[str, int]
 
 
 class _Tables:
-    """Which lane table is in a slot when an instruction starts, and how many of its entries are enabled."""
+    """The permutation table in each slot over time, and its number of enabled entries."""
 
     def __init__(self, program: NpuProgram, start: Mapping[str, Sequence[int]]) -> None:
         self.program, self.machine = program, program.machine
@@ -57,13 +57,16 @@ class _Tables:
         self.enabled = cache(self._enabled)
 
     def _enabled(self, address: int) -> npt.NDArray[np.int64]:
-        """Of how many entries each first part has enabled ones."""
+        """Returns the running count of enabled entries of the table at a DRAM address, (entries)."""
         size = self.machine.entries * ENTRY.itemsize
         found = self.program.dram[address : address + size].view(ENTRY)["enable"] & 1
         return np.cumsum(found, dtype=np.int64)
 
     def entries(self, slot: int, start: int, used: int) -> int:
-        """How many of the first entries are enabled. Raises BadInput: nothing filled the table."""
+        """Counts the enabled entries among the first `used` of a slot's table at cycle `start`.
+
+        Raises BadInput if no table was loaded by then.
+        """
         filled = self.filled.get(slot, [])
         last = bisect_right(filled, start, key=lambda own: own[0]) - 1
         if last < 0:
@@ -72,8 +75,9 @@ class _Tables:
 
 
 def accesses(program: NpuProgram, unit: str, start: Mapping[str, Sequence[int]]) -> list[Counts]:
-    """Of each instruction of a unit how often it does what takes energy; `start` says in which cycle each of them
-    starts. An instruction of which that is not known does nothing else than reach DRAM.
+    """Returns the counts of each instruction of a unit; `start`: the start cycle of each instruction, by unit.
+
+    For an instruction missing in `_COUNTED` only DRAM bytes are counted.
     """
     tables, machine = _Tables(program, start), program.machine
     found = list[Counts]()
@@ -90,7 +94,7 @@ def accesses(program: NpuProgram, unit: str, start: Mapping[str, Sequence[int]])
 
 
 def uncounted(program: NpuProgram) -> list[str]:
-    """The instructions of a program of which nobody said what they reach beside DRAM."""
+    """Returns the mnemonics of a program's instructions for which only DRAM bytes are counted."""
     found = (type(own) for unit in UNITS for own in program.queue(unit))
     return sorted({kind.mnemonic() for kind in found if kind not in _COUNTED})
 

@@ -1,10 +1,10 @@
-"""Where the cycles and the bytes of a program go: what the array computes, and what it waits for, each cycle once.
+"""Attributes each cycle of a program to computation or to the cause of a stall, and counts DRAM bytes.
 
-Cycles in which rows stream compute; in all others the array waits. For what is found backwards: a stream starts when
-the last thing that it needs is there, which an instruction of some unit made; that one ran, or its bytes were still on
-their way, and before it started it waited for another, and so on, until rows streamed. So each cycle has one cause, and
-belongs to the layer of the instruction that it was spent on: the slowest chain of a schedule, as in the critical path
-method (Kelley and Walker, 1959).
+The array computes in cycles in which rows stream, and stalls in all others. The cause of a stall is found by walking
+the critical path backwards (critical path method, Kelley and Walker, 1959). A stream starts when its last dependence is
+satisfied. The instruction that satisfied it was running, or its results were in flight; before that it waited for its
+own last dependence, and so on, back to a cycle in which rows streamed. Each cycle has one cause, and counts for the
+layer of the instruction on the path.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from glenside.npu.model.cycle_model import Times, delays, times
 from glenside.npu.program.program import Choices, NpuProgram
 
 ARRAY = "stream"
-"""The unit whose cycles compute."""
+"""The unit whose busy cycles count as computation."""
 CAUSES: Mapping[type[Instruction], str] = {
     Weights: "weights",
     Spread: "weights",
@@ -49,34 +49,35 @@ CAUSES: Mapping[type[Instruction], str] = {
     Out: "outputs",
     Sums: "sums",
 }
-"""What the instructions of DMA are for; any other instruction is its own cause."""
+"""DMA instruction -> stall cause; the cause of any other instruction is its mnemonic."""
 WRITES = ("outputs", "sums")
-"""The causes whose bytes go to DRAM."""
+"""The causes of DMA stores."""
 LATENCY = "latency"
-"""Cycles from DMA's last beat until it is completed: DRAM's, and those of the stages on the way."""
+"""Cycles from the end of a DMA instruction to its completion: DRAM latency and pipeline stages."""
 DRAIN = "drain"
-"""Cycles from the last row that streams until its sums are in the accumulators."""
+"""Cycles from the last streamed row until its sums are in the accumulators."""
 UNKNOWN = "unknown"
-"""Of cycles whose cause this module does not see; there are none."""
+"""Cycles without a cause: a count other than 0 is a bug of this module."""
 OUTSIDE = "outside of layers"
 
 
 def cause_of(kind: type[Instruction]) -> str:
-    """What an instruction is for."""
+    """Returns the stall cause of an instruction."""
     return CAUSES.get(kind, kind.mnemonic())
 
 
 @dataclass
 class Account:
-    """A layer, or all of them.
+    """The cycles, bytes and accesses of a layer, or of all layers.
 
-    stalls   cycles in which the array waits, by cause
-    busy     cycles in which each unit works
-    waits    cycles in which a unit has work and waits: unit -> for which unit
-    moved    bytes from and to DRAM, by cause
-    accesses how often it multiplies and reaches into each memory, as `Energy` names them
-    macs     products of the layer as it is written; None where that is not known
-    stays    whether the result stays in lanes
+    compute   cycles in which the array computes
+    stalls    cycles in which the array stalls, by cause
+    busy      busy cycles of each unit
+    waits     cycles in which a unit with instructions left waits: unit -> the unit that it waits for -> cycles
+    moved     bytes from and to DRAM, by cause
+    accesses  multiplications and memory accesses, by the names of `Energy`
+    macs      multiply-accumulates of the layer as written in the network; None if unknown
+    stays     True if the result stays on chip
     """
 
     name: str
@@ -99,27 +100,27 @@ class Account:
 
     @property
     def written(self) -> int:
-        """Bytes to DRAM."""
+        """Returns the bytes written to DRAM."""
         return sum(self.moved[cause] for cause in WRITES)
 
     @property
     def read(self) -> int:
-        """Bytes from DRAM."""
+        """Returns the bytes read from DRAM."""
         return sum(self.moved.values()) - self.written
 
     def utilization(self, machine: Machine) -> float | None:
-        """Products by those of an array that multiplies in every cycle; None where they are not known."""
+        """Returns `macs` divided by the array's peak over these cycles; None if `macs` is unknown."""
         peak = machine.rows * machine.columns * self.cycles
         return None if self.macs is None or not peak else self.macs / peak
 
     def energy(self, machine: Machine) -> float | None:
-        """Picojoules; None for a machine that does not say what an access takes."""
+        """Returns the energy in picojoules; None for a machine without energies."""
         if machine.energy is None:
             return None
         return float(sum(count * getattr(machine.energy, name) for name, count in self.accesses.items()))
 
     def add(self, other: Account) -> None:
-        """What another took, too."""
+        """Adds the counts of another account, except `macs`."""
         self.compute += other.compute
         for name in ("stalls", "busy", "moved", "accesses"):
             getattr(self, name).update(getattr(other, name))
@@ -129,11 +130,11 @@ class Account:
 
 @dataclass(frozen=True)
 class Ledger:
-    """A program's accounts: one for each stretch, in order, then what is of none, if there is any.
+    """The accounts of a program: one per stretch, in order; then one for cycles outside of stretches, if any.
 
-    uncounted  instructions that energies do not count, but for their bytes of DRAM
-    bound      cycles that no order and no waits of these instructions spare: those of the unit that has most to do
-    choices    what is known of others, which have other instructions
+    uncounted  mnemonics of instructions whose energy is counted for DRAM bytes only
+    bound      lower bound on the cycles of any schedule of these instructions: the cycles of the busiest unit
+    choices    the search space of the program, which has other instructions; None if unknown
     """
 
     machine: Machine
@@ -145,12 +146,12 @@ class Ledger:
 
     @property
     def gap(self) -> float:
-        """What part of its cycles a better schedule of the same instructions may spare, at most."""
+        """Returns the largest fraction of cycles that a better schedule of the same instructions may save."""
         return 1 - self.bound / self.cycles if self.cycles else 0.0
 
     @property
     def total(self) -> Account:
-        """All of them."""
+        """Returns the sum of all accounts."""
         found = Account("total")
         for own in self.layers:
             found.add(own)
@@ -159,7 +160,7 @@ class Ledger:
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: energies in picojoules, and where their figures are from."""
+        """Returns all accounts as JSON values; energies are in picojoules, with the source of the figures."""
         energy = self.machine.energy
         source = {} if energy is None else {"energy source": energy.source, "energy without": [*self.uncounted]}
         told = {"bound": self.bound, "gap": self.gap, **({} if self.choices is None else {"choices": self._chosen()})}
@@ -190,18 +191,20 @@ class Ledger:
 
 
 def _sorted(counts: Counter[str]) -> dict[str, int]:
-    """Most first."""
+    """Returns the nonzero counts, largest first."""
     return {name: count for name, count in counts.most_common() if count}
 
 
 def accounts(program: NpuProgram, found: Times | None = None) -> Ledger:
-    """Where the cycles and bytes of a program go. Raises BadInput: it waits for what does not come."""
+    """Computes the accounts of a program. Raises BadInput for a deadlock."""
     return _Accounting(program, times(program) if found is None else found).ledger()
 
 
 def bound(program: NpuProgram) -> int:
-    """Cycles that the busiest unit takes for its instructions until the last is completed, where nothing is waited for;
-    the array's with the loads of its weights.
+    """Returns a lower bound on the cycles of any schedule of the program's instructions.
+
+    The bound is the time of the busiest unit without waits, until its last completion. Array and load unit are timed
+    together, with the interlock between them.
     """
     machine, late = program.machine, delays(program.machine)
     queues = {unit: tuple(replace(own, wait=Wait()) for own in program.queue(unit)) for unit in ("load", ARRAY)}  # type: ignore[type-var]
@@ -217,7 +220,7 @@ _STARTS, _ENDS, _COMPLETES = "start", "end", "completed"
 
 @dataclass(frozen=True)
 class _Before:
-    """What an instruction's start hung on: that an instruction of a unit starts, ends or is completed."""
+    """A dependence of an instruction's start: the start, end or completion (`what`) of another instruction."""
 
     unit: str
     number: int
@@ -236,7 +239,7 @@ class _Accounting:
         fresh = (n for n, own in enumerate(self.queues[ARRAY]) if isinstance(own, Stream) and own.fresh)
         self.fresh = list(fresh)
         self.taken = {stream: load for load, stream in enumerate(self.fresh)}
-        """Stream -> the load whose weights it takes."""
+        """Fresh stream -> the load of its weights."""
         self.owner = {unit: self._owners(unit) for unit in UNITS}
         self.accounts = [
             *(Account(own.name, macs=own.macs, stays=own.result is None) for own in program.stretches),
@@ -244,7 +247,7 @@ class _Accounting:
         ]
 
     def _owners(self, unit: str) -> list[int]:
-        """Of each instruction its stretch; -1 for none."""
+        """Returns the index of each instruction's stretch; -1 for none."""
         owners = np.full(len(self.queues[unit]), -1)
         for number, own in enumerate(self.program.stretches):
             owners[own.begin.get(unit, 0) : own.end.get(unit, 0)] = number
@@ -267,7 +270,7 @@ class _Accounting:
         return Ledger(self.machine, layers, self.cycles, uncounted(program), bound(program), program.choices)
 
     def _count(self, unit: str) -> None:
-        """What each instruction of a unit takes by itself."""
+        """Counts the busy and wait cycles, bytes and accesses of a unit's instructions."""
         accessed = accesses(self.program, unit, self.start)
         for number, (own, owner) in enumerate(zip(self.queues[unit], self.owner[unit], strict=True)):
             account, busy = self.accounts[owner], self.end[unit][number] - self.start[unit][number]
@@ -282,7 +285,7 @@ class _Accounting:
                 account.waits.setdefault(unit, Counter())[before.unit] += idle
 
     def _spend(self, begin: int, before: _Before | None) -> None:
-        """Give each cycle from there until a start its cause, the last ones first."""
+        """Attributes the stall cycles from `begin` on, walking the dependences backwards from `before`."""
         while before is not None:
             unit, number = before.unit, before.number
             start, end = max(begin, self.start[unit][number]), max(begin, self.end[unit][number])
@@ -300,16 +303,16 @@ class _Accounting:
             account.stalls[UNKNOWN] += start - begin if before is None else 0
 
     def _reached(self, before: _Before) -> int:
-        """When what hung on an instruction could start."""
+        """Returns the cycle in which a dependence was satisfied."""
         return self.times[before.what][before.unit][before.number]
 
     def _hung_on(self, unit: str, number: int) -> _Before | None:
-        """What came last of all that an instruction needs to start; None: it starts with the program."""
+        """Returns the dependence that an instruction's start was satisfied by last; None in cycle 0 or without one."""
         start = self.start[unit][number]
         return next((own for own in self._needs(unit, number) if self._reached(own) == start), None) if start else None
 
     def _needs(self, unit: str, number: int) -> Iterator[_Before]:
-        """As `glenside.npu.model.cycle_model` has it."""
+        """Yields the dependences of an instruction's start, by the rules of `glenside.npu.model.cycle_model`."""
         own = self.queues[unit][number]
         if number:
             yield _Before(unit, number - 1, _ENDS)

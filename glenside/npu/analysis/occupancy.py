@@ -1,4 +1,4 @@
-"""What each unit does and how full each memory is, over the time of a program."""
+"""Computes the utilization of each unit and the occupancy of each memory over a program's time."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from glenside.npu.program.program import NpuProgram
 
 Shares = npt.NDArray[np.float64]
 STEPS = 1200
-"""Parts that time is cut into, at most."""
+"""Maximum number of parts that time is divided into."""
 _MEMORIES = {"lanes": "of_lanes", "weights": "of_weights", "accumulators": "of_sums"}
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Equal parts of a program's time.
+    """The utilization and occupancy in equal parts of a program's time.
 
-    edges   cycles at which parts begin, and the last ends, (parts + 1)
-    busy    share of each part in which a unit works; DMA by its way, (parts) each
-    full    share of a memory's places that hold what is read later, at each edge, (parts + 1) each
-    layers  name, the first cycle in which it streams, and the first of the next one
+    edges   cycles at which parts begin, and at which the last part ends, (parts + 1)
+    busy    busy fraction of each unit, with DMA by direction, (parts) each
+    full    live fraction of each memory's locations at each edge, (parts + 1) each; a live location is read later
+    layers  name, first cycle in which the layer streams, and first such cycle of the next layer
     """
 
     edges: Integers
@@ -41,7 +41,7 @@ class Timeline:
 
 
 def timeline(program: NpuProgram, found: Times | None = None, steps: int = STEPS) -> Timeline:
-    """The timeline of a program that the simulator runs. Raises BadInput."""
+    """Simulates a program and returns its timeline. Raises BadInput."""
     found = times(program) if found is None else found
     cycles = max(1, found.cycles)
     edges = np.linspace(0, cycles, min(steps, cycles) + 1).round().astype(np.intp)
@@ -49,7 +49,7 @@ def timeline(program: NpuProgram, found: Times | None = None, steps: int = STEPS
 
 
 def _busy(program: NpuProgram, found: Times, edges: Integers) -> Mapping[str, Shares]:
-    """Cycles until each edge, less those until the one before."""
+    """Returns the busy fraction of each unit and DMA direction per part."""
     spans: dict[str, list[tuple[int, int]]] = {"stream": [], "load": [], "store": [], "DMA in": [], "DMA out": []}
     for unit in UNITS:
         for number, own in enumerate(program.queue(unit)):
@@ -65,7 +65,7 @@ def _way(cause: str) -> str:
 
 
 def _shares(spans: npt.NDArray[np.int64], edges: Integers) -> Shares:
-    """Of spans that follow each other."""
+    """Returns the fraction of each part that disjoint, ascending spans cover."""
     before = np.concatenate([[0], np.cumsum(spans[:, 1] - spans[:, 0])])
     at = np.searchsorted(spans[:, 0], edges, side="right")
     past = np.maximum(0, spans[np.maximum(at - 1, 0), 1] - edges) if len(spans) else np.zeros(len(edges), np.int64)
@@ -82,8 +82,9 @@ def _layers(program: NpuProgram, found: Times) -> list[tuple[str, int, int]]:
 
 
 class _Held(Places):
-    """Places that note from when until when each holds what somebody still reads. What an instruction reads or writes
-    in its iterations is (iterations ..).
+    """A memory that records the live range of each location's value.
+
+    The indices that an instruction accesses have shape (iterations ..).
     """
 
     def __init__(self, size: int, edges: Integers, found: Times) -> None:
@@ -105,13 +106,13 @@ class _Held(Places):
         self.until[at] = -1
 
     def _moments(self, at: Integers, now: Now) -> Integers:
-        """Of each iteration, (iterations ..)."""
+        """Returns the cycle of each iteration, (iterations ..)."""
         cycles = int(self.times.end[now.unit][now.number]) - now.start
         found: Integers = now.start + np.arange(len(at)) * cycles // max(1, len(at))
         return found.reshape(-1, *[1] * (at.ndim - 1))
 
     def _note(self, at: Integers) -> None:
-        """They hold something else from now on."""
+        """Ends the live ranges of locations that are overwritten."""
         read = at[self.until[at] > self.since[at]]
         for when, change in ((self.since, 1), (self.until, -1)):
             np.add.at(self.changes, np.searchsorted(self.edges, when[read]), change)
@@ -139,7 +140,7 @@ class _Open(Ports):
 
 
 def _full(program: NpuProgram, found: Times, edges: Integers) -> Mapping[str, Shares]:
-    """As the simulator runs it: what its memories hold, instruction by instruction in the order of their starts."""
+    """Simulates a program without checks and returns the live fraction of each memory."""
     state = State(program)
     for name in ("of_tables", "of_parameters", "of_dram"):
         setattr(state, name, _Unchecked(name, (0,)))

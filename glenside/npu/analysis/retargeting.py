@@ -1,15 +1,15 @@
-"""Programs of a machine on a larger one: the same instructions, each in no more cycles, with their addresses moved.
+"""Retargets a program to a larger machine: the same instructions with relocated addresses, in no more cycles.
 
-A machine is at least as large as another one of the same array if each of its memories is, if its port moves as many
-bytes a cycle, and if data comes as soon. A program runs there as it is, but for addresses:
+A machine is at least as large as another one with the same array if it has no smaller memory, no narrower DRAM port and
+no higher DRAM latency. Only addresses change:
 
-    lanes and accumulators   two halves with ports of their own: what was written around the border of both halves stays
-                             around it, so all addresses grow by the difference of the halves
-    DRAM                     a beat of the narrow port is in the first bytes of a beat of the wide one; rows that units
-                             read or write as a whole (weights, tables, parameters, functions, sums) are in whole beats
-                             of the wide port, which are no more than they were
+    scratchpad, accumulators  two halves with separate ports: all addresses grow by the difference of the half sizes, so
+                              that data around the border of the halves stays around it
+    DRAM                      a beat of the narrow port becomes the first bytes of a beat of the wide port; rows that
+                              units access as a whole (weights, tables, parameters, functions, sums) stay contiguous, in
+                              whole beats of the wide port, which are no more than before
 
-No instruction takes more cycles there, and none is completed later after its end. When an instruction starts is a
+No instruction has more cycles on the larger machine, or more cycles from its end to its completion. Each start is a
 maximum of sums of such times, so no program takes more cycles on the larger machine.
 """
 
@@ -46,12 +46,12 @@ def is_at_least(large: Machine, small: Machine) -> bool:
 
 
 def retargeted(program: NpuProgram, machine: Machine) -> NpuProgram:
-    """The program on a machine that is at least as large, with the cycles that it takes there.
+    """Returns the program for a machine that is at least as large, with the cycles predicted there.
 
-    Raises BadInput: the machine is smaller, or rows of several beats of the narrow port are written beat by beat.
+    Raises BadInput for a smaller machine, and for rows of several narrow beats that are accessed beat by beat.
     """
     if not is_at_least(machine, program.machine):
-        raise BadInput(f"a program of {program.machine} runs on no machine that is smaller, such as {machine}")
+        raise BadInput(f"a program of {program.machine} does not run on the smaller {machine}")
     if machine == program.machine:
         return program
     known = _MOVED.setdefault(program, {})
@@ -61,7 +61,7 @@ def retargeted(program: NpuProgram, machine: Machine) -> NpuProgram:
 
 
 _MOVED: WeakKeyDictionary[NpuProgram, dict[Machine, NpuProgram]] = WeakKeyDictionary()
-"""Programs that were moved, by machine, as long as somebody has the original."""
+"""Retargeted programs by machine; weak references to the original programs."""
 
 
 def _moved(program: NpuProgram, machine: Machine) -> NpuProgram:
@@ -81,7 +81,7 @@ def _moved(program: NpuProgram, machine: Machine) -> NpuProgram:
 
 
 def cycles_on(program: NpuProgram, machine: Machine) -> int:
-    """Cycles that the program takes on a machine that is at least as large."""
+    """Returns the program's cycles on a machine that is at least as large."""
     known = program if machine == program.machine else _MOVED.get(program, {}).get(machine)
     if known is not None and known.predicted is not None:
         return known.predicted
@@ -90,7 +90,7 @@ def cycles_on(program: NpuProgram, machine: Machine) -> int:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of DRAM that a unit reads or writes as a whole: their addresses, sorted, before and after; bytes of each."""
+    """Rows of DRAM that a unit accesses as a whole: their old addresses, sorted, their new addresses, their bytes."""
 
     old: Array
     new: Array
@@ -102,7 +102,7 @@ class _Rows:
         return _Rows(old, *np.array([found[each] for each in old.tolist()], np.int64).reshape(-1, 2).T)
 
     def row(self, at: Array) -> Array:
-        """The number of the row that bytes are in, -1 for none."""
+        """Returns the index of the row that holds each byte address; -1 for none."""
         row = np.searchsorted(self.old, at, side="right") - 1
         ends = np.append(self.old + self.sizes, 0)
         return np.where(at < ends[row], row, -1)
@@ -110,24 +110,24 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Moving:
-    """Where what a program reads and writes is on a larger machine."""
+    """The relocation of a program's addresses to a larger machine."""
 
     program: NpuProgram
     machine: Machine
 
     @property
     def narrow(self) -> int:
-        """Bytes of a beat of the small machine."""
+        """Returns the bytes of a beat of the smaller machine."""
         return self.program.machine.bandwidth
 
     @cached_property
     def times(self) -> int:
-        """How many times as many bytes a beat has."""
+        """Returns the ratio of beat sizes, wide to narrow."""
         return self.machine.bandwidth // self.narrow
 
     @cached_property
     def moves(self) -> Mapping[str, int]:
-        """By how much addresses of memories in two halves grow, by the name of the field."""
+        """Returns the address increments of the memories with two halves, by field name."""
         old, new = self.program.machine, self.machine
         halves = {"lanes": new.half_depth - old.half_depth}
         return halves | {"accumulators": new.half_accumulators - old.half_accumulators}
@@ -150,7 +150,7 @@ class _Moving:
 
     @cached_property
     def rows(self) -> _Rows:
-        """Raises BadInput: they are beats of others, too."""
+        """Returns the rows of DRAM that stay contiguous. Raises BadInput if rows overlap other accesses."""
         found: dict[int, tuple[int, int]] = {}
         after = _row_sizes(self.machine)
         for kind, size in _row_sizes(self.program.machine).items():
@@ -158,7 +158,7 @@ class _Moving:
             steps = _whole(size, self.narrow), _whole(after[kind], self.machine.bandwidth)
             for old, new in _rows_of(own, *steps, self.times):
                 if found.setdefault(old, (new, size)) != (new, size):
-                    raise BadInput("rows of DRAM that are read in two ways stay where they are")
+                    raise BadInput("a row of DRAM is read in two ways, which a wider port does not support")
         rows = _Rows.of(found)
         self._require_apart(rows)
         elements = self._wide_elements()
@@ -167,7 +167,7 @@ class _Moving:
         return _Rows.of(found | alone)
 
     def _wide_elements(self) -> dict[int, int]:
-        """Numbers of more bytes than a beat of the narrow port, which stay in one piece: their addresses, and bytes."""
+        """Returns address -> bytes of the elements that are wider than a narrow beat; each must stay contiguous."""
         own, found = self.program, dict[int, int]()
         every = [*own.inputs.values(), *own.outputs.values(), *(own.host.operands.values() if own.host else ())]
         for stretch in own.stretches:
@@ -179,18 +179,18 @@ class _Moving:
         return found
 
     def _require_apart(self, rows: _Rows) -> None:
-        """Raises BadInput: a beat that is read or written alone is one of several of a row."""
+        """Checks that no single-beat access is part of a row of several narrow beats. Raises BadInput."""
         own = [each for each in self.program.queue("dma") if isinstance(each, (Lanes, Out, Spread))]
         beats = [generated(each.dram, each.counts) for each in own]
         at = np.unique(np.concatenate([np.zeros(0, np.int64), *beats]))
         row = rows.row(at)
         if (rows.sizes[row[row >= 0]] > self.narrow).any():
             raise BadInput(
-                "rows of DRAM of several narrow beats are written beat by beat, which a wide port does not do"
+                "rows of several narrow beats are accessed beat by beat, which a wider port does not support"
             )
 
     def addresses(self, old: Array) -> Array:
-        """Where bytes of DRAM are then; -1 stays."""
+        """Relocates byte addresses of DRAM; -1 stays -1."""
         if self.times == 1:
             return old
         rows, flat = self.rows, old.reshape(-1)
@@ -201,7 +201,7 @@ class _Moving:
         return np.where(flat < 0, flat, found).reshape(old.shape)
 
     def dram(self) -> Array:
-        """The same bytes, where they are then."""
+        """Returns the relocated DRAM image."""
         old = self.program.dram
         if self.times == 1:
             return old
@@ -227,12 +227,12 @@ class _Moving:
 
 
 def _whole(size: int, beat: int) -> int:
-    """Bytes of whole beats."""
+    """Rounds a size up to whole beats."""
     return -(-size // beat) * beat
 
 
 def _row_sizes(machine: Machine) -> Mapping[type[Instruction], int]:
-    """Bytes of the rows that instructions of DMA read or write as a whole."""
+    """Returns the bytes per row of the DMA instructions that access whole rows."""
     return {
         Weights: machine.columns,
         Tables: TABLE_ENTRY * machine.entries,
@@ -243,9 +243,10 @@ def _row_sizes(machine: Machine) -> Mapping[type[Instruction], int]:
 
 
 def _rows_of(every: Sequence[Instruction], old: int, new: int, by: int) -> Sequence[tuple[int, int]]:
-    """Where the rows of instructions of one kind are, before and after; rows of so many bytes each, before and after.
+    """Returns the (old, new) addresses of the rows of one kind of instruction.
 
-    Rows that one instruction reads follow each other, and so do those of others that read some of them.
+    `old`, `new`: bytes from a row to the next one; `by`: ratio of beat sizes. Rows of one instruction stay contiguous,
+    as do rows of instructions that share some rows. Raises BadInput for rows that overlap partially.
     """
     if any(isinstance(own, Sums) for own in every):
         at = np.unique(np.concatenate([generated(own.dram, own.counts) for own in every if isinstance(own, Sums)]))
@@ -256,13 +257,13 @@ def _rows_of(every: Sequence[Instruction], old: int, new: int, by: int) -> Seque
         if begin >= end:
             first = end = begin
         if (begin - first) % old:
-            raise BadInput("rows of DRAM overlap in part")
+            raise BadInput("rows of DRAM overlap partially")
         found += [(at, first * by + (at - first) // old * new) for at in range(max(begin, end), after, old)]
         end = max(end, after)
     return found
 
 
 def _count(own: Instruction) -> int:
-    """How many rows an instruction of DMA reads."""
+    """Returns the number of rows that a DMA instruction reads."""
     found: int = own.number if isinstance(own, (Tables, Functions)) else own.rows  # type: ignore[attr-defined]
     return found

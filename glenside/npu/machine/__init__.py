@@ -1,1 +1,1 @@
-"""The machine as a record and as text: sizes, memories, energies."""
+"""The configuration of the npu as a record and as text: sizes, memories, energies."""

@@ -1,7 +1,7 @@
-"""Machines as text: `npu:64x64,bandwidth=16,scratchpad=256KB`, and TOML files, every number with its unit.
+"""Reads and writes machines as text: `npu:64x64,bandwidth=16,scratchpad=256KB`, and TOML files with units.
 
-Each field of `Machine` is declared once here: in which table of a file it stands, how it is read and how written. What
-a key may be is the same on a command line and in a file.
+Each field of `Machine` is declared once: its table in a TOML file, its reader and its writer. A command line and a file
+accept the same values.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _HERTZ = {"Hz": 1, "kHz": 10**3, "MHz": 10**6, "GHz": 10**9}
 
 @dataclass(frozen=True)
 class _Field:
-    """A number with one of some units, the first of which may be left out; `words` say what it is."""
+    """A number with a unit: `units` -> factor, the first unit optional; `words` describe it in messages."""
 
     table: str
     units: Mapping[str, int]
     words: str
     exact: bool = True
-    """Whether it is a whole number of the first unit."""
+    """True if the value is a whole number of the first unit."""
 
     def read(self, text: str) -> Any:
-        """Raises ValueError for what is none."""
+        """Parses a value. Raises ValueError for malformed text."""
         match = re.fullmatch(r"\s*(\d{1,20}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?)\s*(\S.*?)?\s*", text)
         if match is None or (match[2] is not None and match[2] not in self.units):
             raise ValueError
@@ -45,7 +45,7 @@ class _Field:
         return int(value) if self.exact else float(value)
 
     def written(self, value: Any) -> str:
-        """As a value of a TOML file; the largest unit of which it is a whole number, or the first."""
+        """Prints a TOML value in the largest unit that divides it, or else in the first unit."""
         if not self.units:
             return repr(value)
         fits = [(size, unit) for unit, size in self.units.items() if value % size == 0 and value]
@@ -54,7 +54,7 @@ class _Field:
 
 
 class _Choice(_Field):
-    """Yes or no."""
+    """A boolean: yes or no."""
 
     def read(self, text: str) -> bool:
         if text.strip() not in ("yes", "no"):
@@ -99,18 +99,18 @@ FIELDS: dict[str, _Field] = {
     "latency": _count("dram", "cycles"),
     "clock": _Field("control", _HERTZ, "a frequency such as '1 GHz', in Hz, kHz, MHz, GHz", exact=False),
 }
-"""A field of `Machine` -> how it is spelled; `energy` is a table of its own."""
+"""Field of `Machine` -> its text form; `energy` has its own table."""
 _TABLE = _Text("energy", {}, f"the name of a published table, {', '.join(PUBLISHED)}")
 _OWN = {f.name: _JOULES for f in fields(Energy) if f.name != "table"} | {
     "source": _Text("energy", {}, "where the figures are from")
 }
 _ENERGY = {**_OWN, "table": _TABLE}
-"""Either all figures and their source, or the name of a published table."""
+"""Keys of [energy]: either all figures and their source, or the name of a published table."""
 _TABLES = ("array", "memory", "dram", "control", "energy")
 
 
 def read_options(text: str) -> Machine:
-    """`64x64,bandwidth=16,scratchpad=256KB` -> its machine. Raises BadInput."""
+    """Parses a machine such as `64x64,bandwidth=16,scratchpad=256KB`. Raises BadInput."""
     size, *rest = text.split(",")
     match = re.fullmatch(r"(\d{1,9})x(\d{1,9})", size.strip())
     if match is None:
@@ -135,9 +135,9 @@ def read_options(text: str) -> Machine:
 
 
 def read_machine(path: str, content: Mapping[str, Any]) -> Machine:
-    """The machine that a TOML file describes, which holds that.
+    """Builds a machine from the parsed `content` of the TOML file at `path`.
 
-    Raises BadInput, which names the file, the line, the table and the key, and says what would be right.
+    Raises BadInput with the file, line, table and key, and the allowed values.
     """
     for key in content:
         if key not in ("target", *_TABLES):
@@ -166,7 +166,7 @@ def read_machine(path: str, content: Mapping[str, Any]) -> Machine:
 
 
 def _energy(values: Mapping[str, Any], machine: Machine) -> Energy:
-    """Of a published table, or of the figures themselves. Raises BadInput."""
+    """Builds energies from the name of a published table or from all figures. Raises BadInput."""
     if "table" in values:
         other = next((key for key in values if key != "table"), None)
         if other is not None:
@@ -179,7 +179,7 @@ def _energy(values: Mapping[str, Any], machine: Machine) -> Energy:
 
 
 def written(machine: Machine) -> str:
-    """The TOML file of a machine, all of it: `read_machine` gives it back."""
+    """Prints a machine as a complete TOML file, which `read_machine` reads back."""
     lines = [f'target = "{NAME}"']
     for table in _TABLES[:-1]:
         own = {name: getattr(machine, name) for name, field in FIELDS.items() if field.table == table}

@@ -1,7 +1,7 @@
-"""Published energies of accesses, by name: what a machine whose own are not known is told with.
+"""Estimates the energies of a machine from published tables.
 
-A memory's energy grows with its size: between sizes that were published, and beyond, as a power of them (on a log-log
-scale). What one access of several bytes takes is shared evenly by these.
+A memory's energy per access is interpolated and extrapolated in its size, linearly on a log-log scale. The energy of
+an access of several bytes is divided evenly among its bytes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from glenside.npu.machine.model import Energy, Machine
 
 @dataclass(frozen=True)
 class Published:
-    """A table of energies in picojoules.
+    """A published table of energies in picojoules.
 
-    multiply  a product of two int8
-    add       an addition of int32
-    memory    bytes of a memory -> an access of `width` bytes
-    dram      an access of `width` bytes
+    multiply  energy of a product of two int8
+    add       energy of an addition of int32
+    memory    bytes of a memory -> energy of an access of `width` bytes
+    width     bytes per access in `memory` and `dram`
+    dram      energy of an access of `width` bytes
+    source    citation
     """
 
     multiply: float
@@ -32,7 +34,7 @@ class Published:
     source: str
 
     def byte(self, size: int) -> float:
-        """A byte of a memory of so many bytes."""
+        """Returns the picojoules per byte accessed in a memory of `size` bytes."""
         known = sorted((log(own), log(energy)) for own, energy in self.memory.items())
         at = log(max(size, 1))
         after = next((n for n in range(1, len(known) - 1) if at <= known[n][0]), len(known) - 1)
@@ -40,7 +42,7 @@ class Published:
         return exp(y + (at - x) * (top - y) / (right - x)) / self.width
 
     def of(self, name: str, machine: Machine) -> Energy:
-        """The energies of a machine: each lane and each column of sums is a memory of its own, weights are one."""
+        """Estimates a machine's energies; a bank, an accumulator column and the weights are one memory each."""
         return Energy(
             product=self.multiply + self.add,
             lane_byte=self.byte(machine.depth),
@@ -66,11 +68,11 @@ PUBLISHED: Mapping[str, Published] = {
         ),
     )
 }
-"""By the name that a machine has them under."""
+"""Published tables by name."""
 
 
 def named(name: str, machine: Machine) -> Energy:
-    """The energies of a machine by a published table. Raises BadInput: there is none of that name."""
+    """Estimates a machine's energies by the named table. Raises BadInput if there is no table of that name."""
     if name not in PUBLISHED:
         raise BadInput(f"a published table of energies is one of {', '.join(PUBLISHED)}, got {name!r}")
     return PUBLISHED[name].of(name, machine)

@@ -1,4 +1,4 @@
-"""The machine as a record: the sizes of its array, memories, queues and memory port, from which everything follows."""
+"""Defines the configuration of the npu: the sizes of its array, memories, queues and DRAM port."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from math import isfinite
 from glenside.ir.errors import BadInput
 
 HALVES = 2
-"""Lanes and accumulators are in two halves, each with ports of its own: one is filled while the other is read."""
+"""Scratchpad banks and accumulators have two halves with separate ports, for double buffering."""
 
 
 @dataclass(frozen=True)
 class Energy:
-    """Picojoules of what a program does, and where the figures are from; `table` names those of a published one."""
+    """Picojoules per operation and per access, with the source of the figures.
+
+    table  name of the published table of energies from which the figures were derived; "" for figures given directly
+    """
 
     product: float
     lane_byte: float
@@ -27,23 +30,23 @@ class Energy:
 
 @dataclass(frozen=True)
 class Machine:
-    """An array of multipliers with its memories.
+    """The configuration of an npu: an array of R x C multipliers with its memories.
 
-    rows          R, lanes of the array: one byte of each enters per cycle
-    columns       C, sums of the array: one int32 of each leaves per cycle
-    pipelined     whether the next weights are loaded while rows stream
-    scratchpad    bytes of lanes and weights together
-    weights       bytes of it that are weight memory, in rows of C; where it is None an eighth, or what two tiles need
-                  if that is more, up to a quarter
-    accumulators  rows of C int32
-    parameters    rows of C entries: bias, scale, zero point, least and greatest
-    tables        lane tables
-    functions     of a byte, each a table of 256 int16
-    instructions  how many instructions each of the four queues holds at once
-    bandwidth     B, bytes of a beat of the memory port, one beat a cycle: a power of two
+    rows          R, rows of the array and banks ("lanes") of the scratchpad: one byte enters each row per cycle
+    columns       C, columns of the array: one int32 sum leaves each column per cycle
+    pipelined     True if the next weights are loaded while rows stream
+    scratchpad    bytes of scratchpad banks and weight memory together
+    weights       bytes of weight memory, in rows of C; None: an eighth of the scratchpad, or two tiles of weights if
+                  these need more, up to a quarter
+    accumulators  number of rows of C int32
+    parameters    number of rows of C entries: bias, scale, zero point, least and greatest
+    tables        number of permutation tables
+    functions     number of lookup tables, each of 256 int16
+    instructions  capacity of each of the four instruction queues
+    bandwidth     B, bytes per beat of the DRAM port, one beat per cycle: a power of two
     latency       L, cycles from a beat's request to its data
-    clock         hertz, or None: then times are cycles
-    energy        or None
+    clock         hertz; None: times are reported in cycles
+    energy        picojoules per operation and access; None: energy is not reported
     """
 
     rows: int
@@ -100,69 +103,69 @@ class Machine:
             )
 
     def runs_as(self, other: Machine) -> bool:
-        """Whether a program of the one does the same on the other: clock and energy only say what that takes."""
+        """True if programs behave the same on both machines: only clock and energy may differ."""
         one, two = (replace(own, weights=own.weight_bytes, clock=None, energy=None) for own in (self, other))
         return one == two
 
     @cached_property
     def weight_bytes(self) -> int:
-        """Bytes of weight memory."""
+        """Returns the bytes of weight memory."""
         if self.weights is not None:
             return self.weights
         return max(self.scratchpad // 8, min(self.scratchpad // 4, 2 * self.rows * self.columns))
 
     @cached_property
     def weight_rows(self) -> int:
-        """Rows of weight memory, of C bytes each."""
+        """Returns the number of rows of weight memory, of C bytes each."""
         return self.weight_bytes // self.columns
 
     @cached_property
     def depth(self) -> int:
-        """Bytes of a lane, an even number."""
+        """Returns the bytes of a scratchpad bank, an even number."""
         return (self.scratchpad - self.weight_bytes) // self.rows // HALVES * HALVES
 
     @cached_property
     def half_depth(self) -> int:
-        """The first address of a lane's upper half."""
+        """Returns the first address of the upper half of a scratchpad bank."""
         return self.depth // HALVES
 
     @cached_property
     def half_accumulators(self) -> int:
-        """The first row of the accumulators' upper half."""
+        """Returns the first row of the upper half of the accumulators."""
         return self.accumulators // HALVES
 
     @cached_property
     def entries(self) -> int:
-        """Entries of a lane table: of every lane, column or byte of a beat."""
+        """Returns the entries of a permutation table: enough for each bank, column or byte of a beat."""
         return max(self.rows, self.columns, self.bandwidth)
 
     def beats(self, size: int) -> int:
-        """Beats of so many bytes from an aligned address."""
+        """Returns the number of beats that hold `size` bytes from an aligned address."""
         return -(-size // self.bandwidth)
 
     @cached_property
     def weight_beats(self) -> int:
-        """Beats of a row of weights in DRAM."""
+        """Returns the beats of a row of weights in DRAM."""
         return self.beats(self.columns)
 
     @cached_property
     def sum_beats(self) -> int:
-        """Beats of a row of sums in DRAM."""
+        """Returns the beats of a row of sums in DRAM."""
         return self.beats(4 * self.columns)
 
     @cached_property
     def table_beats(self) -> int:
-        """Beats of a lane table in DRAM."""
+        """Returns the beats of a permutation table in DRAM."""
         return self.beats(TABLE_ENTRY * self.entries)
 
     @cached_property
     def function_beats(self) -> int:
-        """Beats of a function in DRAM."""
+        """Returns the beats of a lookup table in DRAM."""
         return self.beats(FUNCTION)
 
     @cached_property
     def parameter_beats(self) -> int:
-        """Beats of a row of parameters in DRAM."""
+        """Returns the beats of a row of parameters in DRAM."""
         return self.beats(PARAMETER_ENTRY * self.columns)
 
     def __str__(self) -> str:
@@ -176,7 +179,7 @@ class Machine:
 
 
 def with_useful_beats(machine: Machine) -> Machine:
-    """The same with beats of no more bytes than lanes or columns take in a cycle: wider ones are never full."""
+    """Halves `bandwidth` while max(R, C) bytes still fit a beat: wider beats are never full."""
     width = machine.bandwidth
     while width // 2 >= max(machine.rows, machine.columns):
         width //= 2
@@ -184,11 +187,11 @@ def with_useful_beats(machine: Machine) -> Machine:
 
 
 TABLE_ENTRY = 8
-"""Bytes of an entry of a lane table in DRAM: select (2), enable (2, of which the lowest bit counts), offset (4)."""
+"""Bytes of a permutation table's entry in DRAM: select (2), enable (2, only bit 0 is used), offset (4)."""
 PARAMETER_ENTRY = 16
-"""Bytes of a column's parameters in DRAM: bias (4), scale (4), zero point, low, high (1 each), and 5 unused."""
+"""Bytes of a column's parameters in DRAM: bias (4), scale (4), zero point, low, high (1 each), and 5 unused bytes."""
 FUNCTION = 512
-"""Bytes of a function in DRAM."""
+"""Bytes of a lookup table in DRAM."""
 MOST_DEPTH = 1 << 23
 MOST_WEIGHT_ROWS = 1 << 20
 _RANGES = {

@@ -1,1 +1,1 @@
-"""The machine in SystemVerilog: simulation, C driver, synthesis, area."""
+"""Tools for the SystemVerilog of the npu: simulation, C driver, synthesis, area."""

@@ -1,10 +1,9 @@
-"""The area of a machine without synthesis: from what Yosys made of small ones, and the bits of its memories.
+"""Estimates the area of a machine without synthesis, from synthesized small machines and exact memory bits.
 
-`glenside area` measures: minutes for each machine. Here gates are told from arrays of 8 and 16 lanes by 8 and 16
-columns behind ports of 32 and 64 bytes: each part has fixed + lane R + column C + element R C gates, each of which
-grows by the byte of the port, and beside them the array its triangles of registers. Of memories the bits are exact. All
-else than R, C, B and the memories' sizes is taken to be as it is usually, pipelined; addresses of other sizes have a
-few bits more or less, of which nothing is said.
+`glenside area` synthesizes, which takes minutes per machine. This model was fitted to arrays of 8 and 16 rows by 8 and
+16 columns with ports of 32 and 64 bytes. A part has fixed + lane R + column C + element R C gates. The coefficients are
+linear in the port's bytes; the array has triangles of delay registers in addition. Options other than R, C, B and
+memory sizes are assumed to be the defaults, pipelined. The model neglects the few gates by which address widths differ.
 """
 
 from __future__ import annotations
@@ -18,22 +17,22 @@ from glenside.npu.machine.model import FUNCTION, PARAMETER_ENTRY, TABLE_ENTRY, M
 from glenside.npu.rtl.synthesis import GATE, TRANSISTORS, Growth, Part, delays
 
 RAM_BIT = 6 / GATE
-"""Gates of a bit of RAM: six transistors."""
+"""Gates per bit of RAM: six transistors."""
 REGISTER_BIT = TRANSISTORS["DFF_P"] / GATE
-"""Gates of a bit of memory that is read without a clock: a flip-flop."""
+"""Gates per bit of memory with asynchronous reads: a flip-flop."""
 COPIES = 4
-"""Of lane tables: one for each unit that reads them at once."""
+"""Copies of the permutation tables: one for each unit that reads them in parallel."""
 
 
 class _Measured(NamedTuple):
-    """Gates of a part behind a port of `PORTS[0]` bytes, and of `PORTS[1]`: as those of `Growth`."""
+    """The coefficients of `Growth` of a part's gates, for ports of `PORTS[0]` and `PORTS[1]` bytes."""
 
     narrow: tuple[float, float, float, float]
     wide: tuple[float, float, float, float]
 
 
 PORTS = (32, 64)
-"""Bytes of the ports that were measured."""
+"""Bytes of the measured ports."""
 MEASURED: Mapping[str, _Measured] = {
     "array": _Measured((-323, 15.9375, -785.75, 1259.375), (-323, 15.9375, -785.75, 1259.375)),
     "store": _Measured((5298.5, 1711.5, 11021.875, 14.328125), (5298.5, 1711.5, 11021.875, 14.328125)),
@@ -50,11 +49,11 @@ MEASURED: Mapping[str, _Measured] = {
     "parameters": _Measured((35.5, 0, 1.875, 0), (36.5, 0, 0.875, 0)),
     "tables": _Measured((63.5, 0, 0, 0), (63.5, 0, 0, 0)),
 }
-"""By part, as `python -m benchmarks.fit_told_area` prints them, with functions of bytes and operations on columns."""
+"""Coefficients by part, as printed by `python -m benchmarks.fit_told_area`; with lookup tables and column unit."""
 
 
 def told(machine: Machine) -> Mapping[str, Part]:
-    """The parts of a machine; flip-flops are not told apart."""
+    """Estimates the parts of a machine; gates include flip-flops, which are not estimated separately."""
     bits, (least, most) = memories(machine), PORTS
     parts = {}
     nothing = _Measured((0, 0, 0, 0), (0, 0, 0, 0))
@@ -68,12 +67,12 @@ def told(machine: Machine) -> Mapping[str, Part]:
 
 
 def gates(machine: Machine) -> float:
-    """All of a machine in NANDs of two inputs, its memories with it as so many gates a bit."""
+    """Estimates the area of a whole machine, memories included, in two-input NAND gates."""
     return sum(part.gates + RAM_BIT * part.ram + REGISTER_BIT * part.registers for part in told(machine).values())
 
 
 def memories(machine: Machine) -> Mapping[str, Mapping[str, int]]:
-    """Bits of each part's memories by their kind, as Yosys counts them."""
+    """Returns the memory bits of each part by kind, as Yosys counts them."""
     waiting = 1 << (machine.latency + 15).bit_length()
     return {
         "lanes": {"ram": 8 * machine.rows * machine.depth},
@@ -88,4 +87,4 @@ def memories(machine: Machine) -> Mapping[str, Mapping[str, int]]:
 
 
 _WAITING = 136
-"""Bits of what DMA keeps of a beat that is on its way."""
+"""Bits that DMA stores per beat in flight."""

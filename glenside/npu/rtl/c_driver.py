@@ -1,4 +1,4 @@
-"""A driver in C for one program: `rtl/driver.c` with the registers of the host port and where all is in the file."""
+"""Writes the C driver of a program: `rtl/driver.c` with the host port's registers and the file's offsets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _WIDTH = 116
 
 
 def driver(program: NpuProgram, file: bytes) -> str:
-    """The driver of a program that a file has, as its bytes. The driver takes that very file. Raises BadInput."""
+    """Returns the driver of a program and of `file`, the bytes of its program file; it accepts no other file.
+
+    Raises BadInput.
+    """
     body = (sources() / "driver.c").read_text(encoding="utf-8")
     header = host_registers.in_c().replace("#pragma once\n\n", "")
     for name, text in (("registers", header), ("program", _program(program, file))):
@@ -28,7 +31,7 @@ def driver(program: NpuProgram, file: bytes) -> str:
 
 
 def _program(program: NpuProgram, file: bytes) -> str:
-    """What `rtl/driver.c` takes from program.h."""
+    """Returns the definitions that `rtl/driver.c` includes as program.h."""
     queues = queues_of(file)
     lines = [
         f"#define PROGRAM_SIZE {len(file)}u",
@@ -53,7 +56,7 @@ def _numbers(name: str, numbers: list[int]) -> Iterator[str]:
 
 
 def _places(name: str, places: Mapping[str, Place]) -> Iterator[str]:
-    """The table of some tensors, ended by one without a name, and before it their nests."""
+    """Yields the address loops of tensors, then the table of the tensors, terminated by an entry without a name."""
     entries = []
     for number, (tensor, place) in enumerate(places.items()):
         size = np.dtype(place.dtype).itemsize
@@ -71,6 +74,6 @@ def _places(name: str, places: Mapping[str, Place]) -> Iterator[str]:
 
 
 def _text(name: str, plain: bytes = b"._-") -> str:
-    """A name as a string of C, whatever is in it: what is not a letter, digit or one of `plain` in octal."""
+    """Quotes any name as a C string: bytes other than letters, digits and `plain` become octal escapes."""
     made = (chr(b) if chr(b).isascii() and (chr(b).isalnum() or b in plain) else f"\\{b:03o}" for b in name.encode())
     return f'"{"".join(made)}"'

