@@ -94,10 +94,54 @@ if TYPE_CHECKING:
     from glenside.targets import parse_target as parse_target
     from glenside.training import train as train
 
+__all__ = [
+    "CPU",
+    "MPC",
+    "NPU",
+    "SGD",
+    "Adam",
+    "AdamW",
+    "Builder",
+    "Cache",
+    "CheckReport",
+    "ConvolutionUnit",
+    "Event",
+    "GlensideError",
+    "Limits",
+    "Momentum",
+    "Program",
+    "Result",
+    "Snapshot",
+    "SystolicArray",
+    "check_gradient",
+    "check_onnxruntime",
+    "compile",
+    "evaluate",
+    "export_jax",
+    "export_onnx",
+    "fold",
+    "fuzz",
+    "gradient",
+    "jvp",
+    "load",
+    "load_onnx",
+    "models",
+    "npu_program",
+    "optimize",
+    "parse",
+    "parse_target",
+    "save",
+    "train",
+    "training_step",
+    "value_and_gradient",
+]
+
 
 def __getattr__(name: str) -> Any:
     if name not in _EXPORTS:
-        raise AttributeError(f"module 'glenside' has no attribute {name!r}")
+        from glenside.ir.names import suggestion
+
+        raise AttributeError(f"module 'glenside' has no attribute {name!r}{suggestion(name, _EXPORTS)}")
     module = import_module(_EXPORTS[name])
     value = module if _EXPORTS[name] == f"glenside.{name}" else getattr(module, name)
     globals()[name] = value
@@ -105,4 +149,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_EXPORTS])
+    return [*__all__, "__version__"]

@@ -127,7 +127,7 @@ def of_compute(kind: str, dims: str = "m k n", dtype: str = "float32") -> tuple[
     return example(f"(compute {kind} (access {operand} 1))", x=dims)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Operator:
     """A record. `check` and `result` take the arguments in field order: types for terms, plain values for the rest.
 
@@ -186,6 +186,9 @@ class Operator:
     operations: Callable[..., int] | None = None
     moved: Callable[..., int] | None = None
     adjoint: Callable[..., tuple[Any, ...]] | str | None = None
+
+    def __repr__(self) -> str:
+        return f"<operator {self.name}>"
 
     @property
     def moves(self) -> bool:

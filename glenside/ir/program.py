@@ -203,6 +203,11 @@ class Program:
         missing = [t for n, t in self.constants_declared.items() if n not in self.constants]
         return replace(self, constants={**self.constants, **{t.name: seeded(t, seed) for t in missing}})
 
+    def __repr__(self) -> str:
+        counts = [(len(self.inputs), "input"), (len(self.constants_declared), "constant"), (len(self.layers), "layer")]
+        held = ", ".join(f"{n:,} {what}{'' if n == 1 else 's'}" for n, what in counts)
+        return f"<program {spelled_name(self.name)}: {held} -> {self.term.type}>"
+
     def __str__(self) -> str:
         from glenside.ir.text import print_program
 

@@ -105,7 +105,7 @@ class LayerRow:
         return front
 
 
-@dataclass
+@dataclass(repr=False)
 class Report:
     """`as_dict` is the content of report.json; keys are added over time.
 
@@ -153,6 +153,10 @@ class Report:
     of_program: int | None = None
     peak: int | None = None
     """Multiply-accumulates a cycle of a machine that counts cycles."""
+
+    def __repr__(self) -> str:
+        how = self.stopped or "not searched"
+        return f"<report of {self.program} on {self.target}: {len(self.layers)} layers, {how}>"
 
     def forget_checks(self) -> None:
         """Say of nothing that it was checked: what is remembered was of another time."""

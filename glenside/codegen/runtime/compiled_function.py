@@ -195,6 +195,11 @@ class Compiled:
         self._arenas: list[Array] = []
         self._pool_kept: _Pool | None = None
 
+    def __repr__(self) -> str:
+        results = ", ".join(f"({' '.join(map(str, b.dims))}) {b.dtype}" for b in self.loops.results)
+        inputs = ", ".join(self.program.inputs)
+        return f"<{self.program.name} compiled for {self.report.machine}: {inputs} -> {results}>"
+
     def __call__(
         self,
         /,

@@ -188,6 +188,9 @@ class Target(ABC):
     process takes half a second of processor time to start: that pays if other work precedes the search.
     """
 
+    def __repr__(self) -> str:
+        return f"<target {self.name}>"
+
     @property
     def gates(self) -> float | None:
         """The area of the machine with its memories, in two-input NAND gates; None if unknown."""
