@@ -40,7 +40,8 @@ from glenside.ir.operator import Category
 from glenside.ir.operators.compute import name_of, parse_compute
 from glenside.ir.program import Program
 from glenside.ir.rational import exact
-from glenside.ir.term import Term, build, postorder, rebuild_all
+from glenside.ir.term import Term, build, postorder
+from glenside.ir.tuples import arrays_of
 from glenside.ir.types import Dims, TupleType
 
 _OF_POWERS = 20
@@ -62,7 +63,7 @@ class Lowering:
 
     def __init__(self, program: Program, machine: Machine | None) -> None:
         self.program, self.machine = program, machine
-        self.results = list(_flat(*rebuild_all([program.term], _untupled)))
+        self.results = arrays_of(program.term)
         self.order = [t for t in postorder(*self.results) if not isinstance(t.type, TupleType)]
         for term in self.order:
             if term.operator.opaque:
@@ -373,22 +374,6 @@ class Lowering:
         for piece in reversed(pieces):
             result = choose(piece.guards, self.pull(term.children[piece.operand], piece.indices), result)
         return result
-
-
-def _flat(term: Term) -> list[Term]:
-    """Returns the results of a program, from left to right."""
-    if not isinstance(term.type, TupleType):
-        return [term]
-    return [found for child in term.children for found in _flat(child)]
-
-
-def _untupled(term: Term, children: tuple[Term, ...]) -> Term | None:
-    """Returns the item that a `tuple-get-item` selects; None for other terms."""
-    if term.operator.name != "tuple-get-item" or children[0].operator.name != "construct-tuple":
-        return None
-    (place,) = term.attributes
-    assert isinstance(place, int), "a place in a tuple is a number"
-    return children[0].children[place]
 
 
 def _bordered(borders: Sequence[Border], nest: Filling) -> list[Statement]:

@@ -31,7 +31,7 @@ from glenside.codegen.translation_validation.term_elements import Meaning
 from glenside.ir.operand import Array
 from glenside.ir.operators.compute import name_of
 from glenside.ir.term import Term
-from glenside.ir.types import TupleType
+from glenside.ir.tuples import arrays_of
 from glenside.semantics.loop_field import LoopField
 
 _GIVEN = (Role.INPUT, Role.CONSTANT)
@@ -119,33 +119,13 @@ def packed_wrongly(
 
 def _results(loops: Loops, program: Term) -> Iterator[Fault]:
     """Yields a fault if the number, dims or dtypes of the result buffers differ from the program's."""
-    wanted = list(_flat(program))
+    wanted = arrays_of(program)
     if len(wanted) != len(loops.results):
         yield Fault(Condition.MEANING, f"{len(loops.results)} results, where the program has {len(wanted)}")
     for term, buffer in zip(wanted, loops.results, strict=False):
         if tuple(buffer.dims) != tuple(term.access.dims) or buffer.dtype != term.access.dtype:
             said = f"{buffer} has dims {buffer.dims} of {buffer.dtype}, where the result is {term.access}"
             yield Fault(Condition.MEANING, said)
-
-
-def _flat(term: Term) -> Iterator[Term]:
-    """Yields the results of a program, from left to right."""
-    if isinstance(term.type, TupleType):
-        if term.operator.name == "tuple-get-item":
-            yield from _flat(_picked(term))
-            return
-        for child in term.children:
-            yield from _flat(child)
-    else:
-        yield _picked(term)
-
-
-def _picked(term: Term) -> Term:
-    while term.operator.name == "tuple-get-item" and term.children[0].operator.name == "construct-tuple":
-        (number,) = term.attributes
-        assert isinstance(number, int), "a place in a tuple is a number"
-        term = term.children[0].children[number]
-    return term
 
 
 class _Validating:
@@ -158,7 +138,7 @@ class _Validating:
 
     def __init__(self, loops: Loops, program: Term, values: Values, seed: int) -> None:
         self.loops, self.values, self.seed = loops, values, seed
-        self.results = list(_flat(program))
+        self.results = arrays_of(program)
         self.written = [dict.fromkeys(b for b in _filled(nest.body) if b.role not in PRIVATE) for nest in loops.nests]
         self.first: dict[str, int] = {}
         for number, buffers in enumerate(self.written):
