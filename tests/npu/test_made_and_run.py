@@ -34,7 +34,7 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def _changed(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
     made = NPU.network_code
-    monkeypatch.setattr(NPU, "network_code", lambda *given: change(made(*given)))
+    monkeypatch.setattr(NPU, "network_code", lambda *given, **how: change(made(*given, **how)))
 
 
 def _no_sums_are_added(program: NpuProgram) -> NpuProgram:
