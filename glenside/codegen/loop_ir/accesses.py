@@ -1,4 +1,4 @@
-"""Which elements statements read and write: each access, with the loops, guards and choices around it."""
+"""Collects the memory accesses of statements, each with its enclosing loops, guards and choices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from glenside.ir.index_map import Axis, Guard, Index
 
 @dataclass(frozen=True)
 class Held:
-    """All of some guards hold, or, where `holds` is false, at least one of them does not."""
+    """The condition that all guards hold or, if `holds` is False, that at least one does not."""
 
     guards: tuple[Guard, ...]
     holds: bool = True
@@ -37,14 +37,13 @@ class Held:
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """A read or a write.
+    """A read or a write of `count` contiguous elements from index `place` on.
 
-    picked     variables that move it, each by so many elements
-    count      how many elements, from the place on
-    loops      around it, the outermost one first
-    conditions under which it is done
-    sure       whether nothing but those decides it
-    path       where in the statements it is: of two, the lower one is first, whose common begin is what is around both
+    loops       enclosing loops, outermost first
+    conditions  under which it is executed
+    path        position in the statements: the smaller path is executed first; a common prefix is what encloses both
+    picked      variables that move it, each with its stride in elements
+    sure        True if no condition on data decides whether it is executed
     """
 
     buffer: Buffer
@@ -71,7 +70,7 @@ class _Around:
 
 
 def accesses(body: Sequence[Statement]) -> Iterator[Access]:
-    """All of them, in the order in which they are written."""
+    """Yields all accesses of statements, in program order."""
     yield from _accesses(body, _Around())
 
 
@@ -114,7 +113,7 @@ def _reads(formula: Formula, here: _Around) -> Iterator[Access]:
 
 
 def changed_locals(body: Sequence[Statement]) -> set[str]:
-    """The variables that statements change and that are made before them."""
+    """Returns the variables that statements assign to but do not define."""
     made: set[str] = set()
     found: set[str] = set()
     for statement in body:
@@ -129,12 +128,12 @@ def changed_locals(body: Sequence[Statement]) -> set[str]:
 
 
 def is_written_first(buffer: Buffer, body: Sequence[Statement]) -> bool:
-    """Whether the first access to a buffer is a write."""
+    """True if the first access to a buffer is a write."""
     return next((access.writes for access in accesses(body) if access.buffer == buffer), False)
 
 
 def used_buffers(body: Sequence[Statement]) -> Iterator[Buffer]:
-    """The buffers that statements read or write."""
+    """Yields the buffers that statements read or write."""
     for statement in body:
         if isinstance(statement, For | When):
             yield from used_buffers(statement.body)
@@ -148,4 +147,4 @@ def used_buffers(body: Sequence[Statement]) -> Iterator[Buffer]:
         elif isinstance(statement, Sort):
             yield from (statement.items, statement.positions)
         else:
-            assert isinstance(statement, Require | Prefetch | Fence), "what is asked of a variable uses no buffer"
+            assert isinstance(statement, Require | Prefetch | Fence), "checks, prefetches and fences access no buffer"

@@ -1,4 +1,4 @@
-"""Blocks whose places are affine: axes are split where quotients ask for it, and joined where they are one."""
+"""Affine analysis of blocks: splits axes until all indices are affine, and merges contiguous axes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Change = Callable[[Index], Index]
 
 
 def indices_of(formula: Formula) -> Iterator[Index]:
-    """The places that a formula reads, counts, or asks about."""
+    """Yields the indices of a formula: of loads, counters and guards."""
     for part in parts_in(formula):
         if isinstance(part, Load):
             yield part.place
@@ -27,12 +27,12 @@ def indices_of(formula: Formula) -> Iterator[Index]:
 
 
 def loads_in(formula: Formula) -> Iterator[Load]:
-    """What a formula reads."""
+    """Returns the loads of a formula."""
     return (part for part in parts_in(formula) if isinstance(part, Load))
 
 
 def parts_in(formula: Formula) -> Iterator[Formula]:
-    """A formula and all that it is made of, from left to right: long ones are walked many times."""
+    """Yields a formula and its subformulas, from left to right. Iterative, because long formulas are walked often."""
     stack = [formula]
     while stack:
         part = stack.pop()
@@ -46,8 +46,9 @@ def parts_in(formula: Formula) -> Iterator[Formula]:
 
 
 def changed(formula: Formula, change: Change, known: dict[int, Formula] | None = None) -> Formula:
-    """A formula with other places. What is one object in it stays one, and is changed once; `known` are those of
-    formulas that live as long as it does.
+    """Returns a formula with each index replaced by `change` of it; shared subformulas stay shared.
+
+    known  memo by object identity; its formulas must outlive it
     """
     known = {} if known is None else known
     found = known.get(id(formula))
@@ -73,7 +74,7 @@ def _changed(formula: Formula, change: Change, known: dict[int, Formula]) -> For
 
 
 def with_loads(formula: Formula, change: Callable[[Load], Load]) -> Formula:
-    """A formula that reads something else."""
+    """Returns a formula with each load replaced by `change` of it."""
     if isinstance(formula, Load):
         return change(formula)
     if isinstance(formula, Convert):
@@ -87,12 +88,12 @@ def with_loads(formula: Formula, change: Callable[[Load], Load]) -> Formula:
 
 
 def coefficient(index: Index, axis: Axis) -> int:
-    """How far an affine place moves with an axis."""
+    """Returns the coefficient of an axis in an affine index; 0 if the axis does not occur."""
     return next((factor for atom, factor in index.terms if atom == axis), 0)
 
 
 def is_direct(index: Index, axis: Axis) -> bool:
-    """Whether no quotient or remainder of a place depends on an axis."""
+    """True if no quotient or remainder in an index depends on an axis."""
     return not any(isinstance(atom, Divided) and _depends(atom.expression, axis) for atom, _ in index.terms)
 
 
@@ -101,12 +102,12 @@ def _depends(index: Index, axis: Axis) -> bool:
 
 
 def is_affine(index: Index) -> bool:
-    """Whether a place is a sum of multiples of axes."""
+    """True if an index is a sum of multiples of axes and a constant."""
     return all(isinstance(atom, Axis) for atom, _ in index.terms)
 
 
 def substituted(index: Index, places: dict[Axis, Index]) -> Index:
-    """A place with others for some axes."""
+    """Returns an index with each axis of `places` replaced by an index."""
     constant, factors = index.constant, dict[Axis | Divided, int]()
     for atom, factor in index.terms:
         if isinstance(atom, Axis):
@@ -124,7 +125,7 @@ def substituted(index: Index, places: dict[Axis, Index]) -> Index:
 
 
 def with_places(block: Block, change: Change) -> Block:
-    """A block with other places, the same axes."""
+    """Returns a block with each index replaced by `change` of it; the axes stay the same."""
     own = partial(changed, change=change, known={})
     joined = tuple(replace(j, element=own(j.element), start=own(j.start)) for j in block.joined)
     beside = tuple((change(place), own(value)) for place, value in block.beside)
@@ -132,7 +133,7 @@ def with_places(block: Block, change: Change) -> Block:
 
 
 def all_indices(block: Block) -> list[Index]:
-    """Every place that a block stores to, reads, counts, or asks about; what is one object is there once."""
+    """Returns all indices of a block (stores, loads, counters, guards), each object once."""
     parts = [block.value, *(formula for j in block.joined for formula in (j.element, j.start))]
     places = [block.place, *(place for place, _ in block.beside)]
     every = [*places, *(i for part in (*parts, *(v for _, v in block.beside)) for i in indices_of(part))]
@@ -140,13 +141,13 @@ def all_indices(block: Block) -> list[Index]:
 
 
 def is_asking(block: Block) -> bool:
-    """Whether an element of a block, or what is joined for it, is here or there."""
+    """True if the value of a block, or an element of its reductions, contains a `Choose`."""
     formulas = (block.value, *(joined.element for joined in block.joined))
     return any(isinstance(part, Choose) for formula in formulas for part in parts_in(formula))
 
 
 def affine(block: Block, axes: Iterator[int]) -> Block | None:
-    """The block with axes split until its places are affine; None where they cannot be."""
+    """Returns the block with axes split until all indices are affine, or None if splitting cannot make them so."""
     for _ in range(16):
         cuts = [cut for index in all_indices(block) for cut in _cuts(index)]
         if not cuts:
@@ -171,7 +172,7 @@ def _replaced(axes: Sequence[Axis], axis: Axis, by: Sequence[Axis]) -> tuple[Axi
 
 
 def _cuts(index: Index) -> Iterator[tuple[Axis, int]]:
-    """The axes, and where, that quotients and remainders of a place would have split."""
+    """Yields (axis, divisor): the splits that would remove the quotients and remainders of an index."""
     for atom, _ in index.terms:
         if isinstance(atom, Divided):
             expression = atom.expression
@@ -185,7 +186,7 @@ def _cuts(index: Index) -> Iterator[tuple[Axis, int]]:
 
 
 def merged(indices: Sequence[Index], axes: Sequence[Axis]) -> list[list[Axis]]:
-    """The axes in groups, of which the later ones continue where the earlier ones end in every place."""
+    """Groups axes that can be flattened into one: in all indices they are contiguous, outermost first."""
     groups: list[list[Axis]] = []
     rest = list(axes)
     while rest:
@@ -208,7 +209,7 @@ def merged(indices: Sequence[Index], axes: Sequence[Axis]) -> list[list[Axis]]:
 
 
 def joined_axes(groups: Sequence[Sequence[Axis]], axes: Iterator[int]) -> tuple[list[Axis], dict[Axis, Index]]:
-    """An axis for each group of them, and where the axes of the groups are along it."""
+    """Returns one axis per group, and a substitution of the old axes by affine indices of the new ones."""
     found: list[Axis] = []
     places: dict[Axis, Index] = {}
     for group in groups:
@@ -220,12 +221,12 @@ def joined_axes(groups: Sequence[Sequence[Axis]], axes: Iterator[int]) -> tuple[
 
 
 def with_merged(block: Block, axes: Iterator[int]) -> Block:
-    """A block whose axes that continue each other are one; the one that moves farthest is the outermost."""
+    """Returns a block with contiguous axes merged, and axes sorted by their stride in the result, largest first."""
     found, places = joined_axes(merged(all_indices(block), block.axes), axes)
     block = with_places(block, partial(substituted, places=places))
     return replace(block, axes=tuple(sorted(found, key=lambda axis: -abs(coefficient(block.place, axis)))))
 
 
 def at(axis: Axis) -> Index:
-    """The place of a counter."""
+    """Returns the index of an axis's counter, which is 0 for an axis of size 1."""
     return Index(((axis, 1),)) if axis.size != 1 else Index()

@@ -1,12 +1,13 @@
-"""Products of matrices by a unit for those, which multiplies bfloat16 and adds float32: of float32 by their parts.
+"""Matrix products by a bfloat16 matrix unit with float32 accumulators; a float32 operand is split into three bfloat16.
 
-x = x0 + x1 + x2, three bfloat16, and x y is the sum of six products of those; what is left out, x1 y2 + x2 y1 + x2 y2,
-is less than 2^-25 of x y, half a unit in the last place of a float32. The unit adds 32 products in two chains of 16,
-and that to a sum: of K terms that is 6 K / 32 + 17 roundings in all, where adding them up one after the other has K.
+With x = x0 + x1 + x2, each a bfloat16, x y is the sum of six partial products. The dropped terms, x1 y2 + x2 y1 +
+x2 y2, are less than 2^-25 of x y: half a unit in the last place of a float32. The unit adds 32 products in two chains
+of 16, then adds their sum to an accumulator. A reduction of K terms has 6 K / 32 + 17 roundings in all; a sequential
+sum has K.
 
-The matrices are packed, [block of lines][chunk of 32 steps of the sum][part][line][step]: rows as they are, columns in
-pairs of steps, [16 lines][pair][line][2]. A block has the lines of two registers, a tile the rows and columns of a
-block of each.
+Operands are packed as [block of lines][chunk of 32 reduction steps][part][line][step]. Rows keep this order; columns
+are in pairs of steps, [16 lines][pair][line][2]. A block has the lines of two registers. A tile has the rows of one
+block and the columns of another.
 """
 
 from __future__ import annotations
@@ -42,25 +43,25 @@ from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.operand import Array
 
 CHUNK = 32
-"""Steps of a sum that one instruction takes."""
+"""Reduction steps of one instruction."""
 COLUMNS = 32
-"""Of a tile: two registers of 16."""
+"""Columns of a tile: two registers of 16."""
 _LANES = 16
 _LINE = 32
-"""Halves of a line of the cache."""
+"""2-byte elements of a cache line."""
 PRODUCTS = {1: ((0, 0),), 3: ((0, 0), (0, 1), (0, 2), (1, 1), (1, 0), (2, 0))}
-"""Of which parts of rows and of columns, in the order in which the unit takes them."""
+"""Number of parts -> the pairs (part of rows, part of columns) that are multiplied, in the unit's order."""
 
 
 @dataclass(frozen=True)
 class PartPacking(Packing):
-    """Lines of a matrix, cut into parts.
+    """A packed matrix operand, split into bfloat16 parts.
 
-    inner   (size, stride) of the axes of the sum; the last one is cut into chunks, behind whose end there are zeros
-    lines   (size, stride) of the axes of lines, taken as one; there are zeros behind the last one
+    inner   (size, stride) of the reduction axes; the last axis is cut into chunks and padded with zeros
+    lines   (size, stride) of the axes of lines, flattened; padded with zeros after the last line
     height  lines of a block
-    parts   3 of a float32, 1 of a bfloat16
-    paired  whether it is the columns
+    parts   3 for float32, 1 for bfloat16
+    paired  True if the operand is the columns
     """
 
     lines: tuple[tuple[int, int], ...] = ()
@@ -70,7 +71,7 @@ class PartPacking(Packing):
 
     @property
     def count(self) -> int:
-        """Lines."""
+        """Returns the number of lines."""
         return prod(n for n, _ in self.lines)
 
     @property
@@ -79,17 +80,17 @@ class PartPacking(Packing):
 
     @property
     def run(self) -> int:
-        """Steps of the last axis of the sum."""
+        """Returns the size of the last reduction axis."""
         return self.inner[-1][0]
 
     @property
     def chunks(self) -> int:
-        """Of a line."""
+        """Returns the number of chunks of a line."""
         return prod(n for n, _ in self.inner[:-1]) * -(-self.run // CHUNK)
 
     @property
     def chunk(self) -> int:
-        """Elements of a chunk of a block, in all parts."""
+        """Returns the elements of a chunk of a block, over all parts."""
         return self.parts * self.height * CHUNK
 
     @property
@@ -97,7 +98,7 @@ class PartPacking(Packing):
         return self.chunks * CHUNK * self.parts
 
     def place(self, block: Index, chunk: Index, part: int, line: Index, step: Index) -> Index:
-        """Where an element is, of a line of a block and of a step of a chunk."""
+        """Returns the packed index of a block's line, at a step of a chunk, in a part."""
         begin = (block * self.chunks + chunk) * self.chunk + part * (self.height * CHUNK)
         if not self.paired:
             return begin + line * CHUNK + step
@@ -122,7 +123,10 @@ class PartPacking(Packing):
         return tuple(around(outer, body))
 
     def filling(self, block: Index, first: Index, filled: int, start: Index, numbers: Iterator[int]) -> list[Statement]:
-        """The loops that fill a block with so many lines, from one of all lines on; start is where all of them do."""
+        """Returns the loops that fill `block` with `filled` lines from line `first` on, and pad the others with zeros.
+
+        start  source index of line 0
+        """
         made: list[Statement] = []
         outer = [Axis(next(numbers), n) for n, _ in self.inner[:-1]]
         whole = flattened([at(a) for a in outer], [n for n, _ in self.inner[:-1]]) * -(-self.run // CHUNK)
@@ -146,8 +150,9 @@ class PartPacking(Packing):
         return made
 
     def _steps(self, numbers: Iterator[int]) -> Iterator[tuple[Axis, list[Axis], Index, Index]]:
-        """The steps along the last axis: vectors of those that are filled, then single ones, then zeros; each as the
-        axis that counts them, those around it, the chunk, and the place in it.
+        """Yields the loops over the last reduction axis: full vectors, then single values, then zeros.
+
+        Each is (innermost axis, axes around it, chunk, step in the chunk).
         """
         chunks, rest = divmod(self.run, CHUNK)
         pieces = [(chunks, 0, 0, CHUNK // _LANES, _LANES)] if chunks else []
@@ -177,7 +182,7 @@ class PartPacking(Packing):
         return place + step * self.inner[-1][1]
 
     def fill(self, packed: Array, source: Array) -> None:
-        """An array as those loops fill it."""
+        """Fills `packed` from `source` in numpy, as the loops of `statements` do."""
         groups, high, steps = prod(n for n, _ in self.outer), self.blocks, -(-self.run // CHUNK) * CHUNK
         sizes = [*(n for n, _ in self.outer), *(n for n, _ in self.lines), *(n for n, _ in self.inner)]
         strides = [s * source.itemsize for _, s in (*self.outer, *self.lines, *self.inner)]
@@ -201,7 +206,7 @@ class PartPacking(Packing):
 
 
 def _pairs(begin: int, count: int) -> list[tuple[int, int, int]]:
-    """Steps as (first, how many, steps of each): a half of a pair that they begin with, pairs, and another half."""
+    """Splits steps into (first, count, width): a leading half pair, whole pairs, a trailing half pair."""
     half = min(begin % 2, count)
     pairs, last = divmod(count - half, 2)
     found = [(begin, half, 1), (begin + half, pairs, 2), (begin + half + 2 * pairs, last, 1)]
@@ -210,14 +215,14 @@ def _pairs(begin: int, count: int) -> list[tuple[int, int, int]]:
 
 @dataclass(frozen=True)
 class MatrixProduct:
-    """What a loop of `Way.MATRIX` is: sums, row below row, become the products of packed rows and columns.
+    """A tile of a matrix product, the meaning of a `Way.MATRIX` loop: `sums` (rows)(COLUMNS) = packed rows x columns.
 
-    rows    of the tile, of both registers
-    parts   of each factor
-    steps   chunks
-    later   of the columns that follow, what this tile asks for: where, and how many lines of the cache for each product
-            of each chunk
-    adds    whether that is added to what the sums are
+    first       index of the tile in `sums`; `of_rows` and `of_columns` are its indices in `a` and `b`
+    rows        rows of the tile, of both registers
+    parts       parts of each factor
+    steps       chunks of the reduction
+    later       prefetch of later columns: index in `b`, and cache lines per product of a chunk
+    adds        True if the product is added to `sums`, False if it replaces them
     """
 
     sums: Buffer
@@ -233,7 +238,7 @@ class MatrixProduct:
     adds: bool = False
 
     def statement(self, numbers: Iterator[int]) -> For:
-        """The loops that say so, which the unit does in another order."""
+        """Returns loops that compute the product; the unit adds the same terms in another order."""
         sizes = self.steps, CHUNK // 2, 2, self.rows, COLUMNS // _LANES, _LANES
         step, pair, one, row, half, column = axes = [Axis(next(numbers), n) for n in sizes]
         place = self.first + at(row) * COLUMNS + at(half) * _LANES + at(column)
@@ -258,26 +263,26 @@ class MatrixProduct:
         return For(Axis(next(numbers), 1), tuple(body), Way.MATRIX)
 
     def touches(self) -> Iterator[tuple[Buffer, Index, int]]:
-        """What it reads or stores: buffers, from where on, and how many elements next to each other."""
+        """Yields the contiguous ranges that the product touches: (buffer, first index, elements)."""
         yield self.sums, self.first, self.rows * COLUMNS
         yield self.a, self.of_rows, self.steps * self.parts * self.rows * CHUNK
         yield self.b, self.of_columns, self.steps * self.parts * COLUMNS * CHUNK
 
 
 _TILE = 60
-"""Cycles to begin a tile, and to store it."""
+"""Cycles to start a tile and to store it."""
 _PER_CHUNK = 0.55
-"""Of the time of a chunk of 16 rows in each register, what one of none would take: measured on a Xeon."""
+"""Fixed part of a chunk's time, as a fraction of the time with 16 rows in each register: measured on a Xeon."""
 
 
 def cycles(machine: Machine, rows: int, parts: int, steps: int) -> float:
-    """What a tile takes of so many rows, parts and chunks: fewer rows take less, but not in proportion."""
+    """Returns the predicted cycles of a tile; `steps`: its chunks. The cost of a chunk is affine in `rows`."""
     products = 2 * _LANES * COLUMNS * CHUNK * len(PRODUCTS[parts])
     return _TILE + steps * products / machine.matrix * (_PER_CHUNK + (1 - _PER_CHUNK) * rows / (2 * _LANES))
 
 
 def product_of(loop: For) -> MatrixProduct:
-    """What a loop says that is one."""
+    """Returns the matrix product that a `Way.MATRIX` loop computes; the inverse of `MatrixProduct.statement`."""
     *_, adding = (part for part in loop.body if any(_stores([part])))
     adds, within = list(_stores([adding])), _axes(adding)
     parts = {len(pairs): parts for parts, pairs in PRODUCTS.items()}[len(adds)]

@@ -1,4 +1,4 @@
-"""Blocks: the elements of a buffer, each a formula of its place and of what is joined for it; no order of loops yet."""
+"""Compute blocks: each element of a buffer as a formula of its index and its reductions, before loops are ordered."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from glenside.ir.index_map import Axis, Index
 
 @dataclass(frozen=True)
 class Joined:
-    """A variable that becomes `combine` of `start` and of an element for each place of the axes.
+    """A reduction: a variable that accumulates `element` over the axes with the primitive `combine`, from `start` on.
 
-    exact  whether start changes nothing, so that elements may be joined in parts
+    exact  True if `start` is the identity, so that the reduction may be split into partial ones
     """
 
     local: Local
@@ -26,17 +26,17 @@ class Joined:
     exact: bool
 
     def statements(self) -> Sequence[Statement]:
-        """One element after the other."""
+        """Returns the sequential loops of the reduction."""
         found = apply(self.combine, self.local, self.element)
         return [Let(self.local, self.start), *around(self.axes, [Let(self.local, found, known=True)])]
 
 
 @dataclass(frozen=True)
 class Block:
-    """For each place of the axes: what is joined, then the element of the buffer at `place` becomes `value`.
+    """For each step of the axes: computes the reductions, then stores `value` at `place` of the buffer.
 
-    beside  other elements and what they become, of blocks that join nothing
-    around  the axes of loops that are around it already
+    beside  (index, value) of further stores, in blocks without reductions
+    around  the axes of the loops that enclose the block
     """
 
     axes: tuple[Axis, ...]
@@ -48,18 +48,18 @@ class Block:
     around: tuple[Axis, ...] = ()
 
     def stores(self) -> list[Statement]:
-        """What is stored for each place of the axes."""
+        """Returns the stores of one step."""
         return [Store(self.buffer, place, value) for place, value in ((self.place, self.value), *self.beside)]
 
     def plain(self) -> list[Statement]:
-        """Loops over the axes in their order."""
+        """Returns the unscheduled loops: one per axis, in order."""
         before = [statement for joined in self.joined for statement in joined.statements()]
         return around(self.axes, [*before, *self.stores()])
 
 
 @dataclass(frozen=True)
 class ScheduledBlock:
-    """A block in loops, and what must be packed for them."""
+    """The loops of a block, and the packed operands that they read."""
 
     statements: list[Statement]
     packings: tuple[Packing, ...] = ()

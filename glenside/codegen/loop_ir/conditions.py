@@ -1,4 +1,4 @@
-"""What must hold of loops before they run, each condition by its name. Who finds that one does not gives a `Fault`."""
+"""The conditions that the verifier checks of loops before they run; a violation is reported as a `Fault`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from glenside.codegen.loop_ir.ir import Nest
 
 
 class Condition(Enum):
-    """The conditions, and what each says."""
+    """The conditions, each with its statement."""
 
     COUNTED = "each index counts with the counters of the loops around it"
     NAMED = "a variable is made once, before it is read, and is changed by no steps that threads share"
@@ -30,7 +30,7 @@ class Condition(Enum):
 
 @dataclass(frozen=True)
 class Fault:
-    """A condition that does not hold: where, and a sentence that says what is wrong; no nest where it is of none."""
+    """A violated condition, with a message and the nest at fault; None if the fault is in no single nest."""
 
     condition: Condition
     said: str

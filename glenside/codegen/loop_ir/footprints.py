@@ -1,5 +1,6 @@
-"""Which places an access may touch: what is enumerated of axes that guards and quotients tie together, plus steps along
-all others. Sums of steps that continue each other are one, so that what is usual is a few numbers, whatever its size.
+"""Memory footprints of accesses: enumerated offsets of axes coupled by guards or quotients, plus strides of all others.
+
+Contiguous strided ranges are merged, so that common footprints have constant size.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from glenside.ir.index_map import Atom, Axis, Guard, Index
 from glenside.ir.operand import Array
 
 _ENUMERATED = 1 << 24
-"""Steps of axes that are tied together, at most; of more only bounds are known."""
+"""The most steps of coupled axes that are enumerated; of more steps only the bounds are known."""
 _LISTED = 64
-"""Offsets from which on places are listed."""
+"""Number of offsets above which indices are listed one by one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Footprint:
-    """offsets: places, in order; steps: (distance, count) of what is added to each, from the nearest on.
+    """A set of flat indices: `offsets`, ascending, plus `steps`, (stride, count), smallest stride first.
 
-    exact  whether every one of the places is touched; else no other one is
+    exact  True if every index is touched; else the set is an upper bound
     """
 
     offsets: Array
@@ -40,25 +41,25 @@ class Footprint:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The first and the last place of some."""
+        """Returns the first and the last index; the footprint must not be empty."""
         return int(self.offsets[0]), int(self.offsets[-1]) + sum(step * (count - 1) for step, count in self.steps)
 
     def places(self) -> Array:
-        """All of them, in order."""
+        """Returns all indices, ascending."""
         found = self.offsets
         for step, count in self.steps:
             found = np.unique(np.add.outer(np.arange(count, dtype=np.int64) * step, found))
         return found
 
     def mark(self, mask: Array) -> None:
-        """Set the elements of an array there."""
+        """Sets `mask` to True at the footprint."""
         if self._is_listed:
             mask[self.places()] = True
         for part in self._parts(mask):
             part[...] = True
 
     def missing(self, mask: Array) -> int | None:
-        """A place at which an array is not set."""
+        """Returns an index of the footprint at which `mask` is False, or None."""
         if self._is_listed:
             places = self.places()
             unset = places[~mask[places]]
@@ -84,12 +85,16 @@ NOWHERE = Footprint(np.empty(0, np.int64))
 
 
 def footprint_of(box: Box) -> Footprint:
-    """All places of a box."""
+    """Returns the footprint of a box."""
     return Footprint(np.array([box.first], np.int64), box.steps)
 
 
 def footprint(access: Access, fixed: Mapping[Axis, int], picks: Mapping[str, int]) -> Footprint:
-    """Of an access, where some of its axes are fixed, and variables that move it are below `picks`."""
+    """Returns the footprint of an access.
+
+    fixed  axis -> value, for axes that do not vary
+    picks  variable -> exclusive upper bound, for variables that move the access
+    """
     free = [axis for axis in access.axes if axis not in fixed]
     if any(not axis.size for axis in (*free, *fixed)) or not access.count:
         return NOWHERE
@@ -125,7 +130,7 @@ def _fixed(guard: Guard, at: Mapping[Axis, Index]) -> Guard:
 
 @dataclass
 class _Tied:
-    """Axes of which no one is free of the others: guards or quotients are of several."""
+    """Axes that guards or quotients couple, the atoms of the index over them, and the conditions on them."""
 
     axes: set[Axis]
     atoms: list[tuple[Atom, int]]
@@ -136,7 +141,7 @@ class _Tied:
         return Index(tuple(self.atoms)).bounds
 
     def values(self) -> Array | None:
-        """What the atoms add up to, where what must hold does; None where that is too much to look at."""
+        """Returns the distinct sums of the atoms where the conditions hold, or None if there are too many steps."""
         axes = sorted(self.axes, key=lambda axis: axis.number)
         if prod(axis.size for axis in axes) > _ENUMERATED:
             return None
@@ -147,13 +152,13 @@ class _Tied:
 
 
 def counted(axes: Sequence[Axis]) -> Any:
-    """Axis number -> its places, along an axis of arrays each."""
+    """Returns axis number -> all values of its counter, along an array axis each."""
     grid = np.ogrid[tuple(slice(0, axis.size) for axis in axes)] if axes else []
     return {axis.number: places for axis, places in zip(axes, grid, strict=True)}
 
 
 def holds(conditions: Iterable[Held], counters: Any) -> Array:
-    """Where all conditions hold."""
+    """Returns the mask of counter values at which all conditions hold."""
     found: Any = np.True_
     for held in conditions:
         every: Any = np.True_
@@ -183,7 +188,7 @@ def _tied(place: Index, held: Sequence[Held]) -> list[_Tied]:
 
 
 def axes_in(*indices: Index) -> Iterator[Axis]:
-    """The axes that indices depend on."""
+    """Yields the axes that indices depend on."""
     for index in indices:
         for atom, _ in index.terms:
             if isinstance(atom, Axis):
@@ -193,7 +198,7 @@ def axes_in(*indices: Index) -> Iterator[Axis]:
 
 
 def moves_evenly(access: Access, axes: Iterable[Axis]) -> tuple[int, ...] | None:
-    """How far an access moves with each of some axes; None where guards or quotients are of them."""
+    """Returns the stride of an access along each axis, or None if guards or quotients depend on these axes."""
     uneven = {*axes_in(*(guard.index for held in access.conditions for guard in held.guards))}
     uneven |= {a for atom, _ in access.place.terms if not isinstance(atom, Axis) for a in axes_in(atom.expression)}
     if not uneven.isdisjoint(axes):

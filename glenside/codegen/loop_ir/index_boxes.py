@@ -1,7 +1,7 @@
-"""Boxes of places: a first one, and steps along each of some axes. What is usual is decided of boxes alone.
+"""Strided boxes: conservative sets of flat indices, a first index plus strides, with tests that do not enumerate them.
 
-All answers are sure where they are True, and may be False where the places themselves would say True: whoever asks
-then looks at the places (`footprints`).
+A test that returns True is exact. A test may return False although the enumerated indices would say True; the caller
+then enumerates them (`footprints`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from glenside.ir.index_map import Axis
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """The places first + the sum of k * step, 0 <= k < count, over (step, count), nearest first; steps are above 0."""
+    """The indices first + sum of k * step, 0 <= k < count, over (step, count); steps are positive and ascending."""
 
     first: int
     steps: tuple[tuple[int, int], ...] = ()
@@ -27,7 +27,7 @@ class Box:
 
     @property
     def size(self) -> int | None:
-        """How many places it has; None where two sums of steps may be one place."""
+        """Returns the number of distinct indices, or None if two sums of steps may be equal."""
         reach, found = 0, 1
         for step, count in self.steps:
             if step <= reach:
@@ -37,7 +37,7 @@ class Box:
 
 
 def merged(steps: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The same places in as few steps as can be seen: one of 4 by 1 and one of 3 by 2 are one of 8 by 1."""
+    """Merges overlapping or contiguous strides: (step 1, count 4) and (2, 3) become (1, 8)."""
     found: list[tuple[int, int]] = []
     for step, count in sorted((s, n) for s, n in steps if s and n > 1):
         low, last = found[-1] if found else (0, 0)
@@ -49,8 +49,10 @@ def merged(steps: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 def box_of(access: Access, fixed: Mapping[Axis, int], picks: Mapping[str, int]) -> Box | None:
-    """The places of an access where some axes are fixed, and variables that move it are below `picks`: all that it may
-    touch. None where guards or quotients decide, or where it touches nothing.
+    """Returns the box of all indices that an access may touch, or None.
+
+    Axes in `fixed` have a fixed value; a variable that moves the access is below its entry in `picks`. None where the
+    access has guards or quotients, or is empty.
     """
     if access.conditions or not access.count or any(not loop.axis.size for loop in access.loops):
         return None
@@ -72,7 +74,7 @@ def box_of(access: Access, fixed: Mapping[Axis, int], picks: Mapping[str, int]) 
 
 
 def contains(outer: Box, inner: Box) -> bool:
-    """Whether a box has all places of another one."""
+    """True if `outer` is known to contain all indices of `inner`."""
     rest = inner.first - outer.first
     if outer == inner:
         return True
@@ -93,7 +95,7 @@ def contains(outer: Box, inner: Box) -> bool:
 
 
 def is_apart(a: Box, b: Box) -> bool:
-    """Whether two boxes have no place in common."""
+    """True if two boxes are known to be disjoint."""
     if a.last < b.first or b.last < a.first:
         return True
     for modulus in {step for step, _ in (*a.steps, *b.steps) if step > 1}:
@@ -104,13 +106,13 @@ def is_apart(a: Box, b: Box) -> bool:
 
 
 def _residues(box: Box, modulus: int, base: int) -> tuple[int, int]:
-    """Between which numbers the places of a box lie, but for multiples of a modulus, counted from a base."""
+    """Returns the interval that contains the box's indices minus `base`, up to multiples of `modulus`."""
     low = (box.first - base) % modulus
     return low, low + sum(step * (count - 1) for step, count in box.steps if step % modulus)
 
 
 def is_apart_each_step(written: Sequence[Box], used: Sequence[Box], move: int, count: int) -> bool:
-    """Whether no box of `written` meets one of `used` that is moved by a multiple of `move`, of less than `count`."""
+    """True if no box of `written` overlaps a box of `used` shifted by k * move, 0 < abs(k) < count."""
     move = abs(move)
     boxes = [*written, *used]
     if not move or not written:
@@ -125,13 +127,13 @@ def is_apart_each_step(written: Sequence[Box], used: Sequence[Box], move: int, c
 
 
 def _keeps_apart(spans: Sequence[tuple[int, int]], move: int, count: int, modulus: int | None) -> bool:
-    """Whether a span that all are in leaves its places by one move, and does not come back by the last."""
+    """True if one move shifts the hull of `spans` off itself, and the last move does not wrap around the modulus."""
     width = max(high for _, high in spans) - min(low for low, _ in spans)
     return move > width and (modulus is None or move * (count - 1) + width < modulus)
 
 
 def _are_apart_each_step(a: Box, b: Box, move: int, count: int) -> bool:
-    """The same of two boxes: none of the places of all moves of one, forwards or backwards, is one of the other."""
+    """True if two boxes stay disjoint when one is shifted by k * move, 0 < abs(k) < count."""
     moved = Box(a.first - move * (count - 1), merged((*a.steps, (move, 2 * count - 1))))
     if is_apart(moved, b):
         return True

@@ -1,9 +1,9 @@
-"""What loop nests mean: run on arrays, in any arithmetic, one nest after the other.
+"""The interpreter of loop nests, which defines their meaning: runs them on arrays, in any arithmetic, nest by nest.
 
-Loops whose steps have nothing to do with each other are taken at once, with an axis of arrays for each of them: those
-that say so (vectors, and what threads may share), which is how mistakes of theirs show, and others of which it can be
-seen. Nothing outside of a buffer is read or written, nothing is read that was not written, and nothing is written twice
-by steps that are taken at once: else there is a sentence that says where.
+Loops with independent steps are executed at once, with an array axis per loop: vector and parallel loops always, which
+exposes those that are wrongly marked; other loops if their independence can be proved. The interpreter reports, with
+the place, an access outside a buffer, a read of an unwritten element, and two writes to one element by steps that are
+executed at once.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ _OWN = (Role.REGISTER, Role.SCRATCH)
 
 
 class BadLoops(GlensideError):
-    """Loops that do what no loops may."""
+    """Loops with an invalid access, or an invalid use of a variable or counter."""
 
 
 def interpret(loops: Loops, values: Mapping[str, Array], arithmetic: Arithmetic | None = None) -> list[Array]:
-    """The results, from the arrays of inputs and constants by name: those that are packed are given as they are.
+    """Returns the results, given the arrays of inputs and constants by name, unpacked.
 
-    Raises BadLoops, and BadInput for an index that is asked for outside of its axis.
+    Raises BadLoops, and BadInput for a computed index outside its axis.
     """
     run = _Run(arithmetic or Native(), values)
     with np.errstate(all="ignore"):
@@ -73,7 +73,10 @@ def interpret(loops: Loops, values: Mapping[str, Array], arithmetic: Arithmetic 
 
 @dataclass
 class _Elements:
-    """Of a buffer, which of them are written; of a register, one after the other for all steps taken at once."""
+    """The elements of a buffer, and which of them are written.
+
+    depth  for a private buffer: the number of innermost array axes along which each step has a copy of its own
+    """
 
     values: Array
     written: Array
@@ -82,12 +85,12 @@ class _Elements:
 
 @dataclass
 class _Scope:
-    """Where a statement is.
+    """The execution state around a statement.
 
-    counters  axis number -> where it is: a number, or all of its places along an axis of arrays
-    axes      the axes that arrays have, the innermost one first, and how their steps are taken
-    mask      where in those arrays something is done; None is everywhere
-    locals    name -> value, and how many axes there were when it was made
+    counters  axis number -> value: a number, or all values of the counter along an array axis
+    axes      the array axes, innermost first, each with the way of its loop
+    mask      the array elements for which statements are executed; None: all
+    locals    name -> value, and the number of array axes at its definition
     """
 
     counters: dict[int, Any] = field(default_factory=dict)
@@ -110,7 +113,7 @@ class _Scope:
 
     @contextmanager
     def where(self, held: Array) -> Iterator[None]:
-        """Only where something holds."""
+        """Restricts the mask to `held` inside the block."""
         before = self.mask
         self.mask = held if before is None else before & held
         yield
@@ -118,10 +121,11 @@ class _Scope:
 
 
 class _Run:
-    """One run.
+    """One execution of a program.
 
     memory     buffer -> its elements
-    registers  those that exist where the run is
+    registers  private buffers (registers and scratch) that are live at the current statement
+    here       the current nest, for messages
     """
 
     def __init__(self, arithmetic: Arithmetic, values: Mapping[str, Array]) -> None:
@@ -192,7 +196,7 @@ class _Run:
             elif isinstance(statement, Sort):
                 self._sort(statement, scope)
             else:
-                assert isinstance(statement, Prefetch | Fence), "those change nothing"
+                assert isinstance(statement, Prefetch | Fence), "prefetches and fences change no value"
 
     def _for(self, loop: For, scope: _Scope) -> None:
         number, size = loop.axis.number, loop.axis.size
@@ -217,7 +221,7 @@ class _Run:
                 self.registers = registers | self._scratch()
 
     def _scratch(self) -> dict[Buffer, _Elements]:
-        """What lasts as long as a thread is in a nest."""
+        """Returns the scratch buffers, which are live until the thread leaves the nest."""
         return {b: found for b, found in self.registers.items() if b.role is Role.SCRATCH}
 
     def _at_once(self, loop: For, scope: _Scope) -> bool:
@@ -237,10 +241,10 @@ class _Run:
             raise self._wrong(f"{name} is changed by steps of i{scope.axes[0][0].number} that are taken at once")
         scope.locals[name] = (value if scope.mask is None else np.where(scope.mask, value, before)), depth
 
-    # Places.
+    # Memory accesses.
 
     def _places(self, access: Load | Store, scope: _Scope, found: _Elements) -> tuple[Array, Array]:
-        """Where elements are, of the axes of arrays, and where they are asked for."""
+        """Returns the indices of an access along the array axes, and the mask of steps that execute it."""
         place = scope.place(access.place)
         for local, step in access.picked:
             place = place + self._value(local, scope).astype(np.int64) * step
@@ -278,14 +282,14 @@ class _Run:
         found = self._elements(store.buffer)
         place, held = self._places(store, scope, found)
         self._written_once(store, scope, place, held)
-        order = tuple(reversed(range(place.ndim)))  # the outermost loop first, as steps follow each other
+        order = tuple(reversed(range(place.ndim)))  # outermost loop first: the order of execution
         place, held = place.transpose(order), held.transpose(order)
         value = np.broadcast_to(value, scope.dims).transpose(order)
         found.values[place[held]] = value[held]
         found.written[place[held]] = True
 
     def _written_once(self, store: Store, scope: _Scope, place: Array, held: Array) -> None:
-        """No two steps that are taken at once, by any thread or in a vector, write to one place."""
+        """Raises BadLoops if two steps of parallel or vector loops write to one element."""
         shared = [(i, axis) for i, (axis, way) in enumerate(scope.axes) if way in (Way.PARALLEL, Way.VECTOR)]
         who = np.zeros(scope.dims, np.int64)
         for i, axis in shared:
@@ -376,7 +380,7 @@ class _Run:
 
 
 def _owners(buffer: Buffer, scope: _Scope) -> list[int]:
-    """The sizes of the axes, the innermost first, of which each step has a buffer of its own."""
+    """Returns the sizes of the array axes, innermost first, along which each step has a private copy of the buffer."""
     ways = [way for _, way in scope.axes]
     if buffer.role is Role.SCRATCH:
         return [axis.size for axis, _ in scope.axes[ways.index(Way.PARALLEL) :]] if Way.PARALLEL in ways else []
@@ -384,7 +388,7 @@ def _owners(buffer: Buffer, scope: _Scope) -> list[int]:
 
 
 def _steps(scope: _Scope, at: Sequence[int]) -> str:
-    """Where the counters are."""
+    """Formats the values of the loop counters at an array position."""
     known = {n: int(v) for n, v in scope.counters.items() if np.ndim(v) == 0}
     known |= {axis.number: int(i) for (axis, _), i in zip(scope.axes, at, strict=True)}
     return f" at {', '.join(f'i{n} = {i}' for n, i in sorted(known.items()))}" if known else ""

@@ -1,8 +1,8 @@
-"""Instructions that add up several products at once: each with its meaning, a formula, and what it is in C.
+"""Vector intrinsics, such as dot products of bytes or bfloat16: each has a meaning as a scalar formula, and C text.
 
-The meaning is what loops say, their interpreter computes and plain C has. The text of a vector is chosen by the
-compiler's own macros, so that one source is right wherever it is compiled, and fast where the processor has the
-instruction. Sums of integers are exact: none saturates, and those beyond 32 bits wrap in every text alike.
+The interpreter and scalar C compute the formula. The vector text is selected by the compiler's predefined macros, so
+that one source is correct for every processor and fast where the instruction exists. Integer sums never saturate;
+beyond 32 bits all texts wrap alike.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from glenside.ir.scalar import REALS, WHOLE, Primitive
 
 
 class Operand(Enum):
-    """What an instruction on vectors takes."""
+    """The kind of an operand of a vector instruction."""
 
     VECTOR = "a value in each lane"
     NUMBER = "a number that is the same in all"
@@ -33,12 +33,12 @@ class Operand(Enum):
 
     @property
     def count(self) -> int:
-        """Of how many formulas it is."""
+        """Returns the number of formulas of the operand."""
         return {Operand.WORD: 4, Operand.BLOCK: 4, Operand.PAIR: 2, Operand.PAIRS: 2}.get(self, 1)
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether each lane takes several elements that lie beside each other."""
+        """True if each lane reads several contiguous elements from memory."""
         return self in (Operand.BLOCK, Operand.PAIRS)
 
 
@@ -48,11 +48,11 @@ def _nothing_of_its_own(*_: Any, **__: Any) -> Any:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Instruction(Primitive):
-    """A primitive of loops alone, whose result is an int32, a float32 or a bfloat16 as it is stored.
+    """A primitive of the loop IR alone, with a result of dtype int32, float32 or stored bfloat16.
 
-    operands  what it takes
-    meaning   the formula that it is of the formulas that those are
-    text      C of it: NAME, LANES, and SIZE, the bytes of a vector of results
+    operands  the kinds of its operands
+    meaning   the scalar formula that it computes, from the formulas of its operands
+    text      C text with placeholders: NAME, LANES, SHORTS, BYTES, and SIZE, the bytes of a vector of results
     """
 
     operands: tuple[Operand, ...]
@@ -62,7 +62,7 @@ class Instruction(Primitive):
     gives: str = "int32"
 
     def texts(self, lanes: int) -> list[str]:
-        """The function on vectors of so many lanes, `NAME_xLANES`, after the types that it takes."""
+        """Returns the vector types, then the function `NAME_xLANES` on vectors of `lanes` lanes."""
         text = self.text.replace("NAME", f"{self.name}_x{lanes}").replace("LANES", str(lanes))
         blocks = f"typedef uint8_t u8x{4 * lanes} __attribute__((vector_size({4 * lanes}), aligned(1), may_alias));"
         shorts = f"typedef int16_t i16x{2 * lanes} __attribute__((vector_size({4 * lanes}), aligned(2), may_alias));"
@@ -71,7 +71,7 @@ class Instruction(Primitive):
         return [blocks, shorts, halves, text.replace("SIZE", str(4 * lanes))]
 
     def blocks(self, formula: Apply) -> list[Formula]:
-        """The operands of which each lane takes several."""
+        """Returns the formulas of operands that are in memory: several elements per lane."""
         found: list[Formula] = []
         rest = list(formula.operands)
         for operand in self.operands:
@@ -81,18 +81,18 @@ class Instruction(Primitive):
 
 
 def expanded(formula: Apply) -> Formula:
-    """The meaning of an instruction."""
-    assert isinstance(formula.primitive, Instruction), "primitives are what they are"
+    """Returns the scalar formula that an instruction computes."""
+    assert isinstance(formula.primitive, Instruction), "only instructions expand"
     return formula.primitive.meaning(formula.operands)
 
 
 def _sum_of_4(operands: Sequence[Formula]) -> Formula:
-    """sum + the products of (byte + shift, which wraps) as an unsigned number, and of a signed one."""
+    """Returns sum + four products: (byte + shift), wrapped and read as unsigned, times a signed byte."""
     return _products_of_4(operands, "uint8")
 
 
 def _sum_of_4_turned(operands: Sequence[Formula]) -> Formula:
-    """sum + the products of (byte + shift, which wraps) as a signed number, and of an unsigned one."""
+    """Returns sum + four products: (byte + shift), wrapped and read as signed, times an unsigned byte."""
     return _products_of_4(operands, "int8")
 
 
@@ -189,7 +189,7 @@ FLUSHED = Primitive(
 
 
 def _sum_of_2(operands: Sequence[Formula]) -> Formula:
-    """sum + the second product + the first one, each added with one rounding, and nothing less than normal numbers."""
+    """Returns sum + second product + first product, each added with one rounding; subnormal numbers flush to 0."""
     total, *halves = operands
     first, second, *others = (apply_one(FLUSHED, convert(half, "float32")) for half in halves)
     total = apply_one(FLUSHED, total)
@@ -199,12 +199,12 @@ def _sum_of_2(operands: Sequence[Formula]) -> Formula:
 
 
 def apply_one(primitive: Primitive, operand: Formula) -> Formula:
-    """A primitive of loops alone, of one operand."""
+    """Returns a primitive of the loop IR applied to one operand."""
     return Apply(primitive, (operand,), operand.dtype)
 
 
 # The order and the rounding are those of the "Intel 64 and IA-32 Architectures Software Developer's Manual", VDPBF16PS:
-# to the nearest even one whatever the process has set, numbers below the normal ones taken and given as 0.
+# round to nearest even whatever the rounding mode, subnormal operands and results flushed to 0.
 _DOT_2 = """static inline f32xLANES NAME(f32xLANES sum, uint32_t pair, const void *block)
 {
     u8xBYTES b = *(const u8xBYTES *)block;
@@ -230,7 +230,7 @@ DOT_2 = Instruction(
 
 
 def _part(number: int, operands: Sequence[Formula]) -> Formula:
-    """The bfloat16 nearest to x, the one nearest to what that leaves, or the one nearest to what both leave."""
+    """Returns part `number` of x: the bfloat16 nearest to x minus the parts before it."""
     (x,) = operands
     found = convert(x, "bfloat16")
     for _ in range(number):
@@ -239,8 +239,8 @@ def _part(number: int, operands: Sequence[Formula]) -> Formula:
     return found
 
 
-# Three times eight binary digits, with signs, are the 24 of a float32: it is the sum of its parts where the last one is
-# no less than the least normal number, and the first one no infinity, of which the others are not numbers.
+# Three parts of 8 significant bits, with signs, hold the 24 of a float32. A float32 is the exact sum of its parts if
+# the last part is at least the least normal number and the first is finite; after an infinity the others are NaN.
 _PART = """static inline u16xLANES NAME(f32xLANES a)
 {
     for (int i = 0;; i++) {
@@ -273,9 +273,9 @@ PARTS = tuple(
     )
     for number in range(3)
 )
-"""A float32 as a sum of bfloat16: high, middle and low."""
+"""The parts of a float32 as a sum of three bfloat16: high, middle and low."""
 INSTRUCTIONS = {instruction.name: instruction for instruction in (DOT_4, DOT_4_TURNED, PRODUCT_OF_16, DOT_2, *PARTS)}
 
 
 MAX_INTERLEAVE = 8
-"""Elements that take turns in memory, at most, where each is a vector that is stored by so many instructions."""
+"""The most vectors whose elements are interleaved in memory by one store."""

@@ -1,7 +1,7 @@
-"""Loop nests over buffers: a program below its terms, where each element that is stored has a place and a formula.
+"""The loop IR: loop nests over buffers, in which each stored element has an index and a scalar formula.
 
-Places are quasi-affine expressions of loop counters, the same as in index maps; what index maps guard is a choice
-between two formulas. Everything has one of the dtypes of the language, with the meaning of `glenside.ir.primitives`.
+Indices are quasi-affine expressions of loop counters, as in index maps. A guard of an index map becomes a `Choose`
+between two formulas. Each value has a dtype of the language, with the semantics of `glenside.ir.primitives`.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
 
 
 class Role(Enum):
-    """Who fills a buffer."""
+    """The storage class of a buffer."""
 
     INPUT = "input"
     CONSTANT = "constant"
     TEMPORARY = "temporary"
     RESULT = "result"
-    SCRATCH = "scratch"  # of a thread, for as long as it is in a nest
-    REGISTER = "register"  # of a tile: its places are known where its loops are unrolled
+    SCRATCH = "scratch"  # private to a thread, live during one nest
+    REGISTER = "register"  # of a tile: its indices are constant once the loops are unrolled
 
 
 class Way(Enum):
-    """How the steps of a loop are taken; all compute the same."""
+    """The execution of a loop's iterations; all ways compute the same values."""
 
     LOOP = "for"
     PARALLEL = "parallel"  # in any order, by any thread
-    UNROLLED = "unrolled"  # written one after the other
-    VECTOR = "vector"  # at once, by one instruction each
-    APART = "apart"  # by a function of its own: what it keeps in registers takes none from what is around it
-    MATRIX = "matrix"  # sums of products of two matrices, by a unit for those where there is one (`parts`)
+    UNROLLED = "unrolled"  # emitted one after the other
+    VECTOR = "vector"  # vectorized: one instruction for all iterations
+    APART = "apart"  # in a C function of its own, so that its registers do not compete with the code around it
+    MATRIX = "matrix"  # a matrix product, by a matrix unit where there is one (`bf16_split_matmul`)
 
 
 @dataclass(frozen=True, eq=False)
 class Buffer:
-    """Elements in row-major order. A tensor's is called as it is, what nests fill by a number."""
+    """An array in row-major order. A tensor's buffer has the tensor's name, a buffer that nests fill has a number."""
 
     name: str
     dims: Dims
@@ -57,23 +57,23 @@ class Buffer:
 
     @property
     def bytes(self) -> int:
-        """Of all elements."""
+        """Returns the size of all elements in bytes."""
         return self.dims.product() * RECORDS[self.dtype].numpy.itemsize
 
     def place(self, indices: Sequence[Index]) -> Index:
-        """Where in the buffer the element at some indices is."""
+        """Returns the flat index of the element at `indices`."""
         return flattened(indices, self.dims)
 
     def __str__(self) -> str:
         return self.name
 
 
-# Formulas: what one element is.
+# Formulas: the value of one element.
 
 
 @dataclass(frozen=True)
 class Number:
-    """An exact number; None is the lowest value of the dtype, which a maximum ignores."""
+    """An exact constant; None is the lowest value of the dtype, the identity of a maximum."""
 
     value: Fraction | None
     dtype: str
@@ -84,7 +84,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Counter:
-    """An index as a number."""
+    """The value of an index."""
 
     index: Index
     dtype: str = "int64"
@@ -95,7 +95,7 @@ class Counter:
 
 @dataclass(frozen=True)
 class Local:
-    """A variable of a nest."""
+    """A scalar variable of a nest."""
 
     name: str
     dtype: str
@@ -106,7 +106,7 @@ class Local:
 
 @dataclass(frozen=True)
 class Load:
-    """The element of a buffer at a place; `picked` are variables that move it, each by so many elements."""
+    """A read of the buffer element at index `place`, plus each variable of `picked` times its stride in elements."""
 
     buffer: Buffer
     place: Index
@@ -122,7 +122,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Apply:
-    """A primitive of formulas."""
+    """A primitive applied to operands."""
 
     primitive: Primitive
     operands: tuple[Formula, ...]
@@ -134,7 +134,7 @@ class Apply:
 
 @dataclass(frozen=True)
 class Convert:
-    """A formula in another dtype: its value, or its bits."""
+    """A cast of a formula to another dtype; with `bits`, a reinterpretation of its bits."""
 
     formula: Formula
     dtype: str
@@ -146,7 +146,7 @@ class Convert:
 
 @dataclass(frozen=True)
 class Choose:
-    """One formula where all guards hold, else another one."""
+    """`then` if all guards hold, else `otherwise`."""
 
     guards: tuple[Guard, ...]
     then: Formula
@@ -163,12 +163,12 @@ class Choose:
 Formula = Number | Counter | Local | Load | Apply | Convert | Choose
 
 
-# Statements: what is done.
+# Statements.
 
 
 @dataclass(frozen=True)
 class Let:
-    """A variable of the loop around it is made, or, where it is known already, changed."""
+    """Defines a variable in the enclosing loop; with `known`, assigns to a variable that is already defined."""
 
     local: Local
     formula: Formula
@@ -177,7 +177,7 @@ class Let:
 
 @dataclass(frozen=True)
 class Store:
-    """The element of a buffer at a place becomes a formula."""
+    """Writes a formula to the buffer element at index `place`, plus each variable of `picked` times its stride."""
 
     buffer: Buffer
     place: Index
@@ -187,10 +187,10 @@ class Store:
 
 @dataclass(frozen=True)
 class For:
-    """The body for each value of a counter, from 0 up.
+    """A loop: runs the body for each value of a counter, from 0 up.
 
-    beside  (n, first) of a loop that goes along with the one before it, by the same threads at the same time: of n
-            equal parts of that one's steps, its own go with those from the first on
+    beside  (n, first) if the loop is fused with the loop before it, on the same threads at the same time. The previous
+            loop's steps are cut into n equal parts; this loop's steps go with those parts from `first` on
     """
 
     axis: Axis
@@ -200,13 +200,13 @@ class For:
 
 
 def is_parallel(statement: Statement) -> TypeGuard[For]:
-    """Whether it is a loop whose steps any thread may take."""
+    """True if the statement is a parallel loop."""
     return isinstance(statement, For) and statement.way is Way.PARALLEL
 
 
 @dataclass(frozen=True)
 class When:
-    """The body where all guards hold, and where a formula is not 0."""
+    """Runs the body if all guards hold and `condition`, where there is one, is not 0."""
 
     guards: tuple[Guard, ...]
     body: tuple[Statement, ...]
@@ -215,7 +215,7 @@ class When:
 
 @dataclass(frozen=True)
 class Require:
-    """A variable lies from -size to size - 1, or the program ends and says so; below 0 it counts from the end."""
+    """Checks that -size <= variable < size, else ends the program with an error; adds `size` to a negative value."""
 
     local: Local
     size: int
@@ -224,7 +224,7 @@ class Require:
 
 @dataclass(frozen=True)
 class Sort:
-    """So many `positions` from a place on become the order of the `items` there; equal ones stay as they stand."""
+    """A stable argsort: writes the order of `count` elements of `items`, from `place` on, to `positions`."""
 
     items: Buffer
     positions: Buffer
@@ -235,9 +235,9 @@ class Sort:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """What is at a place of a buffer, or behind its end, is needed soon; it changes nothing.
+    """Prefetches the cache line at an index of a buffer, which may be past its end; has no effect on values.
 
-    far  it is needed later than others, and need come no nearer than the second cache
+    far  the line is needed later; a prefetch into the second-level cache is enough
     """
 
     buffer: Buffer
@@ -247,7 +247,7 @@ class Prefetch:
 
 @dataclass(frozen=True)
 class Fence:
-    """What is read after it is read anew, not kept in registers that a tile needs; it changes nothing."""
+    """A compiler barrier: later reads reload from memory, which frees registers for a tile; changes no value."""
 
 
 Statement = Let | Store | For | When | Require | Sort | Prefetch | Fence
@@ -257,10 +257,10 @@ Statement = Let | Store | For | When | Require | Sort | Prefetch | Fence
 class Nest:
     """The loops that fill a buffer.
 
-    what      the operators that they compute, in words
-    terms     the terms of the program that they compute
-    block     the block (or softmax) from which they were scheduled, if a pass may schedule it anew
-    packings  of operands, made when that block was scheduled
+    what      the names of the operators that the loops compute
+    terms     the terms of the program that the loops compute
+    block     the block (or softmax) from which the loops were scheduled, if a pass may reschedule it
+    packings  packed operands, chosen when that block was scheduled
     """
 
     what: str
@@ -272,18 +272,18 @@ class Nest:
 
 
 _COLUMNS = 64
-"""Of a panel that is packed: no more are written one after the other, each from a row of its own."""
+"""The most columns of a packed panel whose copy loop is unrolled."""
 
 
 @dataclass(frozen=True)
 class Packing:
-    """A buffer that holds elements of another one in the order in which tiles read them.
+    """A packed operand: a copy of a buffer in the order in which tiles read it.
 
-    For each place of the outer sizes, each piece of the last axis, (first, width, count), holds its columns for each
-    place of the inner sizes: [outer][count][inner][width]. Strides are those of the source, outer ones first.
+    `outer` and `inner` are (size, stride), strides in elements of the source. The last axis is cut into `pieces`,
+    (first, width, count): panels of `width` columns. Each piece has the layout [outer][count][inner][width].
 
-    deep      how many places lie beside each other for each column: [outer][count][inner / deep][width][deep]
-    together  how many of the last inner sizes are cut into those, as one; beyond their end there are zeros
+    deep      inner steps that are contiguous for each column: [outer][count][inner / deep][width][deep]
+    together  the last inner axes that are flattened and cut into groups of `deep`, with zeros as padding at the end
     """
 
     buffer: Buffer
@@ -298,7 +298,7 @@ class Packing:
 
     @property
     def depth(self) -> int:
-        """The places of the inner sizes, with those that are zeros."""
+        """Returns the number of inner steps, padding included."""
         cut = len(self.inner) - self.together
         return prod(n for n, _ in self.inner[:cut]) * self._last
 
@@ -307,7 +307,7 @@ class Packing:
         return -(-prod(n for n, _ in self.inner[len(self.inner) - self.together :]) // self.deep) * self.deep
 
     def statements(self) -> tuple[Statement, ...]:
-        """The loops that fill it."""
+        """Returns the loops that fill the packed buffer."""
         made: list[Statement] = []
         depth, last = self.depth, self._last
         cut = len(self.inner) - self.together
@@ -317,7 +317,7 @@ class Packing:
             sizes = [*(n for n, _ in self.outer), times, *(n for n, _ in self.inner), width]
             strides = [*(s for _, s in self.outer), width * self.stride, *(s for _, s in self.inner), self.stride]
             for values in (True, False):
-                if not values:  # zeros, behind what is filled
+                if not values:  # padding: zeros behind the values
                     sizes = [*sizes[: len(self.outer) + 1 + cut], last - filled, width]
                 axes = [Axis(i, n) for i, n in enumerate(sizes)]
                 if any(axis.size == 0 for axis in axes):
@@ -344,11 +344,11 @@ class Packing:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the elements of a term lie in a buffer: those of some dims, from `offsets` on, along axes in an order.
+    """The layout of a term in a buffer: elements of shape `dims`, from `offsets` on, with axes in `order`.
 
-    dims   the term's own, or others with the same elements in the same order
-    sizes  of all places of the buffer, in that order of axes: rows may be longer than what is in them
-    copy   whether it is stored there once more, for what it is part of, and not read there as the term
+    dims   the term's shape, or a reshape of it with the same elements in the same order
+    sizes  the sizes of the whole buffer in that axis order; rows may be longer than the term's
+    copy   True if this is a second copy, for a term that contains this one; the term itself is not read there
     """
 
     term: Term
@@ -362,10 +362,10 @@ class Layout:
 
 @dataclass(frozen=True)
 class Loops:
-    """A program: its buffers, the nests in the order in which they run, and what it gives, from left to right.
+    """A program: its buffers, its nests in execution order, and its results from left to right.
 
-    packings  the buffers that hold others in another order; those of constants are filled beforehand
-    layouts   where terms lie in buffers, for who verifies the nests
+    packings  packed operands; those of constants are filled before the program runs
+    layouts   the layouts of terms in buffers, which the verifier reads
     """
 
     name: str
@@ -377,7 +377,7 @@ class Loops:
 
     @property
     def titles(self) -> list[str]:
-        """What each nest computes, and how."""
+        """Returns a title for each nest: its buffer, dims and operators."""
         return [f"{nest.buffer} {' '.join(map(str, nest.buffer.dims))}: {nest.what}" for nest in self.nests]
 
     def __str__(self) -> str:
@@ -389,7 +389,7 @@ class Loops:
 
 
 def required(loops: Loops) -> Iterator[Require]:
-    """What the nests ask of computed indices, in the order in which it is written."""
+    """Yields the bounds checks of computed indices, in program order."""
     stack: list[Statement] = [statement for nest in reversed(loops.nests) for statement in reversed(nest.body)]
     while stack:
         statement = stack.pop()

@@ -1,4 +1,4 @@
-"""Loops of which it can be seen that their steps have nothing to do with each other."""
+"""Detects loops without loop-carried dependences."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from glenside.codegen.loop_ir.footprints import axes_in, counted
 from glenside.codegen.loop_ir.ir import Buffer, For, Role, Way
 
 AT_ONCE = 1 << 20
-"""Steps that are looked at, or taken, at once, at most."""
+"""The most steps that are analyzed, or executed by the interpreter, at once."""
 OWN_REGISTERS = (Way.LOOP, Way.PARALLEL, Way.APART)
-"""Loops of which each step has registers of its own."""
+"""Ways of loops in which each step has private registers."""
 
 
 def is_independent(loop: For) -> bool:
-    """Whether it can be seen that the steps of a loop do not depend on each other, whatever it says of them."""
+    """True if the steps of a loop are provably independent; the way of the loop is not trusted."""
     if changed_locals(loop.body):
         return False
     keeps = loop.way in OWN_REGISTERS
@@ -36,7 +36,7 @@ def is_independent(loop: For) -> bool:
 
 
 def _is_alone(own: Sequence[Access]) -> bool:
-    """Whether each step reads and writes one place, which is no other step's."""
+    """True if each step reads and writes a single element, different from that of every other step."""
     first = own[0]
     axes = [loop.axis for loop in first.loops]
     same = all(a.place == first.place and not a.picked and [x.axis for x in a.loops] == axes for a in own)

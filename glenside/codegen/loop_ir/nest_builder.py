@@ -1,4 +1,4 @@
-"""What every nest is written with: loops over dims, variables, views of buffers, and where elements come from."""
+"""Builds nests: loops over dims, variables, views of buffers, and the sources of elements."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Places = Sequence[Index]
 
 
 _SET = 1 << 11
-"""Bytes: what lies multiples of it apart takes the same few places of the nearest cache of most processors."""
+"""Bytes: addresses whose distance is a multiple of it map to the same first-level cache set on most processors."""
 _APART = 64
-"""Bytes by which it is moved apart: a line."""
+"""Bytes of padding per row that avoid such conflicts: a cache line."""
 
 
 class Memory:
-    """What a buffer holds, and in which order of its axes; until that is asked for, another order may be chosen.
+    """A buffer to be allocated, with its axis order, which may be changed until `buffer` is first read.
 
-    apart  whether rows are moved apart that would take the same places in a cache
-    shown  the dims of the buffer, where a result has others than what it is put together of, in the same order
+    apart  True if rows that would map to the same cache sets are padded
+    shown  the dims of the buffer, if a result has other dims than its parts, with elements in the same order
     """
 
     def __init__(self, name: str, dims: Dims, dtype: str, role: Role, apart: bool = False) -> None:
@@ -38,7 +38,7 @@ class Memory:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the order is chosen: tensors and results are in their own."""
+        """True if the axis order is fixed; that of tensors and results always is."""
         return self._buffer is not None or self.role is not Role.TEMPORARY
 
     @property
@@ -53,25 +53,25 @@ class Memory:
 
     @property
     def _sizes(self) -> Dims:
-        """The dims in whose row-major order the elements lie, in the chosen order of axes, with padded rows."""
+        """Returns the row-major storage dims: in the chosen axis order, with padded rows."""
         return self.dims.permute(self.order) if self.shown else self.buffer.dims
 
     def place(self, indices: Places) -> Index:
-        """Where in the buffer the element at some indices is."""
+        """Returns the flat index of the element at `indices`."""
         return flattened([indices[axis] for axis in self.order], self._sizes)
 
     def layout(self, term: Term, dims: Dims, offsets: tuple[int, ...]) -> Layout:
-        """Where elements of some dims lie, from offsets on."""
+        """Returns the layout of a term of shape `dims` from `offsets` on."""
         return Layout(term, self.buffer, dims, offsets, self.order, self._sizes)
 
     def stride(self, axis: int) -> int:
-        """Elements of the buffer between neighbours along an axis."""
+        """Returns the stride of an axis, in elements."""
         return self._sizes.drop(self.order.index(axis) + 1).product()
 
 
 @dataclass(frozen=True)
 class View:
-    """Elements of some dims within a memory, which may have a border around them: the first one is at `offsets`."""
+    """A window of shape `dims` in a memory, from `offsets` on; there may be padding around it."""
 
     memory: Memory
     dims: Dims
@@ -86,23 +86,23 @@ class View:
         return self.memory.buffer
 
     def place(self, indices: Places, dims: Dims | None = None) -> Index:
-        """Where in the buffer the element is that has those indices, in these dims or in others."""
+        """Returns the flat index of the element at `indices`, given in `dims` (default: the view's dims)."""
         own = indices if dims is None or dims == self.dims else under(self.dims, dims, indices)
         moved = [index + offset for index, offset in zip(own, self.offsets, strict=True)]
         return self.memory.place(moved)
 
     def layout(self, term: Term) -> Layout:
-        """The same as data: where a term lies."""
+        """Returns the layout of a term that is stored in the view."""
         return self.memory.layout(term, self.dims, self.offsets)
 
     def stride(self, axis: int, dims: Dims) -> int:
-        """Elements of the buffer between neighbours along an axis of the view: how far a computed index moves."""
+        """Returns the stride of an axis of the view, in elements, for a computed index."""
         assert dims == self.dims, "what computed indices address lies in its own dims"
         return self.memory.stride(axis)
 
 
 class Source(Protocol):
-    """Where the elements of terms come from: where those in memory lie, and what reads one of any."""
+    """A source of the elements of terms: `views` of those in memory; `pull` returns the formula of an element."""
 
     views: dict[Term, View]
 
@@ -110,9 +110,9 @@ class Source(Protocol):
 
 
 class Filling:
-    """The statements that fill one view with a term.
+    """Builds the statements that fill one view with a term.
 
-    dims  the term's own; those of the view may be others, with the same elements in the same order
+    dims  the term's dims; the view's dims may be a reshape of them
     """
 
     def __init__(self, source: Source, term: Term, view: View) -> None:
@@ -126,26 +126,26 @@ class Filling:
         return self.view.buffer
 
     def counters(self, dims: Sequence[int]) -> tuple[list[Axis], Places]:
-        """New axes, and their counters as places."""
+        """Returns new axes of sizes `dims`, and their counters as indices."""
         axes = [Axis(next(self.axes), n) for n in dims]
         return axes, [Index(((axis, 1),)) if axis.size != 1 else Index() for axis in axes]
 
     def each(self, dims: Sequence[int], body: Callable[[Places], list[Statement]]) -> list[Statement]:
-        """Loops over dims around what is done at their counters."""
+        """Returns loops over `dims` around `body` of their counters."""
         axes, places = self.counters(dims)
         return around(axes, body(places))
 
     def let(self, formula: Formula) -> tuple[Local, Let]:
-        """A new variable."""
+        """Returns a new variable, and the statement that defines it."""
         local = self.local(formula.dtype)
         return local, Let(local, formula)
 
     def local(self, dtype: str) -> Local:
-        """The name of a new variable."""
+        """Returns a new variable."""
         return Local(f"v{next(self.locals)}", dtype)
 
     def store(self, places: Places, formula: Formula) -> Store:
-        """The element at those places of the term's dims becomes a formula."""
+        """Returns the store of a formula at indices of the term's dims, cast to the term's dtype."""
         return Store(self.buffer, self.view.place(places, self.dims), convert(formula, self.dtype))
 
     def summed(
@@ -155,7 +155,7 @@ class Filling:
         factors: Callable[[Places], list[Formula]],
         store: Callable[[Formula], Statement],
     ) -> list[Statement]:
-        """The sum over an item of products of factors, and what is done with it."""
+        """Returns the reduction loops: the sum over `item` of products of `factors`, then `store` of that sum."""
         inner = sums_in(dtype)
         total, let = self.let(number(0, inner))
 
@@ -165,12 +165,12 @@ class Filling:
         return [let, *self.each(item, add), store(convert(total, widen(dtype)))]
 
     def zero(self) -> list[Statement]:
-        """Zeros everywhere."""
+        """Returns the loops that fill the view with zeros."""
         return self.each(self.dims, lambda places: [self.store(places, number(0, self.dtype))])
 
 
 def around(axes: Sequence[Axis], body: Sequence[Statement]) -> list[Statement]:
-    """Loops over axes, the first one outermost."""
+    """Returns loops over `axes` around `body`, the first axis outermost; axes of size 1 have no loop."""
     inner = list(body)
     for axis in reversed(axes):
         if axis.size != 1:
@@ -179,7 +179,7 @@ def around(axes: Sequence[Axis], body: Sequence[Statement]) -> list[Statement]:
 
 
 def product(factors: Sequence[Formula], dtype: str) -> Formula:
-    """Factors multiplied, in a dtype."""
+    """Returns the product of factors, each cast to a dtype; without factors, 1."""
     found: Formula | None = None
     for factor in factors:
         own = convert(factor, dtype)
@@ -188,6 +188,6 @@ def product(factors: Sequence[Formula], dtype: str) -> Formula:
 
 
 def under(dims: Dims, other: Dims, indices: Places) -> Places:
-    """Where in dims the element is that has those indices in other dims."""
+    """Converts indices in `other` to indices in `dims`, a reshape with the same elements in the same order."""
     (piece,) = reshaped(dims, other).pieces
     return piece.at(indices).indices

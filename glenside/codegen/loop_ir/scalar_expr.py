@@ -1,4 +1,4 @@
-"""Formulas of formulas: what lowering builds with."""
+"""Builds scalar formulas."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from glenside.ir.scalar import Number as Exact
 
 
 def apply(name: str, *operands: Formula) -> Formula:
-    """A primitive by its name."""
+    """Returns a primitive, given by name, applied to operands."""
     primitive = PRIMITIVES[name]
     dtype = operands[-1].dtype if primitive.gives == "same" else primitive.gives
     return Apply(primitive, operands, dtype)
 
 
 def convert(formula: Formula, dtype: str, bits: bool = False) -> Formula:
-    """The value of a formula, or its bits, in a dtype, which may be its own. As bool, bits are `not zero`."""
+    """Casts a formula to a dtype; with `bits`, reinterprets its bits, except that a bool is always `not zero`."""
     return formula if formula.dtype == dtype else Convert(formula, dtype, bits and dtype != "bool")
 
 
 def number(value: int | Fraction | None, dtype: str) -> Number:
-    """An exact number; None is the lowest of the dtype."""
+    """Returns an exact constant; None is the lowest value of the dtype."""
     return Number(None if value is None else Fraction(value), dtype)
 
 
 def sums_in(dtype: str) -> str:
-    """The dtype in which sums of elements are kept until they are stored."""
+    """Returns the dtype of the accumulator for a reduction of elements of a dtype."""
     wide = widen(dtype)
     return "float32" if wide in HALVES else wider(wide)
 
 
 def never(guard: Guard) -> bool:
-    """Whether bounds say that a guard does not hold."""
+    """True if the bounds of its index prove that a guard never holds."""
     if not isinstance(guard, Within):
         return (guard.index % guard.divisor).bounds[0] > 0
     low, high = guard.index.bounds
@@ -47,7 +47,7 @@ def never(guard: Guard) -> bool:
 
 
 def choose(guards: Sequence[Guard], then: Formula, otherwise: Formula) -> Formula:
-    """One formula where guards hold, else another one; that alone where bounds decide it."""
+    """Returns a choice between two formulas, folded where the bounds of indices decide the guards."""
     guards = tuple(guard for guard in guards if not guard.always)
     if any(map(never, guards)):
         return otherwise
@@ -55,7 +55,7 @@ def choose(guards: Sequence[Guard], then: Formula, otherwise: Formula) -> Formul
 
 
 def applied(expression: Scalar, operands: Sequence[Formula]) -> Formula:
-    """A scalar expression of operands."""
+    """Returns the formula of a scalar expression applied to operands."""
     if isinstance(expression, Element):
         return operands[expression.position]
     if isinstance(expression, Exact):
@@ -67,7 +67,7 @@ def applied(expression: Scalar, operands: Sequence[Formula]) -> Formula:
 
 
 def weighted_sum(values: Sequence[Fraction], elements: Sequence[Formula], dtype: str) -> Formula:
-    """Elements, each times a number: whole multiples over one denominator."""
+    """Returns the sum of value * element, as integer multiples that are scaled once by 1 / the common denominator."""
     denominator = lcm(*(value.denominator for value in values))
     total: Formula | None = None
     for value, element in zip(values, elements, strict=True):
@@ -85,7 +85,7 @@ def weighted_sum(values: Sequence[Fraction], elements: Sequence[Formula], dtype:
 
 
 def with_local(formula: Formula, local: Local, value: Formula) -> Formula:
-    """A formula with a variable replaced."""
+    """Returns a formula with a variable replaced by a formula."""
     if formula == local:
         return value
     if isinstance(formula, Convert):

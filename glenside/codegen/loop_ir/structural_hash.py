@@ -1,4 +1,4 @@
-"""What statements do, whatever buffers they do it to: those that are alike are one function of their buffers."""
+"""Structural keys: statements that are equal up to the names of their buffers have equal keys."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from glenside.codegen.loop_ir.ir import Buffer, Local, Role, Statement
 
 @dataclass(frozen=True)
 class Like:
-    """Statements, equal to all others that do the same to buffers of the same roles and dims.
+    """Statements that compare equal to all structurally equal ones over buffers of the same roles and dims.
 
-    buffers  theirs, in an order that all have
+    buffers  the buffers of the statements; structurally equal statements have corresponding buffers in the same order
     """
 
     key: Hashable
@@ -27,22 +27,23 @@ class Like:
         return cls((key, tuple((buffer.role, buffer.dims) for buffer in buffers)), body, buffers)
 
     def names(self, other: Like) -> dict[Buffer, Buffer]:
-        """The buffers of one that is equal, in the place of these."""
+        """Maps each buffer to the corresponding buffer of `other`, which must be equal."""
         return dict(zip(self.buffers, other.buffers, strict=True))
 
 
 @cache
 def _fields(kind: type) -> tuple[str, ...] | None:
-    """Of formulas and statements, which may hold buffers; None of what holds none."""
+    """Returns the field names of a formula or statement class, or None for other classes, which contain no buffers."""
     own = is_dataclass(kind) and kind.__module__ == Local.__module__
     return tuple(f.name for f in fields(kind)) if own else None
 
 
 def alike(body: Sequence[Statement]) -> tuple[Hashable, list[Buffer]]:
-    """A key that statements share if they differ in their buffers alone, and those buffers, in an order of the key's.
+    """Returns a structural key, and the buffers in the order of their first use.
 
-    Registers are part of what is done. Of buffers the key has dtypes and roles, and which of them are the same; where
-    in a buffer an element lies is a number, so dims are asked of scratch memory alone, which is the function's.
+    Statements that differ only in their buffers have equal keys. The key contains registers whole. For other buffers
+    it has the dtype and which uses are of the same buffer. Accesses use flat indices, so dims matter for scratch
+    memory alone, which the emitted function allocates itself.
     """
     numbers: dict[Buffer, int] = {}
 

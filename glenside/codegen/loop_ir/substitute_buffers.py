@@ -1,4 +1,4 @@
-"""The same loops over other buffers, and what several nests read in the same order, packed once."""
+"""Substitutes buffers in loops, and shares packed operands among nests."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ from glenside.codegen.processor.model import Machine
 
 
 def share_packings(module: Module, _machine: Machine) -> Module:
-    """Shares one packed copy among nests that read an operand in the same order: of a constant, or what a nest packs
-    before the first of them, as rows of which queries, keys and values are computed.
+    """Shares one packed copy among nests that read an operand in the same order.
+
+    The operand is a constant, or a nest packs it before its first reader: the rows, say, from which queries, keys and
+    values are computed.
     """
     own, filled = module.packings, {nest.buffer: i for i, nest in enumerate(module.nests)}
     first: dict[object, Packing] = {}
@@ -47,7 +49,7 @@ def share_packings(module: Module, _machine: Machine) -> Module:
 
 
 def name_packings(module: Module, _machine: Machine) -> Module:
-    """Numbers packed buffers of one name, as those of a matrix and its transpose."""
+    """Numbers packed buffers that have the same name, such as those of a matrix and its transpose."""
     names: dict[Buffer, Buffer] = {}
     taken: set[str] = set()
     for buffer in dict.fromkeys(packing.buffer for packing in module.packings):
@@ -61,7 +63,7 @@ def name_packings(module: Module, _machine: Machine) -> Module:
 
 
 def with_buffers_of(made: ScheduledBlock, names: Mapping[Buffer, Buffer]) -> ScheduledBlock:
-    """The loops of a block over other buffers; what was packed of one is now called after the other."""
+    """Returns a scheduled block over other buffers; packed buffers are renamed after their new sources."""
     if all(name == buffer for name, buffer in names.items()):
         return made
     own = {*used_buffers(made.statements), *(packing.buffer for packing in made.packings)} - {*names}
@@ -72,14 +74,14 @@ def with_buffers_of(made: ScheduledBlock, names: Mapping[Buffer, Buffer]) -> Sch
 
 
 def _called_after(buffer: Buffer, names: Mapping[Buffer, Buffer]) -> Buffer:
-    """A buffer made for others, such as `image.packed`, whose name begins with that of what lies there."""
+    """Renames a derived buffer, such as `image.packed`, whose name begins with that of a substituted buffer."""
     of = [source for source in names if buffer.name.startswith(f"{source.name}.")]
     source = max(of, key=lambda source: len(source.name), default=None)
     return buffer if source is None else replace(buffer, name=names[source].name + buffer.name[len(source.name) :])
 
 
 def with_buffers(nest: Nest, now: Mapping[Buffer, Buffer]) -> Nest:
-    """A nest over other buffers."""
+    """Returns a nest with buffers substituted."""
     if not any(buffer in now for buffer in used_buffers(nest.body)):
         return nest
     body = tuple(renamed(statement, now) for statement in nest.body)
@@ -87,7 +89,7 @@ def with_buffers(nest: Nest, now: Mapping[Buffer, Buffer]) -> Nest:
 
 
 def renamed(statement: Statement, now: Mapping[Buffer, Buffer]) -> Statement:
-    """A statement about other buffers."""
+    """Returns a statement with buffers substituted."""
 
     def of(buffer: Buffer) -> Buffer:
         return now.get(buffer, buffer)

@@ -1,8 +1,7 @@
-"""Tiles of products of matrices by a unit for those (`parts`), where one factor is constant and the other one's rows
-lie along the sum.
+"""Schedules matrix products on AMX (`bf16_split_matmul`).
 
-The rows are cut into parts before they are multiplied: by a nest of their own for all of them, or by the thread that
-takes them, some blocks at a time, where the columns are near anyway.
+One operand is constant; the rows of the other are contiguous along the reduction. The rows, which are not constant, are split into bfloat16 parts before the product: by a nest of their own, or by the
+thread that multiplies them, some blocks at a time, where the columns are in cache anyway.
 """
 
 from __future__ import annotations
@@ -47,16 +46,16 @@ from glenside.ir.types import Dims
 
 _LANES = 16
 _LEAST_STEPS, _LEAST_ROWS = 16, 8
-"""Of a sum, and rows of a matrix: fewer leave most of the unit's products to zeros."""
+"""The fewest reduction steps, and rows of a matrix: with fewer, most of the unit's products are of padding."""
 _STEPS = 8
-"""Chunks of a tile by which heights of tiles are compared."""
+"""Chunks of the tile for which heights of tiles are compared."""
 _AT_ONCE = 8
-"""Groups of blocks of rows, of which threads take one after the other."""
+"""Trip count of the parallel loop over row blocks."""
 
 
 @dataclass(frozen=True)
 class _Factors:
-    """What is multiplied: rows, which lie along the sum, and columns, which are constant; in so many parts."""
+    """The operands: rows, contiguous along the reduction, and constant columns; each split into `parts` parts."""
 
     rows: Load
     columns: Load
@@ -65,8 +64,14 @@ class _Factors:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a tile is: its sums, its block of rows, of what is packed and of all, its panel, and its steps, from the
-    first chunk on; and whether it asks for the panel that follows.
+    """The position of a tile.
+
+    sums, at_sums  accumulator buffer, and the tile's index in it
+    parts, packed  packed rows, and the index of the tile's block in them
+    block          index of the block among all blocks of rows
+    panel          index of the panel of columns
+    first, steps   first chunk, and number of chunks
+    asks           True if the tile prefetches its share of the next panel
     """
 
     sums: Buffer
@@ -81,7 +86,7 @@ class _Place:
 
 
 class MatrixTiles:
-    """Rows x 32 columns of results, whose sums a unit for matrices has in its registers."""
+    """A schedule of tiles of rows x 32 columns, with accumulators in the registers of a matrix unit."""
 
     def __init__(self, block: Block, axes: Iterator[int], machine: Machine) -> None:
         self.axes, self.machine = axes, machine
@@ -118,7 +123,7 @@ class MatrixTiles:
         return self._split()
 
     def _split(self) -> bool:
-        """Which axes are columns, rows, groups of both and steps of the sum; whether there are such."""
+        """Sets the axes of columns, rows, batches and the reduction; returns False if the block has no such axes."""
         assert self.factors, "there are factors"
         a, b, block = self.factors.rows.place, self.factors.columns.place, self.block
         every = [*block.around, *block.axes]
@@ -148,11 +153,11 @@ class MatrixTiles:
 
     @property
     def orders(self) -> list[bool]:
-        """In which it may be done: whether rows are packed by themselves."""
+        """Returns the candidate values of `apart` in `made`: True if rows are packed by a nest of their own."""
         return [False] if self.block.around else [False, True]
 
     def made(self, apart: bool) -> ScheduledBlock:
-        """The loops, in one of those orders."""
+        """Returns the schedule; with `apart`, rows are packed by a nest of their own."""
         assert self.factors, "there are factors"
         count = prod(axis.size for axis in self.rows)
         self.height = self._height(count)
@@ -163,7 +168,7 @@ class MatrixTiles:
         return ScheduledBlock(self._in_groups(rows, columns), (columns,))
 
     def _height(self, count: int) -> int:
-        """Rows of a tile, two registers of them: what takes the least time for all."""
+        """Returns the rows of a tile, over two registers, with the lowest predicted cost for all `count` rows."""
         assert self.factors, "there are factors"
         sizes = [2 * rows for rows in range(4, _LANES + 1)]
         cost = {n: cycles(self.machine, n, self.factors.parts, _STEPS) for n in sizes}
@@ -195,15 +200,17 @@ class MatrixTiles:
         return prod(axis.size for axis in (*self.block.around, *self.block.axes, *self.joined.axes))
 
     def _panels(self, columns: PartPacking) -> list[tuple[Axis, Index, int]]:
-        """Panels of columns: the axis that counts them, which one it is, and how many vectors of each are stored."""
+        """Returns panels of columns as (axis that counts them, index of the panel, vectors to store of each)."""
         whole, rest = divmod(self.columns.size, COLUMNS)
         pieces = [(0, whole, COLUMNS // _LANES), (whole, 1, rest // _LANES)]
         axes = [(Axis(next(self.axes), times), first, vectors) for first, times, vectors in pieces if times and vectors]
         return [(axis, at(axis) + first, vectors) for axis, first, vectors in axes]
 
     def _apart(self, rows: PartPacking, columns: PartPacking) -> list[Statement]:
-        """All tiles of a panel of columns, one after the other, of rows that are packed. Where these are not near, some
-        panels take a piece of the sum each before the next one.
+        """Returns the loops over panels, with all tiles of a panel inside, for rows packed beforehand.
+
+        If the packed rows exceed half of the L2 cache, the reduction is cut into pieces: a group of panels runs one
+        piece at a time.
         """
         group = flattened([at(a) for a in self.of_rows], [a.size for a in self.of_rows]) * rows.blocks
         packed = 2 * rows.blocks * rows.height * rows.depth
@@ -218,7 +225,7 @@ class MatrixTiles:
             for begin, size, times in rows_of(axis.size, several):
                 turn, own = Axis(next(self.axes), times), Axis(next(self.axes), size)
                 here = substituted(panel, {axis: at(turn) * size + at(own) + begin})
-                kept = size * rows.blocks if len(pieces) > 1 else 1  # tiles, until the last piece
+                kept = size * rows.blocks if len(pieces) > 1 else 1  # tiles with live accumulators, until the last piece
                 dims = Dims((kept * rows.height * COLUMNS,))
                 sums = Buffer(f"sums{next(self.axes)}", dims, "float32", Role.SCRATCH)
                 inner: list[Statement] = []
@@ -237,7 +244,7 @@ class MatrixTiles:
         return made
 
     def _in_groups(self, rows: PartPacking, columns: PartPacking) -> list[Statement]:
-        """Some blocks of rows at a time, which are packed, and multiplied by all columns."""
+        """Returns the loops over groups of row blocks: each group is packed, then multiplied by all columns."""
         assert self.factors, "there are factors"
         near = self.machine.l2 // 2 // (2 * rows.height * rows.depth)
         groups = max(1, min(near, rows.blocks // _AT_ONCE))
@@ -276,7 +283,7 @@ class MatrixTiles:
         return made
 
     def _product(self, place: _Place, rows: PartPacking, columns: PartPacking) -> Statement:
-        """The sums of a tile, or a piece of them that is added. Of the next panel each block asks for its share."""
+        """Returns the product of a tile over its chunks; with `asks`, it prefetches a share of the next panel."""
         outer = flattened([at(a) for a in self.of_columns], [a.size for a in self.of_columns])
         of_columns = ((outer * columns.blocks + place.panel) * columns.chunks + place.first) * columns.chunk
         of_rows = (place.packed * rows.chunks + place.first) * rows.chunk
@@ -301,7 +308,7 @@ class MatrixTiles:
         return product.statement(self.axes)
 
     def _stored(self, place: _Place, filled: int, vectors: int, rows: PartPacking) -> list[Statement]:
-        """What becomes of the sums of a tile of so many rows and vectors of columns."""
+        """Returns the stores of a tile's results: `filled` rows by `vectors` vectors."""
         row, unit, lane = (Axis(next(self.axes), n) for n in (filled, vectors, _LANES))
         column, line = at(unit) * _LANES + at(lane), place.block * rows.height + at(row)
         places = {self.columns: place.panel * COLUMNS + column}

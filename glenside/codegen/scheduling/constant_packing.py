@@ -1,4 +1,4 @@
-"""Constants in the order in which tiles read them, beside each other in one piece of memory."""
+"""Packs constants in the order in which tiles read them, into one allocation."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ _LINE = 64
 
 
 class Memory:
-    """Arrays in one piece of memory, each from the begin of a line of the cache on. Large pages hold it where the
-    system has them, so that fewer of its addresses are looked up: it is the system's own, since what a process used
-    before, and is given again, lies in small ones. Raises MemoryError.
+    """Arrays in one allocation, each aligned to a cache line. Raises MemoryError.
 
-    large  bytes from which on large pages are taken
+    From `large` bytes on, the memory is mapped anew in large pages, where the system has them, for fewer TLB misses:
+    memory that an allocator reuses is in small pages.
     """
 
     def __init__(self, sizes: Iterable[int], large: int = _LARGE_PAGE) -> None:
@@ -34,27 +33,27 @@ class Memory:
         self._bytes, self._end = own, -own.ctypes.data % page
 
     def array(self, size: int, dtype: Any) -> Array:
-        """The next so many elements."""
+        """Allocates an array of `size` elements."""
         item = np.dtype(dtype).itemsize
         first, self._end = self._end, self._end + -(-size * item // _LINE) * _LINE
         return self._bytes[first : first + size * item].view(dtype)
 
 
 def _mapped(size: int) -> mmap.mmap:
-    """Pages of its own: those that are shared, which are the default, are small ones on most systems."""
+    """Maps private pages: shared pages, the default, are small on most systems."""
     private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
     try:
         found = mmap.mmap(-1, size, **private)
     except (OSError, OverflowError, ValueError) as error:
         raise MemoryError(*error.args) from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # a system may have none
+        with suppress(OSError):  # the system may have no large pages
             found.madvise(mmap.MADV_HUGEPAGE)
     return found
 
 
 def packed_constants(packings: Iterable[Packing], sources: Mapping[Buffer, Array]) -> dict[Buffer, Array]:
-    """The packed copies of constants."""
+    """Returns packed buffer -> array, for the packings of constants."""
     found = [packing for packing in packings if packing.buffer.role is Role.CONSTANT]
     memory = Memory(p.buffer.bytes for p in found)
     return {p.buffer: _packed(p, sources[p.source], memory) for p in found}

@@ -1,6 +1,6 @@
-"""Tiles whose steps add several products at once: of operands that lie beside each other, packed so for each column.
+"""Register tiles with dot-product instructions: each step adds several products of adjacent reduction elements.
 
-Of the two factors of a product one is the same for all columns; the other one is packed, [panel][step][column][deep].
+One factor is the same for all columns; the other is packed as [panel][step][column][deep].
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
 
 _LONG = 16
-"""Steps of a sum from which on half a pair at its end does not matter."""
+"""The fewest reduction steps with which an odd last step does not matter."""
 
 
 class DeepTiles(Tiles):
-    """Rows x columns of sums that grow by `deep` products at once, where there are `operands` for that.
+    """Register tiles in which a step adds `deep` products to each accumulator, if there are `operands` for that.
 
-    nothing  what stands for an operand behind the end of a sum
+    nothing  padding of the operand after the end of the reduction
     """
 
     deep = 1
@@ -47,11 +47,11 @@ class DeepTiles(Tiles):
 
     @property
     def operands(self) -> tuple[Load, Load] | None:
-        """What is the same for all columns, and what is packed; None where steps add one product."""
+        """Returns the operand that is the same for all columns and the packed one; None if steps add one product."""
         return None
 
     def several(self, tile: Tile, same: Sequence[Formula], block: Sequence[Load]) -> list[Statement]:
-        """The statements of a step: so many of what is the same, and of each column."""
+        """Returns the statements of a step, from `deep` elements of the common operand and of each column."""
         raise NotImplementedError
 
     def _packing(self, load: Load, inner: Sequence[Axis], place: int) -> Packing:
@@ -78,7 +78,7 @@ class DeepTiles(Tiles):
         return steps
 
     def _together(self, tile: Tile, step: Index, taken: int, turns: Turns | None) -> list[Statement]:
-        """The products of some places of the last axis of the sum; and a share of the next panel is asked for."""
+        """Returns the products of `taken` steps of the last reduction axis, and the prefetch of the next panel."""
         assert self.operands, "there are factors"
         same, packed = self.operands
         packing, deep = self.packings[packed], self.deep
@@ -99,7 +99,7 @@ class DeepTiles(Tiles):
         if turns is not None and depth >= 16 * deep:
             next_panel = place - tile.column * deep - within * (width * deep)
             next_panel = next_panel + depth * (self.columns.size if turns.grouped else width)
-            next_panel = substituted(next_panel, {tile.row: Index()})  # outside of the loops over rows
+            next_panel = substituted(next_panel, {tile.row: Index()})  # outside the loops over rows
             share, line = -(-width * deep // turns.count), in_line(packed.dtype)
             later = (turns.place * (depth // deep) + within) * share
             found = [*(Prefetch(packing.buffer, next_panel + later + n) for n in range(0, share, line)), *found]
@@ -107,8 +107,9 @@ class DeepTiles(Tiles):
 
 
 class PairTiles(DeepTiles):
-    """Sums in float32 of products of bfloat16, two at a time, where the processor adds them so: each product is exact,
-    and added with one rounding, as in float32; what is less than the least normal number counts as 0.
+    """Register tiles with float32 accumulators and pairs of bfloat16 products, for processors with that instruction.
+
+    Each product is exact and added with one rounding, as in float32; subnormal numbers flush to 0.
     """
 
     deep = 2
@@ -132,7 +133,7 @@ class PairTiles(DeepTiles):
         return self.pair is not None and super().is_possible
 
     def _factors(self) -> tuple[Load, Load] | None:
-        """The factors, where one is the same for all columns and lies as the sum goes; None where they are others."""
+        """Returns the factors if one is the same for all columns and contiguous along the reduction, else None."""
         element = self.joined.element
         if self.joined.combine != "add" or not isinstance(element, Apply) or element.primitive.name != "multiply":
             return None
@@ -146,8 +147,8 @@ class PairTiles(DeepTiles):
         return same, self.packed[0]
 
     def _is_run(self, same: Load) -> bool:
-        """Whether pairs lie beside each other along a sum, and few of them are halves: else to gather them takes longer
-        than what they spare.
+        """True if pairs are contiguous along the reduction and few are incomplete: else gathering costs more than pairs
+        save.
         """
         along = [axis for axis in self.joined.axes if coefficient(same.place, axis) == 1]
         return not self.joined.axes or any(axis.size % 2 == 0 or axis.size >= _LONG for axis in along)

@@ -1,9 +1,8 @@
-"""Blocks of single elements in pieces, in each of which places are affine and what guards ask is known.
+"""Index-set splitting: cuts an elementwise block into pieces in which indices are affine and guards are constant.
 
-A concatenation along what lies next to each other, a frame of zeros, rows of phases that take turns: each element is of
-one operand, but which one, or where in it, is a question of quotients and bounds. Cut where those change, a block is
-some blocks that ask nothing, and are done in vectors or squares; where they change with every few elements, these are
-written one after the other.
+In a concatenation along the contiguous axis, zero padding, or interleaved phases, quotients and bounds decide from
+which operand an element comes, and from which index. A block is cut where these change; the pieces have no guards, so
+they are vectorized or blocked. Where they change every few elements, the elements are unrolled.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from glenside.codegen.loop_ir.ir import Choose
 from glenside.ir.index_map import Axis, Divided, Guard, Index, Within
 
 _MOST = 16
-"""Pieces of a block, at most: each is code of its own."""
+"""The most pieces of a block: code is emitted for each."""
 _FEW = 8
-"""Places along an axis that are written one after the other, at most."""
+"""The most steps of an axis that are unrolled."""
 _SHORT = 16
-"""Elements next to each other that are too few to be done by themselves."""
+"""Below this many contiguous elements, a piece of its own is too short."""
 _WRITTEN = 32
-"""Elements that one step stores, at most."""
+"""The most stores of an unrolled step."""
 
 
 def in_pieces(block: Block, axes: Iterator[int]) -> list[Block] | None:
-    """The pieces of a block that joins nothing; None where there would be many."""
+    """Returns the pieces of a block without reductions, or None if there would be too many."""
     todo, done = [block], list[Block]()
     while todo:
         own = todo.pop()
@@ -46,7 +45,7 @@ def in_pieces(block: Block, axes: Iterator[int]) -> list[Block] | None:
 
 
 def _questions(block: Block) -> Iterator[Divided | Within]:
-    """What is not known of a block: quotients and remainders, those within others first; then guards."""
+    """Yields what varies within a block: quotients and remainders, innermost first, then guards."""
     stores = (block.place, block.value), *block.beside
     for place, value in stores:
         for index in (place, *indices_of(value)):
@@ -59,7 +58,7 @@ def _questions(block: Block) -> Iterator[Divided | Within]:
 
 
 def _bounds(guard: Guard) -> Within:
-    """A guard as one of bounds."""
+    """Converts a guard to bounds on an index."""
     return guard if isinstance(guard, Within) else Within(guard.index % guard.divisor, 0, 1)
 
 
@@ -71,10 +70,10 @@ def _divided(index: Index) -> Iterator[Divided]:
 
 
 def _apart(block: Block, question: Divided | Within, axes: Iterator[int]) -> list[Block] | None:
-    """Blocks of which each knows more; None where it is not known how."""
+    """Splits a block so that a question is constant, or simpler, in each part; None if no split is known."""
     index = question.expression if isinstance(question, Divided) else question.index
     own = [(atom, factor) for atom, factor in index.terms if isinstance(atom, Axis)]
-    if any(axis not in block.axes for axis, _ in own):  # of a band, whose place is known only while it is taken
+    if any(axis not in block.axes for axis, _ in own):  # of an enclosing band, whose index is only known at run time
         return None
     if isinstance(question, Divided):
         for axis, factor in own:
@@ -90,7 +89,7 @@ def _apart(block: Block, question: Divided | Within, axes: Iterator[int]) -> lis
 
 
 def _ends(question: Divided | Within, axis: Axis, factor: int) -> list[int]:
-    """Where along the only axis that it asks about the answer is another one than just before."""
+    """Returns the positions along the question's only axis at which its answer changes."""
     if isinstance(question, Divided):
         index, divisor = question.expression, question.divisor
         answers = [(index.constant + factor * place) // divisor for place in range(axis.size)]
@@ -104,7 +103,7 @@ def _ends(question: Divided | Within, axis: Axis, factor: int) -> list[int]:
 
 
 def _by_periods(block: Block, axis: Axis, period: int, axes: Iterator[int]) -> list[Block]:
-    """Whole periods along an axis, as an axis of them and one within; and what is left."""
+    """Strip-mines an axis by a period: a block of whole periods, and one of the remainder."""
     whole = axis.size // period
     high, low = Axis(next(axes), whole), Axis(next(axes), period)
     found = [_with(block, axis, [high, low], at(high) * period + at(low))]
@@ -116,19 +115,19 @@ def _by_periods(block: Block, axis: Axis, period: int, axes: Iterator[int]) -> l
 
 
 def _cut(block: Block, axis: Axis, ends: Sequence[int], axes: Iterator[int]) -> list[Block]:
-    """The parts of a block between such places along an axis."""
+    """Cuts a block at positions along an axis."""
     parts = [(first, Axis(next(axes), last - first)) for first, last in pairwise(ends)]
     return [_with(block, axis, [part], at(part) + first) for first, part in parts]
 
 
 def _with(block: Block, axis: Axis, by: Sequence[Axis], place: Index) -> Block:
-    """A block at some places along an axis, which are counted by others."""
+    """Returns a block with an axis replaced by axes `by`, at index `place` along it."""
     others = tuple(part for own in block.axes for part in (by if own == axis else [own]) if part.size != 1)
     return replace(with_places(block, partial(substituted, places={axis: place})), axes=others)
 
 
 def _listed(block: Block, axis: Axis) -> Block:
-    """A block that stores what lies along an axis one after the other."""
+    """Returns a block with an axis unrolled: each step stores all its elements."""
     at_each = [_with(block, axis, [], Index() + place) for place in range(axis.size)]
     stores = [store for own in at_each for store in ((own.place, own.value), *own.beside)]
     return replace(at_each[0], place=stores[0][0], value=stores[0][1], beside=tuple(stores[1:]))

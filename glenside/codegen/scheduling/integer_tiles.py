@@ -1,10 +1,10 @@
-"""Tiles of integers: sums in int32 of products of narrow integers, exact, several products by one instruction.
+"""Integer register tiles: exact int32 accumulators of products of narrow integers, several products per instruction.
 
-Where one operand of a product is constant bytes and the other one is the same for all columns, four products are added
-at a time: sum (u - z) w = sum u w - z sum w, of unsigned bytes u and signed ones w. Signed bytes are unsigned with 128
-added, and a zero point 128 larger; where the constants are unsigned, it is the other factor that is made signed. What
-is taken off, z sum w, is one more row of the tile, whose bytes are all z: the same for all rows, and exact, since sums
-wrap. Elsewhere factors that 16 bits hold are multiplied lane by lane.
+If one operand is constant bytes and the other is the same for all columns, an instruction adds four products:
+sum (u - z) w = sum u w - z sum w, with unsigned bytes u and signed bytes w. Signed bytes become unsigned by adding 128
+to them and to the zero point; if the constants are unsigned, the other factor is made signed. The correction z sum w
+is one more row of the tile, whose bytes are all z: the same for all rows, and exact, since sums wrap. Other factors
+that fit 16 bits are multiplied lane by lane.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _BYTES = ("int8", "uint8")
 
 @dataclass(frozen=True)
 class Factor:
-    """(byte + shift, which wraps, signed or not) - zero, as an int32.
+    """The int32 value (byte + shift, wrapped, read as signed or unsigned) - zero.
 
-    by  what is added beside the shift: a number that is the same everywhere, and known when the program runs
+    by  a further addend of the byte: a scalar that is read at run time and is the same for all elements
     """
 
     load: Load
@@ -51,7 +51,7 @@ class Factor:
     by: Load | None = None
 
     def made(self, signed: bool) -> Factor:
-        """The same of a byte that is signed, or one that is not."""
+        """Returns an equal factor whose byte is signed, or unsigned."""
         if self.signed == signed:
             return self
         zero = self.zero - 128 if signed else self.zero + 128
@@ -59,7 +59,7 @@ class Factor:
 
     @property
     def added(self) -> Formula:
-        """All that is added to a byte."""
+        """Returns the sum of all addends of the byte."""
         shift = number(self.shift, "uint8")
         if self.by is None:
             return shift
@@ -68,7 +68,7 @@ class Factor:
 
 
 def factor_of(formula: Formula) -> Factor | None:
-    """A formula of a byte, with a zero point; None where it is none."""
+    """Matches a formula of a byte with a zero point; returns None for other formulas."""
     zero = 0
     if isinstance(formula, Apply) and formula.primitive.name == "subtract":
         formula, less = formula.operands
@@ -97,7 +97,7 @@ def factor_of(formula: Formula) -> Factor | None:
 
 
 def _bounds(formula: Formula) -> tuple[int, int]:
-    """The least and the largest value of an integer formula, where they can be seen."""
+    """Returns lower and upper bounds of an integer formula."""
     if isinstance(formula, Number) and formula.value is not None:
         return int(formula.value), int(formula.value)
     if isinstance(formula, Convert) and not formula.bits and formula.formula.dtype in INTEGERS:
@@ -112,7 +112,7 @@ def _bounds(formula: Formula) -> tuple[int, int]:
 
 
 class IntegerTiles(DeepTiles):
-    """Rows x columns of sums in int32."""
+    """Register tiles with int32 accumulators."""
 
     deep = 4
     nothing = number(0, "uint8")
@@ -131,7 +131,7 @@ class IntegerTiles(DeepTiles):
         return self.dtype == "int32" and super().is_possible
 
     def _bytes(self) -> tuple[Factor, Factor] | None:
-        """The factor that is the same for all columns, and the one that is packed; None where it is otherwise."""
+        """Returns the factor that is the same for all columns and the packed one, or None if there is no such pair."""
         found = [factor_of(formula) for formula in self.factors]
         a, b = found if found[1] is None or found[1].load in self.packed else found[::-1]
         if a is None or b is None or self.packed != [b.load] or coefficient(a.load.place, self.columns):
@@ -142,7 +142,7 @@ class IntegerTiles(DeepTiles):
         return (a, b) if plain and least <= a.zero <= most else None
 
     def _may_be_rows(self, axis: Axis) -> bool:
-        """With a zero point, what is taken off a column is the same in all rows: weights do not change along them."""
+        """True unless there is a zero point and the weights vary along the axis: its correction is one for all rows."""
         return not (self.pair and self.pair[0].zero and coefficient(self.pair[1].load.place, axis))
 
     def _beside(self, width: int) -> int:
@@ -150,7 +150,7 @@ class IntegerTiles(DeepTiles):
         return super()._beside(width) + less
 
     def _joined(self, sum_: Formula, element: Formula) -> Formula:
-        """By a product of 16 bits, where both factors have no more."""
+        """Returns the accumulator plus a product, by the 16-bit instruction if both factors fit 16 bits."""
         if isinstance(element, Apply) and self.factors and all(map(_is_short, self.factors)):
             return Apply(PRODUCT_OF_16, (sum_, *element.operands), self.dtype)
         return super()._joined(sum_, element)
@@ -180,7 +180,7 @@ class IntegerTiles(DeepTiles):
         return found
 
     def _less(self, tile: Tile, value: Formula) -> Store:
-        """What is taken off the sums of a column."""
+        """Returns the store of a value to the zero-point correction of a column."""
         name = f"{tile.registers.name}less"
         if name not in self.less:
             self.less[name] = Buffer(name, Dims((tile.width,)), self.dtype, Role.REGISTER)

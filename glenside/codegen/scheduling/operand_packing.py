@@ -1,7 +1,7 @@
-"""How operands lie that tiles read: packed for all of them, or as they are; of what lies row below row the first tile
-of a panel keeps a copy, beside each other, for those that follow.
+"""Chooses the layout of operands of tiles: packed for all tiles, copied per panel by its first tile, or unpacked.
 
-What lies row below row a processor does not fetch by itself, each row is another page, and vectors begin within lines.
+A copy per panel is for strided rows: the hardware prefetcher does not follow them, each row is in another page, and
+vectors are not aligned to cache lines. The first tile of a panel keeps a contiguous copy for the tiles after it.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from glenside.ir.term import Term
 from glenside.ir.types import Dims
 
 _LEAST_TILES = 4
-"""That read a panel, so that it is copied: the first one takes longer."""
+"""The fewest tiles that read a panel for which the panel is copied: the first tile pays for the copy."""
 _LEAST_PANELS = 16
-"""That read rows, so that these are packed: to pack them takes as long as some eight panels spare."""
+"""The fewest panels that read rows for which the rows are packed: packing costs what some eight panels save."""
 _PART = 4
-"""Of the second cache, that such a copy is at most: beside it lie the rows of the tiles, and what they become."""
+"""A copied panel takes at most this fraction (1 / 4) of the L2 cache, beside the rows and the results of the tiles."""
 
 
 def packing_of(
     block: Block, along: Axis, pieces: Sequence[tuple[int, int, int]], load: Load, inner: Sequence[Axis], number: int
 ) -> Packing:
-    """How an operand is packed, in pieces of an axis of a block, for each place of the inner axes."""
+    """Returns the packing of an operand: cut along `along` into pieces, with the `inner` axes as reduction steps."""
     outer = [a for a in (*block.around, *block.axes) if a != along and coefficient(load.place, a)]
     role = Role.CONSTANT if load.buffer.role is Role.CONSTANT else Role.TEMPORARY
     name = f"{load.buffer.name}.packed" + (f".{number + 1}" if number else "")
@@ -58,10 +58,13 @@ def packed_for_rows(
     panels: int,
     machine: Machine,
 ) -> Iterator[Load]:
-    """Of what is the same for all columns, in so many panels, that of which tiles of rows read a packed copy: constants
-    whose rows lie apart, and what is computed, in the second cache, and lies row below row along the last axis of the
-    sum. There each step reads parts of lines of its own, which lie in few places of the nearest cache, and drive each
-    other out.
+    """Yields the operands that are packed in the order of tiles of rows.
+
+    Constants: if their rows are strided. Others: if contiguous along rows, with a stride of at least a cache line
+    along the last reduction axis, larger than L1 and at most L2. Each step of such an operand reads parts of other
+    lines, which map to few cache sets of L1 and evict each other.
+
+    panels  number of panels that read the rows
     """
     for load in loads if inner else ():
         along, constant = coefficient(load.place, rows), load.buffer.role is Role.CONSTANT
@@ -74,15 +77,13 @@ def packed_for_rows(
 
 
 def filling(packing: Packing, terms: tuple[Term, ...], machine: Machine) -> Nest:
-    """The nest that packs what is computed of some terms."""
+    """Returns the nest that packs an operand that is not constant."""
     loops = _in_runs(packing.statements(), lanes_of(packing.buffer.dtype, machine))
     return Nest(f"{packing.source} packed", packing.buffer, tuple(shared(loops, packing.buffer.dims.product())), terms)
 
 
 def _in_runs(statements: Iterable[Statement], lanes: int) -> list[Statement]:
-    """Loops that copy, by vectors of so many lanes at most, and shorter ones, where what they copy lies beside each
-    other.
-    """
+    """Vectorizes copy loops where both sides are contiguous, with vectors of at most `lanes` lanes."""
     found: list[Statement] = []
     for loop in statements:
         if not isinstance(loop, For):
@@ -99,7 +100,7 @@ def _in_runs(statements: Iterable[Statement], lanes: int) -> list[Statement]:
 
 
 def _by_vectors(axis: Axis, store: Store, lanes: int) -> list[Statement]:
-    """A copy of what lies beside each other along an axis."""
+    """Returns the vector statements of a copy that is contiguous along an axis."""
     found: list[Statement] = []
     for number, (begin, width, vectors, times) in enumerate(pieces_of(axis.size, 1, lanes, 2)):
         lane, count = Axis(axis.number + 2 * number + 1, width), Axis(axis.number + 2 * number + 2, vectors * times)
@@ -119,10 +120,13 @@ def panels_copied(
     tiles: int,
     machine: Machine,
 ) -> dict[Load, Buffer]:
-    """Of what so many tiles read that have the same columns, where a copy of a panel is kept: of operands that are the
-    same for all rows, lie row below row along the last axis of the sum, and are not near whole.
+    """Returns operand -> scratch buffer, for operands of which a panel is copied.
 
-    size  (steps of the sum, columns of the panel)
+    Such an operand is the same for all rows, contiguous along the columns, with a stride of at least a cache line
+    along `last`, the last reduction axis, and larger than half of the L2 cache.
+
+    size   (reduction steps, columns of the panel)
+    tiles  number of tiles that read the panel
     """
     found: dict[Load, Buffer] = {}
     for load in loads if tiles >= _LEAST_TILES else ():
@@ -137,15 +141,15 @@ def panels_copied(
 
 
 def with_first_alone(rows: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Pieces of rows, (first, height, times), of which the first is one tile."""
+    """Splits pieces of rows, (first, height, times), so that the first piece is a single tile."""
     (begin, height, times), *others = rows
     return [(begin, height, 1), *([(begin + height, height, times - 1)] if times > 1 else []), *others]
 
 
 def is_near(loads: Sequence[Load], columns: Axis, tiles: int, panels: int, machine: Machine) -> bool:
-    """Whether fewer bytes come from afar where all panels of a tile of rows follow each other, so many tiles, than
-    where all tiles of a panel do: of operands that are read as they lie. Where as many do, threads share the larger
-    one.
+    """True if panels as the inner loop read fewer bytes from beyond L2 than tiles of rows as the inner loop.
+
+    For unpacked operands. Ties: the axis of the larger operand is the outer loop, which is parallelized.
     """
     along = [load for load in loads if coefficient(load.place, columns)]
     of_columns = sum(load.buffer.bytes for load in along)

@@ -1,7 +1,7 @@
-"""What tiles ask for before they read it: what lies some steps ahead, and a share of what the next tile reads.
+"""Prefetches operands of tiles: lines of later steps, and a share of the lines of the next tile.
 
-A processor fetches by itself what lies line after line. Rows of a matrix of which a step reads a few columns it does
-not, and it begins anew with each tile.
+The hardware prefetcher follows consecutive lines. It does not follow strided rows of which a step reads a few columns,
+and it starts again with each tile.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index
 
 _AHEAD, _FAR_AHEAD = 16, 48
-"""Steps of a sum before which operands are asked for, so that they come from the second cache by then; and from beyond
-it, where one tile reads them all.
+"""Prefetch distances in reduction steps, within which operands arrive from the L2 cache; and from beyond the L2 cache,
+where one tile reads all of the operand.
 """
 _NEAR = 16
-"""Where operands are no more than that part of it, they come in time by themselves."""
+"""Operands of at most this fraction (1 / 16) of the L2 cache are not prefetched: they arrive in time."""
 _MOST = 4
-"""Lines that a step asks for of an operand: each is one more load."""
+"""The most cache lines that a step prefetches of an operand: each costs a load."""
 LONG = 64
-"""Steps of a sum, from which on what is read after it is asked for before it."""
+"""The fewest reduction steps for which operands that are read after the reduction are prefetched before it."""
 _LEAST_STEPS = 8
-"""Of a sum, after which rows of the next tile are asked for: more often, loops would end more often."""
+"""The fewest reduction steps between prefetches of the next tile's rows: more often, loops would end more often."""
 _PAGE = 4096
-"""Bytes beyond which processors ask for nothing by themselves."""
+"""Bytes of a page: hardware prefetchers do not cross pages."""
 
 
 @dataclass(frozen=True)
 class Reads:
-    """What the steps of the sums of a tile read of a buffer: `count` elements each, `apart` from each other.
+    """The reads of a buffer by the reduction steps of a tile: `count` elements a step, with stride `apart`.
 
-    first   where the first one of the first step is
-    step    which step it is, of `depth`
-    stride  from one step to the next
-    jump    from what this tile reads to what the next one does
+    first   index of the first element of the first step
+    step    index of the step, of `depth` steps
+    stride  elements from one step to the next
+    jump    elements from this tile's reads to those of the next tile
     """
 
     buffer: Buffer
@@ -55,12 +55,12 @@ class Reads:
 
     @property
     def line(self) -> int:
-        """Elements of a line of the cache."""
+        """Returns the elements of a cache line."""
         return in_line(self.buffer.dtype)
 
     @property
     def is_run(self) -> bool:
-        """Whether all that a tile reads lies next to each other."""
+        """True if all reads of a tile together are contiguous."""
         steps_within = self.stride == 1 and self.apart == self.depth
         return steps_within or (self.apart == 1 and self.stride == self.count)
 
@@ -68,7 +68,7 @@ class Reads:
         return self.buffer.bytes <= machine.l2 // _NEAR
 
     def _lines(self) -> list[int]:
-        """How far the lines of one step are from its first element."""
+        """Returns the offsets of the cache lines of one step from its first element."""
         if self.apart >= self.line:
             return [n * self.apart for n in range(self.count)]
         last = (self.count - 1) * self.apart
@@ -78,26 +78,31 @@ class Reads:
         return lines if begins else list(dict.fromkeys((*lines, last)))
 
     def _new_lines(self) -> list[int]:
-        """The same of the next tile, but for one that this tile reads too: where they lie next to each other, each line
-        ends there that begins here.
+        """Returns the offsets of the next tile's lines, without a line that this tile reads too.
+
+        In contiguous tiles, offsets are those of the last element of each line, which is surely new.
         """
         if self.apart != 1 or self.jump != self.count:
             return self._lines()
         return [min(begin + self.line, self.count) - 1 for begin in range(0, self.count, self.line)]
 
     def ahead(self, steps: int = _AHEAD) -> list[Prefetch]:
-        """The lines of a later step."""
+        """Prefetches the lines of the step that is `steps` later."""
         place = self.first + (self.step + steps) * self.stride
         return [Prefetch(self.buffer, place + far) for far in self._lines()]
 
     def strided_ahead(self, alone: bool = False) -> list[Prefetch]:
-        """The same, where steps are lines apart, and few lines are read in each; `alone`: no other tile reads them."""
+        """Prefetches later lines if the stride of a step is a line or more and a step reads few lines.
+
+        alone  True if no other tile reads them
+        """
         few = abs(self.stride) >= self.line and len(self._lines()) <= _MOST
         return self.ahead(_FAR_AHEAD if alone else _AHEAD) if few else []
 
     def of_next(self, turns: Turns, far: bool = False) -> Iterator[Prefetch]:
-        """A share of what the next tile reads, where so many ask for all of it together, and steps lie closer than
-        lines; `far` as of Prefetch.
+        """Prefetches a share of the next tile's operand, which the tiles of `turns` divide.
+
+        Only for a contiguous operand, or a stride below a cache line. `far`: as in `Prefetch`.
         """
         first, share = self.first + self.jump, -(-self.count // turns.count)
         steps = turns.place * self.depth + self.step
@@ -110,7 +115,10 @@ class Reads:
                 yield from (Prefetch(self.buffer, first + row * self.apart + self.step * self.stride) for row in rows)
 
     def rows_of_next(self, turns: Turns) -> Seldom | None:
-        """The same where steps are lines apart: the lines of one step at a time. None where those are many."""
+        """Prefetches a share of the next tile's operand if its stride is a line or more: some steps' lines at a time.
+
+        Returns None where the stride is smaller, or a step has many lines.
+        """
         lines = self._new_lines()
         if self.is_run or abs(self.stride) < self.line or len(lines) > _MOST:
             return None
@@ -128,13 +136,16 @@ class Reads:
 
 @dataclass(frozen=True)
 class Seldom:
-    """What is asked for once in so many steps, by how many times that has been."""
+    """A prefetch that is issued once in `steps` steps.
+
+    asked  returns the prefetch statements, given the index of the block of steps
+    """
 
     steps: int
     asked: Callable[[Index], Sequence[Statement]]
 
     def around(self, axis: Axis, body: Sequence[Statement], axes: Iterator[int]) -> list[Statement]:
-        """A loop over an axis whose steps are so many at a time, and what is left: to ask takes no sums in a step."""
+        """Returns a loop over an axis, strip-mined by `steps`, with the prefetch outside the inner loop."""
         whole, rest = divmod(axis.size, self.steps)
         high, low, last = (Axis(next(axes), n) for n in (whole, self.steps, rest))
         inner = For(low, tuple(placed(body, {axis: at(high) * self.steps + at(low)})))
@@ -145,7 +156,7 @@ class Seldom:
 
 
 def placed(statements: Sequence[Statement], places: dict[Axis, Index]) -> Iterator[Statement]:
-    """Statements of tiles at some places of axes."""
+    """Substitutes axes in the statements of a tile."""
     change = partial(substituted, places=places)
     for statement in statements:
         if isinstance(statement, For):
@@ -160,8 +171,9 @@ def placed(statements: Sequence[Statement], places: dict[Axis, Index]) -> Iterat
 
 
 def run_ahead(here: Formula, count: int) -> list[Prefetch]:
-    """What a later step reads of what is packed, so many elements, of which the first of this step is `here`. A line
-    that begins within a step is asked for by the next one.
+    """Prefetches the `count` elements that a later step reads of a packed operand; `here` is the first of this step.
+
+    A line that begins within a step is prefetched by the next step.
     """
     assert isinstance(here, Load), "what is packed is read"
     return [Prefetch(here.buffer, here.place + _AHEAD * count + n) for n in range(0, count, in_line(here.dtype))]
@@ -170,8 +182,9 @@ def run_ahead(here: Formula, count: int) -> list[Prefetch]:
 def asked_of_packed(
     here: Formula, step: Index, depth: int, width: int, columns: int, turns: Turns | None, machine: Machine
 ) -> Iterator[Statement]:
-    """Of a packed operand, whose first element of a step is `here`: what later steps read, and a share of the panel of
-    the next tile.
+    """Prefetches later steps of a packed operand, and a share of the next tile's panel.
+
+    here  the first element of the step
     """
     assert isinstance(here, Load), "what is packed is read"
     jump = depth * (columns if turns is not None and turns.grouped else width)
@@ -186,8 +199,9 @@ def asked_of_packed(
 def read_at_end(
     value: Formula, tile: Tile, depth: int, columns: Axis, rows: Sequence[Axis], machine: Machine
 ) -> list[Statement]:
-    """The lines of what the results of a tile are made of beside its sums: each element of one result alone. Where the
-    sums read more than the nearest cache holds, they would not stay there.
+    """Prefetches the large operands of a tile's results besides its accumulators, with one element per result.
+
+    Into the second-level cache if the reduction reads more than the L1 cache holds, which would evict them.
     """
     found: list[Statement] = []
     far = depth * (tile.row.size + tile.width) * LINE // in_line(tile.registers.dtype) > machine.l1
@@ -205,8 +219,10 @@ def read_at_end(
 def next_tile(
     axis: Axis, inner: Sequence[Axis], tile: Tile, loads: Sequence[Load], machine: Machine
 ) -> Iterator[Prefetch]:
-    """Of operands that lie along rows, or along columns, and in another page for each place of an axis of the sum, the
-    last that the next tile reads in the loops over `inner`, of columns each line of them.
+    """Prefetches operands of the next tile that are in a new page for each step of a reduction axis.
+
+    The operand is contiguous along rows, then the last line is prefetched, or along columns, then each line. Indices
+    are those of the last step of the loops over `inner`.
     """
     ends = {other: Index() + (other.size - 1) for other in inner}
     for load in loads:

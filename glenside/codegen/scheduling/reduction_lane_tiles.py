@@ -1,8 +1,7 @@
-"""Tiles of few columns, as the channels of a picture: their sums grow in the lanes of a vector each, along an axis of
-the sum in which what is read lies next to each other, and the lanes are added up last.
+"""Tiles with few columns, such as image channels: each accumulator is a vector along a contiguous reduction axis.
 
-Constants are packed so that they lie as the sum goes; each vector of them is used for some rows. Where nothing lies
-next to each other, sums are numbers, of some rows at once, so that none waits for itself.
+The lanes of an accumulator are added last. Constants are packed along the reduction; each vector of constants is used
+for several rows. Without a contiguous axis, accumulators are scalars, of several rows at once to hide latency.
 """
 
 from __future__ import annotations
@@ -45,19 +44,19 @@ from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
 
 _COLUMNS = 8
-"""At most."""
+"""The most columns."""
 _SUMS = 16
-"""Vectors that are added to in turn, about: enough that none waits for itself."""
+"""About the number of accumulators that are used in turn: enough to hide the latency of additions."""
 _MANY = 1 << 16
-"""Steps of sums, from which on tiles of numbers are worth their code."""
+"""The fewest reduction steps for which scalar tiles are worth their code size."""
 _OF_LANES = 2
-"""Instructions that each lane takes when it is added to the others."""
+"""Instructions per lane to add the lanes of an accumulator."""
 
 
 class LaneTiles:
-    """Rows x columns of results, each a vector of sums.
+    """A schedule of rows x columns of results, each with a vector of partial sums.
 
-    whole  the axes of the sum that go on where the one before ends, in what is no constant
+    whole  the reduction axes that together are contiguous in the operands that are not constant
     """
 
     def __init__(self, block: Block, axes: Iterator[int], machine: Machine) -> None:
@@ -100,14 +99,12 @@ class LaneTiles:
 
     @property
     def is_possible_of_numbers(self) -> bool:
-        """Whether sums may be numbers, and there are many of them."""
+        """True if accumulators can be scalars, and there are enough reduction steps."""
         of_numbers = in_vectors(self.joined.element, self.joined.local.dtype) and isinstance(self.joined.start, Number)
         return of_numbers and not is_asking(self.block) and self.columns == 1 and self.steps >= _MANY
 
     def is_better(self, columns: int) -> bool:
-        """Whether it is possible, and a result takes fewer instructions than where so many columns are vectors, most of
-        them short ones.
-        """
+        """True if the schedule is possible and takes fewer instructions per result than vectors along the columns."""
         if not self.is_possible:
             return False
         most = lanes_in([self.joined.element], self.machine)
@@ -122,7 +119,7 @@ class LaneTiles:
         return self._in_tiles(packings)
 
     def made_of_numbers(self) -> ScheduledBlock:
-        """Without vectors: of some rows at once, read as they lie."""
+        """Returns the schedule with scalar accumulators of several rows and unpacked operands."""
         found = copy(self)
         found.lanes, found.size, found.others, found.whole = 1, 1, [*self.others, *self.whole], []
         return found._in_tiles({})
@@ -143,7 +140,7 @@ class LaneTiles:
         )
 
     def _is_run(self, axis: Axis) -> bool:
-        """Whether what is no constant lies next to each other along an axis, or is the same."""
+        """True if each operand that is not constant has stride 0 or 1 along an axis, and one has stride 1."""
         steps = {coefficient(load.place, axis) for load in self.moved}
         return steps <= {0, 1} and 1 in steps
 
@@ -151,14 +148,14 @@ class LaneTiles:
         return any(coefficient(load.place, axis) for load in loads)
 
     def _lanes(self) -> int:
-        """Elements of a vector with which a sum takes the fewest steps; 1 where it is too short for any."""
+        """Returns the lanes with the fewest reduction steps, or 1 if the reduction is shorter than every vector."""
         lanes = lanes_in([self.joined.element], self.machine)
         found = [n for n in (lanes, lanes // 2, lanes // 4) if least_lanes(self.joined.local.dtype) <= n <= self.size]
         return min(found, key=lambda n: self.size // n + self.size % n, default=1)
 
     @property
     def _steps(self) -> int:
-        """In which what lies next to each other is added: of vectors, and of numbers at the end."""
+        """Returns the steps along the contiguous axes: vectors, then scalars at the end."""
         return self.size // self.lanes + self.size % self.lanes
 
     def _packing(self, load: Load, number: int) -> Packing:
@@ -166,7 +163,7 @@ class LaneTiles:
         return packing_of(self.block, last, ((0, last.size, 1),), load, [*self.others, *before], number)
 
     def _tile(self, packings: dict[Load, Packing], row: Axis, rows: Index) -> list[Statement]:
-        """Some rows from one on, and all columns."""
+        """Returns a tile of `row` rows, from index `rows` on, and all columns."""
         joined, block, lanes = self.joined, self.block, self.lanes
         dtype, column = joined.local.dtype, Axis(next(self.axes), self.columns)
         lane, step = Axis(next(self.axes), lanes), Axis(next(self.axes), self.size // lanes)
@@ -208,7 +205,7 @@ class LaneTiles:
         ]
 
     def _element(self, packings: dict[Load, Packing], places: dict[Axis, Index], along: Index) -> Formula:
-        """What is added, at a place of what lies next to each other."""
+        """Returns the element that is accumulated at index `along` of the contiguous axes."""
         here = {**places, **dict.fromkeys(self.whole, Index()), **dict.fromkeys(self.whole[-1:], along)}
 
         def read(load: Load) -> Load:

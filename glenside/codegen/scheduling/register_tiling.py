@@ -1,8 +1,8 @@
-"""Tiles: a block's loops split, ordered, unrolled and in vectors, so that the sums of a tile stay in registers.
+"""Register tiling: splits, orders, unrolls and vectorizes a block's loops so that accumulators stay in registers.
 
-A tile is an output-stationary array of rows x columns: along the columns, which are next to each other in the result,
-elements are vectors; along the rows at least one operand stays as it is. Constants, and what is worth it, are read from
-a packed copy, [panel][place of the sum][column], which a tile reads from its first byte to its last.
+A tile is an output-stationary array of rows x columns. The columns are contiguous in the result and vectorized; along
+the rows at least one operand does not change. Constants, and other operands where it pays, are read from a packed copy,
+[panel][reduction step][column], which a tile reads sequentially.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
 
 _UNROLLED = 9
-"""Steps of a sum that are written one after the other."""
+"""The most reduction steps that are unrolled."""
 
 
 class Tiles:
-    """Rows x columns of results in registers; every step of the sum adds a product to each.
+    """A schedule of rows x columns of accumulators in registers; each reduction step adds products to every one.
 
-    at_once  how many of them it adds
+    at_once  products that a step adds to an accumulator
     """
 
     at_once = 1
@@ -101,7 +101,10 @@ class Tiles:
         )
 
     def _is_column(self, axis: Axis, apart: int = 1) -> bool:
-        """Whether elements along an axis, so far apart at most, can be vectors; what must be packed for it is noted."""
+        """True if an axis can be vectorized, with a stride in the result of at most `apart`.
+
+        Side effect: sets `packed` to the operands that must be packed for that.
+        """
         if not 1 <= coefficient(self.block.place, axis) <= apart:
             return False
         if any(coefficient(load.place, axis) not in (0, 1) for load in loads_in(self.block.value)):
@@ -130,7 +133,7 @@ class Tiles:
         best = sorted(rows, key=lambda axis: (-kept[axis], abs(coefficient(place, axis))))
         self.rows = best[:1]
         if len(best) > 1 and kept[best[0]] == kept[best[1]] and 2 * best[0].size < self.machine.registers:
-            self.rows = best[1::-1]  # whole rows of a small image, a few at once
+            self.rows = best[1::-1]  # whole rows of a small image, several per tile
         height, width = self._shape()
         self.pieces = pieces_of(columns.size, width, self.lanes, self.least)
         self._order_sum()
@@ -139,21 +142,21 @@ class Tiles:
         return ScheduledBlock(self._around(outer, height), (*self.packings.values(), *self.of_rows.values()))
 
     def _may_be_rows(self, _: Axis) -> bool:
-        """Whether elements along an axis, which is not that of the columns, can be rows of a tile."""
+        """True if an axis other than the columns can be the rows of a tile."""
         return True
 
     @property
     def _row_size(self) -> int:
-        """Rows that are always in one tile."""
+        """Returns the unit of a tile's height, in rows that are always together."""
         return self.rows[1].size if len(self.rows) > 1 else 1
 
     @property
     def _step(self) -> Index:
-        """The steps of a sum, counted."""
+        """Returns the index of the reduction step."""
         return flattened([at(axis) for axis in self.sum], [axis.size for axis in self.sum])
 
     def _shape(self) -> tuple[int, int]:
-        """The height, in rows that are always in one tile, and the width, in vectors, that take the fewest cycles."""
+        """Returns the tile shape with the fewest predicted cycles: height in units of `_row_size`, width in vectors."""
         rows, unit = self.rows[0].size if self.rows else 1, self._row_size
         depth = -(-prod(axis.size for axis in self.joined.axes) // self.at_once)
 
@@ -178,15 +181,15 @@ class Tiles:
 
     @property
     def rate(self) -> float:
-        """Vectors of sums that a cycle adds to."""
+        """Returns the accumulator vectors that are updated in a cycle."""
         return self.machine.products
 
     def _beside(self, width: int) -> int:
-        """Registers that a step takes beside those of the sums."""
+        """Returns the registers that a step needs besides the accumulators."""
         return width + 1
 
     def _order_sum(self) -> None:
-        """The axes of the sum: as the operands that are not packed lie, joined where they can be; packings."""
+        """Sets the order of the reduction axes by the strides of unpacked operands, merges them, and sets packings."""
         free = [load for load in self.loads if load not in self.packed]
         indices = [load.place for load in free]
         groups = merged(indices, [axis for axis in self.joined.axes if axis.size != 1])
@@ -197,7 +200,7 @@ class Tiles:
         self.packings = {load: self._packing(load, inner, number) for number, load in enumerate(self.packed)}
 
     def _pack_rows(self, height: int) -> None:
-        """What steps read one element of for each row, in the order in which tiles read it, where that is worth it."""
+        """Chooses the operands, read one element per row and step, that are packed in the order of tiles of rows."""
         if len(self.rows) != 1 or self.at_once > 1 or self.block.around:
             return
         (rows,), inner = self.rows, [axis for group in self.groups for axis in group]
@@ -211,7 +214,7 @@ class Tiles:
         return packing_of(self.block, self.columns, pieces, load, inner, number)
 
     def _around(self, outer: Sequence[Axis], height: int) -> list[Statement]:
-        """All tiles, in the order that reads the fewest bytes from afar."""
+        """Returns the loops around all tiles, in the order with the fewest predicted bytes from beyond the L2 cache."""
         columns, panels = self.columns, sum(times for *_, times in self.pieces)
         packed = sum(packing.buffer.bytes // self._times(load) for load, packing in self.packings.items())
         shared = [axis for axis in outer if not any(coefficient(load.place, axis) for load in self.packings)]
@@ -236,7 +239,7 @@ class Tiles:
         else:
             for piece in self.pieces:
                 panel, inner = Axis(next(self.axes), piece[-1]), []
-                alone = all(a.size == 1 for a in (panel, *outer))  # threads share its tiles
+                alone = all(a.size == 1 for a in (panel, *outer))  # parallelize over its tiles
                 steps = self.steps * piece[1] * piece[2] // columns.size if alone else 0
                 self.copied = {} if alone else self._copied(piece, sum(times for *_, times in row_pieces))
                 of_rows = with_first_alone(row_pieces) if self.copied else row_pieces
@@ -256,7 +259,7 @@ class Tiles:
         return [s for axes, body in pairs for s in spread([*axes, *shared], body, self.steps)]
 
     def _copied(self, piece: tuple[int, int, int, int], tiles: int) -> dict[Load, Buffer]:
-        """Operands of which the first of so many tiles copies its panel for the others, and where to."""
+        """Returns operand -> scratch buffer, for panels that the first of `tiles` tiles copies for the others."""
         if self.at_once > 1 or not self.groups:
             return {}
         size = Dims((prod(axis.size for axis in self.sum), piece[1] * piece[2]))
@@ -264,7 +267,7 @@ class Tiles:
         return panels_copied(free, self.columns, self.rows, self.groups[-1][-1], size, tiles, self.machine)
 
     def _times(self, load: Load) -> int:
-        """How many parts of an operand the loops around have, one after the other."""
+        """Returns how many different parts of an operand the enclosing loops read."""
         return prod(axis.size for axis in self.block.around if coefficient(load.place, axis))
 
     def _tile(
@@ -277,7 +280,7 @@ class Tiles:
         same_rows: Turns | None = None,
         copies: bool = False,
     ) -> list[Statement]:
-        """A tile, which asks for what it reads soon, and for its share of the next panel, where its sums are long."""
+        """Returns a tile; with a long reduction it also prefetches its own operands and its share of the next panel."""
         begin, lanes, vectors, _ = piece
         row, unit, lane = (Axis(next(self.axes), n) for n in (row_piece[1] * self._row_size, vectors, lanes))
         at_row = at(row)
@@ -304,11 +307,11 @@ class Tiles:
         return [*summed, *tile.each(Store(result.buffer, result.place, here)), *last]
 
     def _sum(self, tile: Tile) -> Formula:
-        """A sum that is done."""
+        """Returns a finished accumulator."""
         return Load(tile.registers, tile.own)
 
     def _summed(self, tile: Tile, turns: Turns | None) -> list[Statement]:
-        """The steps of the sums of a tile."""
+        """Returns the reduction loops of a tile."""
         element = self._element(self.joined.element, tile, tile.change, tile.column)
         steps = tile.each(Store(tile.registers, tile.own, self._joined(Load(tile.registers, tile.own), element)))
         for load, panel in self.copied.items() if tile.copies else ():
@@ -325,7 +328,7 @@ class Tiles:
         return steps
 
     def stepped(self, axis: Axis, steps: list[Statement], written: int, tile: Tile) -> list[Statement]:
-        """Steps for each place of an axis: written out where those are few, so many in all."""
+        """Returns a loop over an axis around steps: unrolled if `written`, the unrolled steps in all, is small."""
         if axis.size == 1:
             return steps
         small = written <= _UNROLLED and written * tile.row.size * tile.unit.size <= 100
@@ -338,7 +341,7 @@ class Tiles:
         return [For(axis, (*next_tile(axis, inner, tile, loads, self.machine), *steps))]
 
     def _asked(self, tile: Tile, turns: Turns | None) -> list[Statement]:
-        """What is read some steps later, and, of what the next tile reads, what all that share it together ask for."""
+        """Returns the prefetches of a step: for later steps of this tile, and this tile's share for the next one."""
         found: list[Statement] = []
         several = sum(times for *_, times in self.pieces) > 1
         first = {axis: substituted(place, {tile.row: Index()}) for axis, place in tile.places.items()}
@@ -359,7 +362,7 @@ class Tiles:
         return found
 
     def _asked_seldom(self, tile: Tile, turns: Turns | None) -> Seldom | None:
-        """The same of what lies row below row, of which steps ask for some rows once in a while."""
+        """Returns the prefetches for the next tile of an operand with strided rows, a few rows at regular intervals."""
         for load in self.loads:
             if (reads := self._reads(load, tile)) and (shared := self._asking(load, reads, tile, turns)):
                 if (found := reads.rows_of_next(shared)) is not None:
@@ -367,7 +370,7 @@ class Tiles:
         return None
 
     def _asking(self, load: Load, reads: Reads, tile: Tile, turns: Turns | None) -> Turns | None:
-        """The tiles that together ask for what the next one reads of an operand; None where it comes by itself."""
+        """Returns the tiles that divide the prefetch of an operand for the next tile, or None if none is needed."""
         along = coefficient(load.place, self.columns)
         last = tile.panel.size == 1 and tile.begin + tile.width == self.columns.size
         shared = tile.same_rows if not along else turns if turns and not turns.grouped and not last else None
@@ -375,8 +378,9 @@ class Tiles:
         return shared if shared and shared.count > 1 and len(self.sum) == 1 and not near else None
 
     def _reads(self, load: Load, tile: Tile) -> Reads | None:
-        """What the steps along the last axis of a sum read of an operand that is not packed, where it is the same for
-        all rows, or for all columns.
+        """Returns the reads of an unpacked operand along the last reduction axis, or None.
+
+        The operand must depend on either rows or columns, not both.
         """
         inner, rows = self.sum[-1], self.rows[:1]
         of_columns, of_rows = (any(coefficient(load.place, a) for a in own) for own in ([self.columns], self.rows))
@@ -389,11 +393,11 @@ class Tiles:
         return Reads(load.buffer, first, at(inner), inner.size, count, apart, stride, count * apart)
 
     def _joined(self, sum_: Formula, element: Formula) -> Formula:
-        """What an element changes a sum into."""
+        """Returns an accumulator combined with an element."""
         return apply(self.joined.combine, sum_, element)
 
     def _element(self, formula: Formula, tile: Tile, change: Change, column: Index) -> Formula:
-        """What a step adds, packed operands from their packed copies."""
+        """Returns the element that a step accumulates, with packed operands read from their packed copies."""
         if isinstance(formula, Load):
             packing, along = self.packings.get(formula), self.columns
             begin, panel, width = tile.begin, tile.panel, tile.width

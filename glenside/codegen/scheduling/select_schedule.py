@@ -1,4 +1,4 @@
-"""Which loops a block has: tiles, lanes that are joined, or one element after the other."""
+"""Selects the schedule of a block: register tiles, a reduction in vector lanes, or elementwise loops."""
 
 from __future__ import annotations
 
@@ -40,32 +40,33 @@ from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index, flattened
 
 _CHUNK = 8192
-"""Elements that one thread does at once where there is no outer loop."""
+"""Elements of a thread's chunk if there is no outer loop."""
 _SURE = 0.8
-"""Of the time of other loops, what a unit for matrices must be told to take at most: it is slower in some hours than in
-others. With 0.75 BERT-base took 1.3 times as long on a Xeon, and MobileNetV1 1.18 times, by prices that were higher.
+"""Use AMX only if its predicted time is below this fraction of the vector loops' predicted time: AMX is slower in some
+hours than in others. With 0.75, under higher unit costs, BERT-base took 1.3x the time on a Xeon, MobileNetV1 1.18x.
 """
 _SQUARE = 16
-"""Elements each way of the squares in which what lies the other way is read: those of a line of most caches."""
+"""Side of the square blocks in which a transposed operand is read, in elements: a cache line on most processors."""
 
 
 def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledBlock | None:
-    """A block of at most one join in loops for a machine; None where it is not known how.
+    """Schedules a block with at most one reduction for a machine; returns None if no schedule is known.
 
-    Those of blocks that are alike are made once: a search lowers a program again for each variant of one layer.
+    Memoized over structurally equal blocks: a search lowers a program again for each variant of one layer.
     """
     exact = tuple(joined.exact for joined in block.joined)
     own = Like.of(block.plain())
     known = _known(_Asked(own, exact, block.around, next(axes), block), machine)
-    while next(axes) < known.end:  # the numbers of its loops
+    while next(axes) < known.end:  # skip the numbers of its loops
         pass
     return known.made and with_buffers_of(known.made, known.like.names(own))
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """A block of which it is asked how it is done, in loops that are numbered from the first on: the answer is that for
-    all that are equal to it.
+    """The memo key of a schedule: the structure of a block, and the number of the first new loop.
+
+    block  the block itself, which does not take part in comparison
     """
 
     like: Like
@@ -77,7 +78,7 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Known:
-    """How a block is done, which one that was, and the number behind those of its loops."""
+    """A memoized schedule, the block that it was made for, and the number after those of its loops."""
 
     made: ScheduledBlock | None
     like: Like
@@ -96,7 +97,7 @@ def _made(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledBlock
     every = [*block.axes, *(axis for joined in block.joined for axis in joined.axes)]
     if len(block.joined) > 1 or not all(axis.size for axis in every) or (found is None and block.joined):
         return None
-    found = found or block  # of which single elements are computed wherever they lie
+    found = found or block  # elementwise blocks need no affine indices
     joins = [replace(j, axes=tuple(axis for axis in j.axes if axis.size != 1)) for j in found.joined]
     found = replace(found, axes=tuple(axis for axis in found.axes if axis.size != 1), joined=tuple(joins))
     if not found.joined:
@@ -118,7 +119,7 @@ def _made(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledBlock
 
 
 def _better(block: Block, made: ScheduledBlock, axes: Iterator[int], machine: Machine) -> ScheduledBlock:
-    """Loops of a block, or those by a unit for matrices, where that is told to take less time."""
+    """Returns the better of a schedule and the AMX schedules of a block, by predicted time."""
     matrix = MatrixTiles(block, axes, machine)
     if not matrix.is_possible:
         return made
@@ -129,8 +130,10 @@ def _better(block: Block, made: ScheduledBlock, axes: Iterator[int], machine: Ma
 
 
 def _passed(block: Block, made: ScheduledBlock, machine: Machine) -> float:
-    """Nanoseconds of what threads fetch from each other's caches where they share a matrix by its columns: the rows,
-    which each of them has packed some of and all read, and results, whose rows the next nest is likely to share.
+    """Returns the predicted nanoseconds of cache-to-cache transfers if threads divide a matrix by columns.
+
+    All threads read all packed rows, of which each has packed some. They also fetch results, because the next nest is
+    likely to be divided by rows.
     """
     packed = sum(p.buffer.bytes for p in made.packings if p.source.role is not Role.CONSTANT)
     stored = prod(axis.size for axis in block.axes) * RECORDS[block.buffer.dtype].numpy.itemsize
@@ -138,14 +141,14 @@ def _passed(block: Block, made: ScheduledBlock, machine: Machine) -> float:
 
 
 def _nests_of(block: Block, made: ScheduledBlock) -> list[Nest]:
-    """The nests of a block, and of what is packed for it each time."""
+    """Returns the nest of a block, after the nests that pack its non-constant operands."""
     packed = [p for p in made.packings if p.source.role is not Role.CONSTANT]
     nests = [Nest("packed", p.buffer, p.statements()) for p in packed]
     return [*nests, Nest("", block.buffer, tuple(made.statements))]
 
 
 def _elementwise(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledBlock:
-    """Each element by itself, in pieces in which nothing is asked of it, if there are such."""
+    """Schedules a block without reductions, cut into pieces without guards where that is possible."""
     steps = prod(axis.size for axis in block.axes)
     block, packings = _with_constants_along(block)
     pieces = in_pieces(block, axes) or [block]
@@ -155,7 +158,7 @@ def _elementwise(block: Block, axes: Iterator[int], machine: Machine) -> Schedul
 
 
 def _with_constants_along(block: Block) -> tuple[Block, tuple[Packing, ...]]:
-    """A block whose constants lie as its elements are stored, and those that are packed for that."""
+    """Packs constants to be contiguous along the last axis of the block; returns the block and the packings."""
     along = block.axes[-1] if block.axes else None
     every = [block.value, *(value for _, value in block.beside)]
     if along is None or along.size < 2 or block.around or not all(map(is_affine, all_indices(block))):
@@ -163,7 +166,7 @@ def _with_constants_along(block: Block) -> tuple[Block, tuple[Packing, ...]]:
     found: dict[Load, Packing] = {}
     for load in (load for value in every for load in loads_in(value)):
         across = load.buffer.role is Role.CONSTANT and coefficient(load.place, along) not in (0, 1)
-        least, most = load.place.bounds  # part of it may be read behind a guard alone
+        least, most = load.place.bounds  # an element outside the buffer may be read under a guard
         if (
             across
             and least >= 0
@@ -188,13 +191,14 @@ def _with_constants_along(block: Block) -> tuple[Block, tuple[Packing, ...]]:
 
 
 def _whole(block: Block, of: int, axes: Iterator[int], machine: Machine) -> list[Statement]:
-    """A block of so many steps in all: in vectors where elements lie next to each other; the outermost axis in any
-    order.
+    """Schedules one piece of a block: vectorized where elements are contiguous, outermost axis parallel.
+
+    of  steps of all pieces together, which decide whether threads are worth it
     """
     if all(map(is_affine, all_indices(block))):
         block = with_merged(block, axes)
     steps = prod(axis.size for axis in block.axes)
-    if len(block.axes) == 1 and steps >= 2 * _CHUNK:  # so that there is something to do at once
+    if len(block.axes) == 1 and steps >= 2 * _CHUNK:  # cut it, for a parallel outer loop
         (axis,) = block.axes
         parts = []
         for begin, size, times in _cut(steps, _CHUNK):
@@ -211,7 +215,7 @@ def _whole(block: Block, of: int, axes: Iterator[int], machine: Machine) -> list
 
 
 def _across(block: Block) -> Axis | None:
-    """The axis along which most of what a block reads lies next to each other, where it stores along another one."""
+    """Returns the axis along which the largest operand is contiguous, if it is not the axis of the stores, or None."""
     if len(block.axes) < 2 or not all(map(is_affine, all_indices(block))):
         return None
     loads = (load for value in (block.value, *(value for _, value in block.beside)) for load in loads_in(value))
@@ -223,7 +227,7 @@ def _across(block: Block) -> Axis | None:
 
 
 def _squares(block: Block, across: Axis, of: int, axes: Iterator[int]) -> list[Statement]:
-    """A block in squares of two axes, so that a line that is read is used up while it is near."""
+    """Blocks two axes into squares, so that all of a cache line is used while it is in cache."""
     along = block.axes[-1]
     others = [axis for axis in block.axes if axis not in (across, along)]
     made: list[Statement] = []
@@ -239,13 +243,13 @@ def _squares(block: Block, across: Axis, of: int, axes: Iterator[int]) -> list[S
 
 
 def _cut(size: int, length: int) -> list[tuple[int, int, int]]:
-    """An axis as (first, size, times): whole pieces of a length, and what is left."""
+    """Cuts an axis into (first, size, times): whole pieces of a length, and the remainder."""
     whole = size - size % length
     return [piece for piece in ((0, length, whole // length), (whole, size - whole, 1)) if piece[1] and piece[2]]
 
 
 def _run(block: Block, axes: Iterator[int], machine: Machine) -> list[Statement]:
-    """The elements along the only axis of a block."""
+    """Returns the loops of a block with at most one axis: vectorized where possible."""
     dtype = block.buffer.dtype
     stores = [(block.place, block.value), *block.beside]
     vectors = block.axes and all(

@@ -1,7 +1,7 @@
-"""softmax in vectors, and its logarithm: the largest, the powers, their sum, the shares, one row after the other.
+"""Schedules softmax and log-softmax in vectors: maximum, exponentials, their sum and the quotients, row by row.
 
-Of rows that are shorter than a vector some are taken together: what is done to each element, as the powers are, is done
-to all of theirs.
+Rows that are shorter than a vector are processed in groups: elementwise steps, such as the exponentials, run over all
+elements of a group.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from glenside.ir.operators.compute import name_of
 from glenside.ir.types import Dims
 
 _PASSES = 5
-"""Of one row after the other, where rows are short: each is one element at a time."""
+"""Scalar passes over a short row, by which its steps are counted."""
 
 
 @dataclass(frozen=True)
 class Softmax:
-    """For each place of the axes a row: along an axis, `element` becomes its share, at `place` of a buffer.
+    """A softmax of rows: for each step of `axes`, normalizes `element` along `along` and stores it at `place`.
 
-    largest, total  the variables of a row
-    logarithm       whether it becomes the logarithm of that
+    largest, total  variables of a row: its maximum and its sum of exponentials
+    logarithm       True for log-softmax
     """
 
     axes: tuple[Axis, ...]
@@ -52,11 +52,11 @@ class Softmax:
     logarithm: bool = False
 
     def with_places(self, change: Change) -> Softmax:
-        """With other places, the same axes."""
+        """Returns the softmax with each index replaced by `change` of it."""
         return replace(self, place=change(self.place), element=changed(self.element, change))
 
     def statements(self, axes: Iterator[int], machine: Machine) -> list[Statement] | None:
-        """Its loops; None where elements are not next to each other."""
+        """Returns the loops, or None if they cannot be vectorized."""
         dtype = self.buffer.dtype
         if not in_vectors(self.element, dtype) or not all(map(is_affine, (self.place, *indices_of(self.element)))):
             return None
@@ -83,7 +83,7 @@ class Softmax:
         return prod(axis.size for axis in (*self.axes, self.along))
 
     def _each(self, formula: Formula, axes: Iterator[int], machine: Machine) -> list[Statement]:
-        """Each element of a row becomes a formula."""
+        """Returns the loop that stores a formula to each element of a row."""
 
         def put(at: Index) -> list[Statement]:
             change = partial(substituted, places={self.along: at})
@@ -93,7 +93,7 @@ class Softmax:
         return run(self.along, axes, lanes, put)
 
     def _of_short(self, axes: Iterator[int], machine: Machine) -> list[Statement] | None:
-        """As many rows at a time as a vector has lanes; None where they are not next to each other, or too few."""
+        """Returns loops over groups of rows, one row per vector lane; None if rows are not contiguous or too few."""
         lanes, size = lanes_of(self.buffer.dtype, machine), self.along.size
         rows = next((axis for axis in self.axes if coefficient(self.place, axis) == size), None)
         if not 1 < size < lanes or coefficient(self.place, self.along) != 1 or rows is None or rows.size < lanes:
@@ -107,7 +107,7 @@ class Softmax:
         return made
 
     def _block(self, rows: Axis, first: Index, row: Axis, axes: Iterator[int], machine: Machine) -> list[Statement]:
-        """Some rows, from one on: the largest and the sum one row after the other, functions of all elements."""
+        """Returns the loops of a group of rows: maximum and sum row by row, functions over all elements."""
         dtype, size = self.buffer.dtype, self.along.size
         lanes = lanes_of(dtype, machine)
         own = self.with_places(partial(substituted, places={rows: first + at(row)}))
@@ -132,7 +132,7 @@ class Softmax:
 
 
 def softmax(nest: Filling) -> Softmax | None:
-    """The softmax that fills a buffer, or its logarithm; None where it is none of vectors."""
+    """Returns the softmax or log-softmax that fills a view, or None if the term is another operator or dtype."""
     (child,) = nest.term.children
     shape, item, dtype = child.access.shape, child.access.item, nest.dtype
     row = Dims((item.product(),))

@@ -1,4 +1,4 @@
-"""How rows and columns are cut: into tiles of rows, and panels of columns, which tiles read one after the other."""
+"""Partitions rows into tiles and columns into panels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ from glenside.ir.index_map import Axis, Index, flattened
 
 @dataclass(frozen=True)
 class Turns:
-    """Tiles that read the same panel: how many, the place of one among them, and whether a group lies between them."""
+    """The tiles that read the same panel.
+
+    count    number of these tiles
+    place    position of the current tile among them
+    grouped  True if tiles of other panels run between them
+    """
 
     count: int
     place: Index
@@ -23,12 +28,13 @@ class Turns:
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile that is being made: its registers, which of them a row, a vector and a lane are, and the columns.
+    """A tile under construction: its accumulators, and its axes of rows (`row`), vectors (`unit`) and lanes (`lane`).
 
-    places     where the axes of the block are
-    rows       of those, (first, height, times), and the axis that counts them
-    same_rows  tiles that read the same rows, where these follow each other
-    copies     whether it keeps a copy of what it reads of a panel, for the tiles that follow
+    begin      first column; `panel` is the axis that counts panels
+    places     axis of the block -> its index in the tile
+    rows       (first, height, times) of its piece of rows, which `row_axis` counts
+    same_rows  the tiles that read the same rows, if they run one after the other
+    copies     True if the tile copies its panel of an operand to scratch memory, for the tiles after it
     """
 
     registers: Buffer
@@ -56,11 +62,11 @@ class Tile:
         return self.registers.place([at(self.row), self.column])
 
     def change(self, index: Index) -> Index:
-        """A place of the block."""
+        """Substitutes the axes of the block in an index."""
         return substituted(index, self.places)
 
     def each(self, statement: Statement, rows: bool = True) -> list[Statement]:
-        """What is done to each vector, of one row or of all of them."""
+        """Returns a statement in loops over the vectors of the tile, of all rows or of one."""
         inner: tuple[Statement, ...] = (statement,)
         inner = (For(self.lane, inner, Way.VECTOR),) if self.lane.size > 1 else inner
         for axis in (self.unit, self.row) if rows else (self.unit,):
@@ -69,14 +75,14 @@ class Tile:
 
 
 def least_lanes(dtype: str) -> int:
-    """Elements of a dtype in the shortest vectors that processors have, which are of 16 bytes."""
+    """Returns the elements of a dtype in the shortest vectors of processors, which have 16 bytes."""
     return 16 * 8 // RECORDS[dtype].bits
 
 
 def pieces_of(size: int, width: int, lanes: int, least: int) -> list[tuple[int, int, int, int]]:
-    """Columns as (first, lanes, vectors, times): panels of `width` vectors, then what is left in shorter ones.
+    """Cuts columns into (first, lanes, vectors, times): panels of `width` vectors, then shorter vectors for the rest.
 
-    What is less than the `least` lanes is taken by numbers: shorter vectors are nobody's registers, and spilled.
+    Fewer columns than `least` lanes are scalars: no processor has registers for shorter vectors, so they spill.
     """
     pieces, begin = [], 0
     while begin < size:
@@ -91,7 +97,7 @@ def pieces_of(size: int, width: int, lanes: int, least: int) -> list[tuple[int, 
 
 
 def rows_of(size: int, height: int) -> list[tuple[int, int, int]]:
-    """Rows as (first, height, times), in tiles that differ by one row at most."""
+    """Cuts rows into (first, height, times), with heights that differ by at most one row."""
     tiles = -(-size // height)
     low, larger = divmod(size, tiles)
     found = [(0, low + 1, larger), (larger * (low + 1), low, tiles - larger)]
@@ -105,7 +111,10 @@ def turns_of(
     axis: Axis,
     grouped: bool,
 ) -> Turns:
-    """Of the tiles of a panel, whose rows are those pieces at each place of shared axes, that of a piece at an axis."""
+    """Returns the position of a tile among the tiles of its panel.
+
+    A panel has the tiles of `rows` at each step of the `shared` axes; the tile is number `axis` of `piece`.
+    """
     count, before = sum(times for *_, times in rows), sum(times for begin, _, times in rows if begin < piece[0])
     outer = flattened([at(a) for a in shared], [a.size for a in shared])
     return Turns(count * prod(a.size for a in shared), outer * count + before + at(axis), grouped)

@@ -1,4 +1,4 @@
-"""What lies next to each other, in vectors: elements one by one, and what is joined along them."""
+"""Vectorizes contiguous elements and reductions along them, and parallelizes loops."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ from glenside.ir.index_map import Axis, Index
 from glenside.ir.types import Dims
 
 LEAST_AT_ONCE = 8
-"""Steps that threads share, where there are more of another kind: fewer do not divide evenly."""
+"""The fewest steps of a parallel loop where another loop has more: fewer steps do not divide evenly among threads."""
 _PARALLEL = 20_000
-"""Steps from which on a nest is worth more than one thread."""
+"""The fewest steps of a nest that is worth more than one thread."""
 _LONG = 4
-"""Instructions that may follow a sum in the registers of a tile: the numbers of more would take some of them."""
+"""The most instructions after a reduction within a register tile: more would need registers for their constants."""
 _SUMS = 4
-"""Vectors that are added to in turn, so that none waits for itself."""
+"""Accumulator vectors that are used in turn, which hides the latency of additions."""
 
 
 def lanes_of(dtype: str, machine: Machine) -> int:
-    """Elements of a dtype in a vector."""
+    """Returns the elements of a dtype in a vector."""
     return max(1, machine.vector // RECORDS[dtype].numpy.itemsize)
 
 
 def lanes_in(formulas: Iterable[Formula], machine: Machine) -> int:
-    """Elements of a vector of formulas, all of which have as many: as those of the widest dtype in them."""
+    """Returns the common number of lanes for formulas: that of their widest dtype."""
     return min(lanes_of(dtype, machine) for formula in formulas for dtype in _dtypes(formula))
 
 
 def _dtypes(formula: Formula) -> Iterator[str]:
-    """The dtypes of values in a formula: halves are floats there."""
+    """Yields the dtypes of values in a formula; halves are computed as float32."""
     yield "float32" if formula.dtype in HALVES else formula.dtype
     if isinstance(formula, Convert):
         yield from _dtypes(formula.formula)
@@ -73,7 +73,7 @@ def _dtypes(formula: Formula) -> Iterator[str]:
 
 
 def in_vectors(formula: Formula, dtype: str) -> bool:
-    """Whether a formula is one of a dtype, and done on vectors."""
+    """True if a formula has the given dtype and can be vectorized."""
     if formula.dtype != dtype or dtype not in ("float64", *IN_LANES):
         return False
     if isinstance(formula, Apply):
@@ -94,7 +94,7 @@ def in_vectors(formula: Formula, dtype: str) -> bool:
 
 
 def steps_of(formula: Formula) -> int:
-    """About how many instructions it takes to compute a formula for a vector."""
+    """Returns the approximate number of instructions of a formula on a vector."""
     if isinstance(formula, Convert):
         return 1 + steps_of(formula.formula)
     if not isinstance(formula, Apply):
@@ -103,18 +103,18 @@ def steps_of(formula: Formula) -> int:
 
 
 def is_long(formula: Formula) -> bool:
-    """Whether a formula is better written for one row of a tile than for each."""
+    """True if a formula is too long to be unrolled over the rows of a tile."""
     return steps_of(formula) > _LONG
 
 
 def runs_along(formula: Formula, axis: Axis) -> bool:
-    """Whether what a formula reads is next to each other, or the same, along an axis."""
+    """True if each load of a formula is contiguous or constant along an axis."""
     places = [load.place for load in loads_in(formula)]
     return all(coefficient(place, axis) in (0, 1) and is_direct(place, axis) for place in places)
 
 
 def run(axis: Axis, axes: Iterator[int], lanes: int, body: Callable[[Index], list[Statement]]) -> list[Statement]:
-    """Stores for each place along an axis: full vectors, then shorter ones."""
+    """Returns the loops of `body` along an axis: full vectors, then shorter ones."""
     made: list[Statement] = []
     begin = 0
     while begin < axis.size:
@@ -128,7 +128,10 @@ def run(axis: Axis, axes: Iterator[int], lanes: int, body: Callable[[Index], lis
 
 
 def joined_in_lanes(joined: Joined, axes: Iterator[int], machine: Machine) -> list[Statement] | None:
-    """What is joined along elements that are next to each other: in a few vectors, whose lanes are joined last."""
+    """Vectorizes a reduction along contiguous elements: a few accumulator vectors, whose lanes are reduced last.
+
+    Returns None if the reduction cannot be split, cannot be vectorized, or is shorter than a vector.
+    """
     dtype = joined.local.dtype
     if not joined.exact or not all(in_vectors(formula, dtype) for formula in (joined.element, joined.start)):
         return None
@@ -183,20 +186,20 @@ def _changes(joined: Joined, value: Formula) -> Let:
 
 
 def tree(combine: str, parts: Sequence[Formula]) -> Formula:
-    """Parts joined in pairs."""
+    """Returns the balanced reduction tree of parts."""
     while len(parts) > 1:
         parts = [apply(combine, *parts[i : i + 2]) if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]
     return parts[0]
 
 
 def with_way(loop: Statement, way: Way) -> Statement:
-    """A loop whose steps are taken in another way."""
+    """Returns a loop with another way."""
     assert isinstance(loop, For), "there is a loop"
     return replace(loop, way=way)
 
 
 def spread(axes: Sequence[Axis], body: Sequence[Statement], steps: int) -> list[Statement]:
-    """Loops around a body, the outermost one in any order, by any thread where so many steps are worth it."""
+    """Returns loops around a body; the outermost loop is parallel if `steps` are worth several threads."""
     made = around(axes, body)
     if steps >= _PARALLEL and any(axis.size != 1 for axis in axes):
         made = [with_way(made[0], Way.PARALLEL)]
@@ -204,9 +207,9 @@ def spread(axes: Sequence[Axis], body: Sequence[Statement], steps: int) -> list[
 
 
 def shared(statements: Iterable[Statement], steps: int) -> list[Statement]:
-    """Loops whose steps have nothing to do with each other, taken by any thread where so many steps are worth it.
+    """Parallelizes loops with independent steps if `steps` are worth several threads.
 
-    A variable beside them, as the largest of all that softmax takes, is one thread's: other threads do not see it.
+    Statements that define a variable, such as the maximum of a softmax, stay serial: a variable is private to a thread.
     """
     loops = list(statements)
     if steps < _PARALLEL or any(isinstance(statement, Let) for statement in loops):
@@ -215,8 +218,9 @@ def shared(statements: Iterable[Statement], steps: int) -> list[Statement]:
 
 
 def evenly(axes: Sequence[Axis]) -> list[Axis]:
-    """Axes of loops that may be taken in any order, so that threads share the outermost one evenly: not the planes of
-    an image, say, but its rows.
+    """Reorders the axes of permutable loops so that the outermost divides evenly among threads.
+
+    The rows of an image, for example, come before its few planes.
     """
     first, *others = [axis for axis in axes if axis.size != 1] or [Axis(0, 1)]
     if others and first.size < min(LEAST_AT_ONCE, others[0].size):
