@@ -1,7 +1,8 @@
-"""Bytes that come from behind a cache: what a nest reads and stores again after the cache has held other things.
+"""Estimates a nest's cache-miss bytes (capacity misses) at each cache level.
 
-What a loop touches in all its steps is read once where one step fits the cache; where that does not, each step reads
-its own again. Places are counted by the sizes of the axes they depend on, at most the buffer.
+If the footprint of one step of a loop fits the cache, the footprint of the whole loop is read once; otherwise each step
+reads its footprint again. The number of distinct indices is estimated from the sizes of the axes that they depend on,
+at most the buffer.
 """
 
 from __future__ import annotations
@@ -20,19 +21,22 @@ from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index
 
 _LINE = 64
-"""Bytes that come at a time."""
+"""Bytes of a cache line."""
 _OWN = 0.75
-"""Of a cache, what a program has: of 1/8, 3/16 .. 1 of the last one it told nests of large images least wrong on a Zen
-5, of 0.6, 0.8 and 1 of the second one 0.8 all nests on a Xeon.
+"""Effective fraction of a cache's capacity. Of 1/8, 3/16 .. 1 of the last-level cache, this had the least prediction
+error for nests of large images on a Zen 5; of 0.6, 0.8 and 1 of L2, 0.8 had the least for all nests on a Xeon.
 """
 _SHARES = (0.6, 1.0, 1.6)
-"""Parts of the second cache that hold what is read again, taken together: caches forget little by little."""
+"""Fractions of the L2 capacity over which misses are averaged: a cache evicts gradually."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """Bytes that a nest brings, whatever was before it: from behind the first cache; of each buffer from behind parts
-    of the second one, and in all.
+    """The bytes that a nest reads into its caches, whatever ran before it.
+
+    near       bytes from beyond L1
+    behind     for each fraction of L2 in `_SHARES`: bytes of each buffer from beyond it
+    footprint  bytes of each buffer that the nest touches
     """
 
     near: float
@@ -46,7 +50,7 @@ class Reach:
         return cls(near, tuple(touched.beyond(machine.l2 * share) for share in _SHARES), touched.footprint)
 
     def over(self, names: Mapping[Buffer, Buffer]) -> Reach:
-        """The same of a nest over other buffers."""
+        """Returns the reach of a structurally equal nest over other buffers."""
         behind, whole = (
             [{names[buffer]: n for buffer, n in own.items()} for own in every]
             for every in (self.behind, [self.footprint])
@@ -55,13 +59,16 @@ class Reach:
 
 
 def traffic(reach: Reach, stored: Buffer, cache: Cache) -> Work:
-    """What a nest that stores a buffer brings from the second cache, and from behind it."""
+    """Returns the bytes that a nest reads from L2 and from beyond it; updates the state of `cache`.
+
+    stored  the buffer that the nest stores
+    """
     missed = cache.touch(stored, reach.footprint).missed
     found = dict.fromkeys(("far", "weights"), 0.0)
     for bytes_of in reach.behind:
         for buffer, n in bytes_of.items():
             once = min(n, reach.footprint[buffer])
-            again = n - once  # what the nest itself has driven out
+            again = n - once  # evicted by the nest itself
             part = missed[buffer] / reach.footprint[buffer] if once else 0.0
             found["weights" if buffer.role is Role.CONSTANT else "far"] += (part * once + again) / len(_SHARES)
     return Work(near=reach.near, **found)
@@ -69,24 +76,24 @@ def traffic(reach: Reach, stored: Buffer, cache: Cache) -> Work:
 
 @dataclass(frozen=True)
 class Brought:
-    """What a nest brings from behind a cache: bytes of each buffer; and bytes that go back for it."""
+    """The traffic of a nest beyond a cache: missed bytes of each buffer, and bytes that are written back."""
 
     missed: Mapping[Buffer, float]
     back: float
 
     def work(self) -> Work:
-        """From memory, and to it."""
+        """Returns the bytes as work of the memory behind the last-level cache."""
         weights = sum(n for buffer, n in self.missed.items() if buffer.role is Role.CONSTANT)
         return Work(memory=sum(self.missed.values()) - weights + self.back, memory_weights=weights)
 
 
 class Cache:
-    """A cache, where a program runs again and again: parts of memory, of which the one touched first leaves.
+    """A cache model for a program that runs repeatedly: blocks of memory with LRU replacement.
 
-    Temporaries are where they lie in the arena: what another one has left there is as near as it was. Where places are
-    not known, one that is new lies where something was not long ago, if it is not large.
+    Temporaries have addresses in the arena, so one finds in cache what another has left at its address. A new
+    temporary without an address is assumed to reuse memory that is in cache, if it is not large.
 
-    parts  what is held -> whether something was stored there since it came, which goes back when it leaves
+    parts  resident block -> True if it is dirty and is written back on eviction; least recently used first
     """
 
     def __init__(self, size: int, part: int, places: Mapping[Buffer, int] = MappingProxyType({})) -> None:
@@ -95,13 +102,13 @@ class Cache:
         self._seen: set[Buffer] = set()
 
     def warm(self, nests: Iterable[tuple[Buffer, Reach]]) -> Cache:
-        """The same after a run of nests, each with the buffer that it stores."""
+        """Runs nests, each with the buffer that it stores, and returns the cache."""
         for stored, reach in nests:
             self.touch(stored, reach.footprint)
         return self
 
     def touch(self, stored: Buffer, footprint: Mapping[Buffer, float]) -> Brought:
-        """A nest that stores a buffer touches so many bytes of some."""
+        """Runs a nest that stores a buffer and touches the bytes of `footprint`; returns its traffic."""
         missed, back = dict.fromkeys(footprint, 0.0), 0
         near = {buffer for buffer, n in footprint.items() if self._is_near(buffer, n)}
         self._seen.update(footprint)
@@ -116,12 +123,12 @@ class Cache:
         return Brought(missed, back * self.part)
 
     def _is_near(self, buffer: Buffer, n: float) -> bool:
-        """Whether a buffer without a place is new, and may lie where something was not long ago."""
+        """True if a buffer has no address, is new, and is small enough to be assumed in cache."""
         is_new = buffer not in self._seen and buffer not in self.places
         return is_new and buffer.role in (Role.TEMPORARY, Role.SCRATCH) and 2 * n <= self.most * self.part
 
     def _touched(self, footprint: Mapping[Buffer, float]) -> list[tuple[Buffer, tuple[Buffer | None, int], float]]:
-        """The parts of some buffers, a little of each in turn, and the bytes of each part."""
+        """Returns the blocks of buffers, interleaved, as (buffer, key, bytes)."""
         found = []
         for buffer, n in footprint.items():
             place = self.places.get(buffer)
@@ -135,10 +142,10 @@ class Cache:
 
 @dataclass
 class Touched:
-    """The places that statements touch, in a tree of loops.
+    """The indices that statements access, as a tree of loops.
 
-    places   of these statements themselves
-    loops    (axis, what is touched in each of its steps)
+    places   (buffer, index) of these statements themselves
+    loops    (axis, accesses of each of its steps)
     """
 
     places: list[tuple[Buffer, Index]] = field(default_factory=list)
@@ -170,16 +177,16 @@ class Touched:
 
     @cached_property
     def footprint(self) -> dict[Buffer, float]:
-        """Bytes of each buffer that are touched."""
+        """Returns buffer -> bytes that are touched."""
         return _footprint(self._shapes(()))
 
     @cached_property
     def swept(self) -> list[dict[Buffer, float]]:
-        """The same for all steps of each loop."""
+        """Returns, for each loop, the footprint of all its steps."""
         return [_footprint(inner._shapes((axis,))) for axis, inner in self.loops]
 
     def _shapes(self, axes: tuple[Axis, ...]) -> dict[Buffer, dict[object, float]]:
-        """For each buffer the sets of places, by what tells them apart, and how many elements each has."""
+        """Returns, for each buffer, key of a set of indices -> estimated elements in it."""
         found: dict[Buffer, dict[object, float]] = {}
         for buffer, place in dict.fromkeys(self.places):
             key, count = _extent(place, axes, buffer)
@@ -190,7 +197,7 @@ class Touched:
         return found
 
     def beyond(self, cache: float) -> dict[Buffer, float]:
-        """Bytes of each buffer that come from behind a cache."""
+        """Returns buffer -> estimated bytes from beyond a cache of `cache` bytes."""
         if sum(self.footprint.values()) <= cache:
             return self.footprint
         found: dict[Buffer, float] = {}
@@ -208,14 +215,14 @@ def _footprint(shapes: Mapping[Buffer, Mapping[object, float]]) -> dict[Buffer, 
 
 
 def _extent(place: Index, axes: Sequence[Axis], buffer: Buffer) -> tuple[object, float]:
-    """What tells the places of an access from others, and how many elements they are, in whole lines."""
+    """Returns a key that accesses to the same set of indices share, and its estimated elements, in whole lines."""
     steps = sorted((abs(factor), axis.size) for axis, factor in place.terms if isinstance(axis, Axis) and axis in axes)
     line = _LINE / _size(buffer)
     nearest = steps[0][0] if steps else line
     count, reach, unit, span = min(line, nearest), 0, 0, 0
     for step, size in steps:
         reach += step * (size - 1)
-        if unit and step % unit == 0 and step <= span + unit:  # a window and the image that it moves along, say
+        if unit and step % unit == 0 and step <= span + unit:  # overlapping, such as a window and its image
             count *= (span + step * (size - 1) + unit) / (span + unit)
             span += step * (size - 1)
         else:
@@ -226,10 +233,9 @@ def _extent(place: Index, axes: Sequence[Axis], buffer: Buffer) -> tuple[object,
 
 
 def _apart(begin: int, steps: Sequence[tuple[int, int]], line: float) -> tuple[int, ...]:
-    """The same numbers for accesses that go along the same axes from places of which one is among those of the other.
+    """Returns a key that is equal for accesses along the same axes if one starts within the other's range.
 
-    The next row of an image begins within the rows, the next part of a sum behind the first one: as many steps on as
-    that has.
+    The next row of an image starts within the range of rows; the next piece of a reduction starts after the first.
     """
     rest, found = abs(begin), []
     for step, size in reversed(steps):
@@ -239,5 +245,5 @@ def _apart(begin: int, steps: Sequence[tuple[int, int]], line: float) -> tuple[i
 
 
 def _size(buffer: Buffer) -> int:
-    """Bytes of an element."""
+    """Returns the bytes of an element."""
     return RECORDS[buffer.dtype].numpy.itemsize

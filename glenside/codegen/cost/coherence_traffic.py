@@ -1,8 +1,7 @@
-"""What passes from one processor's cache to another's: lines of temporaries that a thread reads or stores over where
-another one did so last.
+"""Estimates cache-to-cache transfers: lines of temporaries that a thread reads or overwrites in another thread's cache.
 
-Threads that share a nest have parts of its steps, each the same ones whenever the nest runs. Where the next nest goes
-along the same axis, a thread finds in its own cache what it stored there; else it fetches what another one holds.
+Each thread of a parallel nest has a fixed range of its steps, the same in each run. If the next nest is parallel along
+the same axis, a thread finds its own lines in its cache; otherwise it fetches lines that another thread holds.
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ from glenside.ir.operand import Array
 
 
 class Holders:
-    """The lines of an arena that are in each thread's cache of so many bytes, as nests run one after the other. Of
-    buffers that are larger than all of these no line is there for long.
+    """The arena lines in each thread's cache, simulated nest by nest.
+
+    cache  bytes of a thread's cache; of a buffer larger than all these caches together, no lines are held
     """
 
     def __init__(self, arena: Arena, threads: int, cache: int) -> None:
@@ -36,15 +36,13 @@ class Holders:
         self.held = np.zeros((threads, arena.size // LINE), bool)
 
     def warm(self, nests: Sequence[Like]) -> Holders:
-        """The same after a run of nests."""
+        """Runs nests, and returns the holders."""
         for nest in nests:
             self.fetched(nest)
         return self
 
     def fetched(self, nest: Like) -> float:
-        """Bytes that a nest fetches from other threads' caches, of all threads as if each did as much as the one that
-        does most.
-        """
+        """Runs a nest; returns threads x the most bytes that a thread fetches from other threads' caches."""
         touched, known = _touched(nest, self.threads, self.most)
         names = known.names(nest)
         found = np.zeros(self.threads)
@@ -66,14 +64,14 @@ class Holders:
 
 @dataclass(frozen=True, eq=False)
 class _Touched:
-    """Which lines of a buffer each thread reads, or writes: as bits; nothing of one that is too large."""
+    """The lines of a buffer that each thread reads, or writes, as bits; None for a buffer that is too large."""
 
     buffer: Buffer
     writes: bool
     bits: Array | None
 
     def lines(self) -> Array | None:
-        """(threads)(lines of the buffer)"""
+        """Returns the mask (threads)(lines of the buffer)."""
         if self.bits is None:
             return None
         return np.unpackbits(self.bits, axis=1, count=lines(self.buffer)).view(bool)
@@ -81,7 +79,7 @@ class _Touched:
 
 @lru_cache(maxsize=1024)
 def _touched(like: Like, threads: int, most: int) -> tuple[list[_Touched], Like]:
-    """Of temporaries in statements: what is read first. The same for all that are alike."""
+    """Returns the touched lines of temporaries, reads first; memoized over structurally equal statements."""
     found: dict[tuple[bool, Buffer], Array | None] = {}
     for loop, ranges in _shared(like.body, threads):
         seen = set()
@@ -102,9 +100,7 @@ def _touched(like: Like, threads: int, most: int) -> tuple[list[_Touched], Like]
 
 
 def _shared(body: Sequence[Statement], threads: int) -> Iterator[tuple[Statement, list[tuple[int, int]]]]:
-    """Statements, with the steps of a loop that each thread has, from the first to before the last; all others are the
-    first one's.
-    """
+    """Yields each statement with the steps of each thread, (first, end); [] for a statement of the first thread."""
     steps = 1
     for statement in body:
         if not is_parallel(statement):
@@ -114,14 +110,14 @@ def _shared(body: Sequence[Statement], threads: int) -> Iterator[tuple[Statement
         if statement.beside is None:
             steps = count
         ends = [steps * thread // threads for thread in range(threads + 1)]
-        if statement.beside is not None:  # as a job shares them
+        if statement.beside is not None:  # as the thread pool divides a fused loop
             parts, first = statement.beside
             ends = [min(max(end * parts // max(steps, 1) - first, 0), count) for end in ends]
         yield statement, list(pairwise(ends))
 
 
 def _places(access: Access, loop: Statement, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, Footprint]]:
-    """Each thread that does some of an access, and where."""
+    """Yields (thread, footprint) for each thread that executes some steps of an access."""
     if not isinstance(loop, For) or not ranges:
         yield 0, _footprint(access)
         return
@@ -139,7 +135,7 @@ def _places(access: Access, loop: Statement, ranges: Sequence[tuple[int, int]]) 
 
 
 def _between(access: Access, axis: Axis, first: int, end: int) -> Access:
-    """An access in some of the steps of a loop."""
+    """Restricts an access to the steps from `first` to before `end` of a loop."""
     part = Axis(axis.number, end - first)
     at = {axis: Index(((part, 1),), first)}
     loops = tuple(replace(loop, axis=part) if loop.axis == axis else loop for loop in access.loops)
@@ -151,14 +147,14 @@ def _between(access: Access, axis: Axis, first: int, end: int) -> Access:
 
 
 def _footprint(access: Access, fixed: Mapping[Axis, int] = MappingProxyType({})) -> Footprint:
-    """Where an access is, or, where data move it, all of the buffer."""
+    """Returns the footprint of an access: all of the buffer if data decide the index."""
     if access.picked:
         return Footprint(np.zeros(1, np.int64), ((1, access.buffer.dims.product()),))
     return footprint(access, fixed, {})
 
 
 def _in_lines(places: Footprint, buffer: Buffer) -> Array:
-    """Whether some element of each line of a buffer is among places. What has no gaps of a line is marked at once."""
+    """Returns the mask of cache lines of a buffer that a footprint touches; ranges without gaps are marked at once."""
     per_line, count = LINE // RECORDS[buffer.dtype].numpy.itemsize, lines(buffer)
     begins, size = places.offsets, 1
     for step, times in sorted(places.steps):

@@ -1,7 +1,7 @@
-"""The work of nests: what is issued step by step, and the bytes that come from each memory.
+"""Counts the work of nests: issued instructions, and bytes from each level of memory.
 
-Steps are counted as they are written: what an unrolled loop does not change is loaded once, and stays in a register. In
-a step that many products share, what is slowest counts: the products, the loads, or a sum that waits for itself.
+Instructions are counted as emitted: a load that does not depend on an unrolled loop is hoisted to a register. The cost
+of a step is its bottleneck: products, loads and stores, or the latency of an accumulator.
 """
 
 from __future__ import annotations
@@ -46,27 +46,25 @@ from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Atom, Axis, Index
 
 _PARTS, _LARGE_PART = 64, 1 << 16
-"""Of the second cache, and bytes of a part of the last one, that are told to be held or not."""
+"""Blocks of the L2 cache in the cache model, and bytes of a block of the last-level cache."""
 _SLOW = frozenset({"divide", "sqrt", "mod", "rem"})
 _FUNCTIONS = frozenset("exp log tanh erf sigmoid sin cos tan asin acos atan sinh cosh asinh acosh atanh pow".split())
 
 
 def told(loops: Loops, machine: Machine, threads: int = 1) -> list[float]:
-    """Nanoseconds of each nest on so many threads, by what the machine takes for each kind of work."""
-    threads = threads if threads in dict(machine.shared) else 1  # else of one, which is what is known
+    """Returns the predicted nanoseconds of each nest on `threads` threads, by the machine's unit costs."""
+    threads = threads if threads in dict(machine.shared) else 1  # else the costs of one thread, the only ones measured
     prices = [machine.prices(threads if is_shared(nest) else 1) for nest in loops.nests]
     return [work.priced(own) for work, own in zip(works(loops, machine, threads), prices, strict=True)]
 
 
 def is_shared(nest: Nest) -> bool:
-    """Whether threads share what a nest does: all but a border of it."""
+    """True if a nest has a parallel loop."""
     return any(map(is_parallel, nest.body))
 
 
 def told_alone(nests: Sequence[Nest], machine: Machine) -> float:
-    """Nanoseconds of one thread for nests that follow each other, whatever was before them: as many as if each of those
-    that the machine has did what the one does that does most.
-    """
+    """Returns the predicted nanoseconds of consecutive nests, whatever ran before: machine threads x slowest thread."""
     cache = _second_cache(machine)
     works = (_work(nest, _counted(Like.of(nest.body), machine), cache, machine.threads) for nest in nests)
     return sum(work.priced(machine.nanoseconds) for work in works)
@@ -74,7 +72,7 @@ def told_alone(nests: Sequence[Nest], machine: Machine) -> float:
 
 @dataclass(frozen=True)
 class EitherWay:
-    """Nanoseconds of a nest alone, and where threads share it, and the bytes of each buffer that it touches."""
+    """Predicted nanoseconds of a nest, serial (`alone`) and parallel (`shared`), and bytes touched of each buffer."""
 
     alone: float
     shared: float
@@ -82,7 +80,7 @@ class EitherWay:
 
 
 def either_way(nest: Nest, machine: Machine, threads: int) -> EitherWay:
-    """What a nest that touches everything once takes, on one thread and on so many, of which one does most."""
+    """Predicts a nest's time on one thread and on `threads` threads, if it reads its whole footprint from beyond L2."""
     counted = _counted(Like.of(nest.body), machine)
     bytes_of = {"far": 0.0, "weights": 0.0}
     for buffer, n in counted.reach.footprint.items():
@@ -94,21 +92,21 @@ def either_way(nest: Nest, machine: Machine, threads: int) -> EitherWay:
 
 @dataclass(frozen=True)
 class _Counted:
-    """What each statement of a nest issues, and what all bring, whatever was before them."""
+    """The work that each statement of a nest issues, and the bytes that the nest reads, whatever ran before it."""
 
     issued: tuple[Work, ...]
     reach: Reach
 
 
 def _counted(own: Like, machine: Machine) -> _Counted:
-    """The same for all nests that are alike: a search lowers a program again for each variant of one layer."""
+    """Returns the counts of a nest, memoized by structure: a search lowers a program again for each layer variant."""
     known, like = _known(own, machine)
     return known if like.buffers == own.buffers else replace(known, reach=known.reach.over(like.names(own)))
 
 
 @lru_cache(maxsize=2048)
 def _known(like: Like, machine: Machine) -> tuple[_Counted, Like]:
-    """What is known of one that is like it, and that one."""
+    """Returns the cached counts of a structurally equal nest, and that nest."""
     issued = tuple(_issued([statement], machine) for statement in like.body)
     return _Counted(issued, Reach.of(like.body, machine)), like
 
@@ -121,20 +119,21 @@ def _work(nest: Nest, counted: _Counted, cache: Cache, threads: int = 1) -> Work
     issued = _issues(nest, counted, threads)
     moved = traffic(counted.reach, nest.buffer, cache)
     if issued.matrices:
-        moved = replace(moved, near=0)  # soon enough for a unit for matrices
+        moved = replace(moved, near=0)  # L2 is fast enough for a matrix unit
     return issued.plus(moved).plus(Work(nests=1))
 
 
 def _issues(nest: Nest, counted: _Counted, threads: int) -> Work:
-    """What a nest issues, as if each of the threads that share it did what the one does that does most."""
+    """Returns the work that a nest issues, summed over threads as if each did as much as the slowest."""
     many = threads if is_shared(nest) else 1
     shares = [_share(statement, many) for statement in nest.body]
     return sum_of(zip(counted.issued, shares, strict=True))
 
 
 def _share(statement: Statement, threads: int) -> float:
-    """How many times as much as where all of so many threads do as much of a statement the one does that does most: of
-    7 steps 4 where there are two; of what is no loop that is shared all of it, while the others wait.
+    """Returns threads x the largest share of a thread / total, the load-imbalance factor of a statement.
+
+    Of 7 steps on 2 threads, one thread has 4, so 8 / 7. A serial statement counts `threads` times: the others wait.
     """
     if not is_parallel(statement):
         return threads
@@ -142,8 +141,9 @@ def _share(statement: Statement, threads: int) -> float:
 
 
 def works(loops: Loops, machine: Machine, threads: int = 1) -> list[Work]:
-    """The work of each nest in its place, when a program runs again and again: where it is no larger than a cache, what
-    it reads stays there from one run to the next. Of several threads as if each did what the one does that does most.
+    """Returns the work of each nest of a program that runs repeatedly, with the caches as the last run left them.
+
+    With several threads, the work is summed as if each thread did as much as the slowest.
     """
     bodies = [Like.of(nest.body) for nest in loops.nests]
     counted = [_counted(body, machine) for body in bodies]
@@ -160,12 +160,12 @@ def works(loops: Loops, machine: Machine, threads: int = 1) -> list[Work]:
     last, found_there = Cache(machine.l3, _LARGE_PART, plan.places).warm(stored), list[Work]()
     for work, (buffer, reach) in zip(found, stored, strict=True):
         far = last.touch(buffer, reach.footprint).work()
-        found_there.append(work if work.matrices else work.plus(far))  # that unit's tiles ask for what follows
+        found_there.append(work if work.matrices else work.plus(far))  # AMX tiles prefetch what follows
     return found_there
 
 
 def _issued(body: Sequence[Statement], machine: Machine) -> Work:
-    """What statements issue that are done once."""
+    """Returns the work of one execution of statements."""
     step = _Step(machine)
     for statement in body:
         step.add(statement, _Written())
@@ -180,13 +180,13 @@ def _issued(body: Sequence[Statement], machine: Machine) -> Work:
 
 @dataclass(frozen=True)
 class _Written:
-    """Where a statement is written: in unrolled loops, and the loop whose steps are lanes of a vector."""
+    """The unrolled loops around a statement, and the vector loop whose steps are lanes."""
 
     unrolled: tuple[Axis, ...] = ()
     lane: Axis | None = None
 
     def times(self, axes: Iterable[Axis]) -> float:
-        """How often something is done that depends on axes."""
+        """Returns how often a value that depends on `axes` is computed."""
         own = {*axes}
         return prod(axis.size for axis in self.unrolled if axis in own)
 
@@ -197,11 +197,11 @@ class _Written:
 
 @dataclass
 class _Step:
-    """One step of a loop: what it issues by itself, and the work of the loops in it.
+    """The counts of one step of a loop, and the work of the loops in it.
 
-    waiting  products that wait for each other
-    stores   instructions that store
-    stored   the vectors that they do, and numbers as parts of one
+    waiting  length of the longest chain of dependent accumulations
+    stores   store instructions
+    stored   vectors stored; a scalar counts as a fraction of a vector
     """
 
     machine: Machine
@@ -238,7 +238,7 @@ class _Step:
             if statement.way in (Way.LOOP, Way.PARALLEL):
                 each = _issued(statement.body, self.machine).plus(Work(steps=1))
                 lanes = self._lanes(statement)
-                each = replace(each, stores=each.stores * lanes)  # numbers, and as many bytes where they are vectors
+                each = replace(each, stores=each.stores * lanes)  # scalars were counted; vectors store the same bytes
                 self._also(each, at.every * statement.axis.size / lanes)
                 return
             vector = statement.way is Way.VECTOR
@@ -247,7 +247,7 @@ class _Step:
             self.add(inner, at)
 
     def _lanes(self, loop: For) -> int:
-        """How many steps a compiler takes at once by itself: where numbers next to each other are stored."""
+        """Returns the lanes with which a compiler auto-vectorizes a loop; 1 unless it is contiguous stores only."""
         stores = [inner for inner in loop.body if isinstance(inner, Store)]
         if not stores or len(stores) != len(loop.body) or not all(_is_run(store, loop.axis) for store in stores):
             return 1
@@ -265,7 +265,7 @@ class _Step:
             self.waiting = max(self.waiting, at.every / max(times, 1))
 
     def _vectors(self, access: Load | Store, times: float, at: _Written) -> float:
-        """The vectors that an access is, where it is as often; elements that are apart are noted."""
+        """Returns the vectors of an access that is executed `times` times; counts scattered elements."""
         lane = at.lane
         step = 1 if lane is None else coefficient(access.place, lane)
         if isinstance(access, Store) and lane is not None and 1 < step <= MAX_INTERLEAVE:
@@ -278,7 +278,7 @@ class _Step:
         return times * max(1.0, RECORDS[access.buffer.dtype].bits * lane.size / (8 * self.machine.vector))
 
     def _formula(self, formula: Formula, at: _Written) -> frozenset[Axis]:
-        """Counts what a formula takes; gives the axes on which it depends."""
+        """Counts the work of a formula; returns the axes on which it depends."""
         if isinstance(formula, Load):
             axes = _axes(formula.place)
             if formula.buffer.role is not Role.REGISTER:
@@ -306,11 +306,11 @@ class _Step:
             elif name in _FUNCTIONS:
                 self._also(Work(functions=times))
             elif name not in ("add", "subtract") or not any(map(_is_product, formula.operands)):
-                self.operations += times  # else it is one instruction with the product
+                self.operations += times  # else fused with the product
 
 
 def _is_run(store: Store, axis: Axis) -> bool:
-    """Whether a store goes along an axis, and what it reads does, or stays."""
+    """True if a store is contiguous along an axis, and each load contiguous or constant."""
     accesses: list[Load | Store] = [store, *loads_in(store.formula)]
     return coefficient(store.place, axis) == 1 and not any(
         access.picked or coefficient(access.place, axis) not in (0, 1) for access in accesses

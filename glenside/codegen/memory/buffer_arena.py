@@ -1,4 +1,4 @@
-"""Where temporaries lie: one piece of memory, in which those that are never needed at the same time share bytes."""
+"""Allocates temporaries in one arena, in which those with disjoint live ranges share bytes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from glenside.codegen.memory.offset_assignment import Interval, Plan, placed
 from glenside.ir.dtypes import RECORDS
 
 LINE = 64
-"""Bytes of a line of the cache: temporaries begin at one."""
+"""Bytes of a cache line, to which temporaries are aligned."""
 
 
 def in_line(dtype: str) -> int:
-    """Elements of a line."""
+    """Returns the elements of a cache line."""
     return LINE * 8 // RECORDS[dtype].bits
 
 
 @dataclass(frozen=True)
 class Arena:
-    """places: where each temporary begins, in bytes; size: where the last one ends; bound: what no plan is under;
-    scratch: the bytes that each thread needs beside them, and scratch_bound the least; in_place: what is stored over an
-    operand -> that operand.
+    """A memory plan of temporaries.
+
+    places         byte offset of each temporary
+    size, bound    bytes of the arena, and a lower bound for every plan
+    scratch        bytes of scratch memory per thread; `scratch_bound` is a lower bound
+    in_place       buffer -> the operand that it overwrites
     """
 
     places: dict[Buffer, int]
@@ -42,17 +45,17 @@ class Arena:
         return f"Temporaries: {self.size:,} bytes in one piece, {least}{over}{own}."
 
     def bytes_of(self, threads: int) -> int:
-        """All that so many threads need."""
+        """Returns the bytes of the arena and of the scratch memory of `threads` threads."""
         return self.size + threads * self.scratch
 
     def sharing(self, buffers: Sequence[Buffer]) -> set[Buffer]:
-        """Those of some buffers of which one is stored over the other."""
+        """Returns the buffers among `buffers` that overwrite, or are overwritten by, another of them."""
         pairs = [(buffer, self.in_place[buffer]) for buffer in buffers if self.in_place.get(buffer) in buffers]
         return {buffer for pair in pairs for buffer in pair}
 
 
 def arena(loops: Loops) -> Arena:
-    """Temporaries where they share the least memory; over an operand that ends there, where that is no worse."""
+    """Plans the temporaries in the least memory found; reuses operands in place where that is no larger."""
     lives = _lives([nest.body for nest in loops.nests], Role.TEMPORARY)
     over = overwritten(loops.nests, lives)
     plan = _planned(lives, over)
@@ -65,7 +68,7 @@ def arena(loops: Loops) -> Arena:
 
 
 def needed(loops: Loops) -> list[int]:
-    """Bytes of temporaries that are needed while each nest runs."""
+    """Returns the bytes of temporaries that are live during each nest."""
     lives = _lives([nest.body for nest in loops.nests], Role.TEMPORARY)
     lasting = _together(lives, overwritten(loops.nests, lives))
     return [
@@ -75,7 +78,7 @@ def needed(loops: Loops) -> list[int]:
 
 
 def scratch_of(body: Sequence[Statement]) -> tuple[dict[Buffer, int], int]:
-    """Where the scratch memory of a nest begins in that of a thread, and its bytes."""
+    """Returns the byte offset of each scratch buffer of a nest, and the bytes of all."""
     planned = _scratch(body)
     return planned.places, planned.plan.height * LINE
 
@@ -92,7 +95,7 @@ class _Planned:
 
 
 def _planned(lives: Mapping[Buffer, tuple[int, int]], over: Mapping[Buffer, Buffer]) -> _Planned:
-    """A plan in which buffers lie over others, as one that lives as long as all of them."""
+    """Plans buffers, with those that share memory by `over` as one buffer with their joint live range."""
     below, ends = {buffer: _lowest(buffer, over) for buffer in lives}, _together(lives, over)
     plan = placed(tuple(Interval(lines(buffer), *life) for buffer, life in ends.items()))
     places = {buffer: place * LINE for buffer, place in zip(ends, plan.places, strict=True)}
@@ -100,7 +103,7 @@ def _planned(lives: Mapping[Buffer, tuple[int, int]], over: Mapping[Buffer, Buff
 
 
 def _together(lives: Mapping[Buffer, tuple[int, int]], over: Mapping[Buffer, Buffer]) -> dict[Buffer, tuple[int, int]]:
-    """The lives of buffers with all that lies over them."""
+    """Returns the live range of each buffer, joined with those of the buffers stored over it."""
     ends: dict[Buffer, tuple[int, int]] = {}
     for buffer, (first, last) in lives.items():
         below = _lowest(buffer, over)
@@ -116,7 +119,7 @@ def _lowest(buffer: Buffer, over: Mapping[Buffer, Buffer]) -> Buffer:
 
 
 def _lives(bodies: Sequence[Sequence[Statement]], role: Role) -> dict[Buffer, tuple[int, int]]:
-    """The first and the last of some bodies that use a buffer."""
+    """Returns the live range of each buffer of a role: the first and the last body that uses it."""
     lives: dict[Buffer, tuple[int, int]] = {}
     for time, body in enumerate(bodies):
         for buffer in used_buffers(body):
@@ -126,5 +129,5 @@ def _lives(bodies: Sequence[Sequence[Statement]], role: Role) -> dict[Buffer, tu
 
 
 def lines(buffer: Buffer) -> int:
-    """Lines of the cache that a buffer takes."""
+    """Returns the cache lines of a buffer."""
     return -(-buffer.bytes // LINE)

@@ -1,5 +1,6 @@
-"""What a nest stores over an operand that nothing reads after it: each element is read where, and before, its own is
-stored, and is stored once.
+"""In-place reuse: a nest may overwrite an operand whose live range ends there.
+
+Each element must be read in the step, and before the statement, that overwrites it, and must be stored once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from glenside.codegen.loop_ir.ir import Buffer, Nest, Statement
 
 
 def overwritten(nests: Sequence[Nest], lives: Mapping[Buffer, tuple[int, int]]) -> dict[Buffer, Buffer]:
-    """Buffer -> one that ends where it begins, and in which it may lie; of several the first, and each once."""
+    """Returns buffer -> an operand that it may overwrite: the first whose live range ends in its first nest.
+
+    Each operand is overwritten by at most one buffer.
+    """
     found: dict[Buffer, Buffer] = {}
     taken: set[Buffer] = set()
     for buffer, (first, _) in lives.items():
@@ -29,7 +33,7 @@ def overwritten(nests: Sequence[Nest], lives: Mapping[Buffer, tuple[int, int]]) 
 
 
 def may_overwrite(body: Sequence[Statement], buffer: Buffer, other: Buffer) -> bool:
-    """Whether statements may store one buffer in the memory of another one, which they read."""
+    """True if statements may store `buffer` in the memory of `other`, which they read."""
     if buffer == other or (buffer.dtype, buffer.dims.product()) != (other.dtype, other.dims.product()):
         return False
     found = list(accesses(body))
@@ -41,13 +45,13 @@ def may_overwrite(body: Sequence[Statement], buffer: Buffer, other: Buffer) -> b
 
 
 def _is_before(read: Access, write: Access) -> bool:
-    """Whether each step of the same loops reads an element and then stores at its place."""
+    """True if each step of the same loops reads an element and then stores to its index."""
     same = read.place == write.place and not read.picked and read.count == 1
     return same and read.loops == write.loops and read.path[:-2] == write.path[:-2] and read.path < write.path
 
 
 def _is_once(writes: Sequence[Access], buffer: Buffer) -> bool:
-    """Whether it can be seen that no element is stored twice: there are as many steps as elements."""
+    """True if each element is provably stored exactly once: as many steps as elements, and all are covered."""
     if any(write.conditions or write.picked or write.count != 1 or not write.sure for write in writes):
         return False
     steps = sum(prod(axis.size for axis in write.axes) for write in writes)

@@ -1,9 +1,9 @@
-"""Intervals of time with sizes, on top of each other in as little height as can be: storage in one piece of memory.
+"""Offset assignment: places live ranges with sizes in one block of memory of least height (dynamic storage allocation).
 
-What is needed at a time is a bound. Where orders of placing do not reach it, an exact search looks for less. Any plan
-can be pushed down until each interval lies on the highest one below it, or on the ground; so plans are made from below,
-in the order of their places, each interval on what lies under it (as in MiniMalloc: Moffitt, ASPLOS 2023). Steps are
-counted, not seconds: the same intervals have the same plan everywhere.
+The most that is live at a time is a lower bound. If greedy orders do not reach it, an exact search follows. Any plan
+can be pushed down until each interval rests on the highest one below it, or on offset 0. So plans are built bottom up,
+in the order of offsets, each interval on those under it (as in MiniMalloc: Moffitt, ASPLOS 2023). The search is limited
+in steps, not seconds: the same intervals have the same plan everywhere.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ import numpy as np
 from glenside.ir.operand import Array
 
 STEPS, CELLS = 20_000, 100_000_000
-"""Partial plans that the exact search looks at, at most, and intervals by times in all of them: about a second."""
+"""Limits of the exact search: partial plans, and (intervals x times) cells over all of them; about a second."""
 _ROUNDS, _FEW_ROUNDS, _PLACED = 100, 10, 20_000
-"""How often an order is improved: of many intervals less often, so that so many are placed, but some times at least."""
+"""Rounds of improving an order: the most, the fewest, and the interval placements that limit rounds in between."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Something of a size that is needed from one time to another one, both included."""
+    """A live range with a size, from `first` to `last`, both included."""
 
     size: int
     first: int
     last: int
 
     def meets(self, other: Interval) -> bool:
-        """Whether both are needed at some time."""
+        """True if the live ranges overlap."""
         return self.first <= other.last and other.first <= self.last
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Where each interval begins, where the highest one ends, and what no plan is under."""
+    """An assignment: the offset of each interval, the height, and a lower bound of the height of any plan."""
 
     places: tuple[int, ...]
     height: int
@@ -46,7 +46,7 @@ class Plan:
 
 
 def placed(intervals: tuple[Interval, ...], steps: int = STEPS) -> Plan:
-    """A plan that is as low as can be, or as orders and so many steps of search find."""
+    """Returns a plan of least height, or the best found by greedy orders and `steps` steps of exact search."""
     return (_planned if len(intervals) <= _FEW else _known)(intervals, steps)
 
 
@@ -61,17 +61,17 @@ def _planned(intervals: tuple[Interval, ...], steps: int) -> Plan:
 
 _known = lru_cache(maxsize=256)(_planned)
 _FEW = 8
-"""Intervals that are planned anew each time: of these there are thousands in a program, of more a few."""
+"""The most intervals of a plan that is not memoized: a program has thousands of such small plans, and few larger."""
 
 
 def needed(intervals: Sequence[Interval]) -> int:
-    """The most that is needed at a time."""
+    """Returns the most that is live at a time, a lower bound of the height."""
     times, sizes, live = _table(intervals)
     return int((live * sizes[:, None]).sum(0).max(initial=0)) if len(times) else 0
 
 
 def _table(intervals: Sequence[Interval]) -> tuple[Array, Array, Array]:
-    """The times at which some interval begins, sizes, and whether each interval (rows) is needed at each time."""
+    """Returns the times at which intervals begin, the sizes, and the mask (intervals)(times) of live intervals."""
     times = np.array(sorted({i.first for i in intervals}), np.int64)
     sizes = np.array([i.size for i in intervals], np.int64)
     first, last = (np.array([getattr(i, name) for i in intervals], np.int64)[:, None] for name in ("first", "last"))
@@ -83,15 +83,15 @@ def _height(intervals: Sequence[Interval], places: Sequence[int]) -> int:
 
 
 def _meeting(intervals: Sequence[Interval]) -> list[bytes]:
-    """Of each, whether it meets each."""
+    """Returns, for each interval, a byte per interval that is 1 if their live ranges overlap."""
     first, last = (np.array([getattr(i, name) for i in intervals], np.int64) for name in ("first", "last"))
     return [row.tobytes() for row in (first[:, None] <= last) & (first <= last[:, None])]
 
 
 def _stacked(intervals: Sequence[Interval], meeting: Sequence[bytes], order: Sequence[int]) -> tuple[int, ...]:
-    """Each at the lowest place that is free as long as it is needed, one after the other."""
+    """Places intervals in order, each at the lowest offset that is free during its live range (first fit)."""
     places = [0] * len(intervals)
-    below: list[tuple[int, int, int]] = []  # where those that are placed begin and end
+    below: list[tuple[int, int, int]] = []  # (begin, end, interval) of those placed
     for own in order:
         size, place, meets = intervals[own].size, 0, meeting[own]
         for begin, end, number in below:
@@ -106,7 +106,7 @@ def _stacked(intervals: Sequence[Interval], meeting: Sequence[bytes], order: Seq
 
 
 def _improved(intervals: Sequence[Interval], bound: int) -> tuple[int, ...]:
-    """The best of some orders: what lies highest in the plan of one comes earlier in the next."""
+    """Returns the best plan of several orders, each improved by moving the highest interval earlier in the order."""
     if not intervals:
         return ()
     meeting = _meeting(intervals)
@@ -138,15 +138,16 @@ def _improved(intervals: Sequence[Interval], bound: int) -> tuple[int, ...]:
 
 
 def _orders(intervals: Sequence[Interval]) -> Iterator[list[int]]:
-    """What is needed when most is, the last to end first, then when less is; the largest first, those that are needed
-    longest, both, and as they come.
+    """Yields candidate orders.
+
+    By the time of most live memory, those that end last first; by size; by size x live range; by live range; by start.
     """
     span = [i.last - i.first + 1 for i in intervals]
     numbers = range(len(intervals))
     times, sizes, live = _table(intervals)
     full = np.lexsort((times, -(live * sizes[:, None]).sum(0)))
     late = sorted(numbers, key=lambda i: (-intervals[i].last, i))
-    rank = live[late][:, full].argmax(1)  # the first of those times at which each is needed
+    rank = live[late][:, full].argmax(1)  # the first of those times at which each is live
     yield [late[i] for i in np.argsort(rank, kind="stable")]
     yield sorted(numbers, key=lambda i: (-intervals[i].size, intervals[i].first))
     yield sorted(numbers, key=lambda i: (-intervals[i].size * span[i], intervals[i].first))
@@ -155,10 +156,10 @@ def _orders(intervals: Sequence[Interval]) -> Iterator[list[int]]:
 
 
 class _Exact:
-    """Plans from below. Rows are intervals, columns are times at which one begins: between those nothing is added.
+    """The exact search: builds plans bottom up. Arrays are (intervals)(times at which an interval begins).
 
-    height  the end of the highest interval that is placed, at each time
-    rest    the sizes of those that are still to be placed, at each time
+    height  end of the highest placed interval, at each time
+    rest    total size of the unplaced intervals, at each time
     """
 
     def __init__(self, intervals: Sequence[Interval], steps: int) -> None:
@@ -167,9 +168,9 @@ class _Exact:
         self.same = [next(j for j, other in enumerate(intervals) if other == own) for own in intervals]
 
     def least(self, found: tuple[int, ...], bound: int) -> tuple[tuple[int, ...], int]:
-        """The best plan, at least as low as one that was found, and what no plan is under."""
+        """Returns a plan at most as high as `found`, and a lower bound of any plan's height."""
         unit = int(np.gcd.reduce(self.sizes))
-        tried = self._within(bound, self.steps // 2)  # a search that allows no more is the fastest to find it
+        tried = self._within(bound, self.steps // 2)  # the tightest limit prunes most
         if tried:
             return tried, bound
         bound += 0 if tried is None else unit
@@ -183,7 +184,7 @@ class _Exact:
         return found, bound
 
     def _within(self, capacity: int, steps: int) -> tuple[int, ...] | None:
-        """A plan within a capacity; () where there is none, None where that is not known after so many steps."""
+        """Returns a plan within a capacity, () if there is none, or None if `steps` steps do not decide."""
         count, times = self.live.shape
         places = np.full(count, -1, np.int64)
         height, rest = np.zeros(times, np.int64), (self.live * self.sizes[:, None]).sum(0)
@@ -211,16 +212,16 @@ class _Exact:
             choices = self._choices(places, height, rest, capacity, own)
 
     def _choices(self, places: Array, height: Array, rest: Array, capacity: int, last: int) -> Iterator[int]:
-        """What may come next, the lowest first. Nothing that comes later lies below it."""
+        """Yields the candidates for the next interval, lowest offset first; later intervals are never placed lower."""
         left = np.flatnonzero(places < 0)
         live = self.live[left]
         floors = np.where(live, height, 0).max(1)
         at = places[last] if last >= 0 else 0
-        # At each time all that is left lies above the lowest place that is left.
+        # At each time, all unplaced intervals are above the lowest offset that an unplaced interval can have.
         lowest = np.where(live, np.maximum(floors, at)[:, None], capacity + 1).min(0)
         if (np.where(rest > 0, np.maximum(height, lowest), 0) + rest > capacity).any():
             return
-        # What would fit below another one may as well lie there, so that the other one is not next.
+        # An interval that fits below another one may be placed there first, so the other one is not next.
         ends = floors + self.sizes[left]
         first, *others = np.argsort(ends)
         below = np.full(left.size, ends[first])

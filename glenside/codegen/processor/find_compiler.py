@@ -1,4 +1,4 @@
-"""Which C compiler there is: CC, the system's, or Clang within zig, which pip installs; and what it says it is."""
+"""Finds the C compiler (CC, the system's, or the Clang in zig, which pip installs) and identifies it."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from glenside.ir.packages import install_command
 
 _SYSTEM = ("cc", "gcc", "clang")
 _PATIENCE = 30.0
-"""Seconds in which a compiler says what it is."""
+"""Timeout of a compiler's identification, in seconds."""
 _MACROS = ("-dM", "-E", "-x", "c", os.devnull)
 _WRITE = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
-"""What would let a compiler write files of its own."""
+"""Environment variables that would make a compiler write further files."""
 _SANITIZED = re.compile(r"__SANITIZE_(ADDRESS|THREAD|HWADDRESS)__|-fsanitize=\S*(address|thread|memory|leak)")
 
 
 class Kind(Enum):
-    """What decides which options a compiler takes."""
+    """The kind of a compiler, which decides its options."""
 
     GCC = "GCC"
     CLANG = "Clang"
@@ -40,12 +40,12 @@ class Kind(Enum):
 
 
 class TakesTooLong(BadInput):
-    """A command did not end within its seconds, and was ended."""
+    """A command that was killed at its timeout."""
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A command that compiles C, what it is, and a digest of all that it says of itself and its target."""
+    """A command that compiles C, its kind, and a digest of the command, its file and its predefined macros."""
 
     command: tuple[str, ...]
     kind: Kind
@@ -55,8 +55,9 @@ class Compiler:
         return shlex.join(self.command)
 
     def run(self, tasks: Sequence[Sequence[str | Path]], folder: Path, seconds: float | None = None) -> None:
-        """Run it for each task, all at once; what it keeps for itself goes to a folder. Raises BadInput with the first
-        error, and TakesTooLong where it takes more than so many seconds.
+        """Runs the compiler for all tasks at the same time; its caches and temporary files go to `folder`.
+
+        Raises BadInput with the first error, and TakesTooLong after `seconds`.
         """
         own = {"ZIG_LOCAL_CACHE_DIR": str(folder), "TMPDIR": str(folder)}
         for done in completed([[*self.command, *map(str, words)] for words in tasks], own, seconds):
@@ -65,7 +66,7 @@ class Compiler:
 
 
 def compiler() -> list[str]:
-    """The command that compiles C: CC, as a shell reads it, what the system has, or zig's; none of it is []."""
+    """Returns the command that compiles C: CC, split as by a shell, else the system's, else zig's, else []."""
     try:
         named = shlex.split(os.environ.get("CC", ""))
     except ValueError as error:
@@ -74,7 +75,7 @@ def compiler() -> list[str]:
 
 
 def _zig() -> list[str]:
-    """The program in the package `ziglang`: run as a module, the folder of today could stand in for it."""
+    """Returns the program in the package `ziglang`; run as a module, the current folder could shadow the package."""
     found = find_spec("ziglang")
     places = found.submodule_search_locations if found is not None else None
     paths = [Path(place) / "zig" for place in places or ()]
@@ -82,7 +83,7 @@ def _zig() -> list[str]:
 
 
 def known_compiler() -> Compiler:
-    """The compiler, which has said what it is. Raises BadInput: there is none, or it is no GCC and no Clang."""
+    """Returns the identified compiler. Raises BadInput if there is none, or it is neither GCC nor Clang."""
     command = compiler()
     if not command:
         raise BadInput(f"there is no C compiler: install one, name it in CC, or {install_command('native')}")
@@ -93,7 +94,7 @@ def known_compiler() -> Compiler:
 
 @lru_cache(maxsize=16)
 def _asked(command: tuple[str, ...], *file: object) -> Compiler:
-    """What a command says it is, as long as its file is the same one."""
+    """Identifies a compiler; memoized until its file changes."""
     (done,) = completed([[*command, *_MACROS]], {}, _PATIENCE)
     if done.returncode:
         raise BadInput(f"{shlex.join(command)} does not say what it compiles for: {_said(done)}")
@@ -102,7 +103,7 @@ def _asked(command: tuple[str, ...], *file: object) -> Compiler:
     if "#define __GNUC__" not in done.stdout:
         raise BadInput(f"{shlex.join(command)} is no C compiler with GCC's extensions: GCC, Clang and zig cc are")
     kind = Kind.GCC
-    if "#define __clang__" in done.stdout:  # it is zig that has a processor of this name
+    if "#define __clang__" in done.stdout:  # only zig knows a processor `baseline`
         (other,) = completed([[*command, "-Werror", "-mcpu=baseline", *_MACROS]], {}, _PATIENCE)
         kind = Kind.CLANG if other.returncode else Kind.ZIG
     text = "\0".join([*command, *map(str, file), done.stdout])
@@ -112,16 +113,16 @@ def _asked(command: tuple[str, ...], *file: object) -> Compiler:
 def completed(
     commands: Sequence[Sequence[str]], environment: dict[str, str], seconds: float | None = None
 ) -> list[subprocess.CompletedProcess[str]]:
-    """Run commands at the same time; whatever ends this, Ctrl-C too, ends them and what they started.
+    """Runs commands at the same time; an exception, Ctrl-C too, kills them and their child processes.
 
-    Raises BadInput where one does not start, TakesTooLong where one takes more than so many seconds.
+    Raises BadInput if a command does not start, TakesTooLong if one takes more than `seconds`.
     """
     begun: list[subprocess.Popen[str]] = []
     done: list[subprocess.CompletedProcess[str]] = []
     command = commands[0]
     try:
         for command in commands:
-            with undisturbed(then=True):  # none is begun that is not in the list
+            with undisturbed(then=True):  # every started process is in the list
                 begun.append(_begun(command, environment))
         for command, process in zip(commands, begun, strict=True):
             out, errors = process.communicate(timeout=seconds)
@@ -138,7 +139,7 @@ def completed(
 
 
 def _begun(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[str]:
-    """A process in a group of its own: a compiler is a driver that starts others."""
+    """Starts a process in a process group of its own: a compiler driver starts child processes."""
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""A processor as data: what tiles fit its registers, and what its vectors are."""
+"""The processor model: registers, vectors, caches and the cost of each kind of work, as data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glenside.codegen.processor.work_record import NAMES, Work
 from glenside.ir.errors import BadInput
 from glenside.ir.files import read_toml
 
-# Measured by `glenside calibrate` on a Xeon with 2 MB of second cache, at some 3.5 GHz.
+# Measured by `glenside calibrate` on a Xeon with 2 MB of L2, at about 3.5 GHz.
 _OF_AVX512 = Work(
     cycles=0.3,
     matrices=0.34,
@@ -29,33 +29,33 @@ _OF_AVX512 = Work(
     weights=0.0245,
 )
 _OF_AVX2 = Work(cycles=0.26, stores=0.42, functions=4.8, near=0.01, far=0.029, weights=0.046)
-# Of the same Xeon with vectors of 16 bytes, by a fit in which nothing overlaps.
+# The same Xeon with vectors of 16 bytes, by a fit without overlap.
 _OF_ANY = Work(cycles=0.34, functions=4.3, near=0.0019, far=0.03, weights=0.045, nests=1600)
-# Not measured: a Neoverse N1 at 3 GHz, whose second cache gives 19.3 bytes a cycle (chipsandcheese.com, "Deep Diving
-# Neoverse N1"); the rest is what vectors as long take on that Xeon, by the clock.
+# Not measured: a Neoverse N1 at 3 GHz, whose L2 delivers 19.3 bytes a cycle (chipsandcheese.com, "Deep Diving Neoverse
+# N1"); the rest is the cost of vectors of the same length on that Xeon, scaled by the clock.
 _OF_NEON = Work(cycles=0.33, functions=5.0, near=0.017, far=0.035, weights=0.05, nests=1900)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a tile must know of a processor.
+    """The parameters of a processor that schedules and the cost model use.
 
-    vector     bytes of a register
-    registers  how many of them
-    products   vectors that are multiplied and added in a cycle
-    loads      vectors that are read from the nearest cache in a cycle
-    latency    cycles until a sum can be added to again
-    l1, l2     bytes of the caches that a core has alone, the nearest one and the one behind it
-    l3         bytes of the last cache, which cores share; 0 where there is none, or its size is not known
-    family     the processors that may have these vectors, by the macro of compilers for them; "" for any
-    needs      what /proc/cpuinfo says of a processor that has these vectors
-    flags      for the compiler
-    nanoseconds  what one of each kind of work takes
-    pairs      vectors of pairs of bfloat16 whose products are added in a cycle; 0 where that is no instruction
-    matrix     products of bfloat16 that a unit for matrices adds in a cycle; 0 where there is none
-    peak       products of float32 that a core adds in a nanosecond at most; 0 where nobody measured
-    shared     (threads, what one of each kind of work takes where so many share it), where that was measured
-    threads    how many loops are chosen for
+    vector     bytes of a vector register
+    registers  number of vector registers
+    products   vector multiply-adds per cycle
+    loads      vector loads from L1 per cycle
+    latency    cycles between dependent additions to an accumulator
+    l1, l2     bytes of the private caches of a core
+    l3         bytes of the shared last-level cache; 0 if there is none, or its size is unknown
+    family     processor family with these vectors, as in the compilers' predefined macro; "" for any
+    needs      flags of /proc/cpuinfo of a processor with these vectors
+    flags      compiler options
+    nanoseconds  cost of one unit of each kind of work
+    pairs      vector instructions per cycle that add pairs of bfloat16 products; 0 if there are none
+    matrix     bfloat16 multiply-adds of a matrix unit per cycle; 0 if there is none
+    peak       most float32 multiply-adds of a core per nanosecond; 0 if not measured
+    shared     (threads, cost of one unit of each kind of work on so many threads), where measured
+    threads    number of threads that schedules are chosen for
     """
 
     name: str
@@ -78,7 +78,7 @@ class Machine:
     threads: int = 1
 
     def prices(self, threads: int = 1) -> Work:
-        """What one of each kind of work takes where so many threads share it; of one thread where nobody measured."""
+        """Returns the cost of each kind of work on `threads` threads, or on one if that was not measured."""
         return dict(self.shared).get(threads, self.nanoseconds)
 
 
@@ -100,7 +100,7 @@ MACHINES = {
             flags=(*_AVX512_FLAGS, "-mavx512vnni", "-mavx512bf16", "-mamx-tile", "-mamx-bf16"),
             nanoseconds=_OF_AVX512,
             pairs=0.5,
-            matrix=384,  # of 512: as long as numbers are not 0 its clock is slower
+            matrix=384,  # of 512: the clock is slower unless operands are 0
         ),
         Machine(
             "avx512bf16",
@@ -158,9 +158,9 @@ MACHINES = {
         Machine("generic", 16, 16, products=1),
     )
 }
-"""The widest vectors first; the last one is any processor, with what a compiler makes of vectors of 16 bytes."""
+"""The machines, widest vectors first; the last is any processor, with the compiler's own vectors of 16 bytes."""
 PLAIN = "plain"
-"""No machine: plain loops, one step after the other."""
+"""No machine: sequential scalar loops."""
 
 
 _BOUNDS = {
@@ -173,16 +173,16 @@ _BOUNDS = {
     "l2": (1 << 12, 1 << 36),
     "l3": (0, 1 << 40),
 }
-"""What a file may say of a machine, and within which numbers."""
+"""The integer keys of a machine file, and their ranges."""
 _PRICES, _SHARED, _PEAK = "nanoseconds", "threads", "peak"
 _MOST_PEAK = 1e6
 _MOST_THREADS = 1024
 _TABLES = (_PRICES, _SHARED, "fit", "machine")
-"""Tables of a file: prices, and what calibration notes beside them."""
+"""Tables of a machine file: unit costs, and what calibration records beside them."""
 
 
 def machine_of(name: str) -> Machine | None:
-    """A machine by its name, or of a .toml file; native is the best that this computer is, plain none.
+    """Returns a machine by name, or from a .toml file; `native`: the best that this computer has, `plain`: None.
 
     Raises BadInput.
     """
@@ -198,7 +198,7 @@ def machine_of(name: str) -> Machine | None:
 
 
 def read_machine(content: Mapping[str, Any], path: str) -> Machine:
-    """A machine that is `like` one of those, with other numbers, as a file at a path has it. Raises BadInput."""
+    """Builds a machine from a parsed file: the machine `like` with other numbers. Raises BadInput."""
     name = Path(path).stem
     if not re.fullmatch("[A-Za-z0-9_]{1,60}", name) or name in ("native", PLAIN, *MACHINES):
         raise BadInput(f"{path}: a machine is called like its file, by letters, digits and _, and as no other one is")
@@ -226,7 +226,7 @@ def read_machine(content: Mapping[str, Any], path: str) -> Machine:
 
 
 def _shared(base: Work, given: Any, path: str) -> tuple[tuple[int, Work], ...]:
-    """What it takes where several threads share it, as tables by their number. Raises BadInput."""
+    """Reads the unit costs for several threads, a table for each number of threads. Raises BadInput."""
     if not isinstance(given, dict):
         raise BadInput(f"{path}: {_SHARED} has a table of {_PRICES} for each number of threads, got {given!r}")
     for threads in given:
@@ -236,7 +236,7 @@ def _shared(base: Work, given: Any, path: str) -> tuple[tuple[int, Work], ...]:
 
 
 def _priced(base: Work, given: Any, path: str) -> Work:
-    """What one of each kind of work takes, as a file has it. Raises BadInput."""
+    """Reads the cost of each kind of work from a table, with `base` as default. Raises BadInput."""
     if not isinstance(given, dict):
         raise BadInput(f"{path}: {_PRICES} is a table of numbers, got {given!r}")
     for name, value in given.items():
@@ -248,7 +248,7 @@ def _priced(base: Work, given: Any, path: str) -> Work:
 
 
 def machines_of(names: str) -> list[Machine | None]:
-    """Machines by their names, as `avx512,avx2,generic`, the best first. Raises BadInput."""
+    """Returns machines by a list of names, such as `avx512,avx2,generic`, the best first. Raises BadInput."""
     found = [machine_of(name.strip()) for name in names.split(",")]
     if len(found) == 1:
         return found
@@ -262,7 +262,7 @@ def machines_of(names: str) -> list[Machine | None]:
 
 
 def is_here(machine: Machine) -> bool:
-    """Whether this computer has the vectors of a machine, and the system its unit for matrices, if that has one."""
+    """True if this computer has the vectors of a machine and, if the machine has a matrix unit, Linux enables it."""
     try:
         words = set(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split())
     except OSError:
@@ -272,7 +272,7 @@ def is_here(machine: Machine) -> bool:
 
 @cache
 def _has_matrices() -> bool:
-    """Whether Linux keeps the registers of matrices for this process: arch_prctl (158) asks for state 18."""
+    """True if Linux grants this process the AMX tile registers: arch_prctl (158) requests state component 18."""
     try:
         return bool(sys.platform == "linux" and ctypes.CDLL(None).syscall(158, 0x1023, 18) == 0)
     except (OSError, AttributeError):
@@ -280,5 +280,5 @@ def _has_matrices() -> bool:
 
 
 def processors() -> int:
-    """How many this process may use."""
+    """Returns the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

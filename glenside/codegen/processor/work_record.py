@@ -1,4 +1,4 @@
-"""Work: what a nest asks of a processor, in numbers that a price may be put on."""
+"""Work: the amounts of each kind of work of a nest, from which its time is predicted."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from math import hypot
 
 @dataclass(frozen=True)
 class Work:
-    """What a nest, or several, asks of one thread; or what one of each takes, in nanoseconds.
+    """The work of one or several nests on one thread; or the cost of one unit of each kind, in nanoseconds.
 
-    cycles     in which its steps are issued, if all that they read is in the nearest cache
-    matrices   cycles of a unit for matrices, in the same way
-    steps      of loops that are not unrolled
-    stores     vectors that are stored, and numbers by the part of one that they are
-    scattered  elements that are read or written one by one
-    divisions  quotients and roots, of vectors or numbers
-    functions  exp, tanh and the like, of vectors or numbers
-    near       bytes from the second cache
-    far        bytes of what is computed, from behind it
-    weights    bytes of constants, from there
-    memory     bytes of what is computed that the last cache has not either
-    memory_weights  bytes of constants that it has not
-    fetched    bytes that another thread's cache has
-    nests      how many they are
+    cycles     issue cycles of the steps, if all operands are in L1
+    matrices   cycles of a matrix unit, likewise
+    steps      steps of loops that are not unrolled
+    stores     vectors stored; a scalar counts as a fraction of a vector
+    scattered  elements that are gathered or scattered one by one
+    divisions  quotients and roots, of vectors or scalars
+    functions  exp, tanh and the like, of vectors or scalars
+    near       bytes from L2
+    far        bytes of non-constant buffers from beyond L2
+    weights    bytes of constants from beyond L2
+    memory     bytes of non-constant buffers from beyond the last-level cache
+    memory_weights  bytes of constants from beyond the last-level cache
+    fetched    bytes from another thread's cache
+    nests      number of nests
     """
 
     cycles: float = 0
@@ -50,8 +50,9 @@ class Work:
         return Work(*(a + times * b for a, b in zip(self.amounts(), other.amounts(), strict=True)))
 
     def parts(self, nanoseconds: Work) -> tuple[float, float, float]:
-        """What it takes to compute, to wait for memory meanwhile, and to do neither, where one of each takes so many
-        nanoseconds.
+        """Returns the nanoseconds of computing, of memory stalls that may overlap it, and of overhead.
+
+        nanoseconds  cost of one unit of each kind of work
         """
         found = [0.0, 0.0, 0.0]
         for part, amount, price in zip(_PARTS, self.amounts(), nanoseconds.amounts(), strict=True):
@@ -59,29 +60,28 @@ class Work:
         return found[0], found[1], found[2]
 
     def priced(self, nanoseconds: Work) -> float:
-        """What it takes, where one of each takes so many nanoseconds: a processor computes while it waits for memory,
-        but not all the time, which makes it the more the nearer one comes to the other: the root of their squares. A
-        unit for matrices does nothing while it waits.
+        """Returns the predicted nanoseconds, given the cost of one unit of each kind of work.
+
+        Computing and memory stalls overlap in part, least if they are equal: the root of the sum of their squares. A
+        matrix unit does not overlap them: their sum.
         """
         computing, waiting, alone = self.parts(nanoseconds)
         return (computing + waiting if self.matrices else hypot(computing, waiting)) + alone
 
 
 def sum_of(works: Iterable[tuple[Work, float]]) -> Work:
-    """Of several works, each so many times."""
+    """Returns the sum of works, each times its factor."""
     return reduce(lambda found, own: found.plus(*own), works, Work())
 
 
 NAMES = tuple(field.name for field in fields(Work))
 _WAITING = ("near", "far", "weights", "memory", "memory_weights", "fetched")
 _PARTS = tuple(1 if name in _WAITING else 2 if name == "nests" else 0 for name in NAMES)
-"""To which of what it takes each kind of work belongs."""
+"""The part of `Work.parts` to which each kind of work belongs."""
 
 
 def overlapped(amounts: Sequence[Sequence[float]], nanoseconds: Work) -> list[list[float]]:
-    """The amounts of several works, each as often as it counts in what `priced` tells by prices near those: a kind of
-    work of which little is hidden behind others counts nearly whole.
-    """
+    """Linearizes `Work.priced` at given unit costs: scales each amount by the fraction of it that is not overlapped."""
     found = []
     for own in amounts:
         work = Work(*own)

@@ -1,7 +1,8 @@
 """Schedules matrix products on AMX (`bf16_split_matmul`).
 
-One operand is constant; the rows of the other are contiguous along the reduction. The rows, which are not constant, are split into bfloat16 parts before the product: by a nest of their own, or by the
-thread that multiplies them, some blocks at a time, where the columns are in cache anyway.
+One operand is constant; the rows of the other are contiguous along the reduction. The rows are split into bfloat16
+parts before the product: by a nest of their own, or by the thread that multiplies them, some blocks at a time, where
+the columns are in cache anyway.
 """
 
 from __future__ import annotations
@@ -225,7 +226,7 @@ class MatrixTiles:
             for begin, size, times in rows_of(axis.size, several):
                 turn, own = Axis(next(self.axes), times), Axis(next(self.axes), size)
                 here = substituted(panel, {axis: at(turn) * size + at(own) + begin})
-                kept = size * rows.blocks if len(pieces) > 1 else 1  # tiles with live accumulators, until the last piece
+                kept = size * rows.blocks if len(pieces) > 1 else 1  # tiles with live accumulators
                 dims = Dims((kept * rows.height * COLUMNS,))
                 sums = Buffer(f"sums{next(self.axes)}", dims, "float32", Role.SCRATCH)
                 inner: list[Statement] = []
