@@ -238,8 +238,8 @@ def test_nothing_is_written_where_the_disk_is_full(tmp_path: Path) -> None:
         (["compile", "mobilenet-v1", "-o", "1x.c"], "a name in C is letters, digits and _"),
         (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "vax"], "a machine is native, plain, amx"),
         (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "avx2,neon"], "got aarch64 and x86_64"),
-        (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "avx2,avx2"], "never run one of avx2,avx2"),
-        (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "plain,generic"], "one that any processor is"),
+        (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "avx2,avx2"], "avx2,avx2 would never be selected"),
+        (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "plain,generic"], "at most one that runs anywhere"),
         (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "avx2,"], "got ''"),
         (
             ["compile", "mobilenet-v1", "-o", "x.c", "--target", "cpu:8MB,machine=avx2", "--machine", "neon"],

@@ -101,11 +101,11 @@ def test_a_compiler_with_options(monkeypatch: pytest.MonkeyPatch) -> None:
     ("command", "said"),
     [
         ('"', "CC requires a command, got '\"'"),
-        ("false", "false does not say what it compiles for: it ended with status 1"),
+        ("false", "false cannot list its predefined macros: it ended with status 1"),
         ("/nowhere/cc -O1", "/nowhere/cc -O1 does not run: No such file or directory"),
         ("/tmp", "/tmp does not run: Permission denied"),
         ("''", "does not run"),
-        ("cc -fsanitize=address", "in no process that began without its sanitizer"),
+        ("cc -fsanitize=address", "compiles with a sanitizer, which this process runs without"),
     ],
 )
 def test_what_is_no_compiler(monkeypatch: pytest.MonkeyPatch, command: str, said: str) -> None:

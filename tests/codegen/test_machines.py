@@ -27,7 +27,7 @@ def test_a_file_has_the_instructions_of_another_machine(tmp_path: Path) -> None:
     assert (found.flags, found.needs) == (MACHINES["avx2"].flags, MACHINES["avx2"].needs)
     best = machines_of(f"generic,{tmp_path / 'mine.toml'},avx512")
     assert [machine and machine.name for machine in best] == ["avx512", "mine", "generic"]
-    with pytest.raises(BadInput, match="a processor would never run one of"):
+    with pytest.raises(BadInput, match="would never be selected"):
         machines_of(f"{tmp_path / 'mine.toml'},avx2")
 
 
@@ -58,12 +58,11 @@ def test_whatever_is_possible_computes_the_same(tmp_path: Path, numbers: dict[st
     [
         (
             "",
-            "like is one of amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2, neon, generic, whose instructions it "
-            "has, got None",
+            "like must be one of amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2, neon, generic, got None",
         ),
         ('like = "vax"', "got 'vax'"),
-        ('like = ["avx2"]', "like is one of amx, avx512bf16"),
-        ('like = "avx2"\nflags = ["-fplugin=x.so"]', "there is no flags; there are like, vector, registers"),
+        ('like = ["avx2"]', "like must be one of amx, avx512bf16"),
+        ('like = "avx2"\nflags = ["-fplugin=x.so"]', "unknown key flags; the keys are like, vector, registers"),
         ('like = "avx2"\nregisters = 0', "registers is a whole number from 8 to 64, got 0"),
         ('like = "avx2"\nlatency = 4.0', "latency is a whole number from 1 to 64, got 4.0"),
         ('like = "avx2"\nloads = true', "loads is a whole number from 1 to 8, got True"),
@@ -82,7 +81,7 @@ def test_what_is_impossible_is_a_sentence(tmp_path: Path, text: str, said: str) 
 
 def test_names_of_files(tmp_path: Path) -> None:
     for name in ("avx2.toml", "a b.toml", "plain.toml", ".toml"):
-        with pytest.raises(BadInput, match="a machine is called like its file"):
+        with pytest.raises(BadInput, match="a machine file is named by 1 to 60 letters"):
             machine_of(_file(tmp_path, 'like = "avx2"', name))
     with pytest.raises(BadInput, match="cannot read"):
         machine_of(str(tmp_path / "nowhere.toml"))

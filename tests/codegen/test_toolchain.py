@@ -186,13 +186,13 @@ def test_the_oldest_objects_go_first(folder: Path, tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("exit 1", "does not say what it compiles for: it ended with status 1"),
-        ("exit 0", "is no C compiler with GCC's extensions: GCC, Clang and zig cc are"),
-        ("sleep 20", "said nothing in 1 seconds"),
+        ("exit 1", "cannot list its predefined macros: it ended with status 1"),
+        ("exit 0", "is not a C compiler with GCC's extensions; GCC, Clang and zig cc are"),
+        ("sleep 20", "did not end within 1 seconds"),
         ('case "$*" in *-dM*) echo "#define __GNUC__ 12";; esac', "made cannot be loaded"),
         (
             'case "$*" in *-dM*) echo "#define __GNUC__ 12";; *) echo "x: error: y" >&2; exit 1;; esac',
-            "made: x: error: y",
+            "generated C: x: error: y",
         ),
     ],
 )

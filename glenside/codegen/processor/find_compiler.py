@@ -62,7 +62,7 @@ class Compiler:
         own = {"ZIG_LOCAL_CACHE_DIR": str(folder), "TMPDIR": str(folder)}
         for done in completed([[*self.command, *map(str, words)] for words in tasks], own, seconds):
             if done.returncode:
-                raise BadInput(f"{self} does not compile what was made: {_said(done)}")
+                raise BadInput(f"{self} cannot compile the generated C: {_said(done)}")
 
 
 def compiler() -> list[str]:
@@ -97,11 +97,11 @@ def _asked(command: tuple[str, ...], *file: object) -> Compiler:
     """Identifies a compiler; memoized until its file changes."""
     (done,) = completed([[*command, *_MACROS]], {}, _PATIENCE)
     if done.returncode:
-        raise BadInput(f"{shlex.join(command)} does not say what it compiles for: {_said(done)}")
+        raise BadInput(f"{shlex.join(command)} cannot list its predefined macros: {_said(done)}")
     if _SANITIZED.search(done.stdout + " ".join(command)):
-        raise BadInput(f"{shlex.join(command)} makes what runs in no process that began without its sanitizer")
+        raise BadInput(f"{shlex.join(command)} compiles with a sanitizer, which this process runs without")
     if "#define __GNUC__" not in done.stdout:
-        raise BadInput(f"{shlex.join(command)} is no C compiler with GCC's extensions: GCC, Clang and zig cc are")
+        raise BadInput(f"{shlex.join(command)} is not a C compiler with GCC's extensions; GCC, Clang and zig cc are")
     kind = Kind.GCC
     if "#define __clang__" in done.stdout:  # only zig knows a processor `baseline`
         (other,) = completed([[*command, "-Werror", "-mcpu=baseline", *_MACROS]], {}, _PATIENCE)
@@ -129,7 +129,7 @@ def completed(
             done.append(subprocess.CompletedProcess(command, process.returncode, out, errors))
         return done
     except subprocess.TimeoutExpired as error:
-        raise TakesTooLong(f"{shlex.join(command)} said nothing in {seconds:.0f} seconds") from error
+        raise TakesTooLong(f"{shlex.join(command)} did not end within {seconds:.0f} seconds") from error
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or error
         raise BadInput(f"{shlex.join(command).removesuffix(' ' + shlex.join(_MACROS))} does not run: {said}") from error

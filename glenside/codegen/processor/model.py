@@ -201,14 +201,14 @@ def read_machine(content: Mapping[str, Any], path: str) -> Machine:
     """Builds a machine from a parsed file: the machine `like` with other numbers. Raises BadInput."""
     name = Path(path).stem
     if not re.fullmatch("[A-Za-z0-9_]{1,60}", name) or name in ("native", PLAIN, *MACHINES):
-        raise BadInput(f"{path}: a machine is called like its file, by letters, digits and _, and as no other one is")
+        raise BadInput(f"{path}: a machine file is named by 1 to 60 letters, digits and _, not like a built-in machine")
     unknown = next((key for key in content if key not in ("target", "like", _PEAK, *_BOUNDS, *_TABLES)), None)
     if unknown is not None:
         known = ", ".join((*_BOUNDS, _PEAK, _PRICES, _SHARED))
-        raise BadInput(f"{path}: there is no {unknown}; there are like, {known}")
+        raise BadInput(f"{path}: unknown key {unknown}; the keys are like, {known}")
     like = content.get("like")
     if not isinstance(like, str) or like not in MACHINES:
-        raise BadInput(f"{path}: like is one of {', '.join(MACHINES)}, whose instructions it has, got {like!r}")
+        raise BadInput(f"{path}: like must be one of {', '.join(MACHINES)}, got {like!r}")
     numbers = {key: content[key] for key in _BOUNDS if key in content}
     for key, value in numbers.items():
         least, most = _BOUNDS[key]
@@ -241,7 +241,7 @@ def _priced(base: Work, given: Any, path: str) -> Work:
         raise BadInput(f"{path}: {_PRICES} is a table of numbers, got {given!r}")
     for name, value in given.items():
         if name not in NAMES:
-            raise BadInput(f"{path}: there are no {_PRICES} of {name}; there are those of {', '.join(NAMES)}")
+            raise BadInput(f"{path}: unknown key {name} of {_PRICES}; the keys are {', '.join(NAMES)}")
         if type(value) not in (int, float) or not 0 <= value <= 1e9:
             raise BadInput(f"{path}: {_PRICES} of {name} are a number from 0 to 1e9, got {value!r}")
     return Work(**(asdict(base) | given))
@@ -254,10 +254,10 @@ def machines_of(names: str) -> list[Machine | None]:
         return found
     families = {machine.family for machine in found if machine is not None and machine.family}
     if len(families) > 1:
-        raise BadInput(f"one program is for machines of one family of processors, got {' and '.join(sorted(families))}")
+        raise BadInput(f"machines of one program must be of one family, got {' and '.join(sorted(families))}")
     needs = [() if machine is None else machine.needs for machine in found]
     if len({*needs}) < len(needs) or len({machine and machine.name for machine in found}) < len(found):
-        raise BadInput(f"a processor would never run one of {names}: name each once, and one that any processor is")
+        raise BadInput(f"one of {names} would never be selected: name each once, and at most one that runs anywhere")
     return sorted(found, key=lambda machine: 0 if machine is None or not machine.family else -len(machine.needs))
 
 
