@@ -1,4 +1,4 @@
-"""The stages before the check: prepare -> saturate -> extract, and an answer wherever one of them is ended."""
+"""The stages before the check, prepare -> saturate -> extract, with an answer wherever one of them is stopped."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from glenside.rewrites.layout.product_unit import UNIT_CYCLES
 from glenside.targets.base import Target, Way
 
 REPORTED = ("mapping", "recipe", UNIT_CYCLES)
-"""Relations of rules that the snapshot keeps as facts."""
+"""Relations that the snapshot keeps as facts."""
 _INTERRUPT_LIMITS = Limits(seconds=1.0, iterations=8)
-"""Of a search for the baseline, which takes five or so, when somebody waits."""
+"""Limits of a search for the baseline after an interrupt; it takes about five iterations."""
 _FALLBACK_LIMITS = Limits(seconds=10.0, iterations=8)
-"""The same when a limit ended another search."""
+"""Limits of a search for the baseline after a limit stopped the main search."""
 _REPORT_INTERVAL_RATIO = 20
-"""How many times as long a search goes on as it took to look at the best answer so far."""
+"""Minimum time between two reports of the best answer so far, as a multiple of the time to extract one."""
 _REPORT_MAX_E_NODES = 100_000
-"""E-nodes of which that is done at most."""
+"""Maximum e-nodes of an e-graph from which partial answers are reported."""
 
 
 def _without_proofs(way: Way) -> Way:
-    """Without the proofs of extraction: they take time that whoever pressed Ctrl-C does not give."""
+    """Returns the way without proofs of optimal extraction, which take too long after an interrupt."""
     return replace(way, method="dag" if way.method in ("auto", "exact") else way.method, at_once=True)
 
 
 @dataclass
 class Stages:
-    """prepare -> saturate -> extract, and how far they came: what an answer is made of when one of them is ended.
+    """The stages prepare -> saturate -> extract, with their state: an interrupt makes its answer of it.
 
-    on_draft  is given each answer that is going to be refined
-    stopped   why a search ended before it had seen everything: the first reason, or saturation
-    faults    why searches failed, where some did
-    wrong     the rules that are to blame: searches after that do without them
+    on_draft  callback for each answer that will still be refined
+    stopped   the first reason why a search stopped early, or saturation
+    faults    why searches failed
+    wrong     the rules at fault; later searches leave them out
     """
 
     program: Program
@@ -70,8 +70,9 @@ class Stages:
     wrong: set[str] = field(default_factory=set)
 
     def run(self) -> Result:
-        """The best answer, or the baseline mapping where the search stopped before it had mapped as much. Raises
-        KeyboardInterrupt: then there is still one at once.
+        """Returns the best answer, or the baseline mapping if the search stopped before it had mapped as many layers.
+
+        Raises KeyboardInterrupt; `at_once` then still returns an answer.
         """
         passes = self.target.passes(self.way)
         parts = search_parts(self.program, self.target)
@@ -89,7 +90,7 @@ class Stages:
         return self._or_baseline(self._extracted(problem, self.searched, self.way), _FALLBACK_LIMITS)
 
     def at_once(self) -> Result:
-        """The best answer that takes no time to speak of. Raises Unfinished."""
+        """Returns the best answer that is available quickly, after an interrupt. Raises Unfinished."""
         with undisturbed():
             self.stopped = INTERRUPTED
             result = None
@@ -100,7 +101,7 @@ class Stages:
             return self._or_baseline(result, _INTERRUPT_LIMITS)
 
     def _or_baseline(self, result: Result | None, limits: Limits) -> Result:
-        """The result, or where layers of it are not mapped, what a short search for the baseline gives."""
+        """Returns the result; if it leaves layers unmapped, the result of a short search for the baseline."""
         if result is not None and (result.stopped == SATURATED or result.report.mapped == len(result.report.layers)):
             return result
         way = _without_proofs(self._least())
@@ -118,7 +119,7 @@ class Stages:
         return least
 
     def _least(self) -> Way:
-        """The way that takes least time to the baseline."""
+        """Returns the options of the fastest search for the baseline."""
         return (
             replace(self.way, mapping="baseline", blocking="tile-loops") if "mapping" in self.target.ways else self.way
         )
@@ -129,7 +130,7 @@ class Stages:
         return self.searched.stopped if self.searched.stopped != SATURATED else searched.stopped
 
     def _prepare(self, passes: Sequence[Pass]) -> Program:
-        """The program after the target's passes."""
+        """Returns the program after the target's passes."""
         program = self.program
         run = replace(self.search, on_progress=partial(_tell, self.listener, "fold"), on_end=self._heard)
         for change in passes:
@@ -138,7 +139,7 @@ class Stages:
         return program
 
     def _saturate(self, problem: Problem) -> SearchResult:
-        """The e-graph of the problem."""
+        """Saturates the e-graph of the problem."""
         known = {"e_nodes": len(problem.nodes), "bound": self._static_lower_bound()}
         self.listener(Event("saturate", "starting", unit=self._unit(), **known))
         found = search(
@@ -156,13 +157,13 @@ class Stages:
         return found
 
     def _heard(self, progress: Progress) -> None:
-        """Keep why a search failed, if it did."""
+        """Stores the fault of a failed search and its rule."""
         if progress.fault and progress.fault not in self.faults:
             self.faults.append(progress.fault)
             self.wrong |= {progress.wrong} - {""}
 
     def _report_partial(self, problem: Problem) -> Callable[[SearchResult], None]:
-        """Who tells the listener of the best answer so far: seldom enough that the search does not wait."""
+        """Returns a callback that reports the best answer so far, rarely enough not to delay the search."""
         soon = time.monotonic()
 
         def show(searched: SearchResult) -> None:
@@ -179,7 +180,7 @@ class Stages:
         return show
 
     def _tell_of(self, stage: str, report: Report) -> None:
-        """The listener, of an answer that maps all that can be mapped."""
+        """Reports to the listener; the cost of the answer only if it maps all layers."""
         first = report.objectives[0] if report.objectives else ""
         best = report.total.get(first) if report.mapped == len(report.layers) else None
         measure = next((m for m in report.measures if m.name == first), None)
@@ -188,7 +189,7 @@ class Stages:
         self.listener(Event(stage, "", e_nodes=report.e_nodes, best=best, bound=bound, unit=self._unit()))
 
     def _static_lower_bound(self) -> int | None:
-        """What no answer takes less of, however it computes the products: known before anything is searched."""
+        """Returns a lower bound of the first objective over all answers, known before the search; None if unknown."""
         first = next((m for m in self.target.measures if m.name in self.target.objectives[:1]), None)
         if first is None or not first.adds or not self.target.peak:
             return None
@@ -196,11 +197,11 @@ class Stages:
         return sum(self.target.bound(product_sizes(product).macs) for product in program.layers.values()) or None
 
     def _unit(self) -> str:
-        """Of the first objective."""
+        """Returns the unit of the first objective."""
         return next((m.unit for m in self.target.measures if m.name in self.target.objectives[:1]), "")
 
     def _problem(self, problem: Problem, way: Way) -> tuple[Sequence[Term], Sequence[Rule], Parameters]:
-        """What is searched: the nodes, by which rules, with which parameters."""
+        """Returns the nodes, rules and parameters of a search."""
         rules = [r for r in of_families(self.target.families(way, problem.nodes)) if r.name not in self.wrong]
         return problem.nodes, rules, self.target.rule_parameters()
 
@@ -250,12 +251,12 @@ class Stages:
 
 
 def search_parts(program: Program, target: Target) -> int:
-    """For how many parts of a program a process is worth its while."""
+    """Returns the number of parts of a program for which separate search processes pay."""
     return target.search_parts if len(program.layers) >= MANY else 1
 
 
 def rules_to_precompile(program: Program, target: Target, way: Way) -> str:
-    """What a search for this program declares, unless passes change what rules it needs."""
+    """Returns the declarations of a search for this program, as long as passes do not change the rules it needs."""
     rules = of_families(target.families(way, [*postorder(program.term)]))
     return declared(rules, target.rule_parameters(), way.explain or way.trace)[0]
 
@@ -266,14 +267,14 @@ def _tell(listener: Listener, stage: str, progress: Progress) -> None:
 
 
 class Clock:
-    """Seconds by stage."""
+    """The seconds of each stage."""
 
     def __init__(self, load_seconds: float) -> None:
         self._started = self._last = time.perf_counter()
         self.seconds = {"load": load_seconds, "fold": 0.0, "start": 0.0, "saturate": 0.0, "extract": 0.0, "check": 0.0}
 
     def lap(self, stage: str, inside: float | None = None) -> None:
-        """A stage is over; of its seconds those `inside` are its own, and the rest started its process."""
+        """Records the end of a stage; `inside`: its own seconds, the rest counts as the start of its process."""
         now = time.perf_counter()
         taken, self._last = now - self._last, now
         self.seconds[stage] = taken if inside is None else inside

@@ -1,4 +1,4 @@
-"""The search process, from its parent's side. Loads little but Python's own, so that it can begin before all else."""
+"""The search process, seen from its parent. Imports little beyond the standard library, so that it can start first."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
     from glenside.egraph.saturation import Request
 
 HEADER = Struct("<Q")
-"""Before each message of the process: its size in bytes."""
+"""The header of each message of the process: its size in bytes."""
 _POLL = 0.1
-_SHOWN = 1.0  # seconds without news after which the caller is told the time
-_PIPE = 1 << 20  # bytes of a pipe, where the system lets one say so: what is asked for while a process starts
+_SHOWN = 1.0  # seconds without a message after which ("waiting",) is yielded
+_PIPE = 1 << 20  # bytes of the pipe for requests sent while a process starts, if the system allows this size
 
 
 class SearchFailed(RuntimeError):
-    """The search process is not there any more."""
+    """The search process has ended."""
 
 
 class Worker:
     """A search process. Starting it takes some tenths of a second, so start it before there is work for it.
 
-    first   module:function, which says what the first search declares: it compiles that as soon as it has started
-    is_new  whether it has not searched yet
-    coming  declarations of searches that are to come, which it has not been told of
-    knows   declarations that it has been told of
+    first       module:function that returns the declarations of the first search; compiled right after the start
+    is_new      True if it has not searched yet
+    to_compile  declarations of expected searches that were not sent yet
+    knows       declarations that were sent
     """
 
     def __init__(self, first: str | None = None) -> None:
         self.first, self._parent = first, os.getpid()
-        # No products are computed there, and threads of BLAS spin while they wait for some.
+        # The process computes no products, and idle BLAS threads would spin.
         words = [] if first is None else [first]
         self._process = start("glenside.egraph.worker", *words, pipe_bytes=_PIPE, OPENBLAS_NUM_THREADS="1")
         self._buffer = bytearray()
@@ -46,17 +46,17 @@ class Worker:
 
     @property
     def serves(self) -> bool:
-        """Whether it lives, and is ours: a forked process must not talk to its parent's."""
+        """True if it is running and was started by this process: a forked copy must not use its parent's."""
         return self._parent == os.getpid() and self._process.poll() is None
 
     def send(self, request: Request) -> None:
-        """Let it search."""
+        """Sends a request to search."""
         self.is_new = False
         self.knows.add(request.declarations)
         self._send(request)
 
     def compile_ahead(self) -> None:
-        """Let it compile what searches declare that are to come."""
+        """Sends the declarations of expected searches, which the process compiles."""
         for declared in self.to_compile:
             self.knows.add(declared)
             self._send(declared)
@@ -71,12 +71,12 @@ class Worker:
             raise SearchFailed(f"the search process ended {how_ended(self._process.wait())}") from error
 
     def fileno(self) -> int:
-        """Where its messages come."""
+        """Returns the descriptor of its messages."""
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
     def messages(self) -> Iterator[tuple[Any, ...]]:
-        """Those that have come since it was asked last, ("ended",) where it has closed its end; waits for some."""
+        """Yields the messages received since the last call, ("ended",) at the end of the stream. Blocks for data."""
         data = os.read(self.fileno(), 1 << 20)
         if not data:
             yield ("ended",)
@@ -94,9 +94,10 @@ class Worker:
 
 
 def messages(workers: Sequence[Worker], until: float | None) -> Iterator[tuple[Worker | None, tuple[Any, ...]]]:
-    """Messages of some processes as they come, until all have closed their ends or `time.perf_counter()` reaches
-    `until`: ("ended",) of one that has closed it, and ("waiting",) of nobody for each second without any, as an
-    iteration may take long.
+    """Yields (process, message) as messages arrive, until all processes end or `time.perf_counter()` reaches `until`.
+
+    A process that ends yields ("ended",). Each second without a message, as an iteration may take long, yields
+    (None, ("waiting",)).
     """
     with selectors.DefaultSelector() as selector:
         for worker in workers:
@@ -116,12 +117,12 @@ def messages(workers: Sequence[Worker], until: float | None) -> Iterator[tuple[W
 
 
 IDLE: list[Worker] = []
-"""Processes that have rules of past searches compiled: the next search need not wait for that."""
+"""Idle processes, with the compiled rules of past searches, for the next searches."""
 
 
 def begin(first: str | None = None, count: int = 1) -> None:
-    """Start the processes of the next search, unless they wait for it: `first` of our own, module:function, says what
-    that declares.
+    """Starts processes for the next search until `count` are idle; `first`: module:function in this package that
+    returns its declarations.
     """
     while len(IDLE) < count:
         IDLE.append(Worker(first))
@@ -129,7 +130,7 @@ def begin(first: str | None = None, count: int = 1) -> None:
 
 @atexit.register
 def end_idle() -> None:
-    """End the processes that wait for another search; then what they took counts for this one."""
+    """Ends the idle processes; their processor time then counts for this process."""
     while IDLE:
         if (worker := IDLE.pop()).serves:
             worker.end()

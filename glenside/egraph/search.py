@@ -1,4 +1,4 @@
-"""A search from the caller's side: anytime, bounded, and never longer than its limits, whatever a rule does."""
+"""The interface of a search: anytime, bounded, and never longer than its limits, whatever a rule does."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from glenside.ir.term import Term, tensors
 from glenside.ir.threads import cores
 from glenside.ir.types import AccessType, Tensor
 
-_GRACE = 0.5  # seconds that a search may take to notice its own time limit
+_GRACE = 0.5  # seconds beyond its time limit after which a search process is ended
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The e-graph when the search stopped, and why."""
+    """The e-graph when the search stopped, and the reason."""
 
     snapshot: Snapshot
     progress: Progress
@@ -36,7 +36,7 @@ class SearchResult:
 
 
 def program_snapshot(nodes: Sequence[Term]) -> Snapshot:
-    """The e-graph before any rule: the program itself, each node a class."""
+    """Returns the e-graph before any rule: the program, with one class for each node."""
     index = {term: i for i, term in enumerate(nodes)}
     rows: list[tuple[ENode, int]] = []
     for i, term in enumerate(nodes):
@@ -47,7 +47,7 @@ def program_snapshot(nodes: Sequence[Term]) -> Snapshot:
 
 
 def as_written(snapshot: Snapshot, nodes: Sequence[Term]) -> tuple[Fact, ...]:
-    """The e-nodes of a snapshot that the program has itself: (class, operator, attributes, children..), each once."""
+    """Returns the e-nodes of the program as written: (class, operator, attributes, children..), each once."""
     place = dict(zip(nodes, snapshot.program, strict=True))
     rows: dict[Fact, None] = {}
     for term, own in place.items():
@@ -57,7 +57,7 @@ def as_written(snapshot: Snapshot, nodes: Sequence[Term]) -> tuple[Fact, ...]:
 
 
 def with_program(snapshot: Snapshot, nodes: Sequence[Term], trace: bool) -> Snapshot:
-    """With the program's tensors, and where a trace is kept the e-nodes that are its own."""
+    """Adds the program's tensors to a snapshot, and with a trace its e-nodes as written."""
     facts = {**snapshot.facts, WRITTEN: as_written(snapshot, nodes)} if trace else snapshot.facts
     return replace(snapshot, tensors=_tensors(nodes), facts=facts)
 
@@ -68,13 +68,14 @@ def _tensors(nodes: Sequence[Term]) -> dict[str, Tensor]:
 
 @dataclass
 class _Part:
-    """A part of a program, and how far its search is.
+    """A part of a program with the state of its search.
 
-    places   of its nodes in the program
-    latest   what was told last, of which there may be no snapshot
-    stopped  why it is over; None while it is not
-    stays    whether its process may serve again
-    fault    why it failed, where it did, and the rule that is wrong, or ""
+    places    indices of its nodes in the program
+    progress  the progress of `snapshot`
+    latest    the latest progress, possibly after `snapshot`
+    stopped   why the search ended; None while it runs
+    stays     True if its process may serve another search
+    fault     (reason, wrong rule or "") of a failure
     """
 
     places: Sequence[int]
@@ -88,14 +89,14 @@ class _Part:
 
     @staticmethod
     def of(nodes: Sequence[Term], places: Sequence[int], request: Request) -> _Part:
-        """With its share of the nodes that the request of the whole program may make."""
+        """Builds a part with its share of the node limit of the whole request."""
         own, limits = [nodes[place] for place in places], request.limits
         if limits.nodes is not None and len(own) < len(nodes):
             limits = replace(limits, nodes=limits.nodes * len(own) // len(nodes))
         return _Part(places, request.of_part(own, limits), program_snapshot(own), Progress(), Progress())
 
     def told(self, kind: str, *content: Any) -> None:
-        """What its process says."""
+        """Handles a message of its process."""
         if kind == "fault":
             self.fault = content[0], content[1]
         if kind in ("snapshot", "done"):
@@ -112,7 +113,7 @@ class _Part:
             self.stopped = FAILED
 
     def search(self, worker: Worker, seconds: float | None, share: int) -> None:
-        """Let a process search, for so long and with one of so many shares of the memory."""
+        """Starts the search in a process, with a time limit and 1 / `share` of the memory limit."""
         limits = self.request.limits
         memory = None if limits.memory is None else limits.memory // share
         worker.send(replace(self.request, limits=replace(limits, seconds=seconds, memory=memory)))
@@ -133,15 +134,18 @@ def search(
     on_snapshot: Callable[[SearchResult], None] | None = None,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> SearchResult:
-    """Saturate the program `nodes` (children first) under limits; `reported` relations become facts of the snapshot.
-    Ctrl-C ends the search and keeps what it had found. `on_snapshot` is given what there is while the search goes on;
-    `meanwhile` is done before it is waited for.
+    """Saturates the program `nodes` (children first) under limits. Ctrl-C stops the search and keeps its e-graph.
 
-    A program of much that shares no node, as layers are, is searched in so many `parts`, each with its share of the
-    nodes, and the e-graph is that of all: by as many processes at a time where there are processors and memory for
-    them, and no `worker` is given, else one after the other. What is found is the same.
+    reported     relations that become facts of the snapshot
+    trace        True: record which rule made each e-node
+    parts        number of parts to search separately, if many nodes are not shared, as in layers. Each part has its
+                 share of the node limit, and the result is the union. The parts run in parallel if there are processors
+                 and memory and no `worker` is given, otherwise in turn; the result is the same
+    worker       the process to use first
+    on_snapshot  callback for the e-graph so far
+    meanwhile    work to do before waiting for the processes
 
-    Where a rule contradicts a type, or a process dies, nothing is found there: `progress.fault` says why.
+    If a rule contradicts a type, or a process dies, that part stays as written: `progress.fault` is the reason.
     """
     limits = limits or Limits()
     whole = Request.of(nodes, rules, parameters, limits, reported=reported, trace=trace)
@@ -186,7 +190,7 @@ def _search_together(
     tell: Callable[[str], None],
     meanwhile: Callable[[], object],
 ) -> None:
-    """Search some parts at the same time, each by a process, of one that may be given."""
+    """Searches parts in parallel, each in a process; `worker` is used for the first."""
     until = None if seconds is None else time.perf_counter() + seconds + _GRACE
     of = dict[Worker, _Part]()
     try:
@@ -221,7 +225,7 @@ def search_here(
     reported: Sequence[str] = (),
     trace: bool = False,
 ) -> SearchResult:
-    """The same in this process, for a small search that somebody waits for: nothing ends it within an iteration."""
+    """Saturates in this process, for a small urgent search: no limit stops it within an iteration."""
     request = Request.of(nodes, rules, parameters, limits, reported=reported, trace=trace)
     saturation = None
     try:
@@ -235,12 +239,12 @@ def search_here(
     return SearchResult(with_program(saturation.snapshot(), nodes, trace), progress)
 
 
-_LEFT = 2  # processes that wait for another search
-_LARGE = 1 << 30  # bytes: a limit that what a process holds of past searches does not come near
+_LEFT = 2  # maximum idle processes
+_LARGE = 1 << 30  # bytes: far more than an idle process holds of past searches
 
 
 def _again(request: Request) -> bool:
-    """Whether a process may serve more than this request: its modules do not change, and its memory is not scarce."""
+    """True if a process may serve several requests: the rule tables are ours, and the memory limit is large."""
     ours = all(module.split(".")[0] == "glenside" for module, _ in request.tables)
     return ours and _spares(request.limits)
 
@@ -250,14 +254,15 @@ def _spares(limits: Limits) -> bool:
 
 
 def may_share(limits: Limits, parts: int) -> bool:
-    """Whether there are processors and memory for so many searches at a time."""
+    """True if there are processors and memory for `parts` parallel searches."""
     return cores() >= parts and (limits.memory is None or limits.memory >= parts * _LARGE)
 
 
 def start_workers_early(limits: Limits, *precompile: Callable[[], str], behind: bool = False, parts: int = 1) -> None:
-    """Start the processes of the next search, unless they wait for it: while they start there is other work. What is
-    told to be `coming`, declarations of searches, new ones compile in this order, at once or, the first of them,
-    `behind` the next search.
+    """Starts the processes of the next search, so that they start during other work.
+
+    `precompile` functions return declarations of expected searches, which new processes compile in this order: at once,
+    or with `behind` in the first process after its next search.
     """
     if not _spares(limits):
         end_idle()
@@ -268,18 +273,18 @@ def start_workers_early(limits: Limits, *precompile: Callable[[], str], behind: 
             continue
         worker.to_compile += [declared() for declared in precompile if _name(declared) != worker.first]
         if number or not behind:
-            with suppress(SearchFailed):  # as the search itself then says
+            with suppress(SearchFailed):  # the search itself will report it
                 worker.compile_ahead()
 
 
 def _name(function: Callable[[], str]) -> str:
-    """As `begin` takes it."""
+    """Returns module:function, as `begin` takes it."""
     return f"{function.__module__}:{getattr(function, '__qualname__', '')}"
 
 
 def _worker(request: Request) -> Worker:
-    """A process that waits for a search, if possible one that knows what this one declares; or a new one."""
-    with suppress(IndexError):  # there is none, or another thread was faster
+    """Returns an idle process, preferably one with these declarations compiled, or a new one."""
+    with suppress(IndexError):  # none is idle, or another thread took it
         while _again(request):
             knowing = (i for i, worker in enumerate(IDLE) if request.declarations in worker.knows)
             if (worker := IDLE.pop(next(knowing, 0))).serves:

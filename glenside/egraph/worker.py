@@ -1,8 +1,8 @@
-"""The search process: reads requests, saturates, and hands over a snapshot after each block of work.
+"""The search process: reads requests, saturates, and sends a snapshot from time to time.
 
-One egglog call cannot be interrupted and its memory cannot be bounded from inside, so it runs in a process of its
-own, which its parent can end at any moment while keeping the last snapshot. Run as `python -m glenside.egraph.worker
-[MODULE:FUNCTION]`, of which the function says what the first search declares.
+An egglog call cannot be interrupted, and its memory cannot be bounded from inside. So it runs in a separate process,
+which the parent can end at any time while keeping the last snapshot. Run as `python -m glenside.egraph.worker
+[MODULE:FUNCTION]`; the function returns the declarations of the first search.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from glenside.egraph.process import HEADER
 from glenside.egraph.saturation import FAILED, MEMORY_LIMIT, Compiled, Request, Saturation
 
 _WATCH_SECONDS = 0.05
-_ALLOCATIONS = 100_000  # after which Python looks for cycles: rows of an e-graph have none
-_SMALL = 256 << 20  # bytes of a process that serves again
-_HAND_OVER_SECONDS = 2.0  # how old the parent's snapshot may become: most searches are over by then
-_HAND_OVER_SHARE = 0.1  # how much of the time may go into snapshots
+_ALLOCATIONS = 100_000  # allocations between two runs of Python's cycle collector: rows of an e-graph have no cycles
+_SMALL = 256 << 20  # maximum resident bytes of a process that serves another search
+_HAND_OVER_SECONDS = 2.0  # minimum age of the parent's snapshot before a new one: most searches are over by then
+_HAND_OVER_SHARE = 0.1  # maximum fraction of the time that goes into snapshots
 
 
 class _Channel:
-    """Messages to the parent; the watching thread and the search share it."""
+    """The message channel to the parent, shared by the watching thread and the search."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self._lock = stream, threading.Lock()
@@ -42,7 +42,7 @@ class _Channel:
 
 
 def resident_bytes() -> int:
-    """Memory of this process, in bytes; its peak where the system does not tell the present size."""
+    """Returns the resident memory of this process in bytes; its peak if the system does not report the current size."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -73,17 +73,15 @@ class _Watch(threading.Thread):
 
 
 def main() -> None:
-    """Serve the requests that standard input brings, as long as this process is small; of those that are to come, some
-    say what they declare, which is compiled.
-    """
+    """Serves the requests on standard input while this process is small; a text is declarations to compile ahead."""
     gc.set_threshold(_ALLOCATIONS)
-    # With PYTHONUNBUFFERED what `sys.stdout` writes to has no buffer, and may write a part.
+    # With PYTHONUNBUFFERED the stream below `sys.stdout` is unbuffered and may write partially.
     channel = _Channel(open(sys.stdout.fileno(), "wb", closefd=False))
     watch, compiled = _Watch(channel), Compiled()
     watch.start()
     for first in sys.argv[1:]:  # of our own parent
         module, function = first.split(":")
-        with suppress(BaseException):  # whoever searches with it meets it again, and says so
+        with suppress(BaseException):  # the search that uses it fails again and reports it
             compiled.egraph(getattr(import_module(module), function)())
     stays = True
     while stays:
@@ -93,7 +91,7 @@ def main() -> None:
         except EOFError:
             return
         if isinstance(request, str):
-            with suppress(BaseException):  # whoever searches with it meets it again, and says so
+            with suppress(BaseException):  # the search that uses it fails again and reports it
                 compiled.egraph(request)
             continue
         watch.memory = request.limits.memory
@@ -101,7 +99,7 @@ def main() -> None:
 
 
 def _serve(request: Request, compiled: Compiled, channel: _Channel) -> bool:
-    """Whether another request may follow: after a large search much memory is still held."""
+    """Serves a request; True if another may follow: after a large search the process still holds much memory."""
     last = time.perf_counter()
     cost = 0.0
 

@@ -1,1 +1,1 @@
-"""Programs to programs: layers taken apart, constants and batch norms folded, answers extracted."""
+"""Program passes: splits programs into layers, folds constants and batch norms, extracts answers."""

@@ -1,4 +1,4 @@
-"""From a saturated e-graph to an answer: the variants of each layer, the best of each, and the program they make."""
+"""Extracts an answer from a saturated e-graph: variants of each layer, the best of each, and their program."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ CHOSEN = "chosen"
 
 
 class Unfinished(GlensideError):
-    """The e-graph holds no answer: the search stopped before that."""
+    """The search stopped before the e-graph held an answer."""
 
 
 class TimeIsUp(Exception):
-    """Whoever is told of the steps of a refinement has no more time for them."""
+    """The time limit of a refinement is over; raised by `Way.on_step`."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is put into one e-graph for a program: `nodes`, children first; `roots` are the distinct layers among them.
+    """The input of one e-graph: `nodes`, children first; `roots` are the distinct layers among them.
 
-    Where the program is searched as a whole, `layers` is None and the roots are its layers and its result; where that
-    is for its layouts, what has none of its own is outlined in them.
+    For the scope PROGRAM `layers` is None and the roots are the result and the layers. For the scope NETWORK the root
+    is the result, and parts without a choice of layout are outlined.
     """
 
     program: Program
@@ -49,14 +49,14 @@ class Problem:
 
     @classmethod
     def of(cls, program: Program, target: Target, way: Way) -> Problem:
-        """The problem that a program is for a target. Raises BadInput for a layer that nothing can count."""
+        """Builds the problem of a program for a target. Raises BadInput for a layer with too many multiply-adds."""
         for name, layer in program.layers.items():
             whole(f"the number of multiply-adds of {name}", product_sizes(layer).macs, most=MOST_MACS)
         scope = target.scope(way)
         if scope is Scope.NETWORK:
             found = outlined(program)
             term = found.program.term
-            # A product of constants is inside of one, and still a layer.
+            # A product of constants is inside an outlined constant, and still a layer.
             inside = {*postorder(term)}
             apart = [layer for layer in found.layers.values() if layer not in inside]
             return cls(program, scope, None, (term,), tuple(postorder(*apart, term)), found)
@@ -69,30 +69,30 @@ class Problem:
         return cls(program, scope, layers, roots, tuple(postorder(*between[1:], *roots, *between[:1])))
 
     def classes(self, snapshot: Snapshot, terms: Sequence[Term]) -> list[int]:
-        """The classes in which terms of the problem ended."""
+        """Returns the classes of terms of the problem."""
         index = {term: i for i, term in enumerate(self.nodes)}
         return [snapshot.program[index[term]] for term in terms]
 
     @property
     def distinct(self) -> int:
-        """The number of layers that differ."""
+        """The number of distinct layers."""
         return len(set(self.program.layers.values()) if self.layers is None else self.layers.products)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The program that was chosen, and everything that it was chosen from.
+    """The chosen program and all its candidates.
 
     prepared   the program whose layers were searched
-    layers     layer -> what was extracted for it; two names of one product share it
-    variants   "chosen", or a baseline -> layer -> its variant
-    programs   the same -> the program that is made of those, where they are terms
-    choice     class -> e-node, of the e-graph
-    cost       of the whole program by prices of e-nodes, where they add up
-    in_own_order  the program that was chosen, its layers in the order of the original's, where they have another one
-    roots      layer -> its class of the e-graph, "" -> that of the result, where it has one
-    stands_for class of what stands for the result of a layer, where that is searched apart -> the class of the layer
-    stopped    why its refinement ended before it was over; "" where it did not
+    layers     layer -> its extracted variants; two names of one product share them
+    variants   "chosen" or a baseline -> layer -> its variant
+    programs   "chosen" or a baseline -> the program of these variants, if all are terms
+    choice     class -> e-node of the e-graph
+    cost       cost of the whole program, if prices add up over e-nodes
+    in_own_order  the chosen program with its layers in the original layouts, if these differ
+    roots      layer -> its e-class; "" -> the e-class of the result, if it has one
+    stands_for class of the formal result of a separately searched layer -> the class of the layer
+    stopped    why the refinement stopped early, or ""
     """
 
     prepared: Program
@@ -118,13 +118,13 @@ class Answer:
 
     @property
     def compared(self) -> Program:
-        """The program that was chosen, with layers to compare with the original's."""
+        """The chosen program, with layers that can be compared with the original's."""
         return self.in_own_order or self.program
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Where variants of distinct layers stand: in a program, in place of its own."""
+    """The places of the distinct layers in a program."""
 
     original: Program
     layers: Layers
@@ -132,17 +132,17 @@ class Placed:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """Layer -> the number of the distinct one that it is."""
+        """Layer -> index of its distinct layer."""
         return {name: place[0] for name, place in self.layers.places.items()}
 
     def program(self, variants: Sequence[Variant]) -> Program:
-        """The program with a variant for each distinct layer."""
+        """Returns the program with a variant for each distinct layer."""
         terms = [v.term for v in variants if v.term is not None]
         return reassembled(self.original, self.layers, terms, self.body)
 
 
 def extract(problem: Problem, searched: SearchResult, target: Target, way: Way) -> Answer:
-    """The best answer that the e-graph holds."""
+    """Extracts the best answer of the e-graph."""
     if problem.layers is not None:
         return _of_layers(problem, problem.layers, searched, target, way)
     if problem.scope is Scope.PROGRAM:
@@ -151,7 +151,7 @@ def extract(problem: Problem, searched: SearchResult, target: Target, way: Way) 
 
 
 def _of_layers(problem: Problem, layers: Layers, searched: SearchResult, target: Target, way: Way) -> Answer:
-    """Each distinct layer extracted by itself, and put in every place where it occurs."""
+    """Extracts each distinct layer separately, and puts it in all its places."""
     program, snapshot = problem.program, searched.snapshot
     extractor: Extractor = target.strategy(target, searched, way)
     roots = problem.classes(snapshot, problem.roots)
@@ -186,9 +186,7 @@ def _refined(
     target: Target,
     way: Way,
 ) -> Answer:
-    """The answer that is made of what a target knows of variants, as it gets to know more; ended by the clock or by
-    Ctrl-C, the last draft.
-    """
+    """Returns the answer after the target's refinements; after a time limit or Ctrl-C, the last draft."""
     answer = draft = made(found)
     try:
         for refine in target.refinements(way):
@@ -213,7 +211,7 @@ def _chosen(
     choice: Mapping[int, int],
     cost: Cost | None,
 ) -> Answer:
-    """The best variants of the layers, put together."""
+    """Returns the answer with the best variant of each layer, and the baselines."""
     program, layers = placed.original, placed.layers
     best = _best(program, target, layers, found)
     named = [
@@ -248,7 +246,7 @@ def _count_once(
     extracted: dict[str, Extracted],
     chosen: dict[str, Variant],
 ) -> None:
-    """Two names of one product: the second shares what the first takes."""
+    """Sets the cost of a repeated product to that of a shared one: the first name pays."""
     seen: set[Term] = set()
     for name, product in program.layers.items():
         if product in seen:
@@ -259,8 +257,10 @@ def _count_once(
 
 
 def _best(program: Program, target: Target, layers: Layers, found: Sequence[Extracted]) -> list[Variant]:
-    """The best variant of each layer; where the whole then exceeds the budget, that of the layer which presses most is
-    given up for its next smaller one, until the whole fits or nothing is smaller.
+    """Returns the best variant of each layer within the budget.
+
+    While the whole program exceeds the budget, the layer with the largest peak takes its next smaller variant. Stops
+    if the program fits or no layer has a smaller variant.
     """
     if not all(extracted.variants for extracted in found):
         raise Unfinished("the search stopped before every layer had a variant")
@@ -295,7 +295,7 @@ def _amount(amounts: Amounts, measure: str) -> float:
 
 
 def _of_program(problem: Problem, searched: SearchResult, target: Target, way: Way) -> Answer:
-    """Everything extracted at once: what layers share is chosen, and counted, once."""
+    """Extracts the whole program at once: e-nodes shared by layers are chosen and counted once."""
     snapshot, program = searched.snapshot, problem.program
     priced = PricedGraph(snapshot, target.prices)
     root, *roots = problem.classes(snapshot, problem.roots)
@@ -314,7 +314,7 @@ def _of_program(problem: Problem, searched: SearchResult, target: Target, way: W
 
 
 def _of_network(problem: Problem, searched: SearchResult, target: Target) -> Answer:
-    """The network extracted as one; the program itself where what was found takes more as a whole."""
+    """Extracts the network as one term; returns the program itself if it costs less as a whole."""
     snapshot, program, found = searched.snapshot, problem.program, problem.outlined
     assert found is not None, "a network that is searched as one is outlined"
     priced = PricedGraph(snapshot, target.prices)
@@ -348,7 +348,7 @@ def _ordered(target: Target, program: Program) -> list[float]:
 
 
 def _named(program: Program, target: Target, extracted: Mapping[str, Extracted]) -> dict[str, dict[str, Variant]]:
-    """The variants of layers that have one each, and of the baselines."""
+    """Returns the variants by name: the chosen one, of layers that have a single variant, and the baselines."""
     variants: dict[str, dict[str, Variant]] = {}
     for name, product in program.layers.items():
         known = extracted[name].variants

@@ -1,4 +1,4 @@
-"""Folding: what is computed from constants alone becomes a constant, in a step of its own that one can see."""
+"""Constant folding, as an explicit pass."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from glenside.semantics.interpreter import evaluate
 
 
 def fold(program: Program, without: Container[Term] = (), *, lazily: bool = False) -> Program:
-    """The program with each largest term over constants alone replaced by a constant that holds its value.
+    """Replaces each maximal term over constants alone by a constant with its value.
 
-    Weights that a mapping has rearranged are such terms. Terms in `without` stay as they are, unless others that are
-    replaced need them. `lazily` computes values when they are asked for, if they are known. Raises BadInput for a
-    constant whose value is not known. A layer that is no part of the program any more keeps what has no value.
+    Weights that a mapping rearranges are such terms. Terms in `without` are not folded, unless a folded term contains
+    them. With `lazily` values are computed on first use, where they are known. Raises BadInput for a constant without a
+    value. A layer that is no longer part of the program keeps its terms without a value.
     """
     constant = {term: known and term not in without for term, known in constant_terms(program).items()}
     roots = (program.term, *program.layers.values())
@@ -65,7 +65,7 @@ def _value(term: Term, constants: Mapping[str, Array]) -> Array:
 
 
 def _plain(term: Term) -> bool:
-    """A tensor, or a number that takes no memory, under any split: nothing to fold."""
+    """True if the term is a tensor or a number under any split: there is nothing to fold."""
     while term.operator.name == "access":
         term = term.children[0]
     return not term.children
@@ -77,6 +77,6 @@ def _require_values(program: Program, terms: list[Term]) -> None:
 
 
 def _without_values(program: Program, terms: list[Term]) -> list[str]:
-    """The tensors of some terms whose values are not known."""
+    """Returns the tensors of the terms that have no value."""
     found = [term.attributes[0] for term in postorder(*terms) if term.operator.name == "access-tensor"]
     return [t.name for t in found if isinstance(t, Tensor) and t.name not in program.constants]

@@ -1,8 +1,8 @@
-"""The distinct layers of a program: each is searched once, and its answer serves every place where it occurs.
+"""Splits a program into its distinct layers: each is searched once, and its answer is used in all its places.
 
-The cone of a layer is its product, with the sum of its windows where that is its end, and all movement under them, down
-to what is computed or declared: those are its leaves. Two layers are the same when their cones are, whatever their
-leaves are called. What is left of the program, the body, reads each layer's result as if it were a tensor.
+The cone of a layer is its product, with the sum of its windows if it ends in one, and all movement below; its leaves
+are computed or declared. Two layers are equal if their cones are equal up to the names of leaves. The rest of the
+program, the body, reads each layer's result as a tensor.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from glenside.passes.network import Search
 
 
 def until_added_up(program: Program, search: Search | None = None) -> tuple[Program, str]:
-    """The program whose layers end where their windows are added up, so that the forms of both are searched as one."""
+    """Extends layers to the sum of their windows, so that product and sum are rewritten together."""
     layers = added_up(program)
     return program if layers == program.layers else replace(program, layers=layers), SATURATED
 
 
 def of_products(program: Program) -> Program:
-    """A program of such layers with their products as layers again."""
+    """Returns the program with the products of its layers as layers: undoes `until_added_up`."""
     return replace(program, layers={name: product_of(layer) for name, layer in program.layers.items()})
 
 
 @dataclass(frozen=True)
 class Layers:
-    """`places[name]` is the cone of a layer, with the number of its distinct product and its own arguments."""
+    """A split program; `places[name]` is (index of the distinct product, arguments) of a layer."""
 
     products: tuple[Term, ...]
     formals: tuple[tuple[Term, ...], ...]
     places: Mapping[str, tuple[int, tuple[Term, ...]]]
     results: Mapping[Term, Term]
-    """product -> the formal tensor that stands for it in the body"""
+    """product -> the formal tensor in its place in the body"""
     body: tuple[Term, ...]
     """The result of the program and the arguments of all layers, over formal tensors in place of the products."""
     sources: tuple[Term, ...]
-    """The same terms in the program itself."""
+    """The terms of the body in the program itself."""
 
 
 def distinct_layers(program: Program, kind: Callable[[Term], str] = lambda leaf: "") -> Layers:
-    """Take a program apart. Leaves of another kind, which is a part of their formal names, make another layer."""
+    """Splits a program into distinct layers; layers with leaves of different `kind` are distinct."""
     taken = set(program.tensors)
     constant = constant_terms(program)
     numbers: dict[Term, int] = {}
@@ -57,7 +57,7 @@ def distinct_layers(program: Program, kind: Callable[[Term], str] = lambda leaf:
     for name, product in program.layers.items():
         alike, leaves = _formal_layer(product, lambda leaf, i: _formal(f"%{i}{kind(leaf)}", leaf, constant[leaf]))
         if alike not in numbers:
-            # Tensors of the program keep their names, so that a picture of one layer reads as the program does.
+            # Tensors of the program keep their names, so that a picture of a layer uses the names of the program.
             own, own_leaves = _formal_layer(
                 product,
                 lambda leaf, i, name=name: (  # type: ignore[misc]
@@ -76,7 +76,7 @@ def distinct_layers(program: Program, kind: Callable[[Term], str] = lambda leaf:
 
 
 def reassembled(program: Program, layers: Layers, found: Sequence[Term], body: Sequence[Term]) -> Program:
-    """The program with `found[i]` for the distinct product i, and `body` for the terms of the body."""
+    """Returns the program with `found[i]` for the distinct product i, and `body` for the terms of the body."""
     stands = {formal: product for product, formal in layers.results.items()}
     body_of = dict(zip(layers.sources, body, strict=True))
     places = {program.layers[name]: place for name, place in layers.places.items()}
@@ -107,10 +107,10 @@ def _substituted(
     done: dict[Term, Term] | None = None,
     layers: Container[Term] = (),
 ) -> Term:
-    """The term with values for formal tensors; a split of a value takes the place of the formal's, but for that of
-    `layers`, which are there as they are: whoever compares programs looks for them.
+    """Substitutes values for formal tensors in a term.
 
-    `done` is what earlier calls with the same values have made.
+    An `access` of an `access` is merged, except on `layers`: the check looks for these terms unchanged. `done` memoizes
+    across calls with the same values.
     """
 
     def put(node: Term, children: tuple[Term, ...]) -> Term | None:
@@ -127,7 +127,9 @@ def _substituted(
 
 
 def _formal_layer(layer: Term, formal: Callable[[Term, int], Term]) -> tuple[Term, dict[Term, Term]]:
-    """The cone with `formal(leaf, number)` for each leaf, an access-tensor over the leaf's dims, and all of those."""
+    """Returns the cone with `formal(leaf, number)`, an access-tensor with the leaf's dims, for each leaf; and leaf ->
+    formal.
+    """
     leaves: dict[Term, Term] = {}
     done: dict[Term, Term] = {}
     own = from_product(layer)

@@ -1,8 +1,7 @@
-"""Functions of the elements of one tensor, each by itself: taken out of a program as terms of their own, and put back.
+"""Extracts elementwise functions of one tensor from a program, and puts them back.
 
-A function may hold constants that differ between elements, as the scale and the shift of each channel do. It is a term
-over the tensor `element`, ()(sizes): one element for each place along the axes of the tensor on which they differ, and
-()() where there are none.
+A function may have constants that vary between elements, such as the scale and shift of each channel. It is a term over
+the tensor `element`, ()(sizes): one element for each index along the axes on which the constants vary; ()() if none do.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ from glenside.ir.types import AccessType, Dims, Tensor
 
 ELEMENT = "element"
 _SPREADS = ("access-broadcast", "access-reshape", "access", "cast")
-"""Of one number at every place, these are one number at every place."""
+"""Operators that map a tensor with equal elements to a tensor with equal elements."""
 
 
 def reshape(x: Term, dims: Sequence[int]) -> Term:
-    """The elements of x in row-major order under other dims, however many dims they had before."""
+    """Reshapes x, in row-major order, and merges the reshapes below."""
     while x.operator.name in ("access-reshape", "access"):
         x = x.children[0]
     return layout.reshape(x, dims)
 
 
 def pair_of(term: Term) -> Term | None:
-    """The pair of whole tensors that a function of two tensors, element by element, takes."""
+    """Returns the operand pair of an elementwise function of two whole tensors; None for other terms."""
     if term.operator.name != "compute" or parse_compute(str(term.attributes[0]))[0].category is not Category.FOLD:
         return None
     pair = term.children[0]
@@ -45,7 +44,7 @@ def pair_of(term: Term) -> Term | None:
 
 
 def operands_of(term: Term) -> Sequence[Term] | None:
-    """What a function of each element reads at its place; None for anything else, and where there are no elements."""
+    """Returns the operands of an elementwise function; None for other terms and for tensors without elements."""
     if not isinstance(term.type, AccessType) or term.access.split or not term.access.size:
         return None
     if (pair := pair_of(term)) is not None:
@@ -55,7 +54,7 @@ def operands_of(term: Term) -> Sequence[Term] | None:
 
 
 def narrowed(constant: Term) -> Term:
-    """What a constant is a broadcast of: ()(sizes), each that of the constant or 1."""
+    """Returns the constant before its broadcast: ()(sizes), each size that of the constant or 1."""
     dims = constant.access.dims
     if is_one_number(constant):
         return reshape(number_of(constant), [1] * len(dims))
@@ -71,7 +70,7 @@ def narrowed(constant: Term) -> Term:
 
 
 def is_one_number(term: Term) -> bool:
-    """Whether all elements of a constant are one number, whatever that is."""
+    """True if all elements of a constant are equal."""
     while isinstance(term.type, AccessType):
         if term.access.size == 1 or term.operator.name == "full":
             return True
@@ -82,7 +81,7 @@ def is_one_number(term: Term) -> bool:
 
 
 def number_of(term: Term) -> Term:
-    """The one number that all elements of a constant are, ()()."""
+    """Returns the value of a constant with equal elements, ()()."""
     if term.operator.name == "full":
         return build("full", (), *term.attributes[1:])
     if term.access.size == 1:
@@ -92,7 +91,7 @@ def number_of(term: Term) -> Term:
 
 
 def function_of(term: Term, base: Term, constant: Mapping[Term, bool]) -> tuple[Term, Dims, Dims]:
-    """What a term computes of each element of its base, and the parts and axes of the base along which it differs."""
+    """Returns the function of a term on each element of its base, and the parts and axes along which it varies."""
     dims = base.access.dims
     narrow = {c: narrowed(c) for c in _constants_read(term, base, constant)}
     axes = [axis for axis, n in enumerate(dims) if n != 1 and any(z.access.dims[axis] != 1 for z in narrow.values())]
@@ -105,7 +104,7 @@ def function_of(term: Term, base: Term, constant: Mapping[Term, bool]) -> tuple[
 
 
 def _constants_read(term: Term, base: Term, constant: Mapping[Term, bool]) -> Iterator[Term]:
-    """The constants among what a function of the base's elements reads."""
+    """Yields the constants that an elementwise function of the base reads."""
     stack, seen = [term], {base}
     while stack:
         part = stack.pop()
@@ -119,14 +118,14 @@ def _constants_read(term: Term, base: Term, constant: Mapping[Term, bool]) -> It
 
 
 def applied(function: Term, x: Term, parts: Dims, axes: Dims) -> Term:
-    """A function of each element, and of its place along axes of the parts, of x."""
+    """Applies a function to each element of x; it may depend on the element's index along `axes` of `parts`."""
     constant = constants_under(function)
     (element,) = (leaf for leaf in tensors(function) if not constant[leaf])
     z, runs = _seen_by_parts(x, parts, axes)
     sizes = tuple(parts[axis] for axis in axes)
 
     def placed(c: Term) -> Term:
-        """A constant with its sizes at the places of the axes; one number of each item is the same at all of them."""
+        """Returns a constant broadcast along the axes; a value per item is the same at all their indices."""
         if c.access.dims != element.access.dims:
             return reshape(c, [1] * z.access.rank)
         own = narrowed(c)
@@ -147,12 +146,12 @@ def applied(function: Term, x: Term, parts: Dims, axes: Dims) -> Term:
 
 
 def _constants_in(function: Term, constant: Mapping[Term, bool]) -> set[Term]:
-    """The largest terms of a function that are made of constants alone."""
+    """Returns the maximal terms of a function over constants alone."""
     return {c for part in postorder(function) if not constant[part] for c in part.children if constant[c]}
 
 
 def _at_places(z: Term, item: Sequence[int], part: Term, children: tuple[Term, ...]) -> Term | None:
-    """A part of a function, of all of z; those axes are its item. One number of each item has 1 in their place."""
+    """Applies a part of a function to all of z, whose item is the axes `item`; a value per item has size 1 there."""
     if part.operator.name == "access-reshape":
         return children[0]
     if part.operator.name == "access-broadcast":
@@ -167,14 +166,17 @@ def _at_places(z: Term, item: Sequence[int], part: Term, children: tuple[Term, .
     kept = rank - len(item)
     if sorted(item) == [*range(kept, rank)]:
         seen = split_at(children[0], kept)
-    else:  # one window that is whole along the item: a view
+    else:  # one window that covers the item: a view
         window = [n if axis in item else 1 for axis, n in enumerate(dims)]
         seen = build("access-windows", split_at(children[0], 0), window, [1] * rank)
     return layout.reshape(build("compute", part.attributes[0], seen), ones)
 
 
 def _seen_by_parts(x: Term, parts: Dims, axes: Dims) -> tuple[Term, Mapping[int, Sequence[int]]]:
-    """x under dims of which each of these parts is a run, and those runs: dims that it has, where that is so."""
+    """Returns a view of x in which each axis of `axes` is a run of dims, and these runs: axis -> dims.
+
+    Uses the dims of x or of its operands if they have such runs; otherwise reshapes x to `parts`.
+    """
     views = [split_at(x, 0)]
     while x.operator.name in ("access-reshape", "access"):
         x = x.children[0]
@@ -186,7 +188,7 @@ def _seen_by_parts(x: Term, parts: Dims, axes: Dims) -> tuple[Term, Mapping[int,
 
 
 def _runs(dims: Dims, parts: Dims, axes: Dims) -> Mapping[int, Sequence[int]] | None:
-    """For each of the axes of the parts, which of the dims it is made of; None where it is not."""
+    """Returns axis of the parts -> the run of dims with the same elements; None if an axis has no run."""
     ends, of_parts = ([*accumulate(sizes, mul, initial=1)] for sizes in (dims, parts))
     runs: dict[int, Sequence[int]] = {}
     for axis in axes:
@@ -198,7 +200,7 @@ def _runs(dims: Dims, parts: Dims, axes: Dims) -> Mapping[int, Sequence[int]] | 
 
 
 def steps(function: Term) -> list[str]:
-    """What a function does, one after the other."""
+    """Returns the names of a function's operators, in order of evaluation."""
     constant = constants_under(function)
     computed = [part for part in postorder(function) if part.children and not constant[part]]
     return [name_of(part) for part in computed if part.operator.name != "access-product"]

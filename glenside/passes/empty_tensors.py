@@ -1,4 +1,4 @@
-"""Tensors without elements, and sums of nothing, as constants: what reads no element of an input needs no machine."""
+"""Replaces tensors without elements and sums over empty axes by constants: they read no input."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import AccessType
 
 _SUMS = ("dot-product", "reduce-sum")
-"""Computes that are 0 of an item without elements."""
+"""Compute types with the result 0 for an item without elements."""
 
 
 def without_empty_tensors(program: Program) -> Program:
-    """The program with 0 for each sum of nothing, and constants for tensors without elements; a layer that is one of
-    these is no layer any more.
-    """
+    """Replaces empty sums by 0 and tensors without elements by constants; such layers are no layers any more."""
     known = {term: made for term in postorder(program.term) if (made := _constant(term)) is not None}
     if not known:
         return program
@@ -29,7 +27,7 @@ def without_empty_tensors(program: Program) -> Program:
 
 
 def _constant(term: Term) -> Term | None:
-    """The constant that a term is, whatever the inputs are; None for others."""
+    """Returns the constant equal to an empty sum or a tensor without elements; None for other terms."""
     if not isinstance(term.type, AccessType):
         return None
     access = term.access

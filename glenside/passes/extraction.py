@@ -1,5 +1,5 @@
-"""From a snapshot to an answer: what each e-node costs on a target, the cheapest e-node for each class needed, and the
-cone of each layer: what was chosen for it, down to other layers and tensors.
+"""Prices the e-nodes of a snapshot on a target, chooses the cheapest e-node of each needed class, and splits the choice
+into cones: the e-nodes of each layer, down to other layers and tensors.
 """
 
 from __future__ import annotations
@@ -19,22 +19,24 @@ from glenside.targets.base import Cost, InstructionCost, Prices
 
 @dataclass(frozen=True)
 class Choice:
-    """`nodes[c]` is the e-node of class c, for the classes that the roots need."""
+    """An extracted answer: `nodes[c]` is the e-node of class c, for the classes that the roots need."""
 
     nodes: Mapping[int, int]
     cost: Cost
     bound: Cost | None
-    """No answer in the e-graph costs less, compared in the order of the objectives; None when not known."""
+    """A lower bound over all answers in the e-graph, in the order of the objectives; None if unknown."""
 
 
 @dataclass(frozen=True)
 class Cone:
     """The part of an answer that computes one layer; each e-node counts for one layer only.
 
-    products   the e-nodes that are products still: no instruction took them
-    mappings   the facts that rules left of the instructions, in the relation `mapping`
-    recipe     the steps from the program's product to those that it is computed by, as rules write them
-    rules      a trace: the rules that built what was chosen
+    instructions  the costs of its instructions
+    products   e-nodes of products that are not mapped to an instruction
+    mappings   the rows of the relation `mapping` for its instructions
+    recipe     the steps from the program's product to the products that compute it, as rules write them
+    rules      a trace: the rules that built the chosen e-nodes
+    constant   True if the layer is computed from constants alone
     """
 
     instructions: Sequence[InstructionCost] = ()
@@ -46,15 +48,15 @@ class Cone:
 
     @property
     def mapping(self) -> tuple[Any, ...] | None:
-        """That of the only instruction; None where there are several."""
+        """The mapping of the only instruction; None if there is not exactly one."""
         return self.mappings[0] if len(self.mappings) == 1 else None
 
 
 class PricedGraph:
-    """An e-graph whose e-nodes have prices.
+    """An e-graph with a price for each e-node.
 
-    constant   of each class, whether it is made of constants alone
-    told       class -> what rules tell of the cost of an instruction there, beyond what its types say
+    constant   for each class, True if it is computed from constants alone
+    told       class -> the cost of an instruction as rules state it, in place of the price by types
     """
 
     def __init__(self, snapshot: Snapshot, prices: Prices) -> None:
@@ -67,24 +69,24 @@ class PricedGraph:
 
     @cached_property
     def mappings(self) -> Mapping[int, tuple[Any, ...]]:
-        """class of an instruction -> the plan that led to it, the least of several, and the sizes that it left."""
+        """class of an instruction -> its plan, the smallest if there are several, and the sizes of its matrices."""
         return {fact[0]: fact[1:] for fact in sorted(self.snapshot.facts.get("mapping", ()), reverse=True)}
 
     @cached_property
     def _recipes(self) -> Mapping[int, str]:
-        """class of a product -> its recipe, the one of the fewest steps where there are several."""
+        """class of a product -> its recipe, the shortest if there are several."""
         return dict(sorted(self.snapshot.facts.get("recipe", ()), key=lambda fact: (-len(fact[1]), fact[1])))
 
     @cached_property
     def _made(self) -> Mapping[tuple[int, str], Sequence[str]]:
-        """(class, operator) -> the rules that made such e-nodes there."""
+        """(class, operator) -> the rules that added such e-nodes to the class."""
         made: dict[tuple[int, str], list[str]] = {}
         for eclass, operator, rule, *_ in self.snapshot.facts.get("made", ()):
             made.setdefault((eclass, operator), []).append(rule)
         return made
 
     def is_product(self, index: int) -> bool:
-        """Whether an e-node is a product that no instruction took."""
+        """True if the e-node is a product that is not mapped."""
         node = self.snapshot.nodes[index]
         return node.operator == "compute" and node.attributes[0] == "dot-product"
 
@@ -93,9 +95,9 @@ class PricedGraph:
         return self.prices.instruction(node.operator, node.attributes) is not None
 
     def cost(self, index: int) -> Cost:
-        """What one e-node costs by itself.
+        """Returns the cost of one e-node without its children.
 
-        A copy of an input is no e-node more: among equals, it is copied as it comes.
+        A copy of an input does not count as a node: so ties are broken in favour of copying inputs directly.
         """
         known = self._costs.get(index)
         if known is None:
@@ -125,12 +127,12 @@ class PricedGraph:
         members: Mapping[int, Sequence[int]] | None = None,
         exact_size: int = EXACT_SIZE,
     ) -> Choice:
-        """The cheapest answer for some roots that `method` finds (see `extract`), by a deadline of `time.monotonic`; of
-        the e-nodes `members` of each class, where they are given. Blocks of up to `exact_size` e-nodes are solved
-        exactly by "auto".
+        """Returns the cheapest answer for the roots that `method` finds (see `extract`).
 
-        E-nodes that are `avoided` count as if their elements were computed twice: among equals, others are taken. Then
-        nothing is said of a bound.
+        deadline    end of exact extraction, in `time.monotonic` seconds
+        members     class -> the e-nodes it may choose; by default all usable ones
+        exact_size  maximum e-nodes of a block that "auto" solves exactly
+        avoided     e-nodes whose elements count twice, so that ties are broken against them; then there is no bound
         """
         objectives = self.prices.objectives
 
@@ -152,13 +154,13 @@ class PricedGraph:
         return Choice(nodes, Cost.of_ordered(answer.cost, objectives), bound)
 
     def cone_of(self, call: int) -> Cone:
-        """The cone of a layer that a class computes by an instruction, as far as that is all it takes."""
+        """Returns the cone of the instruction of a class, as if the layer had no other e-nodes."""
         snapshot = self.snapshot
         number = next(n for n in snapshot.classes[call] if self.is_instruction(n))
         return Cone([self._taken(number)], mappings=[self.mappings[call]])
 
     def _taken(self, number: int) -> InstructionCost:
-        """What an instruction takes."""
+        """Returns the price of an instruction."""
         snapshot, node = self.snapshot, self.snapshot.nodes[number]
         instruction = self.prices.instruction(node.operator, node.attributes)
         own, children = snapshot.types[snapshot.owner[number]], [snapshot.types[c] for c in node.children]
@@ -167,7 +169,7 @@ class PricedGraph:
         return instruction.price(node.attributes, [t for t in children if t is not None], own)
 
     def cones(self, choice: Mapping[int, int], roots: Sequence[int]) -> list[Cone]:
-        """The cones of an answer: one for each layer root, in order."""
+        """Returns the cones of an answer: one for each layer root, in order."""
         snapshot = self.snapshot
         layers, seen = set(roots), set[int]()
         mappings, made, recipes = self.mappings, self._made, self._recipes
@@ -215,9 +217,9 @@ def cheapest(
     members: Mapping[int, Sequence[int]] | None = None,
     exact_size: int = EXACT_SIZE,
 ) -> tuple[dict[int, int], Extraction]:
-    """class -> e-node, and the extractor's answer, where each e-node costs that vector.
+    """Returns class -> e-node, and the extractor's answer, for e-nodes with vector costs.
 
-    `members` are the e-nodes that each class may be; all that are not subsumed, unless they are given.
+    `members`: the e-nodes that each class may choose; by default all usable ones.
     """
     usable = dict(snapshot.usable()) if members is None else members
     number = {c: i for i, c in enumerate(dict.fromkeys(roots))}
@@ -243,10 +245,10 @@ def cheapest(
 
 
 def derivations(snapshot: Snapshot, allowed: Callable[[int], bool], subsumed: bool = False) -> Iterator[int]:
-    """The allowed e-nodes that stand for a term of allowed e-nodes, each behind one of every class that it needs.
+    """Yields the allowed e-nodes that represent a finite term of allowed e-nodes, children before parents.
 
-    A fixed point from the leaves: what can only be built of itself is not among them. With
-    `subsumed`, also what rules have put something else in place of.
+    A fixed point from the leaves: e-nodes that only have cyclic derivations are left out. With `subsumed`, subsumed
+    e-nodes are included.
     """
     waiting: dict[int, int] = {}
     parents: dict[int, list[int]] = {}
@@ -274,7 +276,7 @@ def derivations(snapshot: Snapshot, allowed: Callable[[int], bool], subsumed: bo
 
 
 def derivable(snapshot: Snapshot, allowed: Callable[[int], bool]) -> dict[int, tuple[int, ...]]:
-    """class -> its e-nodes among `derivations`; classes without one are left out."""
+    """Returns class -> its e-nodes among `derivations`; classes without one are left out."""
     found: dict[int, list[int]] = {}
     for n in derivations(snapshot, allowed):
         found.setdefault(snapshot.owner[n], []).append(n)
@@ -282,9 +284,7 @@ def derivable(snapshot: Snapshot, allowed: Callable[[int], bool]) -> dict[int, t
 
 
 class Derivable:
-    """What is `derivable` in some classes of the e-nodes that are allowed, and with others beside these: what does not
-    need those is found once.
-    """
+    """Incremental `derivable`: the fixed point of the allowed e-nodes is computed once, then extended by others."""
 
     def __init__(self, snapshot: Snapshot, allowed: Callable[[int], bool], among: Iterable[int]) -> None:
         self.snapshot = snapshot
@@ -295,11 +295,11 @@ class Derivable:
         self._found, self._waiting, self._parents = self._grown(members)
 
     def beside(self, others: Iterable[int]) -> dict[int, tuple[int, ...]]:
-        """class -> its e-nodes, where others are allowed too; classes without one are left out."""
+        """Returns class -> its derivable e-nodes if `others` are allowed too; classes without one are left out."""
         return {**self._found, **self._grown(others)[0]}
 
     def _grown(self, others: Iterable[int]) -> tuple[dict[int, tuple[int, ...]], dict[int, int], dict[int, list[int]]]:
-        """The classes that have more e-nodes then, how many classes e-nodes wait for, and which wait for each class."""
+        """Returns the classes with new e-nodes, e-node -> number of missing children, and class -> waiting parents."""
         snapshot, before, found = self.snapshot, self._found, dict[int, list[int]]()
         waiting, parents, ready = dict[int, int](), dict[int, list[int]](), list[int]()
         for n in others:
@@ -323,7 +323,7 @@ class Derivable:
 
 
 def given_classes(snapshot: Snapshot) -> set[int]:
-    """The classes of inputs, under whatever dims."""
+    """Returns the classes of inputs and of their reshapes."""
     readers: dict[int, list[int]] = {}
     found: list[int] = []
     for n, node in enumerate(snapshot.nodes):
@@ -340,7 +340,7 @@ def given_classes(snapshot: Snapshot) -> set[int]:
 
 
 def constant_classes(snapshot: Snapshot) -> list[bool]:
-    """Which classes have a node that is made of constants alone: they are computed before run time."""
+    """Returns for each class, True if it has a term over constants alone: it is folded before run time."""
 
     def known(n: int) -> bool:
         node = snapshot.nodes[n]

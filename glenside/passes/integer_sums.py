@@ -1,10 +1,10 @@
-"""Sums of products of dequantized numbers, as sums of products of integers: what a processor adds up exactly.
+"""Rewrites sums of products of dequantized numbers to integer sums, which a processor computes exactly.
 
-Where the scales do not change along the sum, in exact arithmetic
+If the scales are constant along the sum, in exact arithmetic
     sum (s (a - y)) (t (b - z)) = s t sum (a - y) (b - z),
-and the right sum is one of int32 that does not overflow. Zeros around a - y are a that is y there. A quantization that
-follows, round(x / u), takes the inverse of its scale into the factors and terms of x. Floats round elsewhere then: a
-number that lies halfway between two integers may become the other one.
+and the right sum is int32 without overflow. Zero padding of a - y is padding of a with y. A following quantization,
+round(x / u), folds the inverse of its scale into the factors and terms of x. Floats then round at other places: a value
+halfway between two integers may be rounded to the other one.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ _MOST = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Dequantized:
-    """scale (bytes - zero), moved: of whole tensors, with zeros around them where `filled`, for bytes that are moved
-    with their zero point taken off, which wraps.
+    """A dequantized tensor scale (bytes - zero), after the movements `moves`.
+
+    `filled`: the zero point is subtracted from `bytes` before the movement, modulo 256, so that padding is zero.
     """
 
     bytes: Term
@@ -46,12 +47,12 @@ class Dequantized:
 
     @property
     def largest(self) -> int:
-        """Of bytes - zero, without its sign."""
+        """The maximum of |bytes - zero|."""
         return 128 if self.zero is None and self.bytes.access.dtype == "int8" else 255
 
     @cached_property
     def integers(self) -> Term:
-        """bytes - zero, in int32."""
+        """The term bytes - zero, in int32."""
         found, zero = split_at(self.bytes, 0), self.zero
         if zero is None:
             return split_at(cast(found, "int32"), self.bytes.access.split)
@@ -60,7 +61,7 @@ class Dequantized:
         return split_at(subtract(cast(found, "int32"), zero), self.bytes.access.split)
 
     def moved(self, by: Term) -> Dequantized | None:
-        """The same where a term moves it."""
+        """Returns the dequantized tensor after the movement `by`; None if its padding is not zero."""
         fill = by.index_map.fill if by.index_map is not None else Fill.LOWEST
         if fill is None or (fill is Fill.ZERO and is_one_number(self.scale)):
             found = self.bytes
@@ -71,7 +72,7 @@ class Dequantized:
         return None
 
     def item_scale(self) -> Term | None:
-        """The scale of each item, ()(shape); None where it changes within one. One number is ()()."""
+        """Returns the scale of each item, ()(shape), or ()() for a single number; None if it varies within an item."""
         if is_one_number(self.scale):
             return reshape(narrowed(self.scale), ())
         narrow = narrowed(self.scale)
@@ -92,15 +93,15 @@ class Dequantized:
 
 
 def _along(by: Term, x: Term) -> Term:
-    """x moved as a term moves what it is made of."""
+    """Applies the movement of a term to x."""
     return make(by.operator, weave(by.operator, (split_at(x, by.children[0].access.split),), by.attributes))
 
 
 @dataclass
 class _Sums:
-    """One program, whose terms are looked at from the inputs on.
+    """Finds dequantized tensors in one program.
 
-    found  term -> what it dequantizes, if it does
+    found  memo: term -> the tensor that it dequantizes, or None
     """
 
     found: dict[Term, Dequantized | None] = field(default_factory=dict)
@@ -124,7 +125,7 @@ class _Sums:
         return None
 
     def product(self, term: Term) -> Term | None:
-        """A dot product of dequantized numbers as one of integers, scaled; None where it is none."""
+        """Returns a dot product of dequantized tensors as a scaled integer dot product; None for other terms."""
         (pair,) = term.children
         if not is_product(term) or pair.operator.name != "access-product":
             return None
@@ -147,7 +148,7 @@ class _Sums:
 
 
 def _bytes(x: Term) -> tuple[Term, Term | None] | None:
-    """The bytes that floats are, and what is subtracted of them, in int32."""
+    """Returns (bytes, zero point in int32 or None) of floats cast from int32; None for other terms."""
     if x.operator.name != "cast" or x.children[0].access.dtype != "int32":
         return None
     whole, zero = x.children[0], None
@@ -162,21 +163,21 @@ def _bytes(x: Term) -> tuple[Term, Term | None] | None:
 
 
 def _is_byte(term: Term) -> bool:
-    """Whether it is one of the numbers that bytes are."""
+    """True if the term is an int8 or uint8 value, cast."""
     while term.operator.moves and len(term.children) == 1:
         term = term.children[0]
     return term.operator.name == "cast" and term.children[0].access.dtype in _BYTES
 
 
 class _Quantizations:
-    """What is divided by a scale and rounded: the inverse of the scale in the constants of what is divided."""
+    """Folds the inverse scale of quantizations round(x / scale) into the constants of x."""
 
     def __init__(self, roots: Sequence[Term]) -> None:
         self.constant = constants_under(*roots)
         self.readers = Counter(child for term in self.constant for child in term.children)
 
     def rounded(self, term: Term) -> Term | None:
-        """round(x / scale), with x scaled before; None for anything else."""
+        """Returns round(x / scale) with the inverse scale folded into x; None for other terms."""
         if term.operator.name != "compute" or term.attributes[0] != "round":
             return None
         (x,) = term.children
@@ -191,7 +192,7 @@ class _Quantizations:
         return build("compute", "round", split_at(self._scaled(given, inverse, True), x.access.split))
 
     def _scaled(self, x: Term, by: Term, alone: bool) -> Term:
-        """x times a number, which goes into the constants of x where nobody else reads it."""
+        """Returns x times a number, folded into the constants of x as far as they have no other reader."""
         alone = alone and self.readers[x] < 2
         if alone and x.operator.moves and len(x.children) == 1 and x.index_map is not None and x.index_map.fill is None:
             return _along(x, self._scaled(x.children[0], by, alone))
@@ -213,9 +214,9 @@ class _Quantizations:
 
 
 def _stored_unsigned(term: Term, children: tuple[Term, ...]) -> Term | None:
-    """Whole floats from -128 to 127 as int8, by way of uint8: clip(y, -128, 127) = clip(y + 128, 0, 255) - 128.
+    """Returns a quantization to int8 by way of uint8: clip(y, -128, 127) = clip(y + 128, 0, 255) - 128.
 
-    Processors add up products of unsigned bytes with signed ones.
+    Processors have instructions for sums of products of unsigned with signed bytes. None for other terms.
     """
     if term.operator.name != "cast" or term.access.dtype != "int8":
         return None
@@ -236,7 +237,7 @@ def _stored_unsigned(term: Term, children: tuple[Term, ...]) -> Term | None:
 
 
 def integer_sums(program: Program) -> Program:
-    """The program with sums of products of dequantized bytes as sums of integers; itself where there are none."""
+    """Rewrites sums of products of dequantized bytes to integer sums; returns the program itself without any."""
     roots = [program.term, *program.layers.values()]
     sums = _Sums()
 
@@ -260,5 +261,5 @@ def integer_sums(program: Program) -> Program:
 
 
 def for_processors(program: Program, search: Search | None = None) -> tuple[Program, str]:
-    """What is done to programs that a processor runs, before any search: sums of integers, and batch norms folded."""
+    """Prepares a program for a processor, before its search: integer sums, then batch-norm folding."""
     return fold_batch_norms(integer_sums(program), search)

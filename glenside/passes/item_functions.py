@@ -1,6 +1,6 @@
-"""Functions of the items of one tensor, each seen as a whole: normalizations that are spelled out, of their items.
+"""Finds functions of whole items of one tensor, such as normalizations that are spelled out.
 
-Each result is computed of elements of the item and of numbers that do not depend on their order, such as the mean.
+Each result is computed from elements of the item and from order-independent reductions of it, such as the mean.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _OF_PLACES = ("argmax", "argmin")
 
 
 class Items(NamedTuple):
-    """What a term is made of: items of a tensor, which are all its axes from `split` on.
+    """The items of a tensor that a term is a function of: all axes of `base` from `split` on.
 
-    whole   whether it has a number for each element of them, or one for each item
+    whole   True if the term has a value for each element; False: one for each item
     """
 
     base: Term
@@ -31,7 +31,7 @@ class Items(NamedTuple):
 
 
 def is_reduction(term: Term) -> bool:
-    """Whether it is one number of each item, whatever the order of its elements."""
+    """True if the term reduces each item to a value that does not depend on the order of elements."""
     kind = str(term.attributes[0]) if term.operator.name == "compute" else ""
     return bool(kind) and parse_compute(kind)[0].category is Category.REDUCTION and kind not in _OF_PLACES
 
@@ -39,8 +39,9 @@ def is_reduction(term: Term) -> bool:
 def functions_of_items(
     order: Sequence[Term], roots: Iterable[Term], constant: Mapping[Term, bool]
 ) -> dict[Term, tuple[Term, Items]]:
-    """Terms -> what they compute of the items of a tensor, as a term over the tensor `element`; `order` are all terms
-    but constants, children first. What lies between is read by nothing else.
+    """Returns term -> (its function of the items of a tensor, as a term over the tensor `element`; these items).
+
+    `order`: all terms but constants, children first. The terms between a result and its base have no other readers.
     """
     known: dict[Term, Items] = {}
     for term in order:
@@ -65,7 +66,7 @@ def functions_of_items(
 
 
 def between(term: Term, base: Term, constant: Mapping[Term, bool]) -> set[Term]:
-    """What a term is computed of, down to its base."""
+    """Returns the terms between a term and its base, without constants."""
     inner: set[Term] = set()
     stack = [*term.children]
     while stack:
@@ -96,7 +97,7 @@ def _items_of(term: Term, known: Mapping[Term, Items], constant: Mapping[Term, b
 
 
 def _reduced(child: Term, known: Mapping[Term, Items]) -> Items | None:
-    """What the reduction of a tensor's items is made of."""
+    """Returns the items of a reduction's operand; None if it is not a tensor with known items."""
     if child.operator.name != "access":
         return None
     x, split = child.children[0], child.access.split
@@ -107,7 +108,7 @@ def _reduced(child: Term, known: Mapping[Term, Items]) -> Items | None:
 
 
 def _joined(operands: Sequence[Term], known: Mapping[Term, Items], constant: Mapping[Term, bool]) -> Items | None:
-    """What a function of some operands, element by element, is made of."""
+    """Returns the items of an elementwise function of the operands; None if they differ."""
     of = {known[o] for o in operands if o in known}
     if len(of) != 1:
         return None

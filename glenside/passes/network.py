@@ -1,6 +1,6 @@
-"""Passes: a whole network into one e-graph, and the equal network that costs least out of it.
+"""Passes by equality saturation: a whole network in one e-graph, and the cheapest equal network out of it.
 
-Batch-norm folding is one: the scales of products go into their weights, which are computed beforehand.
+One is batch-norm folding: the scales of products are folded into their weights.
 """
 
 from __future__ import annotations
@@ -30,8 +30,12 @@ from glenside.targets.base import Cost, Prices, free
 
 @dataclass(frozen=True)
 class Search:
-    """What every search of one optimization shares: its limits, its worker processes, who listens, what is done
-    before it is waited for, and who is told how it ended.
+    """The settings that all searches of one optimization share.
+
+    worker       returns a search process, or None
+    on_progress  callback for progress
+    meanwhile    work to do before waiting for the search process
+    on_end       callback for the final progress
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -42,15 +46,15 @@ class Search:
 
 
 class Pass(Protocol):
-    """A program to an equal program, and why its search, if it has one, ended."""
+    """A pass: returns an equal program, and why its search ended (saturated if it has none)."""
 
     def __call__(self, program: Program, search: Search) -> tuple[Program, str]:
-        """The changed program; the program itself where nothing is better."""
+        """Returns the changed program, or the program itself if none is better."""
 
 
 @dataclass(frozen=True)
 class Rewritten:
-    """The network that was found, what it costs, and the e-graph."""
+    """The cheapest network found, its cost and its e-graph."""
 
     program: Program
     cost: Cost
@@ -63,7 +67,7 @@ class Rewritten:
 
 
 def uninterrupted(program: Program, stopped: str) -> Program:
-    """The program of a pass, for who has no answer yet. Raises KeyboardInterrupt where its search was interrupted."""
+    """Returns the program of a pass. Raises KeyboardInterrupt if its search was interrupted."""
     if stopped == INTERRUPTED:
         raise KeyboardInterrupt
     return program
@@ -78,10 +82,10 @@ def rewritten(
     *,
     method: str = "dag",
 ) -> Rewritten:
-    """Find the equal network that costs least, all nodes in one e-graph under these rule families.
+    """Finds the cheapest equal network, with all nodes in one e-graph under these rule families.
 
-    Stopped early it is the best found by then. Extraction of shared nodes is a heuristic: the answer may cost more than
-    the program itself, which is a candidate too, and whoever asks compares. Products keep their layers' names.
+    A stopped search returns the best network so far. Extraction of shared nodes is a heuristic: the answer may cost
+    more than the program itself, so the caller must compare. Products keep the names of their layers.
     """
     run = run or Search()
     nodes = list(postorder(program.term))
@@ -101,10 +105,10 @@ def rewritten(
 
 
 def cheapest_network(priced: PricedGraph, root: int, method: str) -> tuple[Mapping[int, int], Cost]:
-    """The choice of e-nodes for a whole network, and its cost.
+    """Returns the choice of e-nodes for a whole network, and its cost.
 
-    Where two forms of a tensor cost the same, what computes it once in each of them costs more than either: the
-    program's own forms are avoided once, so that all of it is in the other.
+    If two forms of a tensor cost the same, a mix of both costs more than either. So the extraction runs twice, once
+    with a penalty on the program's own forms, so that all of it may use the other form.
     """
     find = partial(priced.choose, [root], method=method)
     both = find(), find(avoided=_own_forms(priced.snapshot))
@@ -115,9 +119,9 @@ def cheapest_network(priced: PricedGraph, root: int, method: str) -> tuple[Mappi
 def layers_as_written(
     names: Iterable[str], snapshot: Snapshot, choice: Mapping[int, int], classes: Sequence[int]
 ) -> dict[str, Term]:
-    """Layer -> its result in the order of the program, of what a choice computes, which may store it in another one.
+    """Returns layer -> its result in the program's layout, computed from the layout that the choice stores.
 
-    Those whose scale went into their weights, and which are not computed any more, are left out.
+    Leaves out layers that are no longer computed because their scale was folded into their weights.
     """
     readers: dict[int, list[int]] = {}
     for number, node in enumerate(snapshot.nodes):
@@ -135,11 +139,11 @@ def layers_as_written(
 def _path(
     snapshot: Snapshot, readers: Mapping[int, Sequence[int]], choice: Mapping[int, int], eclass: int
 ) -> tuple[int, list[tuple[int, int]]] | None:
-    """The nearest class to this one that a choice computes, by rearrangements or their inverses; None for none.
+    """Returns the nearest class that the choice computes, by rearrangements or their inverses; None without one.
 
-    And the way back from there: which e-node leads to which class. `readers` are the rearrangements of each class.
+    And the path back from it: (e-node, class reached). `readers`: class -> its rearrangements.
     """
-    came: dict[int, tuple[int, int]] = {eclass: (eclass, 0)}  # from where, over which e-node
+    came: dict[int, tuple[int, int]] = {eclass: (eclass, 0)}  # class -> (previous class, e-node between)
     for reached in (order := [eclass]):
         if reached in choice:
             break
@@ -159,7 +163,7 @@ def _path(
 
 
 def _along(snapshot: Snapshot, term: Term, path: Sequence[tuple[int, int]]) -> Term:
-    """The term of a class, rearranged along a path from there."""
+    """Returns a term rearranged along a path."""
     for number, eclass in path:
         node, own = snapshot.nodes[number], snapshot.types[eclass]
         if snapshot.owner[number] == eclass:
@@ -176,7 +180,7 @@ def _moves(snapshot: Snapshot, number: int) -> bool:
 
 
 def network_of(program: Program, snapshot: Snapshot, choice: Mapping[int, int], count: int) -> Program:
-    """The program that a choice for the last of `count` program nodes is, with the layers of the original."""
+    """Returns the program of a choice for the last of `count` program nodes, with the layers of the original."""
     root = snapshot.program[count - 1]
     term = plain(snapshot.terms(choice, [root])[root])
     return replace(program, term=term, layers=named(program, term), names={})
@@ -186,7 +190,7 @@ _COMPUTED = ("compute", "opaque-pointwise", "opaque-items")
 
 
 def _own_forms(snapshot: Snapshot) -> frozenset[int]:
-    """The e-nodes that compute a tensor of the program in its own order, where it is known in another too."""
+    """Returns the e-nodes that compute a tensor in the program's layout, if the e-graph has another layout too."""
 
     def has(eclass: int, operator: str) -> bool:
         return any(snapshot.nodes[n].operator == operator for n in snapshot.classes[eclass])
@@ -203,12 +207,12 @@ def _own_forms(snapshot: Snapshot) -> frozenset[int]:
 
 
 def plain(term: Term) -> Term:
-    """The term with every rearrangement spelled as reshapes and transposes, no reshape of a reshape among them."""
+    """Returns the term with each rearrangement written as reshapes and transposes; reshapes of reshapes are merged."""
     return _plain([term])[0]
 
 
 def _plain(terms: Sequence[Term]) -> list[Term]:
-    """The same of several terms, which may share parts."""
+    """Applies `plain` to several terms, which may share parts."""
 
     def spelled(node: Term, children: tuple[Term, ...]) -> Term | None:
         if node.operator.name == "access-reshape" and children[0].operator is node.operator:
@@ -225,10 +229,10 @@ def _plain(terms: Sequence[Term]) -> list[Term]:
 
 
 def named(program: Program, term: Term) -> dict[str, Term]:
-    """Names of layers -> the products of another form of the program.
+    """Returns layer name -> its product in another form of the program.
 
-    A product is known by the constants that its second operand is made of: folding may add some, and takes none away.
-    Where several layers have the same, or none, they come in the same order.
+    A product is identified by the constants in its second operand: folding may add constants but removes none. Layers
+    with the same constants, or none, are matched in order.
     """
     names = {product: name for name, product in reversed(list(program.layers.items()))}
     before = [product for product in postorder(program.term) if product in names]
@@ -257,7 +261,7 @@ def _weights(product: Term) -> frozenset[str]:
 
 
 def has_scales_of_products(program: Program) -> bool:
-    """Whether a product by constant weights is scaled by a constant: what `fold_batch_norms` can take away."""
+    """True if a product with constant weights is scaled by a constant, so that `fold_batch_norms` can fold it."""
     constant = constants_under(program.term)
     scaled: dict[Term, bool] = {}
     for term in postorder(program.term):
@@ -276,18 +280,18 @@ def has_scales_of_products(program: Program) -> bool:
 
 
 def folding_ahead() -> str:
-    """What the search of `fold_batch_norms` declares."""
+    """Returns the declarations of the search of `fold_batch_norms`."""
     return declared(of_families(folding.TOGETHER), {})[0]
 
 
 _PRICES = Prices(fallback=free)
-"""Of any machine: how products are run is searched next."""
+"""Prices for any machine: products cost nothing, because their mapping is searched next."""
 
 
 def fold_batch_norms(program: Program, search: Search | None = None) -> tuple[Program, str]:
-    """The program with scales of its products folded into their weights, and why the search for it ended.
+    """Folds the scales of products into their weights; returns the program and why the search ended.
 
-    The program itself where nothing can be folded, or where that would multiply or compute no less.
+    Returns the program itself if nothing can be folded, or folding does not reduce multiplications or operations.
     """
     if not has_scales_of_products(program):
         return program, SATURATED

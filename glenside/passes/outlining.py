@@ -1,9 +1,9 @@
-"""Outlining: where a search for layouts finds nothing to choose, a part of a program is one node while it lasts.
+"""Outlining: during a search for layouts, parts of a program without a choice are single nodes.
 
-A quantization is a dozen nodes, and the e-graph would know each of them in every layout that its tensor has. What is
-computed of one tensor element by element becomes one `opaque-pointwise`, whatever constants it takes for each channel;
-a normalization that is spelled out one `opaque-items`; and what is computed of constants alone one constant. What is
-found has them back. The scale of a product stays: it is folded into the product's weights.
+A quantization is a dozen nodes, and the e-graph would hold each of them in every layout of its tensor. An elementwise
+function of one tensor becomes one `opaque-pointwise`, whatever constants it has per channel; a spelled-out
+normalization becomes one `opaque-items`; a term over constants alone becomes one constant. The result is inlined again.
+The scale of a product is not outlined: it is folded into the product's weights.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from glenside.passes.scales import chains, with_scales_first
 
 @dataclass(frozen=True)
 class Outlined:
-    """A program with parts of it outlined, and what they stand for.
+    """A program with outlined parts, and their definitions.
 
-    layers      name -> node: of layers of the program too that are inside of a constant, and so not in this one
-    functions   key of an `opaque-pointwise` or `opaque-items` -> what it computes of the tensor `element`
-    constants   name of a constant -> the term that it is
-    values      of the constants of the program that it was
+    layers      name -> node; includes layers inside an outlined constant, which are not in the program
+    functions   key of an `opaque-pointwise` or `opaque-items` -> its function of the tensor `element`
+    constants   name of an outlined constant -> its term
+    values      values of the constants of the original program
     """
 
     program: Program
@@ -40,7 +40,7 @@ class Outlined:
     values: Mapping[str, Array]
 
     def inlined(self, program: Program, done: dict[Term, Term] | None = None) -> Program:
-        """A program that was made of this one, with every part put back; `done` holds the terms of earlier calls."""
+        """Inlines the outlined parts in a program derived from this one; `done` memoizes across calls."""
 
         def put_back(term: Term, children: tuple[Term, ...]) -> Term | None:
             if term.operator.name in ("opaque-pointwise", "opaque-items"):
@@ -58,7 +58,7 @@ class Outlined:
 
 
 def outlined(program: Program) -> Outlined:
-    """The program with what is computed of constants, or of the elements of one tensor, as one node each."""
+    """Outlines terms over constants and functions of one tensor as one node each."""
     roots = _roots(program)
     roots = with_scales_first(roots, constants_under(*roots))
     constant = constants_under(*roots)
@@ -81,7 +81,7 @@ def outlined(program: Program) -> Outlined:
         if term not in bases:
             return None
         function, parts, axes = function_of(term, bases[term], constant)
-        if len(steps(function)) < 2 and pair_of(term) is None:  # a node as it is
+        if len(steps(function)) < 2 and pair_of(term) is None:  # already a single node
             return None
         return box("opaque-pointwise", function, bases[term], term, parts, axes)
 
@@ -111,7 +111,7 @@ def _with_roots(program: Program, roots: Sequence[Term], values: Mapping[str, Ar
 
 
 def _is_computed_whole(term: Term) -> bool:
-    """Whether a constant is computed of one with as many elements: what is repeated is known as what it repeats."""
+    """True if a constant is computed from a tensor with at least as many elements: a broadcast is kept as it is."""
     if not isinstance(term.type, AccessType) or term.operator.moves or not term.children:
         return False
     parts = [term]
@@ -125,13 +125,13 @@ def _is_computed_whole(term: Term) -> bool:
 
 
 class _Parts:
-    """What of a program is computed element by element, of which tensor.
+    """Partitions the elementwise terms of a program into functions of one tensor each.
 
-    order    all but constants and what lies inside of functions of items, children first
-    reads    term -> what it reads at its place, constants aside
-    folded   scales of products, and what comes before them
-    ends     terms that others read than those of their own part: each is computed once, and starts the next part
-    bases    term -> the tensor of whose elements it is computed
+    order    all terms but constants and the inside of functions of items, children first
+    reads    term -> its elementwise operands without constants
+    folded   scales of products, and the steps before them
+    ends     terms with a reader outside their part: each is computed once and starts the next part
+    bases    term -> the tensor that it is an elementwise function of
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class _Parts:
             self.bases = self._bases()
 
     def outer(self) -> dict[Term, Term]:
-        """What is read from outside of its part -> the tensor of whose elements it is computed."""
+        """Returns term -> its base, for terms that are read from outside their part."""
         return {term: base for term, base in self.bases.items() if term in self.ends}
 
     def _bases(self) -> dict[Term, Term]:
@@ -172,7 +172,7 @@ class _Parts:
         return bases
 
     def _read_outside(self) -> set[Term]:
-        """What terms of no part, or of another one, read of a part."""
+        """Returns the terms of parts that are read by terms of another part or of none."""
         found: set[Term] = set()
         pairs = {pair_of(term) for term in self.reads}
         for reader in self.order:

@@ -1,7 +1,7 @@
-"""Scales and shifts of a product by constants, as one scale and one shift.
+"""Merges the constant scales and shifts of a product into one scale and one shift.
 
-A product with a bias, a batch norm and another scale is one product, scaled once and shifted once: the scale then goes
-into its weights, and the shift into what follows.
+A product with a bias, a batch norm and another scale becomes a product with one scale and one shift. The scale is then
+folded into the weights, the shift into the next operator.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from glenside.passes.element_functions import narrowed, pair_of
 _SCALES = ("elementwise-mul", "elementwise-div")
 _FOLDED = ("elementwise-add", "subtract", *_SCALES)
 _OF_EITHER = ("elementwise-add", "elementwise-mul")
-"""Pairs of a tensor and a constant that fold into the product which the tensor is, and those in either order."""
+"""Compute types that scale or shift a product by a constant; and those with operands in either order."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,9 @@ class Step:
 
 
 def chains(order: Sequence[Term], constant: Mapping[Term, bool]) -> dict[Term, list[Step]]:
-    """The scales and shifts of a product, of which each is read by the next alone, up to each of them; `order` are the
-    terms, children first.
+    """Returns term -> the chain of scales and shifts from a product to it; each step has the next as its only reader.
+
+    `order`: the terms, children first.
     """
     readers = Counter(child for term in order for child in term.children)
     found: dict[Term, list[Step]] = {}
@@ -56,16 +57,16 @@ def chains(order: Sequence[Term], constant: Mapping[Term, bool]) -> dict[Term, l
 
 
 def _is_of_product(term: Term) -> bool:
-    """Whether its elements are those of a product, in whatever order."""
+    """True if the term is a product up to movement."""
     while term.operator.moves and len(term.children) == 1:
         term = term.children[0]
     return is_product(term)
 
 
 def with_scales_first(roots: Sequence[Term], constant: Mapping[Term, bool]) -> list[Term]:
-    """The roots with each product scaled first, and once, and then shifted, where it is scaled after anything else.
+    """Merges each chain with a scale after its first step into one scale, then one shift.
 
-    Of floats: their products are as those of reals but for rounding.
+    For floats only: equal in real arithmetic, up to rounding.
     """
     found = chains([term for term in postorder(*roots) if not constant[term]], constant)
     inner = {steps[-1].x for steps in found.values()}
@@ -80,7 +81,7 @@ def with_scales_first(roots: Sequence[Term], constant: Mapping[Term, bool]) -> l
 
 
 def _affine(x: Term, steps: Sequence[Step]) -> Term:
-    """The steps of x, as one scale and one shift."""
+    """Returns x with the steps merged into one scale and one shift."""
     scale: Term | None = None
     shift: Term | None = None
     for step in steps:

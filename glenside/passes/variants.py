@@ -1,4 +1,4 @@
-"""Strategies: how the variants of a layer are taken out of an e-graph."""
+"""Extraction strategies: how the variants of a layer are extracted from an e-graph."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from glenside.targets.base import Target, Variant, Way
 
 @dataclass(frozen=True)
 class Extracted:
-    """The variants of one layer, the layer as it is written first where it is among them.
+    """The variants of one layer; the layer as written comes first if it is among them.
 
-    choice  class -> e-node of the cheapest, where one term was extracted
-    bound   what any term of the e-graph takes at least of the first objective, where that is known
-    cone    of the cheapest, likewise
+    choice  class -> e-node of the cheapest variant, if a single term was extracted
+    bound   lower bound of the first objective over all terms of the e-graph, or None
+    cone    the cone of the cheapest variant, if a single term was extracted
+    cost    its cost vector, likewise
     """
 
     variants: Sequence[Variant]
@@ -33,22 +34,22 @@ class Extracted:
 
 
 class Extractor(Protocol):
-    """The layers of one e-graph, extracted one by one."""
+    """Extracts the layers of one e-graph, one by one."""
 
     def layer(self, root: int, term: Term) -> Extracted:
-        """The variants of the class `root`, in which `term` was put."""
+        """Returns the variants of the class `root`, which contains `term`."""
 
 
 Strategy: TypeAlias = Callable[[Any, SearchResult, Way], Extractor]
-"""What takes the variants of the layers of a target out of the e-graph that holds them."""
+"""(target, finished search, way) -> the extractor of its layers."""
 
 
 _FORMS = 3_000
-"""E-nodes of a layer that are solved exactly: the phases of a transposed convolution are many, and soon solved."""
+"""Maximum e-nodes of a layer that are solved exactly: transposed convolutions have many phases but are solved fast."""
 
 
 class Cheapest:
-    """One variant of each layer: its cheapest term, by prices that add up over e-nodes, with a bound."""
+    """Extracts one variant of each layer: its cheapest term, by prices that add up over e-nodes, with a lower bound."""
 
     def __init__(self, target: Target, searched: SearchResult, way: Way) -> None:
         self.target, self.searched = target, searched
@@ -65,19 +66,20 @@ class Cheapest:
         return Extracted([variant], answer.nodes, bound, cone, answer.cost)
 
     def between(self, roots: Sequence[int]) -> Choice:
-        """The cheapest terms of what is between the layers."""
+        """Returns the cheapest terms of the operators between layers."""
         return self.choose(roots)
 
 
 class EveryMapping(Cheapest):
-    """Of each layer a variant for every mapping that rules made, as long as no other takes as little of every measure
-    of the target's front; the one that the target thinks best is first. Those that it does not run are none.
+    """Extracts the Pareto front of each layer's mappings, in the measures of the target's front.
+
+    The target's best variant comes first. Mappings that the target cannot run are left out.
     """
 
     def layer(self, root: int, term: Term) -> Extracted:
         snapshot, priced = self.searched.snapshot, self.priced
         needed = sorted(snapshot.reachable(root))
-        # By what they are: of equals the first is taken, in whatever order they were found.
+        # Sorted by content, so that ties do not depend on the order of the search.
         calls = sorted((c for c in needed if c in priced.mappings), key=priced.mappings.__getitem__)
         known = [(call, priced.cone_of(call)) for call in calls]
         if priced.constant[root] or not known:
@@ -100,11 +102,11 @@ class EveryMapping(Cheapest):
         return replace(found[0], variants=[one.variants[0] for one in found], bound=least)
 
     def _instructions(self, needed: Collection[int]) -> Iterator[int]:
-        """The instructions that any term may have: where no product is left there is one at least."""
+        """Yields the instructions that a term may contain; a fully mapped term has at least one."""
         return (n for c in needed for n in self.searched.snapshot.classes[c] if self.priced.is_instruction(n))
 
     def _made(self, root: int, term: Term, call: int, plain: Derivable) -> Extracted | None:
-        """The cheapest term whose only instruction is that; None where there is no such term, or it does not run."""
+        """Returns the cheapest term with only this instruction; None if there is none or the target cannot run it."""
         snapshot, priced = self.searched.snapshot, self.priced
         own = (n for n in snapshot.usable_of(call) if priced.is_product(n) or priced.is_instruction(n))
         members = plain.beside(own)
@@ -120,7 +122,7 @@ class EveryMapping(Cheapest):
 
 
 def undominated(known: Mapping[int, Variant], names: Sequence[str]) -> list[int]:
-    """Those of which no other takes as little of all these measures, in the order given: of equals the first."""
+    """Returns the keys of the Pareto front in these measures, in the order given; of equal variants the first."""
 
     def amounts(variant: Variant) -> list[float]:
         return [float("inf") if (n := variant.measures[name]) is None else n for name in names]
@@ -138,23 +140,23 @@ def undominated(known: Mapping[int, Variant], names: Sequence[str]) -> list[int]
 
 
 class PricedByRecipe(Protocol):
-    """The prices of e-nodes in one e-graph, for a machine whose variants differ in their products."""
+    """Prices of the e-nodes of one e-graph, for a machine whose variants differ in their products."""
 
     def possible(self, n: int) -> bool:
-        """Whether the machine has the e-node at all."""
+        """True if the machine can compute the e-node."""
 
     def is_product(self, n: int) -> bool:
-        """Whether the e-node is a product, of which each variant has its own."""
+        """True if the e-node is a product: each recipe has products of its own."""
 
     def cost(self, n: int) -> tuple[int, ...]:
-        """What one e-node takes, compared in this order."""
+        """Returns the cost of one e-node, in the order of comparison."""
 
     def variant(self, recipe: str, root: int, nodes: Mapping[int, int]) -> Variant:
-        """The variant that a choice of e-nodes is."""
+        """Returns the variant of a choice of e-nodes."""
 
 
 class ByRecipe:
-    """A variant for each recipe that rules know, the one of no steps first: the cheapest term with those products."""
+    """Extracts the cheapest term for each recipe of the rules, the empty recipe first."""
 
     def __init__(self, target: Any, searched: SearchResult, way: Way) -> None:
         self.snapshot = searched.snapshot
@@ -170,7 +172,7 @@ class ByRecipe:
         return Extracted([variant for variant in variants if variant is not None])
 
     def _variant(self, root: int, recipe: str, products: Collection[int], needed: Collection[int]) -> Variant | None:
-        """The cheapest term whose products are those and no others."""
+        """Returns the cheapest term whose products are exactly `products`; None without one."""
         owner = self.snapshot.owner
 
         def allowed(n: int) -> bool:
@@ -186,30 +188,30 @@ class ByRecipe:
 
 
 class PricedInSteps(Protocol):
-    """What e-nodes of one e-graph take in time and memory, over entries of their children."""
+    """The time and memory of the e-nodes of one e-graph, over entries of their children."""
 
     members: Mapping[int, Sequence[int]]
-    """class -> the e-nodes that it may be"""
+    """class -> the e-nodes that it may choose"""
 
     def step(self, n: int, parts: Sequence[Entry]) -> Step | None:
-        """What the e-node takes after its children; None where the machine does not compute it so."""
+        """Returns the cost of the e-node after its children; None if the machine cannot compute it."""
 
     def variant(self, term: Term, recipes: Sequence[str]) -> Variant:
-        """The variant that a term is."""
+        """Returns the variant of a term."""
 
     def as_written(self, term: Term) -> Variant:
-        """The variant that the layer is without any rule."""
+        """Returns the variant of the layer as written."""
 
 
 class Front:
-    """The layer as written, then all variants that no other beats in time and memory."""
+    """Extracts the layer as written, then the Pareto front of time and memory."""
 
     def __init__(self, target: Any, searched: SearchResult, way: Way) -> None:
         self.target, self.snapshot = target, searched.snapshot
         self.pricing: PricedInSteps = target.pricing(self.snapshot)
         recipes = self.snapshot.facts.get("recipe", ())
         self.recipes: dict[int, str] = dict(sorted(recipes, key=lambda fact: _length(fact[1]), reverse=True))
-        """class -> the recipe of its product, the one of the fewest steps where there are several"""
+        """class -> the recipe of its product, the shortest if there are several"""
 
     def layer(self, root: int, term: Term) -> Extracted:
         pricing = self.pricing
@@ -227,14 +229,14 @@ class Front:
         return Extracted([plain, *(v for v in self._undominated([plain, *others]) if v is not plain)])
 
     def _recipes_of(self, entry: Entry, numbers: Sequence[int]) -> tuple[str, ...]:
-        """Those of the products of an entry."""
+        """Returns the recipes of the products of an entry."""
         nodes, owner = self.snapshot.nodes, self.snapshot.owner
         used = [numbers[e.node] for e in (*entry.used, entry)]
         products = [owner[n] for n in used if nodes[n].operator in ("tiled-product", "compute")]
         return tuple(dict.fromkeys(self.recipes[c] for c in products if c in self.recipes))
 
     def _undominated(self, variants: Sequence[Variant]) -> list[Variant]:
-        """Those that no other beats in both measures of the front, least of the first one first."""
+        """Returns the Pareto front of the variants, in increasing order of the first measure."""
         _, second = self.target.front
         front: list[Variant] = []
         for variant in sorted(variants, key=lambda v: [v.measures[m] for m in self.target.objectives]):
