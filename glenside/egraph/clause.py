@@ -1,10 +1,10 @@
-"""Clauses: what a rule finds, and what it then says.
+"""Clauses: the facts that a rule matches, and its actions.
 
     rewrite(left, right, *guards)         left = right, where the guards hold
     when(*facts).then(*actions)           anything else, such as a demand
 
-A clause knows whether each of its variables is bound by a fact before it is read, which declarations it needs, and how
-it reads as an equation.
+A clause checks that each variable is bound by a fact before it is read, collects the declarations it needs, and prints
+itself as an equation.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _ROOT = ROOT.egglog()
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Action:
-    """`name` is union, set, let or subsume; a row of a relation is an action by itself."""
+    """An action: `name` is union, set, let or subsume. A row of a relation is an action by itself."""
 
     name: str
     arguments: tuple[Pattern, ...]
 
     def said(self) -> str:
-        """The action in egglog's words."""
+        """Returns the action in egglog syntax."""
         return f"({' '.join([self.name, *(a.egglog() for a in self.arguments)])})"
 
     def __str__(self) -> str:
@@ -39,14 +39,14 @@ class Action:
 
 
 def union(a: Pattern, b: Pattern) -> Action:
-    """a = b: both classes become one."""
+    """Returns the action that merges the classes of a and b."""
     for side in (a, b):
         side.expect(ACCESS, "union of", side)
     return Action("union", (a, b))
 
 
 def set_(call: Pattern, value: Any) -> Action:
-    """The value of a function at some arguments."""
+    """Returns the action that sets the value of a function at some arguments."""
     if not (isinstance(call, Call) and isinstance(call.head, Function) and call.head.declaration):
         raise PatternError(f"set_ takes a call of a declared function, got {call}")
     typed = call == value
@@ -54,7 +54,7 @@ def set_(call: Pattern, value: Any) -> Action:
 
 
 def let(name: Pattern, value: Pattern) -> Action:
-    """A name for a pattern that the actions after it build upon."""
+    """Returns the action that binds a name to a pattern, for later actions."""
     if not isinstance(name, Variable) or value.sort is None:
         raise PatternError(f"let takes a variable and a value, got {name} and {value}")
     name.expect(value.sort, f"let {name} =", value)
@@ -62,21 +62,21 @@ def let(name: Pattern, value: Pattern) -> Action:
 
 
 def subsume(call: Pattern) -> Action:
-    """The e-node is not looked at again, nor extracted."""
+    """Returns the action that subsumes an e-node: it is neither matched again nor extracted."""
     return Action("subsume", (call,))
 
 
 Facts: TypeAlias = "Fact | Sequence[Facts]"
-"""Facts, some of them together as a part that several rules share."""
+"""Facts, possibly nested: a sequence is a part that several rules share."""
 Actions: TypeAlias = "Fact | Action | Sequence[Actions]"
 Node: TypeAlias = Fact | Action | Pattern
 
 
 @dataclass(frozen=True, eq=False)
 class Clause:
-    """One egglog rule: facts, in an order in which each variable is bound before a primitive reads it, then actions.
+    """An egglog rule: facts, in an order that binds each variable before a primitive reads it, then actions.
 
-    Raises PatternError for a variable that no fact binds, or that is of two sorts.
+    Raises PatternError for a variable that no fact binds or that has two sorts.
     """
 
     facts: tuple[Fact, ...]
@@ -88,17 +88,17 @@ class Clause:
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """Facts and actions in egglog's words, with `$name` for parameters of the target."""
+        """The facts and actions in egglog syntax, with `$name` for parameters of the target."""
         return " ".join(fact.egglog() for fact in self.facts), " ".join(action.said() for action in self.actions)
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """Everything that the clause is built of."""
+        """All patterns, facts and actions of the clause."""
         return tuple(_nodes([*self.facts, *self.actions]))
 
     @property
     def source(self) -> str:
-        """Where it matches, in egglog's words: the root, or the first access pattern of its facts."""
+        """The class where it matches, in egglog syntax: the root, or the first access pattern of its facts."""
         accesses = [n for n in _nodes(self.facts) if isinstance(n, Variable) and n.sort is ACCESS]
         return next((n for n in accesses if n.name == ROOT.name), accesses[0]).egglog()
 
@@ -108,18 +108,18 @@ class Clause:
 
     @property
     def sorts(self) -> tuple[tuple[str, str], ...]:
-        """Variables and their sorts, in egglog's words."""
+        """The variables and their sorts, in egglog syntax."""
         found = {n.egglog(): n.sort.value for n in self.nodes if isinstance(n, Variable) and n.sort is not None}
         return tuple(found.items())
 
     @property
     def signatures(self) -> list[Signature]:
-        """What is called, in order, each once."""
+        """The called functions, operators and relations, in order, each once."""
         return list(dict.fromkeys(node.head for node in self.nodes if isinstance(node, Call | Fact)))
 
     @property
     def parameters(self) -> set[str]:
-        """The parameters of the target that are no formulas."""
+        """The parameters of the target, without formulas."""
         return {node.name for node in self.nodes if isinstance(node, Named)}
 
     def _check_sorts(self) -> None:
@@ -155,7 +155,7 @@ class Clause:
                 raise PatternError(f"no fact before {part} binds the variable {node.name}; bound are {known}")
 
     def __str__(self) -> str:
-        """LEFT = RIGHT where GUARDS, for facts of what root is and an action that unites it; else FACTS => ACTIONS."""
+        """Returns LEFT = RIGHT where GUARDS, if the clause matches root and unites it; else FACTS => ACTIONS."""
         lefts = [fact for fact in self.facts if fact.head.name == "=" and fact.arguments[0].egglog() == _ROOT]
         rights = [a for a in self.actions if isinstance(a, Action) and a.name == "union"]
         rest = [action for action in self.actions if not any(action is r for r in rights)]
@@ -167,7 +167,7 @@ class Clause:
 
 
 def _nodes(parts: Iterable[Node]) -> Iterator[Node]:
-    """What parts are built of, each once: patterns share much."""
+    """Yields the parts and all nodes below, each once: patterns share much."""
     seen: set[int] = set()
     stack = [*parts][::-1]
     while stack:
@@ -180,7 +180,7 @@ def _nodes(parts: Iterable[Node]) -> Iterator[Node]:
 
 
 def _binds(fact: Fact, nodes: Iterable[Node], bound: set[str]) -> set[str]:
-    """The variables that a fact binds: those of rows that it looks up, and the other side of what can be computed."""
+    """Returns the variables that a fact binds: those of rows it looks up, and a side equal to a computable one."""
     new: set[str] = set()
     for node in nodes:
         if isinstance(node, Call | Fact) and node.head.looks_up:
@@ -197,13 +197,13 @@ def _binds(fact: Fact, nodes: Iterable[Node], bound: set[str]) -> set[str]:
 
 
 def flat(parts: Any) -> tuple[Any, ...]:
-    """The values of sequences of sequences, in order."""
+    """Flattens nested sequences."""
     return tuple(x for part in parts for x in (flat(part) if isinstance(part, tuple | list) else (part,)))
 
 
 @dataclass(frozen=True, eq=False)
 class When:
-    """The facts of a clause, waiting for its actions."""
+    """The facts of a clause, before `then` adds its actions."""
 
     facts: tuple[Fact, ...]
 
@@ -212,10 +212,10 @@ class When:
 
 
 def when(*facts: Facts) -> When:
-    """Where these facts hold, `.then(..)` says what follows."""
+    """Starts a clause with these facts; `.then(..)` adds its actions."""
     return When(flat(facts))
 
 
 def rewrite(left: Pattern, right: Pattern, *guards: Facts) -> Clause:
-    """left = right: where `left` is found and the guards hold, `right` is added to its class."""
+    """Returns the clause left = right: where `left` matches and the guards hold, `right` is added to its class."""
     return when(ROOT == left, *guards).then(union(ROOT, right))

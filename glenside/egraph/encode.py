@@ -1,9 +1,9 @@
-"""Terms as e-nodes: the egglog declarations that operators imply, a program's nodes, and the facts about them.
+"""Encodes terms as e-nodes: the egglog declarations of operators, a program's nodes, and facts about them.
 
-And the trace of a search: which rule made each e-node, in which iteration, and from what it matched. Rules say
-`(made-now-OPERATOR columns.. rule source)` of what they build: the columns are those of the e-node, so that it is told
-from others of its class. After each iteration the driver says which one it was, `(made-in iteration)`, and the ruleset
-`trace` writes the earliest into `made-first-OPERATOR`: a snapshot's facts `made`.
+The trace of a search records for each e-node the rule, the iteration and the class of the match that made it. Rules add
+rows `(made-now-OPERATOR columns.. rule source)` for the e-nodes they build; the columns identify the e-node within its
+class. After each iteration `(made-in iteration)` is added, and the ruleset `trace` writes the earliest iteration into
+`made-first-OPERATOR`: the facts `made` of a snapshot.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from glenside.ir.operators.compute import parse_compute
 from glenside.ir.term import Term, constants_under, postorder
 from glenside.ir.types import AccessType
 
-# An e-node that only names a node of the program: it lets a deep term go in one node at a time, and says in which
-# class each node ended. It is not an operator and no snapshot shows it.
+# An e-node that names a node of the program: with it a deep term is added one node at a time, and the class of each
+# node can be read back. It is not an operator and is in no snapshot.
 PROGRAM_NODE = "program-node"
 
 
 def declarations() -> str:
-    """Sorts, one constructor for each operator, the type functions and their rules, the shape functions."""
+    """Returns the declarations: sorts, one constructor for each operator, type functions and rules, shape functions."""
     lines = [
         "(sort Access)",
         "(sort Ints (Vec i64))",
@@ -54,7 +54,7 @@ def declarations() -> str:
     for name, facts, actions in type_rules():
         lines += compiled(name, "types", facts, actions)
     lines += [f'(set (widened "{dtype}") "{widen(dtype)}")' for dtype in DTYPES]
-    # Those with parameters are declared with the program that has them.
+    # Compute types with parameters are declared with the program that has them.
     lines += _compute_facts({name: compute for name, compute in COMPUTES.items() if not compute.parameters})
     return "\n".join(lines)
 
@@ -70,7 +70,7 @@ def _compute_facts(kinds: Mapping[str, Compute]) -> list[str]:
 
 
 def node_text(term: Term, children: Sequence[str]) -> str:
-    """The e-node of a term over the given texts of its children."""
+    """Returns the text of a term's e-node over the texts of its children."""
     child, attribute = iter(children), iter(term.attributes)
     parts = [term.operator.name]
     for field in term.operator.fields:
@@ -87,7 +87,7 @@ def node_text(term: Term, children: Sequence[str]) -> str:
 
 
 def program_text(nodes: Sequence[Term]) -> str:
-    """The actions that put terms, given children first, into the e-graph: node i is `(program-node i)`."""
+    """Returns the actions that add terms, children first, to the e-graph: node i is `(program-node i)`."""
     index = {term: i for i, term in enumerate(nodes)}
     kinds = sorted({str(t.attributes[0]) for t in nodes if t.operator.name == "compute"})
     lines = _compute_facts({kind: parse_compute(kind)[0] for kind in kinds if kind.startswith("(")})
@@ -106,7 +106,7 @@ def program_text(nodes: Sequence[Term]) -> str:
 
 
 def program_nodes(*roots: Term) -> list[Term]:
-    """The distinct nodes of a program, children first."""
+    """Returns the distinct nodes of a program, children first."""
     return list(postorder(*roots))
 
 
@@ -114,7 +114,10 @@ MADE, WRITTEN, FIRST, NOW, TRACE = "made", "written", "made-first", "made-now", 
 
 
 def trace_declarations() -> str:
-    """`made-first-OPERATOR` is (columns of the e-node.., rule, class that the rule matched at) -> iteration."""
+    """Returns the declarations of the trace.
+
+    `made-first-OPERATOR`: (columns of the e-node.., rule, class that the rule matched at) -> iteration.
+    """
     lines = ["(relation made-in (i64))", f"(ruleset {TRACE})"]
     for operator in OPERATORS.values():
         sorts = " ".join((*sort_names(operator), "String", "Access"))
@@ -131,7 +134,7 @@ def trace_declarations() -> str:
 
 
 def made(actions: str, rule: str, source: str) -> str:
-    """The actions that say which e-nodes these actions of a rule build, which matched at the class `source`."""
+    """Returns the actions that record the e-nodes built by these actions of a rule matched at the class `source`."""
     nodes: dict[str, None] = {}
 
     def visit(expression: Sexpr) -> None:

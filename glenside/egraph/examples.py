@@ -1,4 +1,4 @@
-"""Examples of rules, run: what a rule adds to the program of an example."""
+"""Runs the examples of rules: finds the term that a rule adds to the program of an example."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from glenside.ir.types import Tensor
 
 
 def named_wants(wants: str, nodes: Sequence[Term]) -> str:
-    """The wants of an example as actions."""
+    """Returns the wants of an example as actions, with its nodes for `$name`."""
     places = named_places(nodes)
     return re.sub(r"\$(\w+)", lambda name: f"({PROGRAM_NODE} {places[name[1]]})", wants)
 
 
 def named_places(nodes: Sequence[Term]) -> dict[str, int]:
-    """Where nodes of a program are that wants name: `root` is its result, `x` the tensor x, `x2` the access of x with
-    split 2.
+    """Returns name -> index of a program node: `root` is the result, `x` the tensor x, `x2` the access of x with split
+    2.
     """
     places = {"root": len(nodes) - 1}
     for i, node in enumerate(nodes):
@@ -33,7 +33,7 @@ def named_places(nodes: Sequence[Term]) -> dict[str, int]:
 
 
 class Shown(NamedTuple):
-    """A part of an example's program, and a term that a rule found equal to it, or else made beside it."""
+    """A part of an example's program, and a term that a rule made equal to it (`equal`) or added elsewhere."""
 
     before: Term
     after: Term
@@ -41,9 +41,11 @@ class Shown(NamedTuple):
 
 
 def shown(rule: Rule, example: Example, analyses: Iterable[Rule]) -> Shown | None:
-    """The smallest term that the rule alone adds to the program's result, or to the last part of the program to which
-    it adds any, or beside it; None when it only adds facts. Parameters that the example leaves out are 0, and analyses
-    that want others do not run."""
+    """Returns the smallest term that the rule alone adds to an example's program; None if it only adds facts.
+
+    The term is equal to the last node of the program that gets one, the result first; otherwise to no node. Parameters
+    that the example leaves out are 0, and analyses that need other parameters do not run.
+    """
     program = example.program()
     nodes = program_nodes(program.term)
     parameters = {**dict.fromkeys(rule.parameters, 0), **example.parameters}
@@ -69,7 +71,7 @@ def _length(term: Term) -> tuple[int, str]:
 
 
 def smallest_terms(snapshot: Snapshot) -> list[Term]:
-    """For each class a term of the fewest levels: what a fixed point from the leaves finds first."""
+    """Returns for each class a term of minimum depth, by a fixed point from the leaves."""
     terms: dict[int, Term] = {}
     count = -1
     while count < len(terms):

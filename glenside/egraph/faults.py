@@ -1,7 +1,7 @@
-"""Why a search failed: the rule that made two terms of different types one, and those terms.
+"""Diagnoses a failed search: finds the rule that united two terms of different types, and these terms.
 
-An e-graph's panic names a function of types and no rule. So the search is repeated up to the iteration that failed,
-then rule by rule; and once more, with a copy of that rule that notes what it would unite instead of uniting it.
+An egglog panic names a type function but no rule. So the search is replayed up to the iteration that failed, then rule
+by rule; and once more, with a copy of the wrong rule that records its unions instead of making them.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from glenside.ir.types import Tensor
 
 _UNITED, _COPY = "united-by-rule", "{}-noted"
 _LONGEST = 160
-"""Letters of a term that a sentence quotes."""
+"""Maximum characters of a term quoted in a message."""
 
 
 class _Replay(Saturation):
-    """A search that is done again, and stops where it is told. The last of the `trail` is the analysis that runs."""
+    """A replayed search that can stop at a rule. The last entry of `trail` is the running analysis."""
 
     def __init__(self, request: Request, trail: list[str]) -> None:
         self._trail = trail
         super().__init__(request)
 
     def _find_facts(self) -> bool:
-        """As every search does, but one analysis after the other."""
+        """Runs the facts to their fixed point, one analysis at a time."""
         anything = changed = True
         while changed:
             changed = self._changes("", TYPES)
@@ -51,7 +51,7 @@ class _Replay(Saturation):
         return bool(done.report.updated)
 
     def steps_before(self, iterations: int, rule: str | None) -> Iterator[Callable[[], object]]:
-        """What a search does in so many iterations, and in the next one before it comes to a rule, or to its end."""
+        """Yields the steps of `iterations` iterations, then of the next one up to a rule, or to its end."""
         for _ in range(iterations):
             yield self.step
         first, active = self.request.subsuming, self._active()
@@ -61,7 +61,7 @@ class _Replay(Saturation):
             yield partial(self._run_alone, name)
 
     def rule_that_fails(self, iterations: int) -> str | None:
-        """The rule that ends a search after so many iterations; None where each of them, by itself, does not."""
+        """Returns the rule that fails within or after `iterations` iterations; None if no single step fails."""
         for step in self.steps_before(iterations, None):
             try:
                 step()
@@ -70,7 +70,7 @@ class _Replay(Saturation):
         return None
 
     def note(self, ruleset: str) -> None:
-        """Run rules that only add terms and rows, and find the types of those."""
+        """Runs rules that only add terms and rows, and infers their types."""
         self._demand()
         self._command(f"(run-schedule (run {ruleset}))")
         self._find_facts()
@@ -83,17 +83,17 @@ class _Replay(Saturation):
 
 
 def raw_fault(error: BaseException) -> str:
-    """What is said of a failed search before its rule is known."""
+    """Returns the message of a failed search without a known rule."""
     return f"the e-graph failed with {type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def fault(request: Request, iterations: int, error: BaseException) -> tuple[str, str]:
-    """Say which rule ended a search after so many iterations, and what it united; and name it, if it is known.
+    """Returns the message of a failed search, with the wrong rule and its union, and the rule's name or "".
 
-    Takes as long as that search.
+    Takes as long as the search.
     """
     trail: list[str] = [""]
-    with suppress(BaseException):  # what failed once may fail in another way: then what is known is said
+    with suppress(BaseException):  # the replay may fail in another way: then report what is known
         rule = None
         try:
             rule = _Replay(request, trail).rule_that_fails(iterations)
@@ -108,7 +108,7 @@ def fault(request: Request, iterations: int, error: BaseException) -> tuple[str,
 
 
 def _united(request: Request, iterations: int, rule: str) -> str:
-    """The first two terms of different types that the rule makes one; "" where there are none."""
+    """Returns a sentence on the first two terms of different types that the rule unites, or ""."""
     copies = [write(copy) for command in parts(request.declarations) for copy in _copies(command, rule)]
     noted = [relation_text(_UNITED, ["Access", "Access"]), f"(ruleset {_COPY.format(rule)})", *copies]
     declared = "\n".join([request.declarations, *noted])
@@ -128,7 +128,7 @@ def _united(request: Request, iterations: int, rule: str) -> str:
 
 
 def _copies(command: str, rule: str) -> Iterator[list[Any]]:
-    """The command with rows of a relation in place of unions, if it is of the rule."""
+    """Yields a copy of a command of the rule, with rows of a relation in place of unions."""
     if not command.startswith("(rule ") or f":ruleset {rule} " not in command:
         return
     (read,) = read_all(command)
@@ -147,7 +147,7 @@ def _noted(action: Sexpr) -> Sexpr:
 
 
 def _tensors(snapshot: Snapshot) -> dict[str, Tensor]:
-    """The tensors of a search, which knows their names and the types of their classes."""
+    """Returns the tensors of a snapshot, from their names and the types of their classes."""
     found = {}
     for node, owner in zip(snapshot.nodes, snapshot.owner, strict=True):
         type_ = snapshot.types[owner]

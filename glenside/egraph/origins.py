@@ -1,4 +1,4 @@
-"""Which rules made the e-nodes that a term is made of, by the trace of a search."""
+"""Finds the rules that made the e-nodes of a term, from the trace of a search."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from glenside.ir.types import Tensor
 
 
 class Origins:
-    """The trace of an e-graph, to be asked of its terms; of one that was kept without a trace no rule is known."""
+    """The trace of an e-graph, indexed by e-node; empty if the e-graph was searched without a trace."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._class = {
@@ -25,7 +25,7 @@ class Origins:
             self._first[key] = min(self._first.get(key, made), made)
 
     def of(self, term: Term) -> tuple[str, ...]:
-        """The rules that made its e-nodes first, by name; those that the program has were made by none."""
+        """Returns the sorted names of the rules that first made the term's e-nodes, without e-nodes of the program."""
         places: dict[Term, int | None] = {}
         rules: dict[str, None] = {}
         for own in postorder(term):

@@ -1,4 +1,4 @@
-"""Parts of e-graphs as e-graphs of their own, of one layer among many; and e-graphs of parts of a program as one."""
+"""Extracts the part of an e-graph for one layer, and joins the e-graphs of parts of a program."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from glenside.egraph.snapshot import ENode, Fact, Snapshot, closed
 from glenside.ir.term import Term
 
 _CLASSES: Mapping[str, tuple[tuple[int, ...], int]] = {MADE: ((0, 4), 6), WRITTEN: ((0,), 3)}
-"""Columns of a relation that are classes, and from which on all are; of what rules report it is the first alone."""
+"""relation -> (columns that are classes, column from which on all are); for reported relations only column 0 is."""
 
 
 MANY = 12
-"""Of what shares no node, such as layers, for which another process is worth its while."""
+"""Minimum number of parts without shared nodes, such as layers, for which another search process pays."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A snapshot, and the new numbers of the classes and e-nodes that are in it."""
+    """A part of a snapshot, with old -> new numbers of its classes and e-nodes."""
 
     snapshot: Snapshot
     classes: Mapping[int, int]
     nodes: Mapping[int, int]
 
     def choice(self, choice: Mapping[int, int]) -> dict[int, int]:
-        """class -> e-node, of those that are in it."""
+        """Returns the choice, class -> e-node, restricted to the part and renumbered."""
         return {self.classes[c]: self.nodes[n] for c, n in choice.items() if c in self.classes}
 
 
 def part(snapshot: Snapshot, root: int) -> Part:
-    """What a class may need, and what the rules that made that were applied to."""
+    """Returns the part that a class may need, with the classes that the rules of its trace matched."""
     sources: dict[int, set[int]] = {}
     for eclass, _, _, _, source, *_ in snapshot.facts.get(MADE, ()):
         sources.setdefault(eclass, set()).add(source)

@@ -1,9 +1,8 @@
-"""Rules as egglog's, with few and cheap joins.
+"""Compiles rules to egglog rules with few and cheap joins.
 
-A rule is searched for once for each of its facts that may be new, and each time egglog looks at all rows of every
-other fact on e-nodes: what a search takes is the number of joins, far more than that of matches. So the type of a class
-is one row, and what a rule finds before it first asks for a shape is kept, and not searched for once more when the
-shape is known.
+egglog matches a rule once for each of its facts that may be new, and each time scans all rows of every other fact on
+e-nodes: the time of a search depends on the number of joins far more than on matches. So the type of a class is one
+row, and matches before the first demand of a shape are stored, and not searched for again when the shape is known.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from glenside.egraph.shape_functions import atoms, demands, looks_up, written_ou
 from glenside.egraph.tables import rows
 
 DEMANDS, LATE_DEMANDS = "demands", "late-demands"
-"""The rulesets that ask for shapes: of analyses and of what subsumes e-nodes, and of all other rules after those."""
+"""The rulesets that demand shapes: for analyses and subsuming rules; and, after those, for all other rules."""
 _TYPE = [function.name for function in (dims, split, dtype)]
 
 
@@ -26,10 +25,10 @@ _TYPE = [function.name for function in (dims, split, dtype)]
 def compiled(
     name: str, ruleset: str, facts: str, actions: str, sorts: tuple[tuple[str, str], ...] = (), early: bool = True
 ) -> tuple[str, ...]:
-    """An egglog rule, and for each shape function among its facts the rule that demands it.
+    """Returns an egglog rule, and for each shape function among its facts the rule that demands it.
 
-    What types demand is met as types are found; what rules demand can wait until there are no more. `sorts` are those
-    of variables: with them, what is found before the first demand is kept.
+    Demands of type rules are met while types are inferred; demands of rules wait until that is done. `sorts`: the sorts
+    of the variables; with them the matches before the first demand are stored.
     """
     read = _typed_at_once(written_out(read_all(facts)))
     wanted = demands(read)
@@ -58,7 +57,7 @@ def _rule(facts: list[Sexpr], actions: Iterable[str], ruleset: str, name: str) -
 
 
 def _joins(fact: Sexpr) -> int:
-    """How many tables are looked up for it."""
+    """Returns the number of tables that a fact looks up."""
     if not isinstance(fact, list) or not looks_up(fact):
         return 0
     inner = sum(map(_joins, fact[1:]))
@@ -66,13 +65,13 @@ def _joins(fact: Sexpr) -> int:
 
 
 def _needed(sorts: Iterable[tuple[str, str]], before: Iterable[Sexpr], after: Iterable[Sexpr]) -> Mapping[str, str]:
-    """The variables that facts bind and others read, with their sorts."""
+    """Returns variable -> sort for variables in both `before` and `after`."""
     bound, read = set[str]().union(*map(atoms, before)), set[str]().union(*map(atoms, after))
     return {variable: sort for variable, sort in sorts if variable in bound & read}
 
 
 def _typed_at_once(facts: list[Sexpr]) -> list[Sexpr]:
-    """The facts with two or three of the dims, split and dtype of one class as one row."""
+    """Merges facts on two or three of the dims, split and dtype of one class into one row."""
     called = [_type_call(fact) for fact in facts]
     of = [call[1] for call in called if call is not None]
     values: dict[str, dict[str, str]] = {}
@@ -86,7 +85,7 @@ def _typed_at_once(facts: list[Sexpr]) -> list[Sexpr]:
 
 
 def _in_row(fact: Sexpr, call: tuple[str, str, Sexpr] | None, values: dict[str, dict[str, str]]) -> Iterator[Sexpr]:
-    """The row of its class where that comes first, and what it says beyond that row."""
+    """Yields the row of the fact's class at its first fact, and an equality if the fact says more than the row."""
     if call is None or call[1] not in values:
         yield fact
         return
@@ -100,7 +99,7 @@ def _in_row(fact: Sexpr, call: tuple[str, str, Sexpr] | None, values: dict[str, 
 
 
 def _type_call(fact: Sexpr) -> tuple[str, str, Sexpr] | None:
-    """(function, class, value) of a fact `(= value (dims x))`, in either order."""
+    """Returns (function, class, value) of a fact `(= value (dims x))`, in either order; None for other facts."""
     match fact:
         case ["=", value, [str(name), str(x)]] if name in _TYPE:
             return name, x, value

@@ -1,9 +1,9 @@
 """Saturation: the only module that holds an egglog e-graph, runs it and reads it back.
 
-One iteration is: every rule once, then types, shapes and analyses to their fixed point. Expansive rules run under
-back-off kept here (egglog's own scheduler forgets its state between calls): a rule with more matches than its limit
-is banned for some iterations and its limit doubles. `saturated` is said only after an iteration with no rule banned
-changed nothing.
+An iteration runs every rule once, then types, shapes and analyses to their fixed point. Expansive rules run under a
+back-off implemented here (egglog's own scheduler forgets its state between calls): a rule with more matches than its
+limit is banned for some iterations, and its limit doubles. The search is saturated only if an iteration without banned
+rules changes nothing.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ LIMITS = {
     ITERATION_LIMIT: ("iterations", "--iter-limit"),
     MEMORY_LIMIT: ("memory", "--memory-limit"),
 }
-"""What ends a search that a greater limit lets go on: what that is of, and the option that sets it."""
+"""Stop reason of a limit -> its unit, and the option that raises it."""
 
-_CHUNK = 8  # commands parsed at once: egglog's parser takes time and memory quadratic in the length of a text
-_KEPT = 4  # e-graphs with compiled rules
-_ACTIONS = 32  # actions of one rule that builds a part of the program
-MATCH_LIMIT, BAN_LENGTH = 1_000, 5  # the usual values of egg's back-off scheduler
+_CHUNK = 8  # commands per parser call: egglog's parser takes time and memory quadratic in the length of a text
+_KEPT = 4  # maximum e-graphs with compiled rules
+_ACTIONS = 32  # actions per rule that builds a part of the program
+MATCH_LIMIT, BAN_LENGTH = 1_000, 5  # the defaults of egg's back-off scheduler
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop a search. Each None means no limit; seconds, bytes."""
+    """The limits of a search: e-nodes, seconds, iterations and bytes of memory. None: no limit."""
 
     nodes: int | None = 1_000_000
     seconds: float | None = 60.0
@@ -61,7 +61,7 @@ class Limits:
 
 @dataclass
 class RuleRun:
-    """What one rule did: matches, and seconds of searching and applying them."""
+    """Statistics of a rule: matches, and seconds of searching and applying them."""
 
     matches: int = 0
     seconds: float = 0.0
@@ -69,7 +69,7 @@ class RuleRun:
 
 @dataclass(frozen=True)
 class Request:
-    """A search as plain text, so that a worker process can run it: no terms, no e-graph."""
+    """A search as plain text that can be sent to a worker process: no terms, no e-graph."""
 
     declarations: str
     program: str
@@ -94,7 +94,7 @@ class Request:
         reported: Sequence[str] = (),
         trace: bool = False,
     ) -> Request:
-        """The request to saturate the program `nodes` (children first) with rules of a target's parameters.
+        """Builds the request to saturate the program `nodes` (children first) with rules and a target's parameters.
 
         With `trace`, the facts `made` are (class, operator, rule, iteration, class that the rule matched at, attributes
         of the e-node, its children..).
@@ -120,12 +120,12 @@ class Request:
         )
 
     def of_part(self, nodes: Sequence[Term], limits: Limits) -> Request:
-        """The same for some of the nodes."""
+        """Returns the request for some of the nodes."""
         return replace(self, program=program_text(nodes), program_size=len(nodes), limits=limits)
 
 
 def declared(rules: Sequence[Rule], parameters: Parameters, trace: bool = False) -> tuple[str, Sequence[Table]]:
-    """What an e-graph of any program declares for these rules, and the tables that they look things up in."""
+    """Returns the egglog declarations for these rules, for any program, and the tables that they read."""
     relations = dict.fromkeys(line for r in rules for line in r.declarations)
     own = "\n".join([*relations, *(r.egglog(parameters, trace) for r in rules)])
     tables = used(own)
@@ -135,7 +135,7 @@ def declared(rules: Sequence[Rule], parameters: Parameters, trace: bool = False)
 
 @dataclass
 class Progress:
-    """What the search has done so far; picklable. `fault` is why it failed, where it did, and `wrong` the rule."""
+    """The progress of a search; picklable. `fault`: why it failed, or ""; `wrong`: the rule at fault, or ""."""
 
     iterations: int = 0
     rows: int = 0
@@ -147,7 +147,7 @@ class Progress:
 
     @staticmethod
     def joint(parts: Sequence[Progress], at_once: bool) -> Progress:
-        """Of searches of parts of a program, at the same time or one after the other."""
+        """Joins the progress of searches of parts of a program, in parallel (`at_once`) or in turn."""
         rules: dict[str, RuleRun] = {}
         for name, run in (own for part in parts for own in part.rules.items()):
             known = rules.get(name, RuleRun())
@@ -159,15 +159,15 @@ class Progress:
 
 
 class Saturation:
-    """An e-graph and the rules it is being saturated with, one iteration at a time."""
+    """An e-graph with the rules that saturate it, one iteration at a time."""
 
     def __init__(self, request: Request, compiled: Compiled | None = None) -> None:
         self.request = request
         self._start = time.perf_counter()
         self._egraph = (compiled or Compiled()).egraph(request.declarations)
         facts = _FACTS.format(" ".join(f"(run {name})" for name in request.analyses))
-        # One rule that fires once takes many actions faster than as many commands.
-        actions = request.program.split("\n")  # names may hold what else ends lines
+        # One rule that fires once runs many actions faster than separate commands.
+        actions = request.program.split("\n")  # not splitlines: names may contain other line separators
         self._command("(ruleset program)")
         for start in range(0, len(actions), _ACTIONS):
             some = " ".join(actions[start : start + _ACTIONS])
@@ -178,7 +178,7 @@ class Saturation:
         self._facts = self._egraph.parse_program(facts)
         self._late = self._egraph.parse_program(_LATE)
         load(module for module, _ in request.tables)
-        # Not by a method of its own: an e-graph that only a cycle holds is left to whichever thread finds that.
+        # Not a bound method: that would be a reference cycle, and any thread's collector might free the e-graph.
         self._tables = TableRows(partial(_run, self._egraph), [TABLES[name] for _, name in request.tables])
         self._banned: dict[str, int] = {}
         self.progress = Progress(rules={name: RuleRun() for name in (*self._runs, *request.analyses)})
@@ -189,14 +189,14 @@ class Saturation:
         return _run(self._egraph, text)
 
     def run(self, after: Callable[[Saturation], None] = lambda _: None) -> Progress:
-        """Iterate until saturated or a limit is met; `after` is called after each iteration."""
+        """Iterates until saturated or a limit is reached; `after` is called after each iteration."""
         while self.progress.stopped is None:
             self.step()
             after(self)
         return self.progress
 
     def step(self) -> None:
-        """One iteration; sets `progress.stopped` when it was the last."""
+        """Runs one iteration; sets `progress.stopped` if it was the last."""
         progress, limits = self.progress, self.request.limits
         active = self._active()
         changed = self._iterate(active)
@@ -207,7 +207,7 @@ class Saturation:
         if not changed and len(active) == len(self.request.rules):
             progress.stopped = SATURATED
         elif not changed:
-            self._banned.clear()  # nothing else to do: everything may run again
+            self._banned.clear()  # no active rule changes anything: lift the bans
         elif limits.iterations is not None and progress.iterations >= limits.iterations:
             progress.stopped = ITERATION_LIMIT
         elif limits.nodes is not None and progress.rows >= limits.nodes:
@@ -216,18 +216,18 @@ class Saturation:
             progress.stopped = TIME_LIMIT
 
     def _active(self) -> list[str]:
-        """The rules that are not banned."""
+        """Returns the rules that are not banned."""
         return [name for name, _ in self.request.rules if self._banned.get(name, 0) <= self.progress.iterations]
 
     def _stamp(self) -> None:
-        """Where a trace is kept: what was made since the last iteration was made in this one."""
+        """Stamps the e-nodes made since the last iteration with this iteration, if a trace is kept."""
         if self.request.trace:
             self._command(f"(made-in {self.progress.iterations}) (run-schedule (run {TRACE}))")
 
     def _iterate(self, active: Sequence[str]) -> bool:
-        """Every active rule once, each timed by the clock (egglog's own seconds are too coarse), then the facts.
+        """Runs every active rule once, each timed (egglog's own seconds are too coarse), then the analyses.
 
-        Those that take e-nodes away come first, so that the others do not match there.
+        Rules that subsume e-nodes run first, so that the others do not match there.
         """
         first = self.request.subsuming
         changed = self._run_each([name for name in active if name in first]) and self._analyze(changed=True)
@@ -236,7 +236,7 @@ class Saturation:
         return self._analyze(changed)
 
     def _run_each(self, names: Iterable[str]) -> bool:
-        """Whether any of these rules, each run once, changed anything."""
+        """Runs each of these rules once; True if any changed the e-graph."""
         changed = False
         for name in names:
             started = time.perf_counter()
@@ -252,13 +252,13 @@ class Saturation:
         return changed
 
     def _demand(self) -> None:
-        """What rules other than those that subsume ask for: not where an e-node is subsumed by now."""
+        """Computes the demands of rules that do not subsume, after subsumption."""
         self._egraph.run_program(*self._late)
         while self._tables.fill():
             self._egraph.run_program(*self._late)
 
     def _analyze(self, changed: bool = False) -> bool:
-        """Types, shapes and analyses to their fixed point, with the rows of tables that they and the rules ask for."""
+        """Runs types, shapes and analyses to their fixed point, with the table rows that they and the rules demand."""
         changed |= self._find_facts()
         while self._tables.fill():
             self._find_facts()
@@ -266,7 +266,7 @@ class Saturation:
         return changed
 
     def _find_facts(self) -> bool:
-        """What follows by facts alone; what each analysis took is not told apart."""
+        """Runs the facts to their fixed point; the time of single analyses is not measured."""
         report = self._egraph.run_program(*self._facts)[-1].report
         for name, matches in report.num_matches_per_rule.items():
             rule = name.split("#")[0]
@@ -280,21 +280,22 @@ class Saturation:
         return sum(size for name, size in sizes.sizes if name in names)
 
     def snapshot(self, tensors: Mapping[str, Tensor] | None = None) -> Snapshot:
-        """The e-graph as it stands."""
+        """Returns a snapshot of the current e-graph."""
         return _Reader(self._egraph).read(self.request, tensors or {})
 
 
 class Compiled:
-    """E-graphs with the declarations of past searches, to search with again: egglog takes longer to compile the rules
-    of a target than most searches last. An e-graph is emptied for the next search with its declarations, so read it
-    before.
+    """A cache of e-graphs with the compiled declarations of past searches.
+
+    egglog takes longer to compile the rules of a target than most searches last. An e-graph is emptied for the next
+    search with its declarations, so it must be read before.
     """
 
     def __init__(self) -> None:
         self._egraphs: dict[str, Any] = {}
 
     def egraph(self, declarations: str) -> Any:
-        """An e-graph that holds these declarations and nothing else."""
+        """Returns an e-graph with these declarations and nothing else."""
         egraph = self._egraphs.pop(declarations, None)
         if egraph is None:
             egraph = _egraph_class()()
@@ -316,8 +317,9 @@ def _run(egraph: Any, text: str) -> list[Any]:
 
 @cache
 def _egraph_class() -> type[bindings.EGraph]:
-    """That of egglog's native module, without the Python language around it: loading that takes longer than most
-    searches. Raises ImportError."""
+    """Imports the EGraph class of egglog's native module, without its Python package: importing that takes longer than
+    most searches. Raises ImportError.
+    """
     package = find_spec("egglog")
     spec = PathFinder.find_spec("egglog.bindings", package.submodule_search_locations if package else None)
     if spec is None or spec.loader is None:
@@ -334,7 +336,7 @@ _LATE = f"(run-schedule (saturate (seq (run {LATE_DEMANDS}) (saturate (run shape
 
 
 class _Reader:
-    """Reads egglog's frozen tables; each class, vector and text is converted once."""
+    """Reads egglog's frozen tables; converts each class, vector and text once."""
 
     def __init__(self, egraph: Any) -> None:
         self._functions = egraph.freeze().functions
@@ -343,7 +345,7 @@ class _Reader:
         def number(value: Any) -> int:
             return classes.setdefault(value, len(classes))
 
-        self._classes, self._class = classes, number  # no method: see `Saturation`
+        self._classes, self._class = classes, number  # not a bound method: see `Saturation`
         self._of_sort: dict[str, Callable[[Any], Any]] = {
             "Access": number,
             "Accesses": lambda value: tuple(map(number, egraph.value_to_vec(value))),
@@ -370,7 +372,7 @@ class _Reader:
         return ENode(name, attributes, children, bool(row.subsumed)), self._class(row.output)
 
     def _columns(self, sorts: Sequence[str], values: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-        """The attributes and the children among the columns of an e-node."""
+        """Splits the columns of an e-node into attributes and children."""
         children: list[int] = []
         attributes: list[Any] = []
         for sort, value in zip(sorts, values, strict=True):
@@ -384,11 +386,11 @@ class _Reader:
         return tuple(attributes), tuple(children)
 
     def _types(self, function: str, sort: str) -> dict[int, Any]:
-        """class -> its dims, split or dtype."""
+        """Returns class -> its dims, split or dtype."""
         return {self._class(row.inputs[0]): self._of_sort[sort](row.output) for row in self._functions[function].rows}
 
     def _facts(self, request: Request, name: str) -> Rows:
-        """Rows of a relation, as it is declared."""
+        """Returns the rows of a relation, with columns as declared."""
         declared = re.search(rf"\(function {re.escape(name)} \(([^()]*)\)", request.declarations)
         assert declared is not None, f"the relation {name} is not declared"
         sorts = declared[1].split()
@@ -398,7 +400,7 @@ class _Reader:
         return classes, [tuple(f(v) for f, v in zip(read, row.inputs, strict=True)) for row in rows]
 
     def _made(self, operator: str, sorts: Sequence[str]) -> Iterator[Rows]:
-        """Rows of the trace, of each number of children: (class, operator, rule, iteration, source, attributes, ..)."""
+        """Yields trace rows by number of children: (class, operator, rule, iteration, source, attributes, ..)."""
         owner = {tuple(row.inputs): row.output for row in self._functions[operator].rows}
         of_size: dict[int, list[Fact]] = {}
         for row in self._functions[f"{FIRST}-{operator}"].rows:
