@@ -76,7 +76,7 @@ def unshared(nodes: Sequence[Term], count: int) -> list[list[int]]:
     if len(members) < MANY:
         return whole
     found: list[list[int]] = [[] for _ in range(count)]
-    turns = [*range(count), *reversed(range(count))]  # the first of those that are alike is the largest
+    turns = [*range(count), *reversed(range(count))]  # back and forth, so that similar members are spread evenly
     alike = sorted(members.values(), key=lambda own: [nodes[i].operator.name for i in sorted(own)])
     for own, turn in zip(alike, cycle(turns), strict=False):
         found[turn] += own
@@ -84,8 +84,9 @@ def unshared(nodes: Sequence[Term], count: int) -> list[list[int]]:
 
 
 def joined(parts: Sequence[tuple[Snapshot, Sequence[int]]]) -> Snapshot:
-    """The e-graph of a program that was searched in parts, each with the places of its nodes in the program. What rules
-    made in several of them, such as a number, is one node.
+    """Joins the e-graphs of a program's parts, each with the indices of its nodes in the program.
+
+    E-nodes that several parts have, such as numbers, become one.
     """
     if len(parts) == 1:
         return parts[0][0]
@@ -103,7 +104,7 @@ def joined(parts: Sequence[tuple[Snapshot, Sequence[int]]]) -> Snapshot:
         for name, known in snapshot.facts.items():
             facts.setdefault(name, []).extend(new for row in known if (new := _renumbered(name, row, classes)))
         own = {(node.operator, node.attributes) for node in snapshot.nodes if not node.children}
-        apart &= leaves.isdisjoint(own)  # e-nodes that are alike have leaves below them that are
+        apart &= leaves.isdisjoint(own)  # equal e-nodes have equal leaves below them
         leaves |= own
     at = [program[place] for place in range(len(program))]
     if apart:
@@ -116,20 +117,20 @@ def joined(parts: Sequence[tuple[Snapshot, Sequence[int]]]) -> Snapshot:
 
 
 def _moved(nodes: Sequence[ENode], by: int) -> Sequence[ENode]:
-    """The same e-nodes over classes that have other numbers."""
+    """Returns the e-nodes with `by` added to their classes."""
     if not by:
         return nodes
     return [ENode(n.operator, n.attributes, tuple([c + by for c in n.children]), n.subsumed) for n in nodes]
 
 
 def _columns(relation: str, row: Fact) -> tuple[int, ...]:
-    """Those of a fact that are classes."""
+    """Returns the columns of a fact that are classes."""
     columns, rest = _CLASSES.get(relation, ((0,), len(row)))
     return (*columns, *range(rest, len(row)))
 
 
 def _renumbered(relation: str, row: Fact, classes: Mapping[int, int]) -> Fact | None:
-    """A fact of classes that are in the part; None where one is not."""
+    """Returns a fact with its classes renumbered; None if one is not in the part."""
     new: list[Any] = [*row]
     for i in _columns(relation, row):
         if row[i] not in classes:

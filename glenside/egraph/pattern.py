@@ -1,9 +1,9 @@
 """Patterns as Python values: variables, calls and facts, from which rules are built.
 
-A pattern stands for a value of an e-graph: an access pattern (an e-class), a vector of sizes, a number or a text. Every
-operator record is callable with patterns, and so is what `glenside.egraph.schema` declares; arithmetic and comparisons
-are Python's, and vectors have the words of `glenside.ir.types.Dims`. Arity, sorts and keywords are checked when a call
-is built, so a mistake in a rule is an error where it stands.
+A pattern represents a value of an e-graph: an access pattern (an e-class), a vector of sizes, a number or a text.
+Operator records and the declarations of `glenside.egraph.schema` are called with patterns; arithmetic and comparisons
+are Python's, and vectors have the methods of `glenside.ir.types.Dims`. Arity, sorts and keywords are checked when a
+call is built, so that a mistake in a rule is reported at its line.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from glenside.ir.operator import Operator
 
 @dataclass(frozen=True, eq=False)
 class Signature:
-    """What can be called with patterns: a name and typed columns.
+    """A callable of patterns: a name and typed columns.
 
-    `looks_up`: its rows are searched for, so that a fact of it binds the variables among its arguments.
-    `declaration`: the egglog commands that a rule with it needs beforehand.
+    `looks_up`: True if it has rows, so that a fact of it binds the variables among its arguments.
+    `declaration`: the egglog commands that declare it.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Signature:
     declaration: str = ""
 
     def arguments(self, positional: Sequence[Any], named: dict[str, Any]) -> tuple[Pattern, ...]:
-        """One pattern for each column. Raises PatternError."""
+        """Returns one pattern for each column. Raises PatternError."""
         known = [c.name for c in self.columns]
         values = dict(zip(known, positional, strict=False))
         for name, value in named.items():
@@ -68,7 +68,7 @@ class Relation(Signature):
 
 
 def _arithmetic(operation: str) -> tuple[Callable[[Pattern, Any], Pattern], Callable[[Pattern, Any], Pattern]]:
-    """The methods of `pattern OPERATION other` and of `other OPERATION pattern`."""
+    """Returns the methods for `pattern OPERATION other` and `other OPERATION pattern`."""
 
     def of_left(self: Pattern, other: Any) -> Pattern:
         return self.combine(operation, self, other)
@@ -84,9 +84,9 @@ def _comparison(name: str) -> Callable[[Pattern, Any], Fact]:
 
 
 class Pattern:
-    """A value in a rule. `==` and the other comparisons give facts, so a pattern has no truth value.
+    """A value in a rule. Comparisons such as `==` return facts, so a pattern has no truth value.
 
-    Numbers have Python's arithmetic, where division is that of sizes, which are >= 0. Vectors have the words of `Dims`.
+    Numbers have Python's arithmetic; division is that of sizes, which are >= 0. Vectors have the methods of `Dims`.
     """
 
     __slots__ = ("sort",)
@@ -95,16 +95,16 @@ class Pattern:
     __hash__ = object.__hash__
 
     def expect(self, sort: Sort, where: str, of: object) -> None:
-        """Raises PatternError when this is of another sort; a variable of none yet becomes of this one."""
+        """Raises PatternError if the pattern has another sort; a variable without a sort gets this one."""
         if self.sort is not sort:
             raise PatternError(f"{where} {of} takes {sort.words}, and {self} is {(self.sort or ACCESS).words}")
 
     def egglog(self) -> str:
-        """The expression in egglog's words; `$name` is a parameter of the target."""
+        """Returns the expression in egglog syntax; `$name` is a parameter of the target."""
         raise NotImplementedError
 
     def __applied__(self, operator: Operator, arguments: Sequence[Any]) -> Pattern:
-        """What an operator record gives for patterns: a call with one argument for each column of its e-node."""
+        """Returns the call of an operator record, with one argument for each column of its e-node."""
         return of_operator(operator)(*arguments)
 
     def __bool__(self) -> bool:
@@ -125,7 +125,7 @@ class Pattern:
 
     # Numbers
     def combine(self, operation: str, a: Any, b: Any) -> Pattern:
-        """egglog's `operation` of two numbers; `glenside.ir.types` has what Python has no operator for."""
+        """Returns egglog's `operation` of two numbers; `glenside.ir.types` has those without a Python operator."""
         return ARITHMETIC[operation](a, b)
 
     __add__, __radd__ = _arithmetic("+")
@@ -139,7 +139,7 @@ class Pattern:
 
     # Vectors
     def apply(self, function: str, *arguments: Any) -> Pattern:
-        """A function of vectors by egglog's name of it."""
+        """Returns the call of a vector function by its egglog name."""
         return VECTORS[function](*arguments) if function in VECTORS else _variadic(function, INTS, arguments)
 
     def __getitem__(self, axis: Any) -> Pattern:
@@ -150,11 +150,11 @@ class Pattern:
         return self.apply("vec-length", self)
 
     def take(self, n: Any) -> Pattern:
-        """The first n."""
+        """The first n sizes."""
         return self.apply("take", self, n)
 
     def drop(self, n: Any) -> Pattern:
-        """All but the first n."""
+        """All but the first n sizes."""
         return self.apply("drop", self, n)
 
     def set(self, axis: Any, size: Any) -> Pattern:
@@ -168,11 +168,11 @@ class Pattern:
         return self.apply("vec-remove", self, axis)
 
     def push(self, size: Any) -> Pattern:
-        """One more at the end."""
+        """The vector with `size` appended."""
         return self.apply("vec-push", self, size)
 
     def pop(self) -> Pattern:
-        """All but the last."""
+        """All but the last size."""
         return self.apply("vec-pop", self)
 
     def append(self, *others: Any) -> Pattern:
@@ -183,7 +183,7 @@ class Pattern:
         return self.apply("permute", self, order)
 
     def shift(self, n: Any) -> Pattern:
-        """n added to each."""
+        """The vector with n added to each size."""
         return self.apply("shift", self, n)
 
     def windows(self, window: Any, strides: Any) -> Pattern:
@@ -201,7 +201,7 @@ class Pattern:
 
 
 class Variable(Pattern):
-    """A named value that the facts of a rule bind; its sort is that of its first use."""
+    """A named value that the facts of a rule bind; its first use determines its sort."""
 
     __slots__ = ("name",)
 
@@ -254,7 +254,7 @@ class Named(Pattern):
 
 
 class Written(Pattern):
-    """A value by its text in egglog's words."""
+    """A value given as egglog text."""
 
     __slots__ = ("text",)
 
@@ -268,7 +268,7 @@ class Written(Pattern):
 
 
 class Call(Pattern):
-    """A function, an operator or a primitive of patterns."""
+    """A call of a function, an operator or a primitive."""
 
     __slots__ = ("arguments", "head")
 
@@ -283,7 +283,7 @@ class Call(Pattern):
 
 
 class Fact:
-    """A row of a relation, or a comparison: a condition of a rule. A row may be an action too."""
+    """A row of a relation, or a comparison: a condition of a rule. A row can also be an action."""
 
     __slots__ = ("arguments", "head")
 
@@ -291,11 +291,11 @@ class Fact:
         self.head, self.arguments = head, arguments
 
     def egglog(self) -> str:
-        """The fact in egglog's words."""
+        """Returns the fact in egglog syntax."""
         return _list(self.head.name, self.arguments)
 
     def said(self) -> str:
-        """The action that makes it hold."""
+        """Returns the action that adds the row."""
         return row_said(self.egglog())
 
     def __bool__(self) -> bool:
@@ -313,7 +313,7 @@ _WORDS = {"vec-get": "{}[{}]", "vec-length": "|{}|", "compute": "{}({})"}
 
 
 def call_words(head: str, arguments: Sequence[Any]) -> str:
-    """A call in the words of the language: infix where that is usual, an operator by its short name."""
+    """Returns a call as text for people: infix if usual, operators by their short names."""
     words = list(map(str, arguments))  # once each: calls nest deeply
     infix = [isinstance(a, Call) and a.head.name in _INFIX for a in arguments]
     parts = [f"({word})" if grouped else word for word, grouped in zip(words, infix, strict=True)]
@@ -335,7 +335,7 @@ def _list(head: str, arguments: Sequence[Pattern]) -> str:
 
 
 def _lifted(value: Any, column: Column, of: Signature) -> Pattern:
-    """The pattern for an argument, of the column's sort."""
+    """Returns an argument as a pattern of the column's sort. Raises PatternError."""
     if isinstance(value, Pattern):
         value.expect(column.sort, f"{column.name} of", of)
         return value
@@ -382,7 +382,7 @@ VECTORS = {
 
 def _compared(name: str, a: Pattern, b: object) -> Fact:
     sort = a.sort or (b.sort if isinstance(b, Pattern) else INT if isinstance(b, int) else TEXT)
-    if sort is None and isinstance(b, Pattern):  # two variables not seen before: their clause compares the sorts
+    if sort is None and isinstance(b, Pattern):  # two variables without a sort: their clause compares the sorts
         return Fact(_EQUALITIES[name, ACCESS], (a, b))
     return _EQUALITIES[name, sort or ACCESS](a, b)
 
@@ -393,28 +393,28 @@ def _variadic(name: str, sort: Sort, values: Sequence[Any]) -> Pattern:
 
 
 def vec(*sizes: Any) -> Pattern:
-    """A vector of sizes."""
+    """Returns the pattern of a vector of sizes."""
     return _variadic("vec-of", INT, sizes)
 
 
 vec_range = VECTORS["vec-range"]
 """0, 1, .. n - 1."""
 gcd = VECTORS["gcd"]
-"""The largest number that divides both."""
+"""The greatest common divisor."""
 
 
 def variables(names: str) -> Iterator[Variable]:
-    """Variables of these names, for parts that several rules share."""
+    """Returns variables with these names, for parts that several rules share."""
     return map(Variable, names.split())
 
 
 @cache
 def of_operator(operator: Operator) -> Function:
-    """The operator as what patterns call: the columns of its e-nodes, in the order of the fields."""
+    """Returns the operator as a function of patterns: one argument for each column of its e-nodes."""
     columns = tuple(column for field in operator.fields for column in columns_of(field))
     return Function(operator.name, columns, True, "", ACCESS)
 
 
 def sort_names(operator: Operator) -> tuple[str, ...]:
-    """egglog's names of the sorts of the columns of its e-nodes."""
+    """Returns egglog's names of the sorts of an operator's columns."""
     return tuple(column.sort.value for column in of_operator(operator).columns)

@@ -1,4 +1,4 @@
-"""Rules as values: what the e-graph is saturated with."""
+"""Rewrite rules as values."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from glenside.egraph.sorts import INT
 from glenside.ir.operator import Example as Shown
 
 Parameters = Mapping[str, int | Callable[..., Any]]
-"""What a target gives to rules: `$name` is an int, a call `(name a b)` a formula: a function of sizes to a size, in the
-arithmetic of `glenside.ir.types`."""
+"""The parameters of a target: an int for `$name`, or a formula for a call `(name a b)`: a function of sizes to a size,
+in the arithmetic of `glenside.ir.types`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Example(Shown):
-    """Where a rule fires: a program.
+    """A program in which a rule fires.
 
-    `wants` are facts about nodes of the program (`schema.access_at`) that stand before the search begins.
+    `wants`: facts about nodes of the program (`schema.access_at`) that hold before the search begins.
     """
 
     wants: Sequence[Fact | Action] = ()
@@ -34,7 +34,7 @@ class Example(Shown):
 
     @property
     def demands(self) -> str:
-        """What the example wants, in egglog's words, with `$root` for the class of the program's result."""
+        """The wants in egglog syntax, with `$root` for the class of the program's result."""
         return " ".join(want.said() for want in self.wants)
 
 
@@ -61,22 +61,22 @@ class Rule:
 
     @property
     def reason(self) -> str:
-        """The rest of the docstring: what it is good for, and why it is sound."""
+        """The rest of the docstring: the purpose of the rule, and why it is sound."""
         return " ".join(self.doc.strip().partition("\n\n")[2].split())
 
     def equations(self) -> list[str]:
-        """Each clause as `LEFT = RIGHT where GUARDS`, or `FACTS => ACTIONS`."""
+        """Returns each clause as `LEFT = RIGHT where GUARDS`, or `FACTS => ACTIONS`."""
         return list(map(str, self.clauses))
 
     @property
     def subsumes(self) -> bool:
-        """Whether it takes e-nodes away that another form is enough for."""
+        """True if the rule subsumes e-nodes that another form replaces."""
         actions = (action for clause in self.clauses for action in clause.actions)
         return any(isinstance(action, Action) and action.name == "subsume" for action in actions)
 
     @cached_property
     def declarations(self) -> tuple[str, ...]:
-        """The egglog commands that declare the relations and functions of its clauses, a line each."""
+        """The egglog commands that declare the relations and functions of its clauses, one per line."""
         used = [head.declaration for clause in self.clauses for head in clause.signatures if head not in BUILT_IN]
         return tuple(dict.fromkeys(line for text in used for line in text.splitlines()))
 
@@ -87,9 +87,9 @@ class Rule:
         return frozenset(heads.union(*(clause.parameters for clause in self.clauses)))
 
     def egglog(self, parameters: Parameters, trace: bool = False) -> str:
-        """The rule as commands, in a ruleset of its own name; a call `(name ..)` of a formula is written out.
+        """Returns the rule as egglog commands, in a ruleset of its name; calls `(name ..)` of formulas are expanded.
 
-        With `trace`, they say which e-nodes the rule builds. Raises ValueError for a parameter that is missing.
+        With `trace`, the commands record the e-nodes that the rule builds. Raises ValueError for a missing parameter.
         """
         if missing := sorted(self.parameters - parameters.keys()):
             raise ValueError(
@@ -102,7 +102,7 @@ class Rule:
             facts, actions = (_written_out(Template(t).substitute(parameters), formulas) for t in clause.texts)
             if trace:
                 actions = f"{actions} {made(actions, self.name, clause.source)}"
-            # What is expansive finds too much to keep while it waits.
+            # An expansive rule has too many matches to store them.
             sorts = () if self.expansive else clause.sorts
             lines += compiled(name, self.name, facts, actions, sorts, self.analysis or self.subsumes)
         return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The little of s-expressions that rules need: read our own rule text, write egglog's."""
+"""Reads and writes the s-expressions of rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BRACKET = re.compile(r'[()]|"(?:[^"\\]|\\.)*"|;[^\n]*')
 
 
 def read_all(text: str) -> list[Sexpr]:
-    """The s-expressions of a rule's text. Rules are ours, so a mistake is a ValueError, not the user's error."""
+    """Parses the s-expressions of a rule's text. Raises ValueError: a mistake in a rule is not a user's error."""
     stack: list[list[Sexpr]] = [[]]
     position = 0
     while position < len(text):
@@ -37,7 +37,7 @@ def read_all(text: str) -> list[Sexpr]:
 
 
 def parts(text: str) -> list[str]:
-    """The s-expressions of a text of lists as they are written, without what is between them: faster than reading."""
+    """Splits a text into its top-level lists, unparsed; faster than `read_all`. Raises ValueError."""
     found: list[str] = []
     depth = start = 0
     for match in _BRACKET.finditer(text):
@@ -56,23 +56,23 @@ def parts(text: str) -> list[str]:
 
 
 def write(expression: Sexpr) -> str:
-    """One line of text."""
+    """Returns the expression as one line of text."""
     if isinstance(expression, str):
         return expression
     return f"({' '.join(map(write, expression))})"
 
 
 def row_said(row: str) -> str:
-    """The action that puts a row into its relation."""
+    """Returns the action that adds a row to its relation."""
     return f"(set {row} ())"
 
 
 def literal(value: Any) -> str:
-    """A text, a number or a vector of numbers as egglog writes it; a tensor as its name."""
+    """Returns a text, number or vector of numbers in egglog syntax; a tensor as its name."""
     if isinstance(value, Tensor):
         return literal(value.name)
     if isinstance(value, str):
-        # egglog takes every character as it is, and knows few of the escapes that JSON has. A line is an action here.
+        # egglog takes characters literally and has few of JSON's escapes. Each line is an action, so \n is escaped.
         return '"{}"'.format(value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))
     if isinstance(value, tuple):
         return f"(vec-of {' '.join(map(str, value))})" if value else "(vec-empty)"

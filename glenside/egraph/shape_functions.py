@@ -1,11 +1,11 @@
-"""Functions on shapes that egglog's vectors lack, computed on demand and remembered.
+"""Functions on shapes that egglog's vectors lack, computed on demand and memoized.
 
 egglog has no fold, zip, take or insert over `Vec`. Each function here is a table `NAME`, filled for exactly the
-arguments that stand in a relation `want-NAME`. The tables are keyed by the shapes themselves, of which even a large
-e-graph has few. Steps keep the shorter vector as a column: a look-up by a computed key would be a cross product.
+arguments in a relation `want-NAME`. The tables are keyed by shapes, of which even a large e-graph has few. Step
+relations store the shorter vector as a column: a look-up by a computed key would be a cross product.
 
-What a map over a vector says is written out in a rule instead (`written_out`), where no look-up has it as a key: that
-spares the table, and the passes of all rules until it is filled.
+A function that is a map over a vector is expanded in the rule instead (`written_out`), unless its value is a key of a
+look-up: that saves the table, and the passes over all rules until the table is filled.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from glenside.egraph.sexpr import Sexpr, read_all, write
 from glenside.egraph.tables import RESULTS
 
-_SHORT = 8  # vectors up to this length are done at once: a step at a time would be a pass of all rules for each step
+_SHORT = 8  # vectors up to this length take one step: each step is a pass over all rules
 
 _PREFIX_FOLD = """
 (relation {name}-step ({sorts} Ints))
@@ -28,7 +28,7 @@ _PREFIX_FOLD = """
 
 
 def _prefix_fold(name: str, result: str, extra: str, empty: str, combine: str) -> tuple[str, str, str, str]:
-    """A fold over the prefixes of the last argument `v`; `extra` are Ints arguments before it, `i` the last index."""
+    """Returns a fold over the prefixes of the last argument `v`; `extra`: Ints arguments before it, `i`: last index."""
     names = extra.split()
     sorts, arguments, shorter = "Ints " * len(names) + "Ints", " ".join([*names, "v"]), " ".join([*names, "rest"])
     rules = _PREFIX_FOLD.format(name=name, sorts=sorts, vars=arguments, shorter=shorter, short=_SHORT, combine=combine)
@@ -43,7 +43,7 @@ def _prefix_fold(name: str, result: str, extra: str, empty: str, combine: str) -
 
 
 def _short(name: str, values: Iterable[str]) -> str:
-    """The rules that give `values` of (v 0), (v 1) and so on at once."""
+    """Returns the rules that compute (v 0), (v 1), .. = `values` in one step."""
     return "".join(
         f"(rule ((want-{name} v {n}) (>= (vec-length v) {n})) ((set ({name} v {n}) {value})) :ruleset shapes)\n"
         for n, value in enumerate(values)
@@ -119,23 +119,23 @@ SHAPE_FUNCTIONS = {
 
 
 INTS_MAP = "(sort IntsMap (UnstableFn (i64) i64))"
-"""What is mapped over a vector of sizes."""
+"""The sort of functions that are mapped over a vector of sizes."""
 _FIRST = '(unstable-vec-map (unstable-fn "vec-get" {v}) (vec-range {n}))'
 _SHIFTED = '(unstable-vec-map (unstable-fn "+" {n}) '
 _REST = f'(unstable-vec-map (unstable-fn "vec-get" {{v}}) {_SHIFTED}(vec-range (- (vec-length {{v}}) {{n}}))))'
-_WITHIN = "(<= 0 {n}) (<= {n} (vec-length {v}))"  # a map leaves out what is not there
+_WITHIN = "(<= 0 {n}) (<= {n} (vec-length {v}))"  # a map skips indices out of range
 _EVERY = "(= (vec-length {x}) (vec-length {v}))"
 
 
 class WrittenOut(NamedTuple):
-    """`value` and the `guard` that it needs are egglog texts of the arguments; `x` in the guard is the value."""
+    """A function as a map: `value` and its `guard` are egglog texts of the arguments; `x` in the guard is the value."""
 
     arguments: tuple[str, ...]
     value: str
     guard: str = ""
 
 
-# How the tables of the same names are said by maps.
+# The tables that can be expanded to maps.
 WRITTEN_OUT = {
     "take": WrittenOut(("v", "n"), _FIRST, _WITHIN),
     "drop": WrittenOut(("v", "n"), _REST, _WITHIN),
@@ -145,12 +145,12 @@ WRITTEN_OUT = {
 }
 
 
-# What egglog computes without a look-up.
+# Primitives, which egglog computes without a look-up.
 _PRIMITIVES = frozenset("= != < <= > >= + - * / % & | << >> min max not".split())
 
 
 def written_out(facts: list[Sexpr]) -> list[Sexpr]:
-    """The facts with calls of `WRITTEN_OUT` in egglog's own words, but for those whose value is a key of a look-up."""
+    """Expands the calls of `WRITTEN_OUT` in facts, except those whose value is a key of a look-up."""
     facts = list(map(_call_last, facts))
     able = {i: call for i, fact in enumerate(facts) if (call := shape_call(fact)) and call[0] in WRITTEN_OUT}
     keys = set().union(*(atoms(fact) for i, fact in enumerate(facts) if i not in able and looks_up(fact)))
@@ -168,13 +168,13 @@ def _in_words(fact: Sexpr, call: list[Sexpr]) -> list[Sexpr]:
 
 
 def _call_last(fact: Sexpr) -> Sexpr:
-    """`(= (NAME ..) x)` as `(= x (NAME ..))`, for a shape function or a table."""
+    """Rewrites `(= (NAME ..) x)` to `(= x (NAME ..))`, for a shape function or a table."""
     turned = [fact[0], *fact[:0:-1]] if isinstance(fact, list) and fact else fact
     return turned if shape_call(turned) and not shape_call(fact) else fact
 
 
 def looks_up(fact: Sexpr) -> bool:
-    """Whether any part of it is a row of a table, a relation or an e-node."""
+    """True if any part of the fact is a row of a table, a relation or an e-node."""
     if not isinstance(fact, list) or not fact:
         return False
     head = str(fact[0])
@@ -182,19 +182,19 @@ def looks_up(fact: Sexpr) -> bool:
 
 
 def atoms(fact: Sexpr) -> set[str]:
-    """What an expression is of: variables, numbers and texts."""
+    """Returns the atoms of an expression: variables, numbers and texts."""
     return set().union(*map(atoms, fact[1:])) if isinstance(fact, list) else {fact}
 
 
 def demands(facts: list[Sexpr]) -> list[tuple[list[Sexpr], Sexpr]]:
-    """For each fact `(= x (take v n))`, in order: the facts before it, and the want that they justify."""
+    """Returns for each fact such as `(= x (take v n))`, in order: the facts before it, and the demand they imply."""
     found: list[tuple[list[Sexpr], Sexpr]] = []
     for index, fact in enumerate(facts):
         call = shape_call(fact)
         if call is not None:
             name = str(call[0])
             want: Sexpr = [f"want-{RESULTS[name].name if name in RESULTS else name}", *call[1:]]
-            if all(want != known for _, known in found):  # the results of a table are wanted once
+            if all(want != known for _, known in found):  # one demand for all results of a table
                 found.append((facts[:index], want))
     return found
 

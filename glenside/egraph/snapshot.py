@@ -1,4 +1,4 @@
-"""A snapshot of an e-graph: plain, picklable values that extractors, viewers and reports read; no egglog in them."""
+"""Snapshots of e-graphs: plain, picklable values without egglog, for extractors, viewers and reports."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ Rows = tuple[tuple[int, ...], Sequence[Fact]]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """`nodes[i]` is in the class `owner[i]`; `types[c]` is the type of class c; `program[i]` is the class of program
-    node i.
+    """An e-graph: `nodes[i]` is in class `owner[i]`; `types[c]` is the type of class c; `program[i]` is the class of
+    program node i.
 
     Closed under congruence: equal operators over equal classes are one node.
     """
@@ -46,10 +46,10 @@ class Snapshot:
     program: tuple[int, ...]
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     facts: Mapping[str, tuple[Fact, ...]] = field(default_factory=dict)
-    """What rules say of classes, by relation: of the relations that the search was asked to report."""
+    """Rows about classes, by relation, for the relations that the search reports."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as columns: one object for each e-node would take longer to send than to find."""
+        """Pickles the e-graph as columns: one object per e-node would take longer to send than to find."""
         kinds: dict[tuple[Any, ...], int] = {}
         columns = array("i"), array("i"), array("i")
         for node in self.nodes:
@@ -64,7 +64,7 @@ class Snapshot:
 
     @cached_property
     def classes(self) -> tuple[tuple[int, ...], ...]:
-        """The nodes of each class."""
+        """The e-nodes of each class."""
         members: list[list[int]] = [[] for _ in self.types]
         for i, eclass in enumerate(self.owner):
             members[eclass].append(i)
@@ -79,7 +79,7 @@ class Snapshot:
         return len(self.types)
 
     def term_of(self, node: ENode, children: Sequence[Term]) -> Term:
-        """The term of an e-node over terms of its children."""
+        """Returns the term of an e-node over terms of its children."""
         operator = OPERATORS[node.operator]
         attributes = node.attributes
         if operator.fields and operator.fields[0].kind is Kind.TENSOR:
@@ -87,7 +87,7 @@ class Snapshot:
         return make(operator, weave(operator, children, attributes))
 
     def terms(self, choice: Mapping[int, int], roots: Sequence[int]) -> dict[int, Term]:
-        """class -> term for every class that the roots need, when class c is `nodes[choice[c]]`."""
+        """Returns class -> term for every class that the roots need; class c is `nodes[choice[c]]`."""
         done: dict[int, Term] = {}
         stack = [(root, False) for root in reversed(roots)]
         while stack:
@@ -114,21 +114,21 @@ class Snapshot:
         return found
 
     def usable(self) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """(class, its nodes without the subsumed ones, or all when there is no other)."""
+        """Yields (class, its e-nodes without the subsumed ones, or all if all are subsumed)."""
         yield from enumerate(self._usable)
 
     def usable_of(self, eclass: int) -> tuple[int, ...]:
-        """Those of one class."""
+        """Returns the usable e-nodes of one class."""
         return self._usable[eclass]
 
     @cached_property
     def _usable(self) -> tuple[tuple[int, ...], ...]:
-        """Those of each class."""
+        """The usable e-nodes of each class."""
         subsumed = [node.subsumed for node in self.nodes]
         return tuple(tuple(n for n in members if not subsumed[n]) or members for members in self.classes)
 
     def graph(self) -> networkx.MultiDiGraph[Any]:
-        """Nodes ("class", c) and ("node", i) with what they are; edges from class to node and from node to class."""
+        """Returns a graph of nodes ("class", c) and ("node", i), with edges from class to node and node to class."""
         import networkx
 
         result: networkx.MultiDiGraph[Any] = networkx.MultiDiGraph()
@@ -154,7 +154,7 @@ def _from_columns(
     tensors: Mapping[str, Tensor],
     facts: Mapping[str, tuple[Fact, ...]],
 ) -> Snapshot:
-    """The inverse of `Snapshot.__reduce__`."""
+    """Rebuilds a snapshot: the inverse of `Snapshot.__reduce__`."""
     nodes: list[ENode] = []
     start = 0
     for k, count in zip(kind, counts, strict=True):
@@ -172,10 +172,10 @@ def closed(
     tensors: Mapping[str, Tensor],
     facts: Iterable[tuple[str, Rows]] = (),
 ) -> Snapshot:
-    """The snapshot of rows (e-node, class) and facts, closed under congruence, numbered by the rows.
+    """Builds the snapshot of rows (e-node, class) and facts, closed under congruence, numbered in the order of rows.
 
-    After saturating under back-off egglog can keep congruent duplicates; they are merged here, so that the counts are
-    those of the e-graph and not of the way in which it was found. The facts of a name may come in several lots.
+    After saturation under back-off egglog can keep congruent duplicates; they are merged here, so that counts do not
+    depend on the search order. The facts of a relation may come in several batches.
     """
     root = [*map(_merged(rows, count), range(count))]
     number: dict[int, int] = {}
@@ -209,14 +209,14 @@ def closed(
 
 
 def _renamed(number: Mapping[int, int], columns: Sequence[int], rows: Sequence[Fact]) -> Iterator[Fact]:
-    """The rows with their classes numbered anew, without those of classes that have no node."""
+    """Yields the rows with renumbered classes, without rows of classes that have no e-node."""
     for row in rows:
         if all(row[column] in number for column in columns):
             yield tuple(number[value] if i in columns else value for i, value in enumerate(row))
 
 
 def _merged(rows: Sequence[tuple[ENode, int]], count: int) -> Callable[[int], int]:
-    """The union-find that is closed under congruence of the rows."""
+    """Returns the find function of a union-find closed under congruence of the rows."""
     parent = list(range(count))
 
     def find(x: int) -> int:

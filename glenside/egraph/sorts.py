@@ -1,4 +1,4 @@
-"""Sorts of values in an e-graph, and the columns that are of them."""
+"""Sorts of values in an e-graph, and typed columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glenside.ir.operator import COMPUTES, Field, Kind
 
 
 class Sort(Enum):
-    """What a value of a pattern is; the text is egglog's name of it."""
+    """The sort of a pattern's value; the text is egglog's name."""
 
     ACCESS = "Access"
     ACCESSES = "Accesses"
@@ -22,7 +22,7 @@ class Sort(Enum):
 
     @property
     def words(self) -> str:
-        """Our name of it, for messages."""
+        """The name of the sort in messages."""
         return _WORDS[self]
 
 
@@ -31,19 +31,19 @@ _WORDS = {ACCESS: "an access pattern", ACCESSES: "access patterns", INTS: "sizes
 
 
 class PatternError(ValueError):
-    """A pattern that cannot be built, or a rule of such patterns."""
+    """A pattern or rule is ill-formed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """An argument of what can be called; a text there is one of `choices`, if there are any."""
+    """A column: an argument of a signature; a text must be one of `choices`, if there are any."""
 
     name: str
     sort: Sort
     choices: Collection[str] = ()
 
     def check(self, text: str, of: str) -> None:
-        """Raises PatternError unless the text may stand here; of `(clip 0 6)` its first word counts."""
+        """Raises PatternError unless the text, or the first word of one such as `(clip 0 6)`, is a choice."""
         word = text.strip("()").split(" ")[0]
         if self.choices and word not in self.choices:
             hint = suggestion(word, self.choices) or f"; it is one of {', '.join(self.choices)}"
@@ -51,7 +51,7 @@ class Column:
 
 
 def columns(**sorts: Sort) -> tuple[Column, ...]:
-    """Columns by their names, with hyphens."""
+    """Returns columns with these names and sorts; underscores become hyphens."""
     return tuple(Column(name.replace("_", "-"), sort) for name, sort in sorts.items())
 
 
@@ -59,7 +59,7 @@ _SORTS = {Kind.TERM: ACCESS, Kind.TERMS: ACCESSES, Kind.INT: INT, Kind.INTS: INT
 
 
 def columns_of(field: Field) -> tuple[Column, ...]:
-    """The columns of an e-node that an argument of an operator takes: two for an access shape."""
+    """Returns the columns of an operator's field in its e-nodes: two for an access shape."""
     if field.kind is Kind.ACCESS_SHAPE:
         return Column(f"{field.name}-shape", INTS), Column(f"{field.name}-item", INTS)
     choices: dict[Kind, Collection[str]] = {Kind.KEYWORD: field.choices, Kind.DTYPE: DTYPES, Kind.COMPUTE: COMPUTES}

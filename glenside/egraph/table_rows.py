@@ -1,8 +1,8 @@
-"""Rows of tables in an e-graph that is being searched: what rules asked for is read, computed and put in.
+"""Fills the rows of tables during a search: reads the demands of rules, computes their rows and adds them.
 
-A command costs egglog some tenths of a millisecond whatever it says, and a search asks for tens of thousands of rows.
-So rows come in through a file of numbers, which egglog reads at once: vectors and texts, of which there are few, are
-given as commands, numbered, and a rule puts each in its column.
+An egglog command costs some tenths of a millisecond, and a search demands tens of thousands of rows. So rows are input
+as a file of numbers, which egglog reads at once. The few distinct vectors and texts are numbered by commands; a rule
+replaces the numbers by their values.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from glenside.egraph.tables import ANSWERED, NUMBERED, ROWS, Table
 from glenside.ir.types import Dims
 
 _VALUE = re.compile(r'\(vec-[a-z]+([^()]*)\)|("(?:[^"\\]|\\.)*")|(-?\d+)')
-_FEW = 8  # rows that commands give as fast as a file
-_EVERY = 1 << 40  # rows to print
+_FEW = 8  # up to this number of rows, commands are as fast as a file
+_EVERY = 1 << 40  # limit of rows to print: all
 
 
 class TableRows:
-    """The rows that an e-graph holds of `tables`; `run` gives it commands and returns what they answer."""
+    """The rows of `tables` in an e-graph; `run` executes egglog commands and returns their outputs."""
 
     def __init__(self, run: Callable[[str], Sequence[Any]], tables: Sequence[Table]) -> None:
         self._run = run
         self._asked: dict[Table, set[str]] = {table: set() for table in tables}
-        """The arguments for which each table was asked so far, as egglog prints them."""
+        """The arguments demanded of each table so far, as egglog prints them."""
         self._numbers: dict[tuple[Sort, Any], int] = {}
 
     def fill(self) -> bool:
-        """Compute what was asked for and is not there yet; whether there was any."""
+        """Adds the demanded rows that are missing; True if there were any."""
         (printed,) = self._run("(print-size)")
         sizes = dict(printed.sizes)
         wanted = [table for table in self._asked if sizes[f"want-{table.name}"]]
@@ -49,7 +49,7 @@ class TableRows:
         return any(computed.values())
 
     def _computed(self, table: Table, asked: set[str]) -> Iterator[tuple[Any, ...]]:
-        """Arguments and results for each arguments that are new and have results."""
+        """Yields (arguments.., results..) for new demands that have results."""
         (printed,) = self._run(f"(print-function want-{table.name} {_EVERY})")
         for line in str(printed).splitlines():
             wanted, arrow, _ = line.partition(" -> ")
@@ -61,7 +61,7 @@ class TableRows:
                     yield *arguments, *results
 
     def _read_from_file(self, table: Table, rows: Sequence[tuple[Any, ...]]) -> bool:
-        """Whether there is such a file on this system and egglog has read it."""
+        """Inputs the rows by a file; False if the system does not support it."""
         with suppress(OSError), _nameless_file() as file:
             path = f"/dev/fd/{file.fileno()}"
             if not os.path.exists(path):
@@ -75,7 +75,7 @@ class TableRows:
         return False
 
     def _numbered(self, columns: Sequence[Column], row: Sequence[Any]) -> list[int]:
-        """The row with numbers for its vectors and texts; what has none yet gets one."""
+        """Returns the row with numbers for its vectors and texts; numbers new ones."""
         numbers: list[int] = []
         for column, value in zip(columns, row, strict=True):
             if column.sort is INT:
@@ -95,7 +95,7 @@ class TableRows:
 
 @contextmanager
 def _nameless_file() -> Iterator[IO[bytes]]:
-    """A file that ends with this process, however that ends; in memory where the system has such files."""
+    """Yields a file that vanishes with this process, in memory if the system supports it."""
     if hasattr(os, "memfd_create"):
         with open(os.memfd_create("rows"), "w+b") as file:
             yield file
@@ -105,7 +105,7 @@ def _nameless_file() -> Iterator[IO[bytes]]:
 
 
 def values_of(printed: str) -> list[Any]:
-    """Vectors, texts and numbers as egglog prints them."""
+    """Parses vectors, texts and numbers as egglog prints them."""
     values: list[Any] = []
     for match in _VALUE.finditer(printed):
         vector, text, number = match.groups()

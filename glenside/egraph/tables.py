@@ -1,10 +1,10 @@
-"""Functions of shapes written in Python: computed once for each arguments that a rule asks for, between iterations.
+"""Shape functions written in Python, computed between iterations, once for each distinct arguments.
 
-Some steps of shapes are far from what egglog's vectors can say, such as how a permutation of parts travels through a
-window. A table is a Python function of ints and vectors. A rule reads its results in facts `v == table.result(a, b)`;
-that demands a row for these arguments, which the search fills in after the iteration. Where the function gives None
-there is no row, and the rule does not fire: a table may be the guard of a rule too. There is no call back into Python
-while rules run, and each distinct arguments cost one call, however many e-nodes have them.
+Some shape computations are hard to express with egglog's vectors, such as moving a permutation through a window. A
+table is a Python function of ints, vectors and texts. A rule reads its results by facts `v == table.result(a, b)`; they
+demand a row for these arguments, which the search adds after the iteration. If the function returns None, there is no
+row and the rule does not fire, so that a table can also be a guard. Rules never call Python, and distinct arguments
+cost one call, however many e-nodes have them.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from glenside.egraph.sorts import INT, INTS, TEXT, Column, columns
 from glenside.ir.types import Dims
 
 ANSWERED = "answered"
-"""The ruleset that takes away what was asked of tables: to read all of it again each time takes long."""
+"""The ruleset that deletes answered demands, so that they are not read again each time."""
 ROWS = "rows-of-tables"
-"""The ruleset that writes rows with their vectors and texts."""
+"""The ruleset that replaces the numbers in rows by their vectors and texts."""
 NUMBERED = {INTS: "numbered-ints", TEXT: "numbered-text"}
-"""The functions that say which vector or text a number stands for."""
+"""The functions number -> vector and number -> text."""
 _SORTS = {int: INT, Dims: INTS, str: TEXT}
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """`function(*arguments)` gives one value for each of `results`, or None; each result is a function of patterns."""
+    """A table: `function(*arguments)` returns a value for each of `results`, or None. Patterns call results."""
 
     name: str
     columns: tuple[Column, ...]
@@ -46,16 +46,16 @@ class Table:
         return self.results[result.replace("_", "-")]
 
     def facts(self, *arguments: Any, **values: Pattern) -> tuple[Fact, ...]:
-        """One fact for each result named: `scatter.facts(gap, begin, first=first, count=count)`."""
+        """Returns one fact for each named result: `scatter.facts(gap, begin, first=first, count=count)`."""
         return tuple(value == getattr(self, result)(*arguments) for result, value in values.items())
 
     @property
     def module(self) -> str:
-        """Where it is declared: a search process finds it there."""
+        """The module of its declaration, which a search process imports."""
         return self.function.__module__
 
     def declarations(self) -> str:
-        """One relation for what is wanted, which is emptied when it was read, and one of arguments and results."""
+        """Returns the declarations: a relation of demands, emptied after reading, and one of arguments and results."""
         sorts = " ".join(column.sort.value for column in self.columns)
         wanted = f"(want-{self.name} {' '.join(f'?{column.name}' for column in self.columns)})"
         lines = [f"(relation want-{self.name} ({sorts}))"]
@@ -73,17 +73,17 @@ class Table:
 
     @property
     def row(self) -> str:
-        """The relation that holds arguments and results in one row: to set each result apart takes as much again."""
+        """The relation of arguments and results in one row: setting each result separately takes twice the time."""
         return f"{self.name}-row"
 
     @property
     def numbered(self) -> str:
-        """The relation of the same rows with numbers for vectors and texts, as a file can give them."""
+        """The relation of the rows with numbers for vectors and texts, as a file can input them."""
         return f"{self.row}-numbered"
 
     @property
     def row_columns(self) -> tuple[Column, ...]:
-        """The arguments, and then the results."""
+        """The columns of the arguments, then of the results."""
         return (*self.columns, *(Column(name, f.result) for name, f in self.results.items()))
 
 
@@ -93,9 +93,9 @@ RESULTS: dict[str, Table] = {}
 
 
 def table(**results: type) -> Callable[[Callable[..., tuple[Any, ...] | None]], Table]:
-    """Declare the function as a table of its name, with hyphens; annotations of int, Dims and str give the sorts.
+    """Declares a function as a table with its name; annotations int, Dims and str determine the sorts.
 
-    Raises ValueError for a name taken before.
+    Underscores in names become hyphens. Raises ValueError for a duplicate name.
     """
 
     def declare(function: Callable[..., tuple[Any, ...] | None]) -> Table:
@@ -115,7 +115,7 @@ def table(**results: type) -> Callable[[Callable[..., tuple[Any, ...] | None]], 
 
 
 def rows(facts: list[Sexpr]) -> list[Sexpr]:
-    """The facts with those of one table and the same arguments, `(= x (NAME-RESULT ..))`, as one row of it."""
+    """Merges facts `(= x (NAME-RESULT ..))` of one table with the same arguments into one row."""
     merged: list[Sexpr] = []
     of_call: dict[str, list[Sexpr]] = {}
     for fact in facts:
@@ -134,9 +134,9 @@ def rows(facts: list[Sexpr]) -> list[Sexpr]:
     return merged
 
 
-_ANY = "any-result-"  # begins the name of a variable that nothing else reads
+_ANY = "any-result-"  # prefix of variables that nothing reads
 
 
 def used(text: str) -> list[Table]:
-    """The tables that rules in this text read."""
+    """Returns the tables that the rules in a text read."""
     return [t for t in TABLES.values() if f"({t.row} " in text]

@@ -1,7 +1,7 @@
-"""The type rules of operators as rules over e-classes: each `Operator.result`, run on symbolic types.
+"""Generates type rules over e-classes from operators: each `Operator.result` is run on symbolic types.
 
-`dims`, `split` and `dtype` are functions from e-classes to primitive values, without a merge: if rewriting ever united
-two classes of different type, egglog stops the run with an error, which is what we want.
+`dims`, `split` and `dtype` are functions from e-classes to primitive values, without a merge: if a rewrite unites two
+classes of different type, egglog stops the run with an error, as intended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from glenside.ir.operators import CATEGORY_RESULT
 
 
 class Facts(list[str]):
-    """The facts collected while a type rule runs symbolically, in the order in which they bind their variables."""
+    """The facts collected while a type rule runs symbolically, in the order of binding."""
 
     def bind(self, call: str) -> str:
         name = f"v{len(self)}"
@@ -29,9 +29,9 @@ class Facts(list[str]):
 
 
 class Symbol(Written):
-    """A pattern that stands for an int or for `glenside.ir.types.Dims` in a type rule.
+    """A symbolic int or `glenside.ir.types.Dims` in a type rule.
 
-    A call of a shape function is bound by a fact, and its arguments are bound first: it is looked up by them.
+    A call of a shape function is bound by a fact, after its arguments, which are the keys of the look-up.
     """
 
     __slots__ = ("facts",)
@@ -64,7 +64,7 @@ class Symbol(Written):
 
 @dataclass(frozen=True)
 class SymbolicType:
-    """Stands for `glenside.ir.types.AccessType`."""
+    """A symbolic `glenside.ir.types.AccessType`."""
 
     dims: Any
     split: Any
@@ -102,7 +102,7 @@ def _operand(facts: Facts, name: str) -> SymbolicType:
 
 
 def _argument(field: Field, facts: Facts) -> Any:
-    """What stands for an argument of an operator: a type, a symbol, a pair of them, or the text of a variable."""
+    """Returns the symbolic argument of an operator: a type, a symbol, a pair of them, or the text of a variable."""
     if field.kind is Kind.TERM:
         return _operand(facts, f"?{field.name}")
     symbols = [Symbol(f"?{c.name}", c.sort, facts) for c in columns_of(field)]
@@ -112,7 +112,7 @@ def _argument(field: Field, facts: Facts) -> Any:
 
 
 TypeRule: TypeAlias = tuple[str, str, str]
-"""A rule that gives the type of one kind of e-node: its name, facts, and what they justify."""
+"""The type rule of one kind of e-node: name, facts, actions."""
 
 
 def _typed(name: str, facts: Facts, result: SymbolicType) -> TypeRule:
@@ -123,7 +123,7 @@ def _typed(name: str, facts: Facts, result: SymbolicType) -> TypeRule:
 
 
 def _needed(lines: Sequence[str], actions: Sequence[str]) -> list[str]:
-    """The facts without those that only bind a variable which nothing reads: each fact costs time in every pass."""
+    """Removes facts that only bind an unread variable: each fact costs time in every pass."""
     kept: list[str] = []
     read = " ".join(actions)
     for line in reversed(lines):
@@ -141,7 +141,7 @@ def _operator_rule(operator: Operator) -> TypeRule:
 
 
 def _compute_rules() -> list[TypeRule]:
-    """One rule per category; what the kinds are is in the relations `category` and `compute-dtype`."""
+    """Returns one rule per category and dtype; the kinds are rows of the relations `category` and `compute-dtype`."""
     rules = []
     for category in Category:
         for dtype in sorted({c.dtype for c in COMPUTES.values() if c.category is category}):
@@ -158,7 +158,7 @@ def _compute_rules() -> list[TypeRule]:
 
 
 def type_rules() -> list[TypeRule]:
-    """The type rules of every operator that the algebra can say."""
+    """Returns the type rules of all symbolic operators."""
     plain = [o for o in OPERATORS.values() if o.symbolic and o.name != "compute"]
     made = [o for o in plain if any(f.kind in (Kind.TERM, Kind.SHAPE) for f in o.fields)]
     return [_operator_rule(o) for o in made] + _compute_rules()
