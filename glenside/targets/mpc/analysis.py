@@ -1,4 +1,4 @@
-"""What is known of the terms of a program before it runs: which are secret, numbers, repeated."""
+"""Static analysis of terms for two parties: secrecy, known numbers, and repetition along axes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from glenside.ir.types import AccessType, Tensor, Type
 
 @dataclass(frozen=True, slots=True)
 class Operand(Typed):
-    """What is known of a child: its type, whether it is secret, and what stands side by side in its items.
+    """The analysis of an operand: its type, whether it is secret, and the parts of its items.
 
-    parts   the two operands of an access-product; of a concatenation along the first item axis what is put together
-    shared  the axes that the two operands of an access-product share; None for anything else
-    known   whether it is made of numbers in the program alone, with which SPU's compiler computes
-    number  what it holds everywhere, where that is known: nothing is sent to multiply by 1 or to divide by it
-    repeats axes along which it repeats itself: SPU's compiler treats each element once, however often it stands there
-    windowed  of windows the axes along which what lies under them repeats itself: they are gathered, but a reduction of
-            them is made once
+    parts   the two operands of an access-product, or the parts of a concatenation along the first item axis
+    shared  number of axes that the operands of an access-product share; None for other terms
+    known   True if it is computed from numbers in the program alone, which SPU's compiler folds
+    number  the value of all its elements, or None: multiplying or dividing by 1 sends nothing
+    repeats axes along which it is constant: SPU's compiler computes each distinct element once
+    windowed  axes of windows along which the tensor below is constant: the windows are gathered, but reduced only once
     """
 
     type: Type
@@ -41,13 +40,13 @@ class Operand(Typed):
 
     @property
     def rows(self) -> int:
-        """How many items there are that do not only repeat others, to a reduction."""
+        """The number of distinct items that a reduction computes."""
         same = self.repeats | self.windowed
         return prod(n for axis, n in enumerate(self.access.shape) if axis not in same)
 
     @property
     def item_repeats(self) -> bool:
-        """Whether each item holds one number everywhere."""
+        """True if all elements of each item are equal."""
         return all(axis in self.repeats or self.access.dims[axis] == 1 for axis in self.item_axes)
 
     @property
@@ -55,12 +54,12 @@ class Operand(Typed):
         return range(self.access.split, self.access.rank)
 
     def along(self) -> tuple[Operand, ...]:
-        """What stands along the first item axis."""
+        """Returns the parts along the first item axis."""
         return self.parts or (Operand(self.type, self.secret),) * self.access.item[0]
 
 
 def secrets(program: Program, public: Iterable[str] = ()) -> dict[Term, Operand]:
-    """What is known of each term of the program and its layers, where tensors of those names are public."""
+    """Returns the analysis of each term of the program and its layers; `public`: names of public tensors."""
     names, known = frozenset(public), dict[Term, Operand]()
     for term in postorder(program.term, *program.layers.values()):
         operands = [known[child] for child in term.children]
@@ -69,7 +68,7 @@ def secrets(program: Program, public: Iterable[str] = ()) -> dict[Term, Operand]
 
 
 def secrecy(operator: str, attributes: Sequence[Any], operands: Sequence[bool], public: frozenset[str]) -> bool:
-    """Whether the result is secret: when any operand is, and a tensor unless its name is among the public ones."""
+    """True if the result is secret: if any operand is, or for a tensor whose name is not public."""
     names = [a.name if isinstance(a, Tensor) else a for a in attributes[:1]]
     return not OPERATORS[operator].is_constant((not secret for secret in operands), any(n in public for n in names))
 
@@ -77,7 +76,7 @@ def secrecy(operator: str, attributes: Sequence[Any], operands: Sequence[bool], 
 def described(
     operator: str, attributes: Sequence[Any], operands: Sequence[Operand], type: Type, public: frozenset[str]
 ) -> Operand:
-    """What is known of one node, from what is known of its operands."""
+    """Returns the analysis of one node from those of its operands."""
     known = OPERATORS[operator].is_constant(o.known for o in operands)
     found = Operand(
         type,
@@ -100,7 +99,7 @@ def described(
 
 
 def _along(operand: Operand) -> tuple[Operand, ...]:
-    """What a concatenation puts side by side of one operand: its own parts, or as many of it as it has elements."""
+    """Returns the parts of one operand of a concatenation: its own parts, or itself for each of its elements."""
     if operand.parts and operand.shared is None:
         return operand.parts
     return (replace(operand, parts=(), shared=None),) * operand.access.item[0]
@@ -111,7 +110,7 @@ def _split(type: Type) -> int:
 
 
 def _number(operator: str, attributes: Sequence[Any], operands: Sequence[Operand]) -> Fraction | None:
-    """What a node holds everywhere: a number that it is made of, or that it moves."""
+    """Returns the value of all elements of a node, or None."""
     if operator in ("access-literal", "full"):
         return exact(str(attributes[-2]))
     if operator == "numbers":
@@ -127,7 +126,7 @@ def _number(operator: str, attributes: Sequence[Any], operands: Sequence[Operand
 
 
 def _repeats(operator: str, attributes: Sequence[Any], operands: Sequence[Operand], found: Operand) -> frozenset[int]:
-    """The axes along which a node repeats itself: those of a broadcast, also after computing each element by itself."""
+    """Returns the axes along which a node is constant: those of a broadcast, also after elementwise operators."""
     if not isinstance(found.type, AccessType):
         return frozenset()
     if found.number is not None:
@@ -145,9 +144,9 @@ def _repeats(operator: str, attributes: Sequence[Any], operands: Sequence[Operan
 
 
 def repeated(kind: str, operand: Operand) -> frozenset[int]:
-    """The axes along which the result of a compute type repeats itself: SPU's compiler repeats it afterwards.
+    """Returns the axes along which a compute's result is constant, so that SPU's compiler broadcasts it afterwards.
 
-    Where all operands that are more than one number repeat themselves along the same ones; else it repeats them first.
+    That requires all operands other than single numbers to be constant along them; else SPU broadcasts the operands.
     """
     category = parse_compute(kind)[0].category
     if category is Category.POINTWISE:
@@ -169,7 +168,7 @@ def repeated(kind: str, operand: Operand) -> frozenset[int]:
 
 
 def _pair_repeats(operand: Operand) -> list[frozenset[int]]:
-    """Of both operands of an access-product, as axes (G, A, B, I): one repeats itself along the axes of the other."""
+    """Returns the axes of both operands of an access-product as (G, A, B, I): each is constant along the other's."""
     a, b = operand.parts
     shared = operand.shared or 0
     rows, columns = a.access.split - shared, b.access.split - shared

@@ -1,4 +1,4 @@
-"""Seconds of what each party computes by itself: numbers that were measured, built in or from a TOML file."""
+"""The time of each party's local computation: measured costs, built in or from a TOML file."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from glenside.targets.mpc.work import Work
 
 @dataclass(frozen=True)
 class Costs:
-    """Nanoseconds that one of each takes a party: products of matrices, truncations, what is sent otherwise, the rest.
+    """Nanoseconds of one party for each unit of work.
 
-    multiply_add  of a product of matrices of shares
-    opened        element of a product of secrets, masked and opened
-    truncation    element that is cut after a product
-    byte          sent for anything else, with all that is computed for it
-    message       sent or received, beside the link's latency
-    element       that is computed by itself, such as a sum
-    copy          of an element to another place
-    operation     of SPU, beside its elements
-    program       that is started
+    multiply_add  one multiply-add of a matrix product of shares
+    opened        one operand element of a product of secrets, masked and opened
+    truncation    one element truncated after a product
+    byte          one byte sent for anything else, with the computation for it
+    message       one message sent or received, without the link's latency
+    element       one element of an elementwise operation, such as a sum
+    copy          one element copied
+    operation     one SPU operation, without its elements
+    program       one program start
     """
 
     multiply_add: float
@@ -40,17 +40,17 @@ class Costs:
 
     @property
     def start(self) -> float:
-        """Seconds until a program runs."""
+        """Seconds to start a program."""
         return 1e-9 * self.program
 
     def seconds(self, traffic: Traffic, work: Work, share: int) -> float:
-        """What a party computes for a part of a program, where a share has so many bytes."""
+        """Returns the seconds of a party's computation for a part of a program; `share`: bytes of a share."""
         counted = counts(traffic, work, share)
         return 1e-9 * sum(float(getattr(self, name)) * count for name, count in counted.items())
 
 
 def counts(traffic: Traffic, work: Work, share: int) -> dict[str, int]:
-    """How many there are of each thing that `Costs` has a number for, but for the program itself."""
+    """Returns the count of each unit of `Costs`, without the program start."""
     return {
         "multiply_add": work.multiply_adds,
         "opened": work.opened,
@@ -75,12 +75,12 @@ BUILT_IN: Mapping[int, Costs] = {
     128: Costs(15.54, 163.2, 145.6, 44.05, 693_200.0, 17.81, 67.38, 465_300.0, 7_261_000.0),
 }
 MOST = 1e15
-"""The most nanoseconds that one of anything may take in a file."""
+"""Maximum nanoseconds of a unit in a file."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a file says: costs of a protocol over a field."""
+    """The content of a file: costs of a protocol over a field."""
 
     protocol: str
     field: int
@@ -88,15 +88,15 @@ class Calibration:
 
 
 def load_costs(path: PathLike) -> Calibration:
-    """The file that `glenside calibrate --target mpc:semi2k` writes.
+    """Reads a file written by `glenside calibrate --target mpc:semi2k`.
 
-    Raises BadInput, which names the file and the key, and says what would be right.
+    Raises BadInput with the file, the key and the allowed values.
     """
     return read_costs(read_toml(path), str(path))
 
 
 def costs_of(path: PathLike, protocol: str, field: int) -> Costs:
-    """Those of a file that are of this protocol over this field. Raises BadInput."""
+    """Reads the costs of a protocol over a field from a file. Raises BadInput, also for another protocol or field."""
     found = load_costs(path)
     if (found.protocol, found.field) != (protocol, field):
         raise BadInput(f"{path} has costs of {found.protocol} with {found.field} bits, not of {protocol} with {field}")
@@ -104,7 +104,7 @@ def costs_of(path: PathLike, protocol: str, field: int) -> Costs:
 
 
 def read_costs(content: Mapping[str, Any], path: str) -> Calibration:
-    """The same of a file that was read. Raises BadInput."""
+    """Returns the costs in a parsed file. Raises BadInput."""
     known = {"target", "protocol", "field", "nanoseconds", "fit", "machine"}
     unknown = next((key for key in content if key not in known), None)
     if unknown is not None:

@@ -1,4 +1,4 @@
-"""The link between two parties: how fast what they send each other is there."""
+"""The network link between two parties: bandwidth and latency."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from glenside.targets.mpc.semi2k import Traffic
 
 @dataclass(frozen=True)
 class Link:
-    """Bytes per second in one direction, and seconds until a message is there."""
+    """A link: bytes per second in one direction, and seconds of latency of a message in one direction."""
 
     bandwidth: float
     latency: float
 
     def seconds(self, traffic: Traffic) -> float:
-        """How long that traffic takes, one message after the other."""
+        """Returns the seconds of the traffic, with messages in sequence."""
         return traffic.bytes / self.bandwidth + traffic.messages * self.latency
 
     def __str__(self) -> str:
         return f"{self.bandwidth / 1e6:g} MB/s and {self.latency * 1e3:g} ms in one direction"
 
 
-# The links on which Cheetah was measured (USENIX Security 2022): 384 MB/s and 0.3 ms there and back, 44 MB/s and 40 ms.
+# The links in the evaluation of Cheetah (USENIX Security 2022): 384 MB/s with 0.3 ms round trip, 44 MB/s with 40 ms.
 LINKS = {"lan": Link(384e6, 0.15e-3), "wan": Link(44e6, 20e-3)}
 
 
 def parse_link(text: str) -> Link:
-    """lan, wan, or RATE,LATENCY such as 100Mbit,20ms or 12.5MB,0.02s. Raises BadInput."""
+    """Parses a link: lan, wan, or RATE,LATENCY such as 100Mbit,20ms or 12.5MB,0.02s. Raises BadInput."""
     if text in LINKS:
         return LINKS[text]
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)(bit|B)(?:/s|ps)?,(\d+(?:\.\d+)?)(us|ms|s)", text)

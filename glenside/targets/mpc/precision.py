@@ -1,9 +1,9 @@
-"""How far a fixed-point program may be from the reals: a bound, from the terms alone.
+"""Error bounds of fixed-point programs, from their terms alone.
 
-Numbers are multiples of u = 2^-f. A tensor that is given is rounded to the nearest, by u / 2; a truncation is off by
-less than u; sums add errors, and a product of a and b has |a| err(b) + |b| err(a) + err(a) err(b). Bounds of magnitudes
-come along. What overflows the ring is another question (`ring`); the chance of a wrong truncation is not looked at
-(2^(bits - field) for SEMI2K).
+Numbers are multiples of u = 2^-f. A given tensor is rounded to nearest, with an error of u / 2; a truncation has an
+error below u; sums add errors, and a product of a and b has |a| err(b) + |b| err(a) + err(a) err(b). Magnitudes are
+bounded too. Overflow of the ring is checked in `ring`; the probability of a wrong truncation (2^(bits - field) for
+SEMI2K) is not included.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _TENSOR_ERROR = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """No element is larger than `magnitude`, none is further from the real one than `error` units of 2^-f.
+    """A bound of all elements: absolute value at most `magnitude`, error at most `error` units of 2^-f.
 
-    Both are infinite where some operators have no bound: `unknown` names those.
+    Both are infinite if some operators have no bound: `unknown` names them.
     """
 
     magnitude: float
@@ -45,11 +45,11 @@ class Bound:
 
 
 def error_bound(root: Term, bits: int, magnitude: Callable[[Tensor], float], offline: Collection[Term] = ()) -> Bound:
-    """The bound of a term of layers.
+    """Returns the error bound of a term of layers.
 
     bits       f, fractional bits
-    magnitude  the largest absolute value that a tensor may have
-    offline    terms that are computed in floats beforehand, and rounded once, when they are given
+    magnitude  tensor -> its largest absolute value
+    offline    terms that are computed in floats before sharing, and rounded once
     """
     done: dict[Term, tuple[Bound, ...]] = {}
     for term in postorder(root):
@@ -68,7 +68,7 @@ def error_bound(root: Term, bits: int, magnitude: Callable[[Tensor], float], off
 
 
 class _Reals(FixedPoint):
-    """Floats that are not rounded to multiples."""
+    """Float arithmetic without rounding to multiples of 2^-f."""
 
     def truncate(self, a: Array) -> Array:
         return a
@@ -80,7 +80,7 @@ class _Reals(FixedPoint):
 def seen_error(
     root: Term, bits: int, magnitude: Callable[[Tensor], float], offline: Collection[Term], seed: int
 ) -> float:
-    """The largest error of a term of layers in fixed point on random tensors, with parameters as of `error_bound`."""
+    """Returns the largest error of a term in fixed point on random tensors; parameters as for `error_bound`."""
     random = np.random.default_rng(seed)
     values = {
         name: random.uniform(-(most := magnitude(tensor)), most, tensor.dims)
@@ -98,7 +98,7 @@ def seen_error(
 
 
 def bound_of(term: Term, operands: Sequence[Bound], bits: int, magnitude: Callable[[Tensor], float]) -> Bound | None:
-    """What is known of an operator: rules of its own, else what its record says that it keeps. None for nothing."""
+    """Returns the bound of an operator by its own rule, else by the invariants of its record; None without either."""
     name = term.operator.name
     if name in _LEAVES:
         return _LEAVES[name](term, magnitude)
@@ -107,7 +107,7 @@ def bound_of(term: Term, operands: Sequence[Bound], bits: int, magnitude: Callab
     if name == "linear-map":
         return _linear_map(term, operands[0])
     if name == "access-overlap-add":
-        strides: Any = term.attributes[1]  # an element lies in at most so many windows
+        strides: Any = term.attributes[1]  # an element is in at most ceil(size / stride) windows per axis
         return _times(operands[0], math.prod(map(ceil_div, term.children[0].access.item, strides)))
     if name == "compute" and (bound := _computed(term, operands, bits)) is not None:
         return bound
@@ -121,7 +121,7 @@ def _times(bound: Bound, count: float) -> Bound:
 
 
 def _linear_map(term: Term, operand: Bound) -> Bound:
-    """Whole coefficients only add; a row of fractions is one product with 1/q, truncated, of a whole sum."""
+    """Integer coefficients are additions; a row of fractions is an integer sum times 1/q, truncated once."""
     _, axis, _, coefficients = term.arguments()
     values, count = exact_numbers(coefficients) or (), term.children[0].access.dims[axis]
     magnitude, error = 0.0, 0.0
@@ -137,7 +137,7 @@ def _linear_map(term: Term, operand: Bound) -> Bound:
 
 
 def _computed(term: Term, operands: Sequence[Bound], bits: int) -> Bound | None:
-    """Products and sums; `operands` are two for a product, and one for all that stands in items."""
+    """Returns the bound of a product or sum; `operands`: two for a product, else one for all elements of items."""
     kind, item = str(term.attributes[0]), term.children[0].access.item
     compute, _ = parse_compute(kind)
     if compute.category is Category.CONTRACTION and len(operands) == 2:
@@ -149,7 +149,7 @@ def _computed(term: Term, operands: Sequence[Bound], bits: int) -> Bound | None:
         a, b = operands
         error = a.magnitude * b.error + b.magnitude * a.error + a.error * b.error * 2.0**-bits
         return Bound(a.magnitude * b.magnitude, error + 1)
-    if not compute.linear or kind == "reduce-mean":  # a mean is cut, as a product
+    if not compute.linear or kind == "reduce-mean":  # a mean is truncated, like a product
         return None
     if compute.category is Category.FOLD and len(operands) == item[0]:
         return Bound(sum(b.magnitude for b in operands), sum(b.error for b in operands))
@@ -164,7 +164,7 @@ def _largest(bounds: Sequence[Bound]) -> Bound:
 
 
 def _of_numbers(*values: Fraction | None) -> Bound:
-    """Numbers of the program itself are public; whole ones are exact."""
+    """Returns the bound of numbers in the program, which are public: integers are exact."""
     known = [v for v in values if v is not None]
     whole = all(v.denominator == 1 for v in known)
     return Bound(float(max((abs(v) for v in known), default=0)), 0.0 if whole else _TENSOR_ERROR)

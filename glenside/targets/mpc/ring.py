@@ -1,8 +1,8 @@
-"""What a fixed-point program may lose without notice: numbers that the ring does not hold, errors that are not bounded.
+"""Detects silent faults of a fixed-point program: overflow of the ring, and operators without an error bound.
 
-The ring of b bits holds numbers up to 2^(b-1) units of 2^-f; a product has 2^(2f) of them to a 1 until it is truncated.
-Magnitudes are bounded by worst cases, from the values of constants and from what the inputs are said to be: what fits
-here does, and what does not may.
+A ring of b bits holds numbers up to 2^(b-1) units of 2^-f; a product has units of 2^-2f until it is truncated.
+Magnitudes are worst-case bounds from the values of constants and the declared magnitude of inputs: a number within the
+bound cannot overflow, one above it may.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from glenside.ir.types import AccessType, Tensor
 from glenside.targets.mpc.precision import Bound, bound_of
 
 _ONE_AT_MOST = ("softmax", "sigmoid", "tanh", "erf", "sin", "cos", "sign")
-"""Compute types of no bound of errors whose results are 1 at most."""
+"""Compute types without an error bound whose results are at most 1."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """What a program's numbers may reach.
+    """The range analysis of a program.
 
-    layer     the first layer, or operator, whose numbers the ring may not hold; "" where it holds all
-    largest   what those may be, and `held` what the ring holds there
-    unbounded operators whose errors have no bound here
+    layer     the first layer or operator that may overflow the ring; "" if none may
+    largest   the bound of its numbers; `held`: the largest number that the ring holds there
+    unbounded operators without an error bound
     """
 
     layer: str
@@ -40,7 +40,7 @@ class Reach:
 
 
 def reach(program: Program, bits: int, field: int, magnitude: float) -> Reach:
-    """Bound every intermediate of a program, whose inputs and unknown constants are `magnitude` at most."""
+    """Bounds every intermediate of a program whose inputs and unknown constants are at most `magnitude`."""
 
     def most(tensor: Tensor) -> float:
         value = program.constants.get(tensor.name)
@@ -76,12 +76,12 @@ def reach(program: Program, bits: int, field: int, magnitude: float) -> Reach:
 
 
 def _as_large(operands: tuple[Bound, ...], magnitude: float) -> float:
-    """What is assumed of what has no bound: no more than its operands, as of an activation or a norm."""
+    """Returns the assumed magnitude without a bound: that of the operands, as for an activation or a norm."""
     return max((bound.magnitude for bound in operands), default=magnitude)
 
 
 def said(found: Reach, bits: int, field: int, magnitude: float) -> list[str]:
-    """The same in sentences."""
+    """Returns the analysis as sentences."""
     words = []
     if found.layer:
         words.append(

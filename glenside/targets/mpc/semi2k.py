@@ -1,8 +1,8 @@
-"""What SEMI2K sends: two parties that hold every number as two shares in the ring of integers modulo 2^field.
+"""The traffic of SEMI2K: two parties hold every number as two shares in the ring of integers modulo 2^field.
 
-The formulas are those of SPU 0.9.5 with a trusted dealer of random triples, which sends nothing that counts here: what
-one party sends, which is what it receives. An operation of public operands alone sends nothing, and neither do
-additions, subtractions and whatever only moves elements. `None` stands for what has no exact formula here.
+The formulas are those of SPU 0.9.5 with a trusted dealer of random triples, whose traffic is not counted. Counts are
+what one party sends, which equals what it receives. Operations on public operands alone send nothing; neither do
+additions, subtractions and movement. `None`: no exact formula is known.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 FIELDS = (32, 64, 128)
-"""The rings: bits of a share."""
+"""The bits of a share, one for each ring."""
 
 FRACTION_BITS: Mapping[int, int] = {32: 8, 64: 18, 128: 26}
-"""Bits of a fixed-point number behind its point, for each field, where SPU is not told another number of them."""
+"""field -> SPU's default number of fractional bits of a fixed-point number."""
 
 # A truncation sends 4 bytes for each element in every field.
 _TRUNCATED_ELEMENT = 4
@@ -22,8 +22,11 @@ _TRUNCATED_ELEMENT = 4
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What one party sends: bytes, messages (each waits for one of the other party, so also rounds), and how many
-    elements are cut to the fractional bits of a number after a product.
+    """What one party sends.
+
+    bytes      bytes sent
+    messages   messages sent; each waits for one of the other party, so that they are also rounds
+    truncated  elements that are truncated to the fractional bits after a product
     """
 
     bytes: int = 0
@@ -35,11 +38,11 @@ class Traffic:
 
     @property
     def truncation_bytes(self) -> int:
-        """The part of the bytes that truncations send."""
+        """The bytes that truncations send."""
         return _TRUNCATED_ELEMENT * self.truncated
 
     def times(self, count: int) -> Traffic:
-        """The same, so many times one after the other."""
+        """Returns the traffic of `count` repetitions in sequence."""
         return Traffic(self.bytes * count, self.messages * count, self.truncated * count)
 
 
@@ -47,16 +50,16 @@ NOTHING = Traffic()
 
 
 def of_elements(m: int, k: int, n: int) -> bool:
-    """Whether a product [m,k] x [k,n] is multiplied element by element, not as matrices.
+    """True if a product [m,k] x [k,n] is written elementwise, not as a matrix product.
 
-    A product of one column is what SPU's compiler makes into one of elements, or leaves, by what else it simplifies
-    in the program. So `export_jax` writes what it leaves alone: elements, where they are no more than what a column of
-    zeros adds to the operands, else two columns.
+    SPU's compiler may turn a product of one column into an elementwise one, depending on its other simplifications. So
+    `export_jax` writes a form that the compiler does not change: elementwise, if that has at most as many elements as a
+    column of zeros adds to the operands, else two columns.
     """
     return k == 1 and (m - 1) * (n - 1) <= 1
 
 
-# Functions that SPU approximates: field -> bytes for each element, messages. SPU has no scale for those left out.
+# Functions that SPU approximates: field -> (bytes per element, messages). SPU does not support the missing fields.
 _FUNCTIONS: Mapping[str, Mapping[int, tuple[int, int]]] = {
     "exp": {32: (68, 17), 64: (100, 17), 128: (164, 17)},
     "log": {64: (510, 26), 128: (1046, 28)},
@@ -72,7 +75,7 @@ _FUNCTIONS: Mapping[str, Mapping[int, tuple[int, int]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Semi2k:
-    """The protocol over one field. Every count is of elements; operands are secret unless a name says otherwise."""
+    """The protocol over one field. Arguments count elements; operands are secret unless stated otherwise."""
 
     field: int = 64
 
@@ -82,9 +85,9 @@ class Semi2k:
         return self.field // 8
 
     def matmul(self, m: int, k: int, n: int, groups: int = 1) -> Traffic:
-        """`groups` products [m,k] x [k,n] of two secrets, one after the other, not truncated.
+        """Returns the traffic of `groups` products [m,k] x [k,n] of two secrets in sequence, without truncation.
 
-        A product with a public operand sends nothing; one of a single column is sent as `of_elements` says.
+        A product with a public operand sends nothing; for a single column see `of_elements`.
         """
         if not groups * m * k * n:
             return NOTHING
@@ -93,59 +96,59 @@ class Semi2k:
         return Traffic(self.share * max(k, 2) * (m + n), 1).times(groups)
 
     def matmul_truncation(self, m: int, k: int, n: int, groups: int = 1) -> Traffic:
-        """The results of `matmul` cut to the fractional bits of a number: in SPU each matmul of a batch by itself."""
+        """Returns the traffic to truncate the results of `matmul`; SPU truncates each matmul of a batch separately."""
         return self.truncation(groups * m * n if k else 0, 1 if of_elements(m, k, n) else groups)
 
     def multiplication(self, elements: int) -> Traffic:
-        """Elements of two secrets times each other, not truncated; one times a public one sends nothing."""
+        """Returns the traffic of elementwise products of two secrets, without truncation."""
         return self._each(elements, 2 * self.share)
 
     def truncation(self, elements: int, messages: int = 1) -> Traffic:
-        """Products cut to the fractional bits of a number."""
+        """Returns the traffic to truncate products to the fractional bits."""
         if not elements:
             return NOTHING
         return Traffic(_TRUNCATED_ELEMENT * elements, messages, elements)
 
     def sign(self, elements: int) -> Traffic:
-        """Whether each is below 0: also any of <, <=, > and >= with another, secret or public."""
+        """Returns the traffic of a sign, or of <, <=, > or >= with a secret or public operand."""
         return self._each(elements, 6 * self.share + 8, self._depth + 1)
 
     def equality(self, elements: int) -> Traffic:
-        """Whether each is equal to another secret one."""
+        """Returns the traffic of an equality of two secrets."""
         return self._each(elements, self.share * (2 * self._depth + 1), self._depth + 1)
 
     def bits(self, elements: int) -> Traffic:
-        """Each as shares of its bits, such as to round it down."""
+        """Returns the traffic of a conversion to shares of bits, such as for rounding down."""
         return self._each(elements, 2 * self.share * (2 * self._depth + 1), self._depth + 1)
 
     def ring_number(self, elements: int) -> Traffic:
-        """Each bit of an equality as a number."""
+        """Returns the traffic of a conversion of equality bits to numbers."""
         return self._each(elements, self.share)
 
     def absolute(self, elements: int) -> Traffic:
-        """Each without its sign: a bit becomes a number, a byte of traffic, and is multiplied by."""
+        """Returns the traffic of an absolute value: the sign bit becomes a number (one byte) and is multiplied."""
         return self.sign(elements) + self._each(elements, 1) + self.multiplication(elements)
 
     def whole(self, elements: int) -> Traffic:
-        """Each cut towards zero to an integer."""
+        """Returns the traffic of rounding towards zero to an integer."""
         return self.sign(elements) + self.bits(elements) + self._each(elements, 1)
 
     def selection(self, elements: int) -> Traffic:
-        """One of two for each by a secret condition."""
+        """Returns the traffic of a selection by a secret condition."""
         return self._each(elements, 2 * self.share)
 
     def maximum(self, elements: int) -> Traffic:
-        """The larger of each and another, secret or public: also the smaller, and relu."""
+        """Returns the traffic of a maximum with a secret or public operand; also of a minimum, and of relu."""
         return self.sign(elements) + self.selection(elements)
 
     def function(self, name: str, elements: int) -> Traffic | None:
-        """exp, log, sqrt, sigmoid, tanh, erf, a quotient of secrets, a reciprocal (a public one by a secret)."""
+        """Returns the traffic of a function of `_FUNCTIONS`; a reciprocal is any public number by a secret."""
         cost = _FUNCTIONS[name].get(self.field)
         return None if cost is None else self._each(elements, *cost)
 
     @property
     def _depth(self) -> int:
-        """Rounds of a circuit that halves the bits in each."""
+        """Rounds of a circuit that halves the number of bits in each round."""
         return self.field.bit_length() - 1
 
     def _each(self, elements: int, size: int, messages: int = 1) -> Traffic:

@@ -1,4 +1,4 @@
-"""What a whole program sends: the secrecy of its terms, forward from its tensors, and the traffic of each by itself."""
+"""The traffic of a whole program: propagates secrecy forward from its tensors, and prices each term."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from glenside.targets.mpc.simplifications import (
 def program_traffic(
     program: Program, public: Iterable[str] = (), prepared: bool = False, protocol: Semi2k | None = None
 ) -> dict[Term, Traffic | None]:
-    """What one party sends for each term of the program, in order of evaluation; None where there is no formula.
+    """Returns what one party sends for each term of the program, in order of evaluation; None without a formula.
 
     public    names of tensors that both parties know; numbers in the program are public too
-    prepared  whether who owns the constants computes what is made of them alone before it is shared
+    prepared  True: the owner of the constants folds terms over them before sharing
 
-    A product that no `truncate` cuts later is cut at once, and that is counted with it. The sum is what SPU sends for
-    `export_jax(program)` (of `prepare(program)` when prepared), unless truncations are deferred, which it does not do.
+    A product without a later `truncate` is truncated at once, and that counts with it. The sum is what SPU sends for
+    `export_jax(program)` (if prepared: of `prepare(program)`), unless truncations are deferred, which SPU does not do.
     """
     protocol = protocol or Semi2k()
     known = secrets(program, public)
@@ -60,25 +60,25 @@ def program_traffic(
 
 
 def prepare(program: Program, public: Iterable[str] = ()) -> Program:
-    """The program that runs when who owns the constants has computed what is made of them: that is folded.
+    """Folds terms over constants, as the owner of the constants does before sharing.
 
-    What both parties know, numbers in the program above all, stays as it is. Raises BadInput as `fold` does.
+    Public terms, such as numbers in the program, are not folded. Raises BadInput as `fold` does.
     """
     return fold(program, {term for term, known in secrets(program, public).items() if not known.secret})
 
 
 def counted(traffic: Mapping[Term, Traffic | None]) -> Traffic:
-    """The sum over the terms that have a formula."""
+    """Returns the sum over the terms that have a formula."""
     return sum((sent for sent in traffic.values() if sent is not None), NOTHING)
 
 
 def total(traffic: Mapping[Term, Traffic | None]) -> Traffic | None:
-    """The sum over all terms; None when some have no formula."""
+    """Returns the sum over all terms; None if some have no formula."""
     return None if None in traffic.values() else counted(traffic)
 
 
 def _batched(protocol: Semi2k, term: Term, known: Mapping[Term, Operand]) -> Traffic | None:
-    """A truncation of a product itself: SPU cuts each matmul of a batch by itself."""
+    """Returns the traffic of a product's truncation, one matmul of a batch at a time; None for other terms."""
     if term.operator.name != "truncate" or not is_product(term.children[0]):
         return None
     product = term.children[0]
@@ -87,7 +87,7 @@ def _batched(protocol: Semi2k, term: Term, known: Mapping[Term, Operand]) -> Tra
 
 
 def _instead(protocol: Semi2k, term: Term, kinds: Collection[str], sent: Traffic | None) -> Traffic | None:
-    """What is sent for the computes that stand in the place of one that sends `sent`."""
+    """Returns the traffic of the computes that replace a term; `sent`: the traffic of the term itself."""
     size = term.access.size
     cut, reciprocal = protocol.truncation(size), protocol.function("reciprocal", size)
     known = {
@@ -106,7 +106,7 @@ def _instead(protocol: Semi2k, term: Term, kinds: Collection[str], sent: Traffic
 
 
 def _uses(program: Program) -> dict[Term, list[Term]]:
-    """The terms of the program in order of evaluation, each with those that it is an operand of."""
+    """Returns term -> its readers, in order of evaluation."""
     uses: dict[Term, list[Term]] = {term: [] for term in postorder(program.term)}
     for term in uses:
         for child in term.children:
@@ -115,7 +115,7 @@ def _uses(program: Program) -> dict[Term, list[Term]]:
 
 
 def _deferred(uses: Mapping[Term, list[Term]]) -> set[Term]:
-    """The terms all uses of which lead to a `truncate` through what is linear."""
+    """Returns the terms all of whose uses lead to a `truncate` through linear operators."""
     found: set[Term] = set()
     for term in reversed([*uses]):
         if uses[term] and all(u.operator.name == "truncate" or (u in found and _linear(u)) for u in uses[term]):
@@ -124,6 +124,6 @@ def _deferred(uses: Mapping[Term, list[Term]]) -> set[Term]:
 
 
 def _linear(term: Term) -> bool:
-    """Whether it may stand between a product and the truncation that is deferred: a mean is a product itself."""
+    """True if the term may be between a product and its deferred truncation; a mean is a product itself."""
     is_mean = term.operator.name == "compute" and term.attributes[0] == "reduce-mean"
     return term.operator.moves or (term.operator.is_linear(*term.arguments()) and not is_mean)

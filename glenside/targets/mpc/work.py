@@ -1,6 +1,6 @@
-"""What each party computes by itself: what SPU's kernels do for the function of JAX that `export_jax` writes.
+"""The local computation of each party: counts of SPU's kernels for the JAX function that `export_jax` writes.
 
-Counts, not seconds: `costs.py` has what each takes. Views (transposed, reshaped, sliced, split otherwise) take nothing.
+Counts, not seconds: `costs.py` has the time of each. Views (transposes, reshapes, slices, splits) cost nothing.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from glenside.targets.mpc.semi2k import of_elements
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one party computes.
+    """The local computation of one party.
 
-    multiply_adds  of products of matrices of shares
-    opened         elements of two secrets of a product, which are masked and opened to the other party
-    elements       that are computed element by element, such as sums
-    copied         elements that are put at other places: by paddings and concatenations
-    operations     of SPU, views left out
+    multiply_adds  multiply-adds of matrix products of shares
+    opened         operand elements of products of two secrets, which are masked and opened to the other party
+    elements       elements of elementwise operations, such as sums
+    copied         elements moved by padding and concatenation
+    operations     SPU operations, without views
     """
 
     multiply_adds: int = 0
@@ -46,7 +46,7 @@ NO_WORK = Work()
 
 
 def program_work(program: Program, public: Iterable[str] = (), prepared: bool = False) -> Work:
-    """What a party computes for all terms of the program, with parameters as of `program_traffic`."""
+    """Returns the computation of one party for the program; parameters as for `program_traffic`."""
     known = secrets(program, public)
     constant = constant_terms(program) if prepared else {}
     works = (
@@ -58,7 +58,7 @@ def program_work(program: Program, public: Iterable[str] = (), prepared: bool = 
 
 
 def node_work(operator: str, attributes: Sequence[Any], operands: Sequence[Operand], result: Type) -> Work:
-    """What a party computes for one node by itself. Of public operands alone it is taken to be nothing."""
+    """Returns the computation of one party for one node; assumed to be nothing for public operands alone."""
     if not any(operand.secret for operand in operands) or not isinstance(result, AccessType):
         return NO_WORK
     if operator in _WRITTEN:
@@ -104,7 +104,7 @@ def _matmul(sizes: tuple[int, int, int, int], operands: Sequence[Operand]) -> Wo
 
 
 def _windows(operands: Sequence[Operand], result: AccessType, window: Sequence[int], strides: Sequence[int]) -> Work:
-    """One axis after the other, the elements of a window side by side."""
+    """Returns the copies of windows: one axis at a time, with the elements of a window concatenated."""
     given = operands[0].access
     size, work = given.size, NO_WORK
     for axis, k in enumerate(window, given.split):
@@ -115,7 +115,7 @@ def _windows(operands: Sequence[Operand], result: AccessType, window: Sequence[i
 
 
 def _overlap_add(operands: Sequence[Operand], result: AccessType, out: Sequence[int], strides: Sequence[int]) -> Work:
-    """One axis after the other, the last first: each element of a window is spread over the result, and added."""
+    """Returns the work of an overlap-add: one axis at a time, the last first, each window element padded and added."""
     given = operands[0].access
     size, work, first = given.size, NO_WORK, given.rank - 2 * len(out)
     for axis in reversed(range(len(out))):
@@ -127,9 +127,9 @@ def _overlap_add(operands: Sequence[Operand], result: AccessType, out: Sequence[
 
 
 def _linear_map(operands: Sequence[Operand], result: AccessType, axis: int, rows: int, coefficients: str) -> Work:
-    """For each row the additions, of an operand to itself too for each bit of a factor; then rows side by side.
+    """Returns the additions of each row, with multiples by double-and-add; then the concatenation of the rows.
 
-    Multiples are counted once, as they are written; those with denominators are scaled together.
+    Each multiple is computed once; rows with denominators are scaled together.
     """
     numbers, count = exact_numbers(coefficients) or (), operands[0].access.dims[axis]
     each, added, scaled = result.size // max(rows, 1), 0, 0
