@@ -1,9 +1,8 @@
-"""What each operator and compute type sends when some operand is secret, as SPU 0.9.5 runs what `export_jax` writes.
+"""The traffic of each operator and compute type with a secret operand, as SPU 0.9.5 runs the output of `export_jax`.
 
-What is not in the tables here follows from its record: movement to places that are known and what is linear send
-nothing, instructions for products of matrices send what those do. None stands for what has no formula: it was not
-measured, or depends on more than the operands. For terms and e-nodes alike: `node_traffic` sees an operator, its
-attributes and operands, one at a time.
+Operators outside these tables are priced by their records: movement to known indices and linear operators send nothing,
+matrix instructions send what matrix products do. None: there is no formula, because it was not measured or depends on
+more than the operands. `node_traffic` prices terms and e-nodes alike: an operator with its attributes and operands.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ Price = Callable[..., Traffic | None]
 def node_traffic(
     protocol: Semi2k, operator: str, attributes: Sequence[Any], operands: Sequence[Operand], result: Type
 ) -> Traffic | None:
-    """What one party sends for one node by itself; None where there is no formula.
+    """Returns what one party sends for one node; None without a formula.
 
-    The products of a dot-product and of tile instructions are left with twice the fractional bits: what cuts them is a
-    `truncate`, or `product_truncation` where there is none. Products of elements and linear maps are cut at once.
+    Results of dot products and tile instructions keep twice the fractional bits: a `truncate`, or else
+    `product_truncation`, prices their truncation. Elementwise products and linear maps are truncated at once.
     """
     if not any(operand.secret for operand in operands):
         return NOTHING
@@ -53,7 +52,7 @@ def node_traffic(
 def product_truncation(
     protocol: Semi2k, operator: str, attributes: Sequence[Any], operands: Sequence[Operand], result: AccessType
 ) -> Traffic:
-    """What SPU sends to cut a product as soon as it is made: of a batch each matmul by itself."""
+    """Returns the traffic to truncate a product at once; SPU truncates each matmul of a batch separately."""
     if result.dtype not in FLOATS or not any(operand.secret for operand in operands):
         return NOTHING
     if operator == "compute":
@@ -71,7 +70,7 @@ def product_truncation(
 
 
 def _once(result: Type, repeats: frozenset[int]) -> Type:
-    """The elements of a result that are not repeated: only those are computed."""
+    """Returns the type of the distinct elements of a result: only these are computed."""
     if not repeats or not isinstance(result, AccessType):
         return result
     return result.with_dims(Dims(1 if axis in repeats else n for axis, n in enumerate(result.dims)))
@@ -81,9 +80,9 @@ def _once(result: Type, repeats: frozenset[int]) -> Type:
 
 
 def _times(protocol: Semi2k, elements: int, dtype: str, a: bool, b: bool) -> Traffic:
-    """Elements times each other, of which some are secret: by a public one each party multiplies its share.
+    """Returns the traffic of an elementwise product, secret `a` and `b`: with a public one each party scales its share.
 
-    Fixed-point products are cut, integers are not.
+    Fixed-point products are truncated, integers are not.
     """
     product = protocol.multiplication(elements) if a and b else NOTHING
     return product + protocol.truncation(elements) if dtype in FLOATS else product
@@ -101,7 +100,7 @@ def _dot_product(protocol: Semi2k, operand: Operand, result: AccessType) -> Traf
 def _linear_map(
     protocol: Semi2k, operands: Sequence[Operand], result: AccessType, axis: int, rows: int, coefficients: str
 ) -> Traffic:
-    """Additions, and one product by a constant for all rows that have denominators."""
+    """Returns the traffic of a linear map: additions, and one product by a constant for each row with denominators."""
     count, numbers = operands[0].access.dims[axis], exact_numbers(coefficients) or ()
     cut = [any(n.denominator != 1 for n in numbers[row * count : (row + 1) * count]) for row in range(rows)]
     return protocol.truncation(result.dims.remove(axis).product() * sum(cut))
@@ -111,7 +110,7 @@ def _linear_map(
 
 
 def _folded(operand: Operand, step: Callable[[Operand, Operand], Traffic | None]) -> Traffic | None:
-    """From left to right; a step of public operands sends nothing and makes a public one."""
+    """Returns the traffic of a left fold; a step with public operands sends nothing and has a public result."""
     total = NOTHING
     left, *others = operand.along() or (operand,)
     for right in others:
@@ -156,7 +155,7 @@ def _divide(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic |
 
 
 def _is_ordered(dtype: str) -> bool:
-    """Whether the sign of a difference says which is larger: floats, which SPU has as integers, and signed integers."""
+    """True if the sign of a difference orders two numbers: floats, stored as integers in SPU, and signed integers."""
     return dtype in FLOATS or dtype.startswith("int")
 
 
@@ -185,12 +184,12 @@ def _select(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic |
 
 
 def _each(price: Callable[[Semi2k, int], Traffic | None]) -> Price:
-    """So much for each element."""
+    """Returns a price that depends on the number of result elements alone."""
     return lambda protocol, operand, result, *_: price(protocol, result.size)
 
 
 def _if_ordered(price: Price) -> Price:
-    """Known for elements of which the sign of a difference says which is larger."""
+    """Returns a price that is None for dtypes that a sign of a difference does not order."""
     return lambda protocol, operand, result, *parameters: (
         price(protocol, operand, result, *parameters) if _is_ordered(result.dtype) else None
     )
@@ -204,7 +203,7 @@ def _function(name: str) -> Price:
 
 
 def _reduced(protocol: Semi2k, operand: Operand, each: Callable[[int], Traffic]) -> Traffic:
-    """The elements of an item are combined by halves: one of each where they are all the same."""
+    """Returns the traffic of a tree reduction of each item; an item of equal elements counts as a single one."""
     count = operand.access.item.product()
     if count < 2:
         return NOTHING
@@ -222,14 +221,14 @@ def _reduce_prod(protocol: Semi2k, operand: Operand, result: AccessType) -> Traf
 
 
 def _mean(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic:
-    """The mean of what is the same everywhere is that."""
+    """Returns the traffic of a mean: one truncation, none for items of equal elements."""
     return (
         protocol.truncation(result.size) if operand.access.item.product() > 1 and not operand.item_repeats else NOTHING
     )
 
 
 def _powers(protocol: Semi2k, operand: Operand, last: str, elements: int) -> Traffic | None:
-    """The maximum of each item, exp of what is less by it, and one more function."""
+    """Returns the traffic of a softmax: the maximum of each item, exp of the differences, and one more function."""
     rows = prod(n for axis, n in enumerate(operand.access.shape) if axis not in operand.repeats)
     powers, final = protocol.function("exp", rows * operand.access.item.product()), protocol.function(last, elements)
     if powers is None or final is None:
@@ -253,7 +252,7 @@ def _log_softmax(protocol: Semi2k, operand: Operand, result: AccessType) -> Traf
 
 
 def _cast(protocol: Semi2k, operands: Sequence[Operand], result: AccessType, dtype: str) -> Traffic | None:
-    """A float as an integer is cut towards zero; bits as numbers cost what depends on where they come from."""
+    """Returns the traffic of a cast: floats round towards zero to integers; that of bits depends on their origin."""
     given = operands[0].access.dtype
     if dtype == given or (dtype in FLOATS and given != "bool"):
         return NOTHING
@@ -261,7 +260,7 @@ def _cast(protocol: Semi2k, operands: Sequence[Operand], result: AccessType, dty
 
 
 def _gather(protocol: Semi2k, operands: Sequence[Operand], result: AccessType, axis: int) -> Traffic | None:
-    """By public places nothing but movement."""
+    """Returns the traffic of a gather: nothing for public indices, else unknown."""
     return None if operands[1].secret else NOTHING
 
 

@@ -1,6 +1,6 @@
-"""What each e-node of an e-graph sends, and the pass that moves truncations to where they send least.
+"""The traffic of each e-node of an e-graph, and the pass that moves truncations to where they send least.
 
-Prices are those of `prices.py`, with what analyses know of classes.
+Prices are those of `prices.py`, with the analysis of classes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from glenside.targets.mpc.target import MPC
 
 PUBLIC = "#public"
-"""How the name of a formal tensor ends that stands for what both parties know."""
+"""Suffix of the names of formal tensors that both parties know."""
 
 
 class Pricing:
-    """Prices of e-nodes. What both parties can compute by themselves is public, and sends nothing."""
+    """Prices of e-nodes. Public terms, which both parties can compute locally, send nothing."""
 
     def __init__(self, snapshot: Snapshot, target: MPC) -> None:
         self.snapshot, self.target, self.protocol, self.late = snapshot, target, target.protocol, target.late
@@ -44,16 +44,16 @@ class Pricing:
         self._known = target.public
 
     def cost(self, n: int) -> tuple[int, ...]:
-        """What one e-node takes; what has no exact formula counts first."""
+        """Returns the cost of one e-node; e-nodes without an exact formula are the most expensive."""
         sent = self.traffic(n)
         return (int(sent is None), *self.target.cost(sent or NOTHING, self.work(n)), 1)
 
     def variant(self, recipe: str, root: int, nodes: Mapping[int, int]) -> Variant:
-        """The variant that a choice of e-nodes is, with the bound of its error."""
+        """Returns the variant of a choice of e-nodes, with its error bound."""
         traffic = [self.traffic(n) or NOTHING for n in nodes.values()]
         type_ = self.snapshot.types[root]
         assert type_ is not None
-        if self.late and type_.dtype in FLOATS:  # its result is cut behind it
+        if self.late and type_.dtype in FLOATS:  # its result is truncated after the layer
             traffic.append(self.protocol.truncation(type_.size))
         terms = self.snapshot.terms(nodes, [root])
         offline = {term for c, term in terms.items() if self.offline[c]}
@@ -71,7 +71,7 @@ class Pricing:
 
     @cached_property
     def _numbers(self) -> Collection[int]:
-        """The classes made of numbers in the program alone."""
+        """The classes computed from numbers in the program alone."""
         nodes = self.snapshot.nodes
         return derivable(self.snapshot, lambda n: OPERATORS[nodes[n].operator].is_constant(())).keys()
 
@@ -87,7 +87,7 @@ class Pricing:
 
     @cached_property
     def scales(self) -> dict[int, int]:
-        """class -> how many times the fractional bits of a number it has: 2 for a product that is not truncated."""
+        """class -> its fractional bits as a multiple of a number's: 2 for a product before truncation."""
         found: dict[int, int] = {}
         for n in derivations(self.snapshot, lambda _: True):
             found.setdefault(self.snapshot.owner[n], self._scale(n, found))
@@ -103,7 +103,7 @@ class Pricing:
         return max((found[c] for c in node.children), default=1)
 
     def is_product(self, n: int) -> bool:
-        """Whether an e-node is a product that the parties compute together, of matrices or of elements."""
+        """True if the e-node is a joint product of the parties, of matrices or elementwise."""
         node, own = self.snapshot.nodes[n], self.snapshot.owner[n]
         elements = node.operator == "compute" and node.attributes[0] == "reduce-sum" and own in self._products
         return self._is_matmul(n) or (elements and not self.offline[own] and own not in self.public)
@@ -114,7 +114,7 @@ class Pricing:
         return product and not self.offline[own] and own not in self.public
 
     def possible(self, n: int) -> bool:
-        """Whether a protocol has the e-node: those of today truncate at once, and only whole numbers keep a scale."""
+        """True if the protocol supports the e-node: untruncated operands require late truncation."""
         node = self.snapshot.nodes[n]
         wide = any(self.scales.get(c, 1) > 1 for c in node.children)
         if not wide or node.operator == "truncate":
@@ -124,7 +124,7 @@ class Pricing:
         return all(v.denominator == 1 for v in exact_numbers(node.attributes[2]) or ())
 
     def traffic(self, n: int) -> Traffic | None:
-        """What one e-node sends by itself; None where there is no exact formula."""
+        """Returns the traffic of one e-node; None without an exact formula."""
         snapshot, node, own = self.snapshot, self.snapshot.nodes[n], self.snapshot.owner[n]
         type_ = snapshot.types[own]
         if self.offline[own] or own in self.public or type_ is None:
@@ -138,7 +138,7 @@ class Pricing:
         return sent + product_truncation(self.protocol, node.operator, node.attributes, operands, type_)
 
     def work(self, n: int) -> Work:
-        """What a party computes for one e-node by itself."""
+        """Returns the local work of a party for one e-node."""
         node, own = self.snapshot.nodes[n], self.snapshot.owner[n]
         type_ = self.snapshot.types[own]
         if self.offline[own] or own in self.public or type_ is None:
@@ -146,7 +146,7 @@ class Pricing:
         return node_work(node.operator, node.attributes, [self._operand(c) for c in node.children], type_)
 
     def _operand(self, eclass: int) -> Operand:
-        """What is known of a class: it may be a pair of two others."""
+        """Returns the analysis of a class, which may be a pair of two others."""
         snapshot = self.snapshot
         type_ = snapshot.types[eclass]
         assert type_ is not None
@@ -159,9 +159,9 @@ class Pricing:
 
 
 def truncate_late(protocol: Semi2k, program: Program, search: Search) -> tuple[Program, str]:
-    """The pass that truncates each product, then moves and merges truncations to where the protocol sends least.
+    """Truncates each product, then moves and merges truncations to where the protocol sends least.
 
-    Prices are what truncations send; the products are those of the layers, and searched next.
+    The prices are the traffic of truncations; the products of layers are searched next.
     """
     truncated = _truncated(program)
     truncation = Instruction(
@@ -173,7 +173,7 @@ def truncate_late(protocol: Semi2k, program: Program, search: Search) -> tuple[P
 
 
 def _truncated(program: Program) -> Program:
-    """With every product of floats truncated at once."""
+    """Returns the program with every float product of a layer truncated at once."""
     products = {p for p in program.layers.values() if p.access.dtype in FLOATS}
     rebuilt: dict[Term, Term] = {}
 

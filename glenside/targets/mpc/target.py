@@ -1,4 +1,4 @@
-"""Secure computation by two parties: what costs is what they send each other, and what each computes on shares."""
+"""Secure two-party computation: the cost is the traffic between the parties and their local work on shares."""
 
 from __future__ import annotations
 
@@ -35,28 +35,27 @@ PROTOCOLS = ("semi2k",)
 COUNTED = ("time", "bytes", "messages", "truncations")
 """The measures that may be objectives."""
 DOUBT = 0.08
-"""How far what is told of a party's computation is from what was measured, in the median: see `costs.py`."""
+"""Median relative prediction error of a party's local computation: see `costs.py`."""
 TRUNCATIONS = ("early", "late")
 EVERYWHERE = "Winograd everywhere"
 
 
 class MPC(Target):
-    """Two parties that compute on shares: time, bytes sent, messages and truncations of every variant of a layer.
+    """Two parties that compute on shares: counts time, bytes, messages and truncations of every variant of a layer.
 
-    protocol    "semi2k", as SPU 0.9.5 has it
+    protocol    "semi2k", as in SPU 0.9.5
     field       bits of a share: 32, 64 or 128
     parties     2
-    truncation  "early": each product is truncated at once, as SPU does today; "late": where that is fewest elements
-    prepared    whether the owner of the weights rearranges and transforms them before sharing them
-    public      names of tensors that both parties know; what is computed of public tensors alone is public
-    link        between the parties: "lan" (384 MB/s and 0.15 ms), "wan" (44 MB/s and 20 ms) or RATE,LATENCY
-    costs       the file of what a party's own computation takes, which `glenside calibrate` writes; else what was
-                measured on one machine
-    objectives  what is made least, in this order, of time, bytes, messages, truncations: time by default
-    outputs     the m of F(m, r) that are looked for along each axis
-    magnitude   the largest absolute value of a tensor, for the bound of errors
-    max_error   the most by which a result of a layer may be wrong: a form whose bound is above is not taken, unless it
-                is the plain one; without it, at most twice the bound of the plain one, which is a bit more; inf for any
+    truncation  "early": truncate each product at once, as SPU does; "late": where the fewest elements are truncated
+    prepared    True: the owner of the weights rearranges and transforms them before sharing
+    public      names of tensors that both parties know; terms over public tensors alone are public
+    link        "lan" (384 MB/s and 0.15 ms), "wan" (44 MB/s and 20 ms) or RATE,LATENCY
+    costs       file of local computation costs, written by `glenside calibrate`; by default measurements on one machine
+    objectives  measures to minimize, in order, of time, bytes, messages, truncations; by default time
+    outputs     the m of Winograd's F(m, r) to search for along each axis
+    magnitude   the largest absolute value of a tensor, for error bounds
+    max_error   maximum error bound of a layer's result; the plain variant is always allowed. By default twice the bound
+                of the plain variant, one bit; inf: no limit
 
     Raises BadInput.
     """
@@ -120,11 +119,11 @@ class MPC(Target):
         self.measures = tuple(sorted(measures, key=lambda m: [*self.objectives, m.name].index(m.name)))
 
     def passes(self, way: Way) -> Sequence[Pass]:
-        """With late truncations each product is truncated, and truncations are merged to where they are fewest."""
+        """Returns batch-norm folding; with late truncation also the pass that moves and merges truncations."""
         return (fold_batch_norms, partial(truncate_late, self.protocol)) if self.late else (fold_batch_norms,)
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
-        """Also those that add up windows, where there are any: additions are free, windows are sent many times over."""
+        """Returns the families; with windows also those that add them up: additions are free, sent windows are not."""
         windows = any(term.operator.name in ("access-windows", "access-dilate", "access-overlap-add") for term in nodes)
         return (*self._families, *(("transposed-analyses", "transposed") if windows else ()))
 
@@ -132,18 +131,18 @@ class MPC(Target):
         return {"winograd": sum(1 << m for m in self.outputs), "scatter": 1}
 
     def leaf_kind(self, program: Program) -> Callable[[Term], str]:
-        """Leaves that both parties know are others than secret ones."""
+        """Returns leaf -> its kind: public leaves differ from secret ones."""
         if not self.public:
             return lambda leaf: ""
         known = secrets(program, self.public)
         return lambda leaf: "" if known[leaf].secret else PUBLIC
 
     def root(self, product: Term) -> Term:
-        """A product, truncated; late truncations stand behind it already, where they are fewest."""
+        """Returns the truncated product; with late truncation the product alone, which is truncated later."""
         return build("truncate", product) if product.access.dtype in FLOATS and not self.late else product
 
     def node_costs(self, snapshot: Snapshot) -> NodeCosts:
-        """By the same prices as variants, but for what cuts the result of a layer behind it."""
+        """Returns the prices of e-nodes, as for variants, without the late truncation of a layer's result."""
         pricing, words = self.pricing(snapshot), {"time": "ns", "bytes": "bytes sent"}
         names = [(words.get(name, name).split()[0], words.get(name, name)) for name in self.amounts(NOTHING, NO_WORK)]
         return NodeCosts(
@@ -153,28 +152,28 @@ class MPC(Target):
         )
 
     def pricing(self, snapshot: Snapshot) -> Pricing:
-        """What each e-node of an e-graph sends."""
+        """Returns the prices of an e-graph."""
         return Pricing(snapshot, self)
 
     def seconds(self, sent: Traffic, work: Work) -> float:
-        """How long it takes: the link, one message after the other, and what a party computes."""
+        """Returns the seconds of the link, with messages in sequence, plus those of a party's local work."""
         return self.link.seconds(sent) + self.costs.seconds(sent, work, self.protocol.share)
 
     def amounts(self, sent: Traffic, work: Work) -> dict[str, int]:
-        """Measures in the order in which they are made least."""
+        """Returns the measures, in the order of the objectives."""
         amounts = {"bytes": sent.bytes, "messages": sent.messages, "truncations": sent.truncated}
         amounts = {"time": round(1e6 * self.seconds(sent, work)), **amounts}
         return {name: amounts[name] for name in dict.fromkeys((*self.objectives, *amounts))}
 
     def cost(self, sent: Traffic, work: Work) -> tuple[int, ...]:
-        """The same for parts that add up: time is in nanoseconds, since some take less than one microsecond."""
+        """Returns the amounts of an e-node, with time in nanoseconds: some take less than one microsecond."""
         amounts = {**self.amounts(sent, work), "time": round(1e9 * self.seconds(sent, work))}
         return tuple(amounts.values())
 
     def best(self, variants: Sequence[Variant]) -> Variant:
-        """The least of the objectives, as long as its error is bounded as `max_error` says.
+        """Returns the variant with the least objectives whose error bound respects `max_error`.
 
-        For time it must be told sooner than the plain one by more than the telling may be wrong.
+        For time, its predicted gain over the plain variant must exceed the prediction error.
         """
         clear = self._clear(variants)
         if self.max_error is not None:
@@ -184,7 +183,7 @@ class MPC(Target):
         return super().best([clear[0], *near])
 
     def _clear(self, variants: Sequence[Variant]) -> Sequence[Variant]:
-        """The plain variant, and where time is made least those that are sooner beyond doubt."""
+        """Returns the plain variant and, if time is minimized, those faster by more than the prediction error."""
         plain, *others = variants
         if self.objectives[0] != "time":
             return variants
@@ -192,12 +191,12 @@ class MPC(Target):
         return [plain, *(v for v in others if (t := self._time(v))[0] + DOUBT * (computed + t[1]) < before)]
 
     def _time(self, variant: Variant) -> tuple[float, float]:
-        """The microseconds of a variant, and those of them that parties compute."""
+        """Returns the microseconds of a variant, and the share of local computation in them."""
         time, sent, messages = (variant.measures[name] or 0 for name in ("time", "bytes", "messages"))
         return time, time - 1e6 * self.link.seconds(Traffic(sent, messages))
 
     def left_out(self, layers: Collection[Sequence[Variant]]) -> Sequence[str]:
-        """How much less the layers would take if errors had no limit."""
+        """Returns a sentence on how much less the layers would cost without an error limit."""
         measure = next(m for m in self.measures if m.name == self.objectives[0])
 
         def least(variants: Sequence[Variant]) -> int:
@@ -214,15 +213,15 @@ class MPC(Target):
 
     @staticmethod
     def _is_worse(error: int | None, plain: int | None) -> bool:
-        """Whether a bound of errors is more than twice that of the plain variant; one that is not known is."""
+        """True if the error bound is more than twice the plain variant's, or either is unknown."""
         return error is None or plain is None or error > 2 * plain
 
     def rounds(self, program: Program) -> bool:
-        """Fixed-point numbers are cut after each product; integers are not."""
+        """True if the program has floats: fixed-point numbers are truncated after products, integers are not."""
         return any(tensor.dtype in FLOATS for tensor in program.tensors.values())
 
     def observed(self, variants: Sequence[Variant], seed: int) -> str:
-        """How far fixed point is from the reals: what is bound, and what is seen on random numbers."""
+        """Returns a sentence on the fixed-point error: its bound, and the error observed on random numbers."""
         terms = dict.fromkeys(v.term for v in variants if v.term is not None)
         seen = max((self._seen(term, seed) for term in terms), default=0.0)
         bounds = [v.measures["error"] for v in variants]
@@ -234,27 +233,27 @@ class MPC(Target):
         )
 
     def _seen(self, term: Term, seed: int) -> float:
-        """The error of a layer's term on random numbers; weights that their owner transforms are rounded once."""
+        """Returns the error of a layer's term on random numbers; prepared weights are rounded once."""
         constant = constant_terms(Program(term)) if self.prepared else {}
         offline = {t for t, is_constant in constant.items() if is_constant}
         return seen_error(term, self.bits, lambda _: self.magnitude, offline, seed)
 
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
-        """Every layer plain; F(2, r) along every axis wherever windows overlap."""
+        """Returns the plain variant, and F(2, r) along as many axes as possible."""
         everywhere = [v for v in variants if all(re.match(r"winograd:\d+:2:", step) for step in v.recipe.split())]
         return {"plain": variants[0], EVERYWHERE: max(everywhere, key=lambda v: len(v.recipe.split()))}
 
     def whole(self, program: Program) -> Amounts:
-        """What all of a program sends, as far as there are exact formulas."""
+        """Returns the measures of a program, as far as there are exact formulas."""
         sent = program_traffic(program, self.public, self.prepared, self.protocol)
         return self.amounts(counted(sent), program_work(program, self.public, self.prepared))
 
     def ready(self, program: Program, seed: int) -> Program:
-        """With weights rearranged and transformed by their owner, where they are prepared."""
+        """Returns the program with prepared weights, if they are prepared."""
         return prepare(program.seeded_constants(seed), self.public) if self.prepared else program
 
     def remarks(self, program: Program) -> Sequence[str]:
-        """What the ring may not hold, errors of no bound, and operators whose traffic has no exact formula."""
+        """Returns remarks on overflow of the ring, missing error bounds, and operators without a traffic formula."""
         sent = program_traffic(program, self.public, self.prepared, self.protocol)
         unknown = (t for t, traffic in sent.items() if traffic is None)
         left = ", ".join(dict.fromkeys(map(name_of, unknown)))
@@ -293,7 +292,7 @@ _READ = with_options(
 
 
 def _load(path: str, content: Mapping[str, Any], **options: Any) -> MPC:
-    """With the costs of a file that `glenside calibrate` wrote, and the protocol and the field that it measured."""
+    """Builds the target of a `glenside calibrate` file, with its costs, protocol and field."""
     found = read_costs(content, path)
     return MPC(found.protocol, found.field, costs=path, **options)
 
