@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from itertools import groupby
 from pathlib import Path
@@ -18,6 +19,7 @@ from glenside.rewrites import RULES
 from glenside.targets import TARGETS
 
 ROOT = Path(__file__).parent.parent
+_ROWS = 40  # of a table on the page of measurements
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -108,12 +110,47 @@ def npu_instructions() -> str:
 
 
 def tutorial() -> str:
-    """Returns the page of the tutorial: its source."""
+    """Returns the page of the tutorial: comments at the head of a section as text, the rest as code."""
     source = (ROOT / "examples" / "glenside_in_300_lines.py").read_text()
-    said = (
-        "One file to run, on numpy alone: access patterns, three rewrite rules, an e-graph, extraction, an exact check."
-    )
-    return f"# The idea in 300 lines\n\n{said}\n\n```python\n{source}```"
+    said = "One file to run, on numpy alone. All of its source is on this page: `examples/glenside_in_300_lines.py`."
+    head, *sections = re.split(r"^# --- (.*?) -*$\n", source, flags=re.MULTILINE)
+    lines = ["# The idea in 300 lines", said, _code(head)]
+    for title, body in zip(sections[::2], sections[1::2], strict=True):
+        comment = re.match(r"(?:#.*\n)*", body)
+        assert comment is not None
+        words = re.sub("^# ?", "", comment[0], flags=re.MULTILINE)
+        lines += [f"## {title}", words, _code(body[comment.end() :])]
+    return "\n\n".join(lines)
+
+
+def _code(source: str) -> str:
+    return f"```python\n{source.strip()}\n```"
+
+
+def measurements() -> str:
+    """Returns the page of all measurements, a table of each file of benchmarks/results."""
+    lines = [
+        "# Measurements",
+        "",
+        "All files of `benchmarks/results`, as the programs beside them wrote them. The first line of ",
+    ]
+    lines[-1] += "a file says on which machine. Figures on other pages are taken from here."
+    for path in sorted((ROOT / "benchmarks" / "results").glob("*.csv")):
+        program = re.sub(r"(_xeon|_zen4|_busy|_others|_growth|_mpc)+$", "", path.stem)
+        lines += ["", f"## {path.stem.removeprefix('bench_').replace('_', ' ')}", "", f"`benchmarks/{program}.py`", ""]
+        lines += _table(path.read_text())
+    return "\n".join(lines)
+
+
+def _table(text: str) -> list[str]:
+    """Formats a CSV file, whose comments begin with #, as a Markdown table; of a long one the first rows."""
+    comments = [line.lstrip("# ") for line in text.splitlines() if line.startswith("#")]
+    header, *rows = csv.reader(line for line in text.splitlines() if line and not line.startswith("#"))
+    width = max(map(len, [header, *rows[:_ROWS]]))
+    cells = [[cell.replace("|", "/") for cell in row] + [""] * (width - len(row)) for row in (header, *rows[:_ROWS])]
+    lines = [*(f"{comment}\n" for comment in comments), *(f"| {' | '.join(row)} |" for row in cells)]
+    lines.insert(len(comments) + 1, "|" + "---|" * width)
+    return lines + ([f"\n{len(rows) - _ROWS} more rows are in the file."] if len(rows) > _ROWS else [])
 
 
 def changelog() -> str:
@@ -128,5 +165,6 @@ PAGES = {
     "reference/rules.md": rules,
     "reference/targets.md": targets,
     "reference/instructions.md": npu_instructions,
+    "measurements.md": measurements,
     "changelog.md": changelog,
 }
