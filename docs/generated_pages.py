@@ -134,7 +134,7 @@ def measurements() -> str:
         "",
         "All files of `benchmarks/results`, as the programs beside them wrote them. The first line of ",
     ]
-    lines[-1] += "a file says on which machine. Figures on other pages are taken from here."
+    lines[-1] += "a file says on which machine. Most figures on other pages are taken from here."
     for path in sorted((ROOT / "benchmarks" / "results").glob("*.csv")):
         program = re.sub(r"(_xeon|_zen4|_busy|_others|_growth|_mpc)+$", "", path.stem)
         lines += ["", f"## {path.stem.removeprefix('bench_').replace('_', ' ')}", "", f"`benchmarks/{program}.py`", ""]
