@@ -1,7 +1,7 @@
 """Documents and `--help` use the field's terms: words that only this project used are banned.
 
 CONTRIBUTING's glossary says what to write instead. Words of its third column that also have a plain meaning cannot be
-banned by their spelling, and are not: place, share, lane, turn, border, band, room, known, alike, side, form, bring, spread.
+banned by their spelling, and are not: place, share, lane, turn, border, band, room, known, alike, side, form, bring.
 """
 
 from __future__ import annotations
