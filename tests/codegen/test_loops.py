@@ -295,7 +295,9 @@ SENTENCES = {
     "y is float32, and the stored value is int64": _one(
         For(I, (Store(Y, _at(I), Number(Fraction(1), "int64")),)), buffer=Y
     ),
-    "it writes x, which is given": _one(For(I, (Store(X, _at(I), Load(X, _at(I))),)), buffer=Y, also=(X,)),
+    "it writes x, which is an input or constant": _one(
+        For(I, (Store(X, _at(I), Load(X, _at(I))),)), buffer=Y, also=(X,)
+    ),
     "x[i0*2] is not contiguous along i0": _one(
         For(I, (Store(Y, _at(I), Load(X, _at(I, 2))),), Way.VECTOR), buffer=Y, also=(X,)
     ),

@@ -178,7 +178,7 @@ def test_tensors_are_given_by_place_or_by_name() -> None:
     assert "int run(" in compiled.source
     for arguments, named, words in (
         ((one,), {}, "takes y too"),
-        ((one, one, one), {}, "takes 2 arrays, got 3"),
+        ((one, one, one), {}, "takes at most 2 arrays, got 3"),
         ((one, one), {"x": one}, "x is not an input of the program, or was given twice"),
         ((one,), {"z": one}, "z is not an input of the program, or was given twice"),
         ((one, one.T), {}, "requires (2 3) float32, got (3, 2) float32"),
@@ -203,7 +203,7 @@ def test_what_cannot_be_compiled_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     x, w = b.input("x", (2, 3)), b.constant("w", (2, 3))
     with pytest.raises(BadInput, match="values of its constants, got none of w"):
         gl.compile(b.finish(b.add(x, w)), "none")
-    with pytest.raises(BadInput, match="'f' has no meaning that could be compiled"):
+    with pytest.raises(BadInput, match="'f' cannot be compiled: it has no definition"):
         gl.compile(Program(build("opaque-pointwise", "f", x, "int8", (), ())), "none")
     monkeypatch.setenv("CC", "/nowhere/cc")
     with pytest.raises(BadInput, match="/nowhere/cc does not run"):
@@ -229,7 +229,11 @@ def test_any_name_can_be_given() -> None:
         assert (got == -20).all()
     assert (out == -20).all()
     for arguments, named, words in (
-        ((), {"self": two, "a b": one}, r"takes out, threads too; in a dict it is no option, as f\({'out': ..}\)"),
+        (
+            (),
+            {"self": two, "a b": one},
+            r"takes out, threads too; an input named like an option is passed in a dict: f\({'out': ..}\)",
+        ),
         ((one, {"out": one}), {}, "out is not an input of the program, or was given twice"),
         (({"out": one, "x": one},), {}, "x is not an input of the program, or was given twice"),
     ):
@@ -284,13 +288,13 @@ def test_arrays_of_any_layout_and_what_is_none() -> None:
     frozen.flags.writeable = False
     shifted = np.empty(25, np.uint8)[1:].view(np.float32).reshape(2, 3)
     for out, words in (
-        (frozen, "in C order that can be written"),
-        (shifted, "in C order that can be written"),
-        (np.empty((3, 2), np.float32).T, "in C order that can be written"),
+        (frozen, "requires a writable array in C order"),
+        (shifted, "requires a writable array in C order"),
+        (np.empty((3, 2), np.float32).T, "requires a writable array in C order"),
         (x, "memory of its own"),
-        ((), "gives 1 arrays, got 0"),
-        ("text", "results are given to numpy arrays"),
-        (3, "results are given to numpy arrays"),
+        ((), r"out= requires one array for each result \(1\), got 0"),
+        ("text", "out= requires a numpy array"),
+        (3, "out= requires a numpy array"),
     ):
         with pytest.raises(BadInput, match=words):
             compiled(x, out=out)

@@ -210,6 +210,6 @@ def test_a_command_that_is_no_compiler(tmp_path: Path, monkeypatch: Any, script:
 def test_no_room_for_temporary_files(counted: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile_and_load.tempfile, "TemporaryDirectory", _full)
     monkeypatch.setenv("GLENSIDE_CACHE", "/dev/null")
-    with pytest.raises(BadInput, match="to compile requires room for temporary files: No space left on device"):
+    with pytest.raises(BadInput, match="compiling requires space for temporary files: No space left on device"):
         gl.compile(_small(), "none")
     assert counted() == 0

@@ -17,7 +17,7 @@ from glenside.ir.index_map import Axis, Index
 
 Moved = tuple[Buffer, frozenset[object]]
 """A buffer, and the counters (with factors) of an index in it."""
-_MOST = 6
+_MAX_POINTERS = 6
 """Maximum pointers of one loop: more would spill registers."""
 
 
@@ -52,7 +52,7 @@ class Pointers(VectorFormulas):
                 found.setdefault(_moved(buffer, place), pointer)
             elif isinstance(read, Load):
                 return {}
-        return found if len(found) <= _MOST else {}
+        return found if len(found) <= _MAX_POINTERS else {}
 
     def start(self, pointer: Pointer, loop: For, first: str) -> str:
         """Returns the declaration of a pointer, with its value at the first step of the loop."""

@@ -15,7 +15,7 @@ from glenside.ir.operators.compute import parse_compute
 from glenside.ir.rational import exact_numbers
 from glenside.ir.term import Term
 
-_UNROLLED = 8
+_MAX_UNROLLED = 8
 """Maximum operands of a fold that is unrolled; a longer fold is a loop."""
 
 
@@ -26,7 +26,7 @@ def category_of(compute: Term) -> Category:
 
 def is_unrolled(fold: Term) -> bool:
     """True if a fold is unrolled."""
-    return fold.children[0].access.item[0] <= _UNROLLED
+    return fold.children[0].access.item[0] <= _MAX_UNROLLED
 
 
 def filler(term: Term) -> Callable[[Filling], list[Statement]] | None:

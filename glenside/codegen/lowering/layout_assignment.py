@@ -20,9 +20,9 @@ from glenside.codegen.scheduling.vectorize import lanes_of
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.index_map import Axis
 
-_AT_ONCE = 2
+_VECTOR_MACS_PER_CYCLE = 2
 """Vector multiply-adds per cycle, as on most processors."""
-_MOVED = 2
+_COPY_CYCLES_PER_ELEMENT = 2
 """Cycles to copy one element, without vectors."""
 
 
@@ -36,7 +36,7 @@ def best_order(axes: Sequence[Axis], joined: Sequence[Joined], value: Formula, l
     within = [load for own in joined for load in loads_in(own.element)]
     loads = [load for load in (*within, *loads_in(value)) if load.buffer.role is not Role.CONSTANT]
 
-    taken = _in_vectors(axes, joined[0], lanes) if len(joined) == 1 and lanes > 1 else {}
+    taken = _cycles_in_vectors(axes, joined[0], lanes) if len(joined) == 1 and lanes > 1 else {}
     packed = min(taken, key=lambda axis: (taken[axis], -axes.index(axis)), default=None)
 
     def score(axis: Axis) -> tuple[int, int]:
@@ -62,7 +62,7 @@ def best_order(axes: Sequence[Axis], joined: Sequence[Joined], value: Formula, l
     return (*rest, last)
 
 
-def _in_vectors(axes: Sequence[Axis], joined: Joined, lanes: int) -> dict[Axis, float]:
+def _cycles_in_vectors(axes: Sequence[Axis], joined: Joined, lanes: int) -> dict[Axis, float]:
     """Returns the cycles of sums vectorized along an axis, packing of strided operands included.
 
     Only axes with fewer cycles than every axis whose operands are contiguous; empty if one of those fills a vector.
@@ -75,22 +75,22 @@ def _in_vectors(axes: Sequence[Axis], joined: Joined, lanes: int) -> dict[Axis, 
         return {}
 
     def cycles(axis: Axis) -> float:
-        return steps / (_AT_ONCE * _at_once(axis, joined.local.dtype, lanes))
+        return steps / (_VECTOR_MACS_PER_CYCLE * _vector_length(axis, joined.local.dtype, lanes))
 
     beside = [axis for axis in axes if {coefficient(place, axis) for place in places} == {0, 1}]
     if any(axis.size >= lanes for axis in beside):
         return {}
-    least = min(map(cycles, beside), default=steps / _AT_ONCE)
+    least = min(map(cycles, beside), default=steps / _VECTOR_MACS_PER_CYCLE)
     found = {}
     for axis in axes:
         apart = [place for place in places if coefficient(place, axis) not in (0, 1)]
         packed = [prod(own.size for own in every if coefficient(place, own)) for place in apart]
         if axis.size > 1 and packed and all(8 * size <= steps for size in packed):
-            found[axis] = cycles(axis) + _MOVED * sum(packed)
+            found[axis] = cycles(axis) + _COPY_CYCLES_PER_ELEMENT * sum(packed)
     return {axis: own for axis, own in found.items() if own < least}
 
 
-def _at_once(axis: Axis, dtype: str, lanes: int) -> int:
+def _vector_length(axis: Axis, dtype: str, lanes: int) -> int:
     """Returns the elements per vector along an axis: half vectors are used too, down to the shortest that exists."""
     while lanes > axis.size:
         lanes = lanes // 2 if lanes > least_lanes(dtype) else 1

@@ -44,7 +44,7 @@ from glenside.ir.term import Term, build, postorder
 from glenside.ir.tuples import arrays_of
 from glenside.ir.types import Dims, TupleType
 
-_OF_POWERS = 20
+_SOFTMAX_STEPS_PER_ELEMENT = 20
 """Loop steps that one element of a softmax costs: its exponential is computed twice."""
 
 
@@ -67,7 +67,7 @@ class Lowering:
         self.order = [t for t in postorder(*self.results) if not isinstance(t.type, TupleType)]
         for term in self.order:
             if term.operator.opaque:
-                raise BadInput(f"{term.operator.name} {term.attributes[0]!r} has no meaning that could be compiled")
+                raise BadInput(f"{term.operator.name} {term.attributes[0]!r} cannot be compiled: it has no definition")
             if not is_inline(term) and join_of(term) is None and filler(term) is None:
                 raise BadInput(f"{name_of(term)} is not compiled yet")
         self.views: dict[Term, View] = {}
@@ -185,7 +185,7 @@ class Lowering:
         if statements is None:
             statements = make(nest) if make else self._scheduled(nest)
             if self.machine and make is normalized:
-                statements = shared(statements, _OF_POWERS * nest.dims.product())
+                statements = shared(statements, _SOFTMAX_STEPS_PER_ELEMENT * nest.dims.product())
         terms = tuple(self.computed)
         self.nests.append(Nest(what, nest.buffer, tuple(statements), terms, self.block, self.packed))
         self.computed, self.block, self.packed = around, None, ()

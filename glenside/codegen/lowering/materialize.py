@@ -14,11 +14,11 @@ from glenside.passes.element_functions import is_one_number
 
 LEAVES = frozenset({"access-tensor", "access-literal", "full", "eye", "iota"})
 """Leaves whose elements are formulas of their indices."""
-_LARGEST = 100
+_MAX_FORMULA_STEPS = 100
 """Maximum operations of one formula: in larger ones, subterms are materialized."""
-_ADDRESSED = frozenset({"access-gather", "access-gather-nd"})
+_GATHERS = frozenset({"access-gather", "access-gather-nd"})
 """Operators that read their first operand at computed indices."""
-_ONCE = frozenset({"access-gather", "access-overlap-add", "linear-map", "access-scatter-nd"})
+_READ_ONCE = frozenset({"access-gather", "access-overlap-add", "linear-map", "access-scatter-nd"})
 
 
 def is_inline(term: Term) -> bool:
@@ -65,15 +65,15 @@ def _too_large(order: Sequence[Term], stored: set[Term]) -> Term | None:
             continue
         steps[term] = 1 + sum(steps[child] * _written(term, child) for child in term.children)
         within = [narrow[child] for child in term.children if child in narrow]
-        if steps[term] > _LARGEST and within:
+        if steps[term] > _MAX_FORMULA_STEPS and within:
             return max(within, key=steps.__getitem__)
-        if steps[term] > _LARGEST:
+        if steps[term] > _MAX_FORMULA_STEPS:
             cut = _largest_part(term, steps)
             stored.add(cut)
             steps[term] = 1 if cut is term else steps[term] - steps[cut] * _written(term, cut) + 1
             steps[cut] = 1
             continue
-        if is_narrowing(term) and steps[term] > _LARGEST // 8:
+        if is_narrowing(term) and steps[term] > _MAX_FORMULA_STEPS // 8:
             narrow[term] = term
         elif within:
             narrow[term] = max(within, key=steps.__getitem__)
@@ -92,7 +92,7 @@ def _largest_part(term: Term, steps: Mapping[Term, int]) -> Term:
 
 def addressed_by(term: Term) -> set[Term]:
     """Returns the operand that a term reads at computed indices, which is stored in row-major order."""
-    if term.operator.name in _ADDRESSED or is_sorting(term):
+    if term.operator.name in _GATHERS or is_sorting(term):
         return {child for child in term.children[:1] if child.operator.name != "access-tensor"}
     return set()
 
@@ -168,7 +168,7 @@ def _rereads(term: Term, child: Term) -> bool:
         return category_of(term) in (Category.CONTRACTION, Category.NORMALIZATION)
     if term.operator.moves and isinstance(term.type, AccessType):
         return term.access.size > sum(c.access.size for c in term.children)
-    return term.operator.name not in ("cast", "bitcast", *_ONCE)
+    return term.operator.name not in ("cast", "bitcast", *_READ_ONCE)
 
 
 def _skips(term: Term) -> bool:

@@ -42,9 +42,9 @@ from glenside.ir.types import Dims
 
 _ROWS = (16, 32, 64, 128, 256)
 """Candidate rows per block; the blocks of one nest differ by one row at most."""
-_ALIKE = 1.02
+_TIE_RATIO = 1.02
 """Predicted times within this ratio of the best count as equal: then the fewest rows win, as they need least memory."""
-_LEAST_AT_ONCE = 4
+_MIN_PARALLEL_STEPS = 4
 """Minimum steps of the loops outside the blocks of rows to parallelize them, so that several threads have work."""
 
 
@@ -113,12 +113,12 @@ def _best(
 
 
 def _rows(chain: _Chain, machine: Machine) -> int | None:
-    """Returns the fewest rows per block within `_ALIKE` of the least predicted time; None if the unfused chain wins."""
+    """Returns the fewest rows per block within `_TIE_RATIO` of the least predicted time; None if fusing is slower."""
     whole = told_alone(chain.nests, machine)
     options = [(rows, option[0]) for rows in _ROWS if (option := _blocks(chain, rows, machine)) is not None]
     told = {rows: told_alone(nests, machine) for rows, nests in options}
     least = min(told.values(), default=whole)
-    return next((rows for rows, own in told.items() if own < whole and own <= _ALIKE * least), None)
+    return next((rows for rows, own in told.items() if own < whole and own <= _TIE_RATIO * least), None)
 
 
 def _ends(
@@ -183,7 +183,7 @@ def _blocks(chain: _Chain, rows: int, machine: Machine) -> tuple[list[Nest], lis
             body += statements
         loops.append(For(band, tuple(map(in_turn, body))))
     outer = sorted((axis for axis in outer if axis.size != 1), key=lambda axis: -axis.size)
-    if outer and prod(axis.size for axis in outer) >= _LEAST_AT_ONCE:
+    if outer and prod(axis.size for axis in outer) >= _MIN_PARALLEL_STEPS:
         made = [replace(loop, way=Way.PARALLEL) for loop in around(outer, loops) if isinstance(loop, For)]
     else:
         made = [replace(loop, body=tuple(around(outer, loop.body)), way=Way.PARALLEL) for loop in loops]

@@ -21,7 +21,7 @@ from glenside.codegen.scheduling.select_schedule import scheduled
 from glenside.codegen.scheduling.vectorize import lanes_of
 from glenside.ir.index_map import Axis
 
-_VECTORS = 2
+_VECTORS_PER_STEP = 2
 """Vectors of columns that each nest stores in one step."""
 
 
@@ -63,7 +63,7 @@ def _together(nests: Sequence[Nest], blocks: Sequence[Block], machine: Machine) 
     """Interleaves nests of one buffer in one nest, and returns its packings too; None if a part cannot be scheduled."""
     columns = [_columns(block) for block in blocks]
     axes = count(1 + max(axis.number for block in blocks for axis in axes_of(block)))
-    width = _VECTORS * lanes_of(blocks[0].joined[0].local.dtype, machine)
+    width = _VECTORS_PER_STEP * lanes_of(blocks[0].joined[0].local.dtype, machine)
     whole, rest = divmod(columns[0].size, width)
     body: list[Statement] = []
     packings: list[Packing] = []

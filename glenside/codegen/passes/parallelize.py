@@ -16,9 +16,9 @@ from glenside.codegen.loop_ir.ir import Buffer, Nest, Way, is_parallel
 from glenside.codegen.loop_ir.module import Module
 from glenside.codegen.processor.model import Machine
 
-_HANDING = 1500.0
+_FORK_JOIN_NS = 1500.0
 """Nanoseconds to start a loop on the other threads, and to be notified of its end."""
-_FETCHING = 0.2
+_TRANSFER_NS_PER_BYTE = 0.2
 """Nanoseconds to fetch a byte from another thread's cache: 13 for a line of 64 bytes."""
 
 
@@ -26,18 +26,18 @@ def parallelize(module: Module, machine: Machine) -> Module:
     """Makes nests serial that are predicted to cost less on one thread; assumes two threads if the machine has one."""
     nests, threads = module.nests, max(2, machine.threads)
     ways = [either_way(nest, machine, threads) for nest in nests]
-    spared = [_spared(nest, way) for nest, way in zip(nests, ways, strict=True)]
-    shared = decided(spared, _passed(nests, ways, threads))
-    return module.with_nests([nest if shared[i] else _alone(nest) for i, nest in enumerate(nests)])
+    spared = [_saved_ns(nest, way) for nest, way in zip(nests, ways, strict=True)]
+    shared = decided(spared, _transfer_costs(nests, ways, threads))
+    return module.with_nests([nest if shared[i] else _serial(nest) for i, nest in enumerate(nests)])
 
 
-def _spared(nest: Nest, way: EitherWay) -> float:
+def _saved_ns(nest: Nest, way: EitherWay) -> float:
     """Returns the nanoseconds that parallelizing a nest saves; minus infinity if it has no parallel loop."""
     handed = sum(loop.beside is None for loop in nest.body if is_parallel(loop))
-    return way.alone - way.shared - _HANDING * handed if handed else float("-inf")
+    return way.alone - way.shared - _FORK_JOIN_NS * handed if handed else float("-inf")
 
 
-def _passed(nests: Sequence[Nest], ways: Sequence[EitherWay], threads: int) -> dict[int, dict[int, float]]:
+def _transfer_costs(nests: Sequence[Nest], ways: Sequence[EitherWay], threads: int) -> dict[int, dict[int, float]]:
     """Returns the nanoseconds of cache transfers between nests, if only one of the two is parallel.
 
     Symmetric: nest -> nest that last filled a buffer that it touches -> cost.
@@ -48,7 +48,7 @@ def _passed(nests: Sequence[Nest], ways: Sequence[EitherWay], threads: int) -> d
         for buffer, n in way.touched.items():
             before = last.get(buffer, number)
             if before != number:
-                cost = n * (1 - 1 / threads) * _FETCHING
+                cost = n * (1 - 1 / threads) * _TRANSFER_NS_PER_BYTE
                 for a, b in ((before, number), (number, before)):
                     found[a][b] = found[a].get(b, 0.0) + cost
         last[nest.buffer] = number
@@ -93,7 +93,7 @@ def _cut(pull: dict[int, float], passed: dict[int, dict[int, float]]) -> dict[in
     return {number: number in shared for number in pull}
 
 
-def _alone(nest: Nest) -> Nest:
+def _serial(nest: Nest) -> Nest:
     """Returns a nest with its parallel loops made serial."""
     body = [replace(one, way=Way.LOOP, beside=None) if is_parallel(one) else one for one in nest.body]
     return replace(nest, body=tuple(body))

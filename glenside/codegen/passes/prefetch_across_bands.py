@@ -17,7 +17,7 @@ from glenside.codegen.memory.buffer_arena import in_line
 from glenside.codegen.processor.model import Machine
 from glenside.ir.index_map import Axis, flattened
 
-_MOST_LINES = 4
+_MAX_LINES_PER_STEP = 4
 """Maximum cache lines prefetched in one step: more would arrive late and stall the step."""
 
 
@@ -39,7 +39,7 @@ def asking_for_next(
         apart, end = coefficient(own[0].place, band), _end(own, band)
         line = in_line(buffer.dtype)
         share = -(-apart // steps)
-        if end is not None and share <= _MOST_LINES * line:
+        if end is not None and share <= _MAX_LINES_PER_STEP * line:
             first = at(band) * apart + end + step * share
             asked += [Prefetch(buffer, first + n, far=True) for n in range(0, share, line)]
     return _inserted(statements, path, asked) if asked else list(statements)

@@ -64,7 +64,7 @@ def require_own(results: Sequence[tuple[int, int]], inputs: Sequence[tuple[int, 
         is_result = place < len(results)
         if begin < (end if is_result else end_of_results):
             which = place if is_result else holder
-            raise BadInput(f"a result requires memory of its own, got what {which} shares with another array")
+            raise BadInput(f"result {which} shares memory with another array: each result requires memory of its own")
         end = max(end, begin + size)
         if is_result:
             end_of_results, holder = begin + size, place

@@ -19,10 +19,10 @@ from glenside.ir.errors import BadInput
 
 __all__ = ["build_line", "compiler", "flags", "loaded", "object_line"]
 
-_PLAIN = ("-std=c11", "-O2", "-ffp-contract=off")
-_ONCE = ("-O1",)
+_PLAIN_FLAGS = ("-std=c11", "-O2", "-ffp-contract=off")
+_RUN_ONCE_FLAGS = ("-O1",)
 """Compiler flags for a program that runs once, so that compile time dominates."""
-_TILED = (
+_VECTOR_FLAGS = (
     "-std=gnu11",
     "-O2",  # -O3 carries operands of a window from one step to the next, and spills
     "-ffp-contract=fast",
@@ -32,14 +32,14 @@ _TILED = (
     "-Wno-psabi",  # no vector crosses translation units
 )
 LIBRARIES = ("-lm", "-pthread")
-_NAMES = ("run", "open_pool", "close_pool")
+_EXPORTED_NAMES = ("run", "open_pool", "close_pool")
 _UNIT = 40_000
 """Characters of C for which one more compiler process pays."""
 
 
 def flags(machine: Machine | None, kind: Kind = Kind.GCC) -> tuple[str, ...]:
     """Returns the compiler flags for a machine; plain loops (None) are exact, operation by operation."""
-    general = _PLAIN if machine is None else _TILED
+    general = _PLAIN_FLAGS if machine is None else _VECTOR_FLAGS
     own = () if machine is None else machine.flags
     if kind is not Kind.ZIG:
         return (*general, *own)
@@ -71,7 +71,7 @@ class Loaded:
 def loaded(source: Source, machine: Machine | None, *, runs_once: bool = False) -> Loaded:
     """Returns the shared object of a program, cached or compiled. Raises BadInput: no compiler, or its errors."""
     by = known_compiler()
-    told = (*flags(machine, by.kind), *(_ONCE if runs_once else ()))
+    told = (*flags(machine, by.kind), *(_RUN_ONCE_FLAGS if runs_once else ()))
     parts = [str(source), *told, by.identity, *computer()]
     key = hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
     kept = find(key)
@@ -89,16 +89,16 @@ def loaded(source: Source, machine: Machine | None, *, runs_once: bool = False) 
             try:
                 found = _opened(made)
             except OSError as error:
-                raise BadInput(f"what {by} made cannot be loaded: {error}") from error
+                raise BadInput(f"the shared object that {by} made cannot be loaded: {error}") from error
             keep(key, made)
             return Loaded(found, by.kind.value, False)
     except OSError as error:
-        raise BadInput(f"to compile requires room for temporary files: {error.strerror or error}") from error
+        raise BadInput(f"compiling requires space for temporary files: {error.strerror or error}") from error
 
 
 def _opened(path: Path) -> ctypes.CDLL:
     found = ctypes.CDLL(str(path))
-    missing = [name for name in _NAMES if not hasattr(found, name)]
+    missing = [name for name in _EXPORTED_NAMES if not hasattr(found, name)]
     if missing:
         raise OSError(f"it has no {missing[0]}")
     return found

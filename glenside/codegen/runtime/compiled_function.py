@@ -40,7 +40,7 @@ from glenside.ir.stopwatch import stage, watched
 from glenside.ir.types import TupleType, Type
 
 MOST_THREADS = 1024
-_WORTH_LARGE_PAGES = 1 << 19
+_MIN_LARGE_PAGE_BYTES = 1 << 19
 """Bytes of results from which on they are stored in large pages."""
 _NO_MEMORY = "memory does not suffice for the arrays of this program"
 
@@ -229,7 +229,7 @@ class Compiled:
         """
         shapes = [(tuple(b.dims), RECORDS[b.dtype].numpy) for b in self._lowered.results]
         try:
-            memory = Memory((buffer.bytes for buffer in self._lowered.results), _WORTH_LARGE_PAGES)
+            memory = Memory((buffer.bytes for buffer in self._lowered.results), _MIN_LARGE_PAGE_BYTES)
         except MemoryError as error:
             raise BadInput(_NO_MEMORY) from error
         return [memory.array(prod(dims), dtype).reshape(dims) for dims, dtype in shapes]
@@ -338,7 +338,7 @@ class Compiled:
         dicts = [array for array in arrays if isinstance(array, Mapping)]
         placed = [array for array in arrays if not isinstance(array, Mapping)]
         if len(placed) > len(self.inputs):
-            raise BadInput(f"the program takes {len(self.inputs)} arrays, got {len(placed)}")
+            raise BadInput(f"the program takes at most {len(self.inputs)} arrays, got {len(placed)}")
         found = dict(zip(self.inputs, placed, strict=False))
         names = {b.name: b for b in self.inputs}
         for name, array in chain(*(entries.items() for entries in dicts), named.items()):
@@ -350,7 +350,7 @@ class Compiled:
         missing = [b.name for b in self.inputs if b not in found]
         if missing:
             own = [name for name in missing if name in ("out", "threads")]
-            how = f"; in a dict it is no option, as f({{'{own[0]}': ..}})" if own else ""
+            how = f"; an input named like an option is passed in a dict: f({{'{own[0]}': ..}})" if own else ""
             raise BadInput(f"the program takes {', '.join(missing)} too{how}")
         return {b: found[b] if is_plain(found[b], b) else given_array(b, found[b]) for b in self.inputs}
 
@@ -362,13 +362,13 @@ class Compiled:
         items: Sequence[Any] = out if isinstance(out, tuple | list) else [out]
         given = [array for array in items if isinstance(array, np.ndarray)]
         if len(given) != len(items):
-            raise BadInput("results are given to numpy arrays, one or a tuple of them, got something else in out=")
+            raise BadInput("out= requires a numpy array, or a tuple or list of them, got something else")
         if len(given) != len(results):
-            raise BadInput(f"the program gives {len(results)} arrays, got {len(given)} for them")
+            raise BadInput(f"out= requires one array for each result ({len(results)}), got {len(given)}")
         for place, (buffer, array) in enumerate(zip(results, given, strict=True)):
             require_fits(buffer, array)
             if not array.flags.carray:
-                raise BadInput(f"a result requires an array in C order that can be written, got another for {place}")
+                raise BadInput(f"result {place} requires a writable array in C order, got another one")
         return dict(zip(results, given, strict=True))
 
 
@@ -388,9 +388,8 @@ class _Pool:
     def __init__(self, library: ctypes.CDLL, threads: int) -> None:
         self.threads, self.process = threads, os.getpid()
         self.address, self.lock = ctypes.c_void_p(library.open_pool(threads)), Lock()
-        weakref.finalize(
-            self, _close, library, self.address, self.process
-        ).atexit = False  # threads end with the process
+        # At exit, the threads end with the process.
+        weakref.finalize(self, _close, library, self.address, self.process).atexit = False
 
 
 def _close(library: ctypes.CDLL, address: ctypes.c_void_p, process: int) -> None:

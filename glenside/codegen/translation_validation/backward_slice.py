@@ -27,7 +27,7 @@ from glenside.codegen.translation_validation.nest_structure import Node, Structu
 from glenside.ir.index_map import Divided, Index
 from glenside.ir.operand import Array
 
-_ROUNDS = 4
+_MAX_ROUNDS = 4
 """Maximum passes over the nest, while needs still grow."""
 
 
@@ -45,7 +45,7 @@ def _digits(place: Index, sizes: tuple[tuple[int, int], ...]) -> tuple[list[tupl
         else:
             bare[atom.number] = bare.get(atom.number, 0) + factor
     if not {*bare, *tried} <= size_of.keys():
-        raise NotSampled("a place that is counted by no loop around it")
+        raise NotSampled("an index whose counter has no loop around it")
     found: list[tuple[int, int, int]] = []
     span = 0
     for number, factor in sorted(bare.items(), key=lambda item: abs(item[1])):
@@ -59,7 +59,7 @@ def _digits(place: Index, sizes: tuple[tuple[int, int], ...]) -> tuple[list[tupl
     order = sorted(tried)
     count = prod(size_of[n] for n in order)
     if count > MOST:
-        raise NotSampled(f"a place of {count:,} combinations of counters")
+        raise NotSampled(f"an index with {count:,} combinations of counters")
     counters = dict(zip(order, _grid([size_of[n] for n in order]), strict=True)) | {n: 0 for n, *_ in found}
     return found[::-1], order, np.broadcast_to(np.asarray(place.evaluate(counters), np.int64), (count,))  # type: ignore[arg-type]
 
@@ -85,7 +85,7 @@ def solutions(place: Index, sizes: Mapping[int, int], wanted: Array) -> tuple[Ar
     """
     divided, tried, given = _digits(place, tuple(sorted(sizes.items())))
     if wanted.size * given.size > MOST:
-        raise NotSampled(f"{wanted.size:,} places of {given.size:,} combinations of counters each")
+        raise NotSampled(f"{wanted.size:,} indices with {given.size:,} combinations of counters each")
     rest = wanted[:, None] - given[None]
     for _, size, factor in divided:
         rest = rest - min(0, factor * (size - 1))
@@ -106,7 +106,7 @@ def solutions(place: Index, sizes: Mapping[int, int], wanted: Array) -> tuple[Ar
 def unmoved(places: Array, moves: Array) -> Array:
     """Returns for each index the indices from which each move leads to it. Raises NotSampled."""
     if places.size * moves.size > MOST:
-        raise NotSampled(f"{places.size:,} elements that {moves.size:,} moves each may lead to")
+        raise NotSampled(f"{places.size:,} elements with {moves.size:,} computed offsets each")
     return (places[:, None] - moves[None]).reshape(-1)
 
 
@@ -128,7 +128,7 @@ class Demand:
         self._again = False
         for buffer, (sample, places) in wanted.items():
             self._need(buffer, sample, places)
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             before = sum(needed.size for needed in self.needs.values())
             self._seen, self._again = {}, False
             for node in reversed(structure.nodes):
@@ -234,9 +234,9 @@ class Demand:
                 at[loop.axis.number] = np.arange(loop.axis.size).reshape(-1, *(1 for _ in own[i + 1 :]))
             moves = self.picks(load.picked)
             if sample.size * prod(loop.axis.size for loop in own) * moves.size > MOST:
-                raise NotSampled(f"reads of {load.buffer} at too many places")
+                raise NotSampled(f"reads of too many elements of {load.buffer}")
             if not numbers <= at.keys():
-                raise NotSampled("a place that is counted by no loop around it")
+                raise NotSampled("an index whose counter has no loop around it")
             places = np.asarray(load.place.evaluate(at), np.int64)  # type: ignore[arg-type]
             shape = (sample.size, *(loop.axis.size for loop in own))
             places = np.broadcast_to(places, shape)[..., None] + moves
@@ -249,7 +249,7 @@ class Demand:
         for local, step in picked:
             size = self.structure.sizes.get(local.name)
             if size is None or size * moves.size > MOST:
-                raise NotSampled(f"places moved by {local}")
+                raise NotSampled(f"accesses at computed index {local}")
             moves = merged(moves[:, None] + np.arange(size)[None] * step)
         return moves
 

@@ -20,9 +20,9 @@ from glenside.ir.operand import Array
 from glenside.semantics.loop_field import LoopField
 from glenside.semantics.prime_field import function_seed
 
-_WIDEST = 1 << 20
+_INTEGER_BOUND = 1 << 20
 """Bound on random integers: few dtypes wrap in sums of products, and all values of an index occur."""
-_LANES = 16
+_AMX_COLUMNS = 16
 """Columns of one register of a matrix unit (AMX)."""
 
 
@@ -84,7 +84,7 @@ class Values:
         if buffer.dtype == "bool":
             return np.asarray((drawn & np.uint64(1)).astype(bool))
         low, high = limits(buffer.dtype)
-        low, high = max(low, -_WIDEST), min(high, _WIDEST - 1)
+        low, high = max(low, -_INTEGER_BOUND), min(high, _INTEGER_BOUND - 1)
         return np.asarray((drawn % np.uint64(high - low + 1)).astype(np.int64) + low).astype(buffer.dtype)
 
 
@@ -128,10 +128,10 @@ def _source_of_parts(packing: PartPacking, places: Array) -> tuple[Array, Array]
     in_run = -(-run // CHUNK)
     rest, step = np.divmod(places, CHUNK)
     if packing.paired:
-        rest, within = np.divmod(places, _LANES * CHUNK)
-        pair, within = np.divmod(within, 2 * _LANES)
+        rest, within = np.divmod(places, _AMX_COLUMNS * CHUNK)
+        pair, within = np.divmod(within, 2 * _AMX_COLUMNS)
         step = pair * 2 + within % 2
-        rest = rest * _LANES + within // 2
+        rest = rest * _AMX_COLUMNS + within // 2
     rest, line = np.divmod(rest, packing.height)
     rest, part = np.divmod(rest, packing.parts)
     rest, chunk = np.divmod(rest, prod(n for n, _ in packing.inner[:-1]) * in_run)

@@ -36,12 +36,12 @@ class Elements:
         unique, inverse = np.unique(flat, return_inverse=True)
         rows, columns = np.divmod(unique, self.keys.size)
         if not self.written[rows, columns].all():
-            raise OutOfBounds("sums begin with what is not written")
+            raise OutOfBounds("an accumulator is not initialized")
         if unique.size == flat.size:
             gathered = np.empty(unique.size, new.dtype)
             gathered[inverse] = new
         elif name == "multiply":
-            raise NotSampled("products at one place")
+            raise NotSampled("several factors of one element")
         elif name == "add":
             kind = np.float64 if new.dtype.kind == "f" else new.dtype
             gathered = np.zeros(unique.size, kind)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def _tensor(meaning: Meaning, term: Term, places: Places) -> Array:
     (tensor,) = term.attributes
     assert isinstance(tensor, Tensor), "it is a tensor"
-    raise NotSampled(f"tensor {tensor.name}, which lies nowhere")
+    raise NotSampled(f"tensor {tensor.name}, which is not stored")
 
 
 def _number(meaning: Meaning, term: Term, places: Places) -> Array:

@@ -46,7 +46,7 @@ from glenside.ir.dtypes import wider
 from glenside.ir.index_map import Guard, Index
 from glenside.ir.operand import Array
 
-_STEPS = 2000
+_MAX_SERIAL_STEPS = 2000
 """Maximum loop steps that run one by one."""
 
 
@@ -58,7 +58,7 @@ class Run:
         self.numbers = Numbers(self.field)
         self.samples, self.structure = demand.samples, demand.structure
         self.memory: dict[Buffer, Elements] = {}
-        self.left = _STEPS
+        self.left = _MAX_SERIAL_STEPS
         self.missing: Array | None = None
         scope = Scope({}, (), None)
         with np.errstate(all="ignore"):
@@ -141,7 +141,7 @@ class Run:
         """Runs dependent steps one by one."""
         self.left -= len(steps)
         if self.left < 0:
-            raise NotSampled(f"more than {_STEPS:,} steps that depend on each other")
+            raise NotSampled(f"more than {_MAX_SERIAL_STEPS:,} steps that depend on each other")
         for i, step in enumerate(steps):
             mask = scope.mask if valid is None else both(scope.mask, valid[i])
             if mask is not None and not mask.any():
@@ -162,7 +162,7 @@ class Run:
         before, at, unknown = scope.locals[name]
         if found is None:
             if at != depth:
-                raise NotSampled(f"{name}, which steps taken at once change")
+                raise NotSampled(f"{name}, which is changed by steps that run at once")
             value = self._value(let.formula, scope)
             missing = self.missing
         else:
@@ -350,7 +350,7 @@ class Run:
         start = place[mask]
         within = start[:, None] + np.arange(sort.count)[None]
         if items in self.structure.written:
-            raise NotSampled("a sort of what its own nest makes")
+            raise NotSampled("a sort of items that its own nest writes")
         keys = self.values.at(items, self._inside(items, within, Scope({}, (), None)))
         keys = keys.astype(wider(keys.dtype.name)) if keys.dtype.kind == "V" else keys
         ranks = np.unique(keys, return_inverse=True)[1].reshape(keys.shape)

@@ -10,15 +10,15 @@ from glenside.codegen.loop_ir.ir import Buffer, Number, Sort, Store
 from glenside.codegen.translation_validation.nest_structure import PRIVATE, Node, Structure, axes_of
 from glenside.ir.operand import Array
 
-_SAMPLES = 40
+_MAX_SAMPLES = 40
 """Maximum samples of a nest with few store statements."""
-_MOST_SAMPLES = 80
+_MAX_STORES = 80
 """Maximum store statements that are sampled."""
-_OF_STORE = 10
+_MAX_SAMPLES_PER_STORE = 10
 """Maximum samples of one store statement."""
-_EDGES = 4
+_MAX_CHANGES = 4
 """Maximum steps per loop at which one quotient or guard changes that are candidates."""
-_PRODUCTS = 1 << 17
+_MAX_SUM_STEPS = 1 << 17
 """Maximum steps of sums of all samples together: fewer samples are drawn from deeper sums."""
 
 
@@ -29,11 +29,11 @@ def elements(structure: Structure, drawn: np.random.Generator) -> list[tuple[Buf
     if not stores:
         return []
     deep = max((_products(node) for node in structure.every if isinstance(node.statement, Store)), default=1)
-    most = min(_SAMPLES, max(4, _PRODUCTS // deep))
-    if len(stores) > _MOST_SAMPLES:
-        stores = [stores[i] for i in sorted(drawn.choice(len(stores), _MOST_SAMPLES, replace=False))]
+    most = min(_MAX_SAMPLES, max(4, _MAX_SUM_STEPS // deep))
+    if len(stores) > _MAX_STORES:
+        stores = [stores[i] for i in sorted(drawn.choice(len(stores), _MAX_STORES, replace=False))]
     computed = [node for node in stores if not _is_constant(node)]
-    each = max(1, min(_OF_STORE, most // max(1, len(computed))))
+    each = max(1, min(_MAX_SAMPLES_PER_STORE, most // max(1, len(computed))))
     found: dict[tuple[Buffer, int], None] = {}
     for node in stores:
         found |= dict.fromkeys(_of_store(node, structure, each if node in computed else 1, drawn))
@@ -90,7 +90,7 @@ def _steps(loop: Node, structure: Structure, tries: int, drawn: np.random.Genera
         value = np.asarray(index.evaluate(axes))  # type: ignore[arg-type]
         answers = value // bounds[0] if len(bounds) == 1 else (bounds[0] <= value) & (value < bounds[1])
         changes = np.flatnonzero(np.broadcast_to(answers, size)[1:] != np.broadcast_to(answers, size)[:-1])
-        edges |= {*changes[:_EDGES].tolist(), *(changes[:_EDGES] + 1).tolist()}
+        edges |= {*changes[:_MAX_CHANGES].tolist(), *(changes[:_MAX_CHANGES] + 1).tolist()}
     steps = drawn.integers(0, size, tries)
     own = drawn.permutation(sorted(edges))[: tries // 2]
     steps[: len(own)] = own

@@ -35,16 +35,16 @@ from glenside.ir.tuples import arrays_of
 from glenside.semantics.loop_field import LoopField
 
 _GIVEN = (Role.INPUT, Role.CONSTANT)
-_NAMED = 3
+_MAX_NAMED = 3
 """Skipped nests that the report names."""
-_PACKED = 256
+_SAMPLES_PER_PACKING = 256
 """Elements of each packed constant that are compared."""
-_FEWER = 2
+_SAMPLE_THINNING = 2
 """If all samples cost too much, one of this many is kept."""
-_LEAST = 2
+_MIN_SAMPLES = 2
 """Samples that are validated whatever they cost."""
-_PRODUCTS = 1 << 18
-"""Maximum cost of more than `_LEAST` samples of a nest: elements times steps of sums."""
+_MAX_PRODUCTS = 1 << 18
+"""Maximum cost of more than `_MIN_SAMPLES` samples of a nest: elements times steps of sums."""
 
 
 @dataclass
@@ -64,10 +64,10 @@ class Validation:
     seconds: float = 0.0
 
     def __str__(self) -> str:
-        alike = f", {self.alike:,} nests are like others" if self.alike else ""
-        left = "; ".join(map(str, self.skipped[:_NAMED])) + ("; .." if len(self.skipped) > _NAMED else "")
+        alike = f", {self.alike:,} nests are structurally equal to others" if self.alike else ""
+        left = "; ".join(map(str, self.skipped[:_MAX_NAMED])) + ("; .." if len(self.skipped) > _MAX_NAMED else "")
         skipped = f"; {len(self.skipped):,} are not sampled: {left}" if self.skipped else ""
-        return f"Verified: {self.samples:,} elements are the program's{alike}{skipped}."
+        return f"Verified: {self.samples:,} sampled elements equal the program's{alike}{skipped}."
 
 
 def mismatches(
@@ -105,7 +105,7 @@ def packed_wrongly(
         size = packing.buffer.dims.product()
         if packing.buffer.role is not Role.CONSTANT or not size:
             continue
-        places = np.random.default_rng(size).integers(0, size, _PACKED)
+        places = np.random.default_rng(size).integers(0, size, _SAMPLES_PER_PACKING)
         source, is_value = source_places(packing, places)
         got = packed[packing.buffer].reshape(-1)[places]
         want = constants[packing.source.name].reshape(-1)[np.where(is_value, source, 0)].astype(got.dtype)
@@ -114,7 +114,7 @@ def packed_wrongly(
         else:
             got, want = got[is_value], want[is_value]
         if got.tobytes() != want.tobytes():  # bitwise, because of nan
-            yield Fault(Condition.MEANING, f"{packing.buffer} does not hold what is packed of {packing.source}")
+            yield Fault(Condition.MEANING, f"{packing.buffer} differs from the packing of {packing.source}")
 
 
 def _results(loops: Loops, program: Term) -> Iterator[Fault]:
@@ -182,7 +182,7 @@ class _Validating:
             except NotSampled:
                 if len(wanted) == 1:
                     raise
-            wanted = wanted[::_FEWER]
+            wanted = wanted[::_SAMPLE_THINNING]
 
     def _sampled(
         self,
@@ -197,7 +197,7 @@ class _Validating:
         sample = {buffer: np.array([i for i, (b, _) in enumerate(wanted) if b is buffer]) for buffer in places}
         of = {buffer: (sample[buffer], np.array(own)) for buffer, own in places.items()}
         demand = Demand(structure, len(wanted), of)
-        if demand.products > _PRODUCTS and len(wanted) > _LEAST:
+        if demand.products > _MAX_PRODUCTS and len(wanted) > _MIN_SAMPLES:
             raise NotSampled(f"{demand.products:,} products")
         run, meaning = Run(self.values, demand), Meaning(self.values, self._stored(number, of))
         again = Meaning(self.values, self._stored(number, of, self._read(nest)))
@@ -221,7 +221,7 @@ class _Validating:
             wrong = np.flatnonzero(want != got[own])
             if wrong.size:
                 count = f"{wrong.size} of {own.size} samples"
-                yield f"{buffer}[{int(at[own[wrong[0]]])}] is not the element of {what} that lies there ({count})"
+                yield f"{buffer}[{int(at[own[wrong[0]]])}] is not the element of {what} that is stored there ({count})"
 
     def _read(self, nest: Nest) -> set[str]:
         """Returns the origins of the buffers that a nest uses, and of the sources of packed ones."""
@@ -252,7 +252,7 @@ class _Validating:
                 want = read(layout.term, tuple(index[own] for index in at))
                 yield name_of(layout.term), own, np.broadcast_to(np.asarray(want), own.shape)
         if left.any():
-            raise OutOfBounds(f"no term lies at {buffer}[{int(places[np.argmax(left)])}]")
+            raise OutOfBounds(f"no term is stored at {buffer}[{int(places[np.argmax(left)])}]")
 
     def _stored(
         self, number: int, wanted: Mapping[Buffer, tuple[Array, Array]], read: Container[str] | None = None

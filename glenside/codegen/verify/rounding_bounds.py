@@ -47,7 +47,7 @@ from glenside.ir.dtypes import REALS, STORED, WHOLE, fraction_bits, largest_floa
 from glenside.ir.index_map import Index
 from glenside.semantics.native import Native
 
-_ULPS = 16
+_FUNCTION_ERROR_ULPS = 16
 """Maximum error of functions of reals, of the library and vectorized, in units in the last place."""
 _KINDS = {"float64": 0, "float32": 1, "float16": 2, "bfloat16": 3, **dict.fromkeys(STORED, 4)}
 _NUMBERS = r"""
@@ -374,10 +374,13 @@ class Bounds(Plain):
         if name in _OPERATIONS:
             return f"{_OPERATIONS[name]}({given}, {of})"
         if name == "pow":
-            return f"power({given}, {_ULPS}, {of})"
+            return f"power({given}, {_FUNCTION_ERROR_ULPS}, {of})"
         if name in ("mod", "rem"):
             return f"rest({given}, {int(name == 'rem')}, {of})"
-        function, units = _WHOLE.get(name, "sigmoid_of" if name == "sigmoid" else name), 0 if name in _WHOLE else _ULPS
+        function, units = (
+            _WHOLE.get(name, "sigmoid_of" if name == "sigmoid" else name),
+            0 if name in _WHOLE else _FUNCTION_ERROR_ULPS,
+        )
         ends = "" if name in ("sin", "cos") else f"{function}(a.v - a.e), {function}(a.v + a.e), "
         kind = "wave" if name in ("sin", "cos") else _SHAPES.get(name, "near")
         text = f"return {kind}({function}(a.v), {ends}a, {units}, {of});"

@@ -28,9 +28,9 @@ class Unverified(GlensideError):
     status = 1
 
 
-_SECONDS = 0.15
-_OF_NEST = 0.003
-"""Seconds of this thread for sampling: `_SECONDS`, and `_OF_NEST` more for each nest."""
+_SAMPLING_SECONDS = 0.15
+_SAMPLING_SECONDS_PER_NEST = 0.003
+"""Seconds of this thread for sampling: `_SAMPLING_SECONDS`, and `_SAMPLING_SECONDS_PER_NEST` more for each nest."""
 
 
 def verify(loops: Loops, plan: Arena, program: Program, constants: Mapping[Buffer, Array]) -> Validation:
@@ -40,7 +40,9 @@ def verify(loops: Loops, plan: Arena, program: Program, constants: Mapping[Buffe
     """
     for fault in (*Checker().faults(loops, plan), *_interface(loops, program)):
         raise Unverified(_sentence(fault, loops, program))
-    found = mismatches(loops, program.term, program.constants, _SECONDS + _OF_NEST * len(loops.nests))
+    found = mismatches(
+        loops, program.term, program.constants, _SAMPLING_SECONDS + _SAMPLING_SECONDS_PER_NEST * len(loops.nests)
+    )
     for fault in (*found.wrong, *packed_wrongly(loops.packings, constants, program.constants)):
         raise Unverified(_sentence(fault, loops, program))
     return found
@@ -55,7 +57,7 @@ def _interface(loops: Loops, program: Program) -> Iterator[Fault]:
     wanted = list(_results(program.term.type))
     found = [(buffer.dims, buffer.dtype) for buffer in loops.results]
     if [(access.dims, access.dtype) for access in wanted] != found:
-        yield Fault(Condition.INTERFACE, "results have other dims or dtypes than those of the program")
+        yield Fault(Condition.INTERFACE, "the dims or dtypes of results differ from those of the program")
 
 
 def _results(type_: Type) -> Iterator[AccessType]:

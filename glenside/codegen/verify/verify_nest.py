@@ -18,9 +18,9 @@ from glenside.codegen.verify.written_elements import Written
 from glenside.ir.index_map import Axis
 from glenside.ir.operand import Array
 
-_STEPS = 1 << 14
+_MAX_STEPS = 1 << 14
 """Maximum steps of outer loops that are checked one by one."""
-_TRIED = 1 << 22
+_MAX_SEARCHED_STEPS = 1 << 22
 """Maximum steps that are searched for the counters that a message names."""
 _GIVEN = (Role.INPUT, Role.CONSTANT)
 _OWN = (Role.REGISTER, Role.SCRATCH)
@@ -95,7 +95,7 @@ class NestFaults:
         """Returns, for a message, values of the counters at which an access has an index."""
         held = [guard.index for h in access.conditions for guard in h.guards]
         axes = [a for a in access.axes if a in {*axes_in(access.place, *held)}]
-        if not axes or prod(axis.size for axis in axes) > _TRIED or access.picked:
+        if not axes or prod(axis.size for axis in axes) > _MAX_SEARCHED_STEPS or access.picked:
             return f" (along {', '.join(map(str, axes))})" if axes else ""
         counters = counted(axes)
         true = (access.place.evaluate(counters) == place) & holds(access.conditions, counters)
@@ -135,7 +135,7 @@ class NestFaults:
                 if self._missing(read, fixed, dict.fromkeys(same, fixed), known) is None:
                     return
         axes = read.axes[: max(shared.values(), default=0)]
-        if prod(axis.size for axis in axes) > _STEPS:
+        if prod(axis.size for axis in axes) > _MAX_STEPS:
             yield f"it cannot be shown that {read.buffer}[{read.place}] is written before it is read"
             return
         for at in product(*(range(axis.size) for axis in axes)):
@@ -191,7 +191,7 @@ class NestFaults:
                 continue
             even = {moves_evenly(access, axes) for access in own}
             outer = prod(axis.size for axis in axes)
-            if axes and (None in even or len(even) > 1) and outer > _STEPS:
+            if axes and (None in even or len(even) > 1) and outer > _MAX_STEPS:
                 said = f"it cannot be shown that steps of {loop.axis} write disjoint elements of {buffer}"
                 yield Fault(Condition.RACES, said)
                 continue

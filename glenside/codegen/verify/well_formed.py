@@ -139,7 +139,7 @@ def _store(store: Store, scope: _Scope, nest: Nest) -> Iterator[Fault]:
             Condition.TYPED, f"{store.buffer} is {store.buffer.dtype}, and the stored value is {store.formula.dtype}"
         )
     if store.buffer.role in _GIVEN and store.buffer != nest.buffer:
-        yield Fault(Condition.OWNED, f"it writes {store.buffer}, which is given")
+        yield Fault(Condition.OWNED, f"it writes {store.buffer}, which is an input or constant")
     elif store.buffer.role is Role.REGISTER:
         yield from _register(store, scope)
     elif store.buffer != nest.buffer and store.buffer.role is not Role.SCRATCH:
@@ -175,7 +175,7 @@ def _typed(formula: Formula) -> Iterator[Fault]:
     elif isinstance(formula, Convert) and formula.bits:
         given, wanted = RECORDS[formula.formula.dtype].numpy.itemsize, RECORDS[formula.dtype].numpy.itemsize
         if given != wanted:
-            yield Fault(Condition.TYPED, f"{formula} has {wanted} bytes, of {given}")
+            yield Fault(Condition.TYPED, f"{formula} is a bitcast from {given} bytes to {wanted}")
 
 
 def _locals(formula: Formula) -> Iterator[Local]:

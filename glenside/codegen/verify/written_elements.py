@@ -10,7 +10,7 @@ from glenside.codegen.loop_ir.footprints import Footprint, footprint_of
 from glenside.codegen.loop_ir.index_boxes import Box, contains, is_apart
 from glenside.ir.operand import Array
 
-_MOST = 64
+_MAX_BOXES = 64
 """Maximum boxes of a buffer; more become a mask."""
 
 
@@ -39,7 +39,7 @@ class Written:
             footprint_of(box).mark(self._mask)
         elif not any(contains(other, box) for other in self.boxes):
             self.boxes = {other: None for other in self.boxes if not contains(box, other)} | {box: None}
-            if len(self.boxes) > _MOST:
+            if len(self.boxes) > _MAX_BOXES:
                 self.mask()
         self._whole = None
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from glenside.codegen.passes.rematerialization.live_sets import Dropped, Run, Version, unfolded
 from glenside.codegen.passes.rematerialization.steps import Steps
 
-_SMALL = 1000
+_NEGLIGIBLE_FACTOR = 1000
 """Values smaller than the budget by this factor are always kept."""
-_STALE = 32
+_MAX_STALE_ROUNDS = 32
 """Rounds without a lower peak after which the search stops."""
 Dropping = dict[int, set[int]]
 
@@ -17,7 +17,7 @@ Dropping = dict[int, set[int]]
 def small(steps: Steps, most: int) -> frozenset[int]:
     """Returns the values that are always kept: too small to matter, or not recomputable."""
     numbers = range(len(steps.values))
-    return frozenset(v for v in numbers if not steps.repeats(v) or steps.sizes[v] * _SMALL < most)
+    return frozenset(v for v in numbers if not steps.repeats(v) or steps.sizes[v] * _NEGLIGIBLE_FACTOR < most)
 
 
 def within(
@@ -28,7 +28,7 @@ def within(
     kept = small(steps, most)
     run = best = unfolded(steps, order, dropped)
     held, stale = dict(dropped), 0
-    while run.peak > most and stale < _STALE and not is_late():
+    while run.peak > most and stale < _MAX_STALE_ROUNDS and not is_late():
         time = run.needed.index(run.peak)
         if not _relieved(run, time, most, kept, dropped):
             break

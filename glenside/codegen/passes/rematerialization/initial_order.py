@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from glenside.codegen.passes.rematerialization.live_sets import Run
 from glenside.codegen.passes.rematerialization.steps import Steps
 
-_LITTLE = 8
+_SHRINK_FACTOR = 8
 """A step shrinks its operands if it reads at least this many times the lines that it writes."""
 
 
@@ -29,7 +29,7 @@ def _shrinks(steps: Steps, number: int, left: Sequence[int]) -> bool:
     """True if a step ends live ranges of at least as many lines as it writes, or shrinks its operands."""
     step = steps.steps[number]
     writes = sum(steps.sizes[v] for v in step.writes)
-    return _frees(steps, number, left) or _LITTLE * writes <= sum(steps.sizes[v] for v in step.reads)
+    return _frees(steps, number, left) or _SHRINK_FACTOR * writes <= sum(steps.sizes[v] for v in step.reads)
 
 
 def _listed(steps: Steps, is_soon: Callable[[Steps, int, Sequence[int]], bool]) -> tuple[int, ...]:

@@ -17,15 +17,15 @@ from glenside.codegen.passes.rematerialization.steps import Steps, rescheduled, 
 
 SECONDS = 20.0
 """Default limit on processor seconds for a plan; the integer program takes most of them."""
-_GAP = 1e-4
+_OPTIMALITY_GAP = 1e-4
 """Optimality gap, as a fraction of all work, at which the search stops."""
-_CUTS = 3
+_CUTS_PER_ROUND = 3
 """Cuts added in one round."""
-_TRIES = 4
+_MAX_TRIES = 4
 """Attempts with budgets lowered by the arena's excess over the peak (fragmentation)."""
-_LOWER = 200
-"""A budget is lowered by at least 1/`_LOWER` of it."""
-_HALVINGS = 6
+_LOWERING_DIVISOR = 200
+"""A budget is lowered by at least 1/`_LOWERING_DIVISOR` of it."""
+_BISECTIONS = 6
 """Bisections of the interval that contains the least feasible budget."""
 
 
@@ -115,11 +115,11 @@ def scheduled_within(loops: Loops, most: int, seconds: float = SECONDS) -> tuple
     plan = first = planned(steps, lines, seconds)
     made = rescheduled(steps, plan.order)
     best = arena(made).size, made, plan
-    for number in range(_TRIES):
+    for number in range(_MAX_TRIES):
         above, left = best[0] - most, seconds - (thread_time() - begin)
         if above <= 0 or not plan.holds or left <= 0:
             break
-        lines -= max(-(-above // LINE) * (number + 1), lines // _LOWER)
+        lines -= max(-(-above // LINE) * (number + 1), lines // _LOWERING_DIVISOR)
         plan = planned(steps, lines, left)
         made = rescheduled(steps, plan.order)
         best = min(best, (arena(made).size, made, plan), key=lambda one: one[0])
@@ -162,7 +162,7 @@ def _least(steps: Steps, once: Run, lines: int, found: _Found, until: float) -> 
     low, high = lines + 1 if found.bound == inf else 0, found.lowest.peak
     any_order = low <= steps.least
     low = max(low, steps.least)
-    for _ in range(_HALVINGS):
+    for _ in range(_BISECTIONS):
         if high - low <= high // 100 or thread_time() > until:
             break
         tried = (low + high) // 2
@@ -198,7 +198,7 @@ def _searched(steps: Steps, once: Run, most: int, until: float) -> _Found:
     while not is_late() and found.bound < inf:
         left = max(0.1, until - thread_time())
         hint = None if spare else found.best
-        choice = program.solved(cuts, spare, left, _GAP, hint)
+        choice = program.solved(cuts, spare, left, _OPTIMALITY_GAP, hint)
         if not spare:
             found.bound = max(found.bound, choice.bound)
         if choice.dropped is None:
@@ -206,7 +206,7 @@ def _searched(steps: Steps, once: Run, most: int, until: float) -> _Found:
         run = unfolded(steps, order, choice.dropped)
         found.add(run, most)
         found.add(within(steps, order, most, is_late, choice.dropped)[0], most)
-        if run.peak <= most or (found.best and found.best.cost - found.bound <= _GAP * steps.work):
+        if run.peak <= most or (found.best and found.best.cost - found.bound <= _OPTIMALITY_GAP * steps.work):
             break
         _refined(run, most, cuts, spare)
     return found
@@ -219,9 +219,9 @@ def _refined(run: Run, most: int, cuts: list[int], spare: dict[int, int]) -> Non
     for time in over:
         place = run.place(time)
         near = [place, place - 1] if run.again[time] else [place]
-        if not any(abs(p - q) <= _CUTS for p in near for q in added):
+        if not any(abs(p - q) <= _CUTS_PER_ROUND for p in near for q in added):
             added += [p for p in near if p >= 0 and p not in cuts]
-        if len(added) >= _CUTS:
+        if len(added) >= _CUTS_PER_ROUND:
             break
     if added:
         cuts[:] = sorted({*cuts, *added})
