@@ -196,19 +196,19 @@ class Lowering:
             return self._block(nest).plain()
         block = self._ordered(nest)
         if block is None:
-            nest = self._again(nest)
+            nest = self._restarted(nest)
             block = self._block(nest)
         if len(block.joined) > 1:  # registers hold one sum
-            self._apart([term for term, _ in self.joined][:-1])
-            nest = self._again(nest)
+            self._store_terms([term for term, _ in self.joined][:-1])
+            nest = self._restarted(nest)
             block = self._block(nest)
-        made = None if self._is_apart(nest, block) else scheduled(block, nest.axes, self.machine)
+        made = None if self._is_better_stored(nest, block) else scheduled(block, nest.axes, self.machine)
         if made is None and self.joined and nest.term not in {term for term, _ in self.joined}:
-            self._apart([term for term, _ in self.joined])
-            return self._scheduled(self._again(nest))
+            self._store_terms([term for term, _ in self.joined])
+            return self._scheduled(self._restarted(nest))
         if self.joined and (made is None or is_asking(block)) and (asking := asking_of(nest.term, self.views)):
-            self._apart(asking)
-            return self._scheduled(self._again(nest))
+            self._store_terms(asking)
+            return self._scheduled(self._restarted(nest))
         if made is None:
             return block.plain()
         self.packings += made.packings
@@ -223,18 +223,18 @@ class Lowering:
         self.block = affine(block, nest.axes)
         self.packed = () if self.block is None else made.packings
 
-    def _is_apart(self, nest: Filling, block: Block) -> bool:
+    def _is_better_stored(self, nest: Filling, block: Block) -> bool:
         """True if a sum is better stored, in its own layout, than computed where it is read."""
         found = affine(block, nest.axes) if self.joined and nest.term not in {term for term, _ in self.joined} else None
         return found is not None and self.machine is not None and is_narrow(found, self.machine)
 
-    def _apart(self, terms: Sequence[Term]) -> None:
+    def _store_terms(self, terms: Sequence[Term]) -> None:
         """Stores terms that could also be computed where they are read."""
         for term in terms:
             if term not in self.views:
                 self.filled[term] = self._fill(term)
 
-    def _again(self, nest: Filling) -> Filling:
+    def _restarted(self, nest: Filling) -> Filling:
         return Filling(self, nest.term, nest.view)
 
     def _normalized(self, nest: Filling) -> list[Statement] | None:
@@ -283,7 +283,7 @@ class Lowering:
         self.joined, self.nest = {}, nest
         axes, at = nest.counters(nest.view.dims)
         places = at if nest.view.dims == nest.dims else under(nest.dims, nest.view.dims, at)
-        return axes, at, convert(self._whole(nest.term, places), nest.dtype)
+        return axes, at, convert(self._computed_element(nest.term, places), nest.dtype)
 
     def _ordered(self, nest: Filling) -> Block | None:
         """Returns the block of a nest, and chooses the axis order of its memory unless that is fixed.
@@ -297,11 +297,11 @@ class Lowering:
         if not nest.view.memory.is_fixed and nest.term not in self.addressed:
             nest.view.memory.order = order
         elif joined and order[-1:] != nest.view.memory.order[-1:]:
-            self._apart([term for term, _ in self.joined if term is not nest.term])
+            self._store_terms([term for term, _ in self.joined if term is not nest.term])
             return None
         return self._of_value(nest, axes, at, value)
 
-    def _whole(self, term: Term, places: Places) -> Formula:
+    def _computed_element(self, term: Term, places: Places) -> Formula:
         """Returns the formula of an element of the term that a nest computes (for other nests, it is a buffer)."""
         if term.operator.name == "access-tensor" or term in self.filled:
             return self.pull(term, places)

@@ -63,14 +63,14 @@ def _too_large(order: Sequence[Term], stored: set[Term]) -> Term | None:
         if term.operator.name in LEAVES or term in stored:
             steps[term] = 1
             continue
-        steps[term] = 1 + sum(steps[child] * _written(term, child) for child in term.children)
+        steps[term] = 1 + sum(steps[child] * _occurrences(term, child) for child in term.children)
         within = [narrow[child] for child in term.children if child in narrow]
         if steps[term] > _MAX_FORMULA_STEPS and within:
             return max(within, key=steps.__getitem__)
         if steps[term] > _MAX_FORMULA_STEPS:
             cut = _largest_part(term, steps)
             stored.add(cut)
-            steps[term] = 1 if cut is term else steps[term] - steps[cut] * _written(term, cut) + 1
+            steps[term] = 1 if cut is term else steps[term] - steps[cut] * _occurrences(term, cut) + 1
             steps[cut] = 1
             continue
         if is_narrowing(term) and steps[term] > _MAX_FORMULA_STEPS // 8:
@@ -81,7 +81,7 @@ def _too_large(order: Sequence[Term], stored: set[Term]) -> Term | None:
 
 
 def _largest_part(term: Term, steps: Mapping[Term, int]) -> Term:
-    """Returns the part to store of a term that is too large: the term itself, or the largest operand of a product.
+    """Returns the part to store of a term that is too large: itself, or of an `access-product` the largest operand.
 
     A stored `access-product` would have to select the operand by its index.
     """
@@ -176,7 +176,7 @@ def _skips(term: Term) -> bool:
     return term.operator.moves and term.access.size != sum(child.access.size for child in term.children)
 
 
-def _written(term: Term, child: Term) -> int:
+def _occurrences(term: Term, child: Term) -> int:
     """Returns how often the formula of a term contains the formula of a child."""
     if term.operator.name != "compute" or category_of(term) is not Category.FOLD:
         return 1

@@ -26,7 +26,7 @@ def fuse_padding(module: Module, _machine: Machine) -> Module:
     made: list[Nest] = []
     for nest in module.nests:
         last = made[-1] if made and made[-1].buffer == nest.buffer and nest.what == BORDER else None
-        beside = None if last is None else _beside(last.body[-1], nest)
+        beside = None if last is None else _parallel_padding(last.body[-1], nest)
         if last is None or beside is None:
             made.append(nest)
             continue
@@ -36,13 +36,13 @@ def fuse_padding(module: Module, _machine: Machine) -> Module:
     return module.with_nests(made)
 
 
-def _beside(before: Statement, border: Nest) -> list[For] | None:
+def _parallel_padding(before: Statement, border: Nest) -> list[For] | None:
     """Returns the loops of a padding nest as parallel loops that continue loop `before`; None if one cannot be made."""
     if not isinstance(before, For) or before.way is not Way.PARALLEL:
         return None
     steps = {coefficient(store.place, before.axis) for store in _stores(before, border.buffer)}
     width = steps.pop() if len(steps) == 1 else 0
-    found = [_with(loop, width, before.axis.size) for loop in border.body]
+    found = [_parallel_loop(loop, width, before.axis.size) for loop in border.body]
     loops = [loop for loop in found if loop is not None]
     return loops if loops and len(loops) == len(found) else None
 
@@ -54,7 +54,7 @@ def _stores(statement: Statement, buffer: Buffer) -> Iterator[Store]:
         yield from _stores(inner, buffer)
 
 
-def _with(loop: Statement, width: int, panels: int) -> For | None:
+def _parallel_loop(loop: Statement, width: int, panels: int) -> For | None:
     """Returns a padding loop as a parallel loop; None if it is not a plain nest of loops around one store.
 
     The loop runs over `panels` panels of `width` columns if the loop before it does. Otherwise it runs over rows of

@@ -89,12 +89,12 @@ def _groups(nests: Sequence[Nest], blocks: Mapping[int, Block], machine: Machine
             maker = makers.get(buffer, [])
             if len(maker) == 1 and users[buffer] == {number, maker[0]}:
                 between[buffer] = maker[0]
-        group = _grown(number, between, of, nests, blocks, machine)
+        group = _extended_group(number, between, of, nests, blocks, machine)
         of |= dict.fromkeys(group, group)
     return list({id(group): group for group in of.values()}.values())
 
 
-def _grown(
+def _extended_group(
     number: int,
     between: Mapping[Buffer, int],
     of: Mapping[int, dict[int, Axis]],
@@ -113,7 +113,7 @@ def _grown(
     for first, second in pairs(blocks[before], blocks[number], largest):
         if group.get(before, first) != first or largest.bytes // first.size > machine.l2 // 3:
             continue
-        if not (_leaves(blocks[before], first) and _leaves(blocks[number], second)):
+        if not (_leaves_rows(blocks[before], first) and _leaves_rows(blocks[number], second)):
             continue
         own = {before: first} | group
         beside = [b for b, maker in between.items() if maker in own and b is not largest]
@@ -137,7 +137,7 @@ def _pays(packings: Sequence[Packing], between: Buffer, machine: Machine) -> boo
     return between.bytes >= _LEAST_BYTES and weights <= machine.l2 // 2
 
 
-def _leaves(block: Block, axis: Axis) -> bool:
+def _leaves_rows(block: Block, axis: Axis) -> bool:
     """True if bands along an axis leave enough rows for tiles, and all bands read the same weights, packed once."""
     weights = [load.place for load in _loads(block) if load.buffer.role is Role.CONSTANT]
     shared = [a for a in block.axes[:-1] if not any(coefficient(place, a) for place in weights)]

@@ -80,7 +80,7 @@ def fuse_softmax_rows(module: Module, machine: Machine) -> Module:
         for buffer in {*used_buffers(nest.body)}:
             users.setdefault(buffer, []).append(number)
     for number, softmax in softmaxes.items():
-        ends = _ends(number, softmax, users, blocks)
+        ends = _producer_and_consumer(number, softmax, users, blocks)
         if ends is None:
             continue
         matrix, first, last = ends
@@ -88,7 +88,7 @@ def fuse_softmax_rows(module: Module, machine: Machine) -> Module:
         filled = {p.buffer for p in old if p.source.role is not Role.CONSTANT}
         own = [i for i, nest in enumerate(nests) if i in (first, number, last) or nest.buffer in filled]
         chain = _chain((blocks[first], softmax, blocks[last]), tuple(nests[i] for i in own), matrix)
-        best = None if chain is None else _best(chain, machine, known)
+        best = None if chain is None else _best_blocks(chain, machine, known)
         if best is None:
             continue
         found |= {i: [] for i in own} | {last: best[0]}
@@ -98,7 +98,7 @@ def fuse_softmax_rows(module: Module, machine: Machine) -> Module:
     return module.rescheduled(kept, dropped, added)
 
 
-def _best(
+def _best_blocks(
     chain: _Chain, machine: Machine, known: dict[Hashable, int | None]
 ) -> tuple[list[Nest], list[Packing]] | None:
     """Returns a chain in blocks of rows of the least predicted time; None if the unfused chain is as fast.
@@ -107,12 +107,12 @@ def _best(
     """
     key, _ = alike([statement for nest in chain.nests for statement in nest.body])
     if key not in known:
-        known[key] = _rows(chain, machine)
+        known[key] = _best_rows(chain, machine)
     rows = known[key]
     return None if rows is None else _blocks(chain, rows, machine)
 
 
-def _rows(chain: _Chain, machine: Machine) -> int | None:
+def _best_rows(chain: _Chain, machine: Machine) -> int | None:
     """Returns the fewest rows per block within `_TIE_RATIO` of the least predicted time; None if fusing is slower."""
     whole = told_alone(chain.nests, machine)
     options = [(rows, option[0]) for rows in _ROWS if (option := _blocks(chain, rows, machine)) is not None]
@@ -121,7 +121,7 @@ def _rows(chain: _Chain, machine: Machine) -> int | None:
     return next((rows for rows, own in told.items() if own < whole and own <= _TIE_RATIO * least), None)
 
 
-def _ends(
+def _producer_and_consumer(
     number: int, softmax: Softmax, users: Mapping[Buffer, Sequence[int]], blocks: Mapping[int, Block]
 ) -> tuple[Buffer, int, int] | None:
     """Returns the operand matrix of a softmax, the nest that fills it, and the nest that reads the softmax.
@@ -176,7 +176,7 @@ def _blocks(chain: _Chain, rows: int, machine: Machine) -> tuple[list[Nest], lis
     for piece in rows_of(size, rows):
         band = Axis(next(numbers), piece[2])
         body: list[Statement] = []
-        for block in _placed(chain, piece, band, outer, numbers):
+        for block in _blocks_of_step(chain, piece, band, outer, numbers):
             statements = _statements(block, numbers, machine, packings)
             if statements is None:
                 return None
@@ -197,7 +197,7 @@ def _blocks(chain: _Chain, rows: int, machine: Machine) -> tuple[list[Nest], lis
     return [*packed, nest], own
 
 
-def _placed(
+def _blocks_of_step(
     chain: _Chain, piece: tuple[int, int, int], band: Axis, outer: Sequence[Axis], numbers: Iterator[int]
 ) -> Iterator[Block | Softmax | None]:
     """Yields the blocks of a chain for one step of the loops around them; the buffers between are thread-private."""
@@ -209,7 +209,7 @@ def _placed(
         here = {axis: at(loop) for axis, loop in zip(others, outer, strict=True)}
         here[own] = at(band) * height + at(row) + begin
         inside = dict.fromkeys(others, Index()) | {own: at(row)}
-        moved = _moved(block, here, inside, between)
+        moved = _substituted_block(block, here, inside, between)
         axes = tuple(row if axis == own else axis for axis in block.axes if axis not in others)
         if isinstance(moved, Block):
             moved = replace(moved, around=(*outer, band))
@@ -250,7 +250,7 @@ def _within(place: Index, whole: Buffer, part: Buffer) -> Index | None:
     return None if place.constant else Index(tuple(terms))
 
 
-def _moved(
+def _substituted_block(
     block: Block | Softmax, here: dict[Axis, Index], inside: dict[Axis, Index], scratch: Mapping[Buffer, Buffer]
 ) -> Block | Softmax | None:
     """Substitutes a block's axes by `here`, and by `inside` in accesses to buffers of `scratch`; None if it fails."""

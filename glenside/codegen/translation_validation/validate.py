@@ -161,7 +161,7 @@ class _Validating:
     def nest(self, number: int, nest: Nest, report: Validation) -> Iterator[str]:
         """Yields what is wrong with the samples of a nest."""
         written = self.written[number]
-        held = {buffer: self._held(buffer, nest) for buffer in written}
+        held = {buffer: self._layouts_in(buffer, nest) for buffer in written}
         key = likeness(
             nest,
             [layout for own in held.values() for layout in own],
@@ -200,42 +200,42 @@ class _Validating:
         if demand.products > _MAX_PRODUCTS and len(wanted) > _MIN_SAMPLES:
             raise NotSampled(f"{demand.products:,} products")
         run, meaning = Run(self.values, demand), Meaning(self.values, self._stored(number, of))
-        again = Meaning(self.values, self._stored(number, of, self._read(nest)))
+        again = Meaning(self.values, self._stored(number, of, self._buffers_read(nest)))
         for buffer, (samples, at) in of.items():
             got, known = run.result(buffer, samples, at)
             report.samples += int(known.sum())
-            wrong = list(self._wrong(buffer, at, held[buffer], known, got, meaning))
+            wrong = list(self._differences(buffer, at, held[buffer], known, got, meaning))
             if wrong:  # the nest may recompute a term that is stored, instead of reading it
                 with suppress(NotSampled):
-                    wrong = list(self._wrong(buffer, at, held[buffer], known, got, again))
+                    wrong = list(self._differences(buffer, at, held[buffer], known, got, again))
             yield from wrong
             if not known.all():
                 lost = f"{int((~known).sum())} of {known.size} samples of {buffer} are not known"
                 report.skipped.append(Fault(Condition.MEANING, lost, nest))
 
-    def _wrong(
+    def _differences(
         self, buffer: Buffer, at: Array, held: Sequence[Layout], known: Array, got: Array, meaning: Meaning
     ) -> Iterator[str]:
         """Yields a sentence for each term whose elements differ from the samples of a buffer; `at`: their indices."""
-        for what, own, want in self._wanted(buffer, at, held, known, meaning):
+        for what, own, want in self._expected(buffer, at, held, known, meaning):
             wrong = np.flatnonzero(want != got[own])
             if wrong.size:
                 count = f"{wrong.size} of {own.size} samples"
                 yield f"{buffer}[{int(at[own[wrong[0]]])}] is not the element of {what} that is stored there ({count})"
 
-    def _read(self, nest: Nest) -> set[str]:
+    def _buffers_read(self, nest: Nest) -> set[str]:
         """Returns the origins of the buffers that a nest uses, and of the sources of packed ones."""
         found = {origin(buffer) for buffer in used_buffers(nest.body)}
         return found | {origin(self.values.packings[name].source) for name in found & self.values.packings.keys()}
 
-    def _held(self, buffer: Buffer, nest: Nest) -> list[Layout]:
+    def _layouts_in(self, buffer: Buffer, nest: Nest) -> list[Layout]:
         """Returns the layouts of the terms that a nest stores in a buffer, the smallest first."""
         found = self.held.get(origin(buffer), [])
         if buffer.role is not Role.RESULT:
             found = [layout for layout in found if layout.term in nest.terms]
         return sorted(found, key=lambda layout: layout.dims.product())
 
-    def _wanted(
+    def _expected(
         self, buffer: Buffer, places: Array, held: Sequence[Layout], known: Array, meaning: Meaning
     ) -> Iterator[tuple[str, Array, Array]]:
         """Yields the expected elements: the name of a term, positions in `places`, and its elements there."""

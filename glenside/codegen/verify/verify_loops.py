@@ -95,20 +95,20 @@ class Checker:
 
     def _nest(self, nest: Nest, places: Mapping[Buffer, int]) -> Iterator[Fault]:
         key, buffers = self._key(nest)
-        yield from _beside(nest, buffers, places)
+        yield from _overlaps(nest, buffers, places)
         right = self.right.get(key)
         if right is None:
             malformed = list(dict.fromkeys(ill_formed(nest)))
             steps = NestFaults(nest, self.written)
             found = malformed or list(dict.fromkeys(steps.faults()))
             yield from (replace(fault, nest=nest) for fault in found)
-            self._end(buffers, {a.buffer for a in steps.accesses if a.writes}, places)
-            written = self._write(steps.accesses, bool(malformed))
+            self._invalidate(buffers, {a.buffer for a in steps.accesses if a.writes}, places)
+            written = self._record_writes(steps.accesses, bool(malformed))
             if not found and written is not None:
                 numbers = {buffer: number for number, buffer in enumerate(buffers)}
                 self.right[key] = _Right(tuple((numbers[b], tuple(boxes)) for b, boxes in written.items()))
             return
-        self._end(buffers, {buffers[number] for number, _ in right.writes}, places)
+        self._invalidate(buffers, {buffers[number] for number, _ in right.writes}, places)
         for number, boxes in right.writes:
             for box in boxes:
                 self.written[buffers[number]].add(box)
@@ -123,7 +123,7 @@ class Checker:
             states.append((buffer.role, buffer.dims, state if state is not None else written, buffer == nest.buffer))
         return (like, tuple(states)), buffers
 
-    def _end(self, buffers: Sequence[Buffer], written: Container[Buffer], places: Mapping[Buffer, int]) -> None:
+    def _invalidate(self, buffers: Sequence[Buffer], written: Container[Buffer], places: Mapping[Buffer, int]) -> None:
         """Clears the buffers whose bytes of the arena a nest overwrites with another buffer."""
         for buffer in buffers if places else ():
             if buffer in places and buffer in written:
@@ -131,7 +131,7 @@ class Checker:
                     if other in places and other != buffer and _meet(places, other, buffer):
                         state.clear()
 
-    def _write(self, accesses: Sequence[Access], malformed: bool) -> dict[Buffer, list[Box]] | None:
+    def _record_writes(self, accesses: Sequence[Access], malformed: bool) -> dict[Buffer, list[Box]] | None:
         """Records what a nest writes; returns it as boxes, or None if boxes do not cover all of it."""
         found: dict[Buffer, list[Box]] | None = {}
         for access in accesses:
@@ -163,12 +163,12 @@ class Checker:
 _ANY = Buffer("any", Dims(()), "float32", Role.CONSTANT)
 
 
-def _beside(nest: Nest, buffers: Sequence[Buffer], places: Mapping[Buffer, int]) -> Iterator[Fault]:
+def _overlaps(nest: Nest, buffers: Sequence[Buffer], places: Mapping[Buffer, int]) -> Iterator[Fault]:
     """Yields a fault for buffers that a nest uses together and that overlap in the arena."""
     own = [buffer for buffer in buffers if buffer in places]
     pairs = [(a, b) for i, a in enumerate(own) for b in own[i + 1 :] if _meet(places, a, b)]
     for a, b in pairs:
-        if places[a] != places[b] or not _either(nest.body, a, b):
+        if places[a] != places[b] or not _may_share_memory(nest.body, a, b):
             yield Fault(Condition.ARENA, f"{a} and {b} overlap in the arena, and it uses both", nest)
 
 
@@ -176,5 +176,5 @@ def _meet(places: Mapping[Buffer, int], a: Buffer, b: Buffer) -> bool:
     return places[a] < places[b] + b.bytes and places[b] < places[a] + a.bytes
 
 
-def _either(body: Sequence[Statement], a: Buffer, b: Buffer) -> bool:
+def _may_share_memory(body: Sequence[Statement], a: Buffer, b: Buffer) -> bool:
     return may_overwrite(body, a, b) or may_overwrite(body, b, a)

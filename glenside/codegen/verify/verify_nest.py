@@ -48,10 +48,10 @@ class NestFaults:
             if not access.writes and (access.buffer.role not in _GIVEN or access.buffer in self.own):
                 yield from (Fault(Condition.WRITTEN, said) for said in self._unwritten(access))
         for loop, around in _parallel(self.nest.body, ()):
-            yield from self._shared(loop, around)
+            yield from self._race_faults(loop, around)
         for number, statement in enumerate(self.nest.body):
             if isinstance(statement, For) and statement.beside is not None:
-                along = self._along(number, statement, statement.beside)
+                along = self._beside_faults(number, statement, statement.beside)
                 yield from (Fault(Condition.RACES, said) for said in along)
 
     def _footprint(self, access: Access, fixed: Mapping[Axis, int] | None = None) -> Footprint:
@@ -116,7 +116,7 @@ class NestFaults:
         if state is None or state.is_whole or (box is not None and state.covers(box)):
             return
         writes = [w for w in self.accesses if w.writes and w.buffer == read.buffer and w.path < read.path]
-        writes = [w for w in writes if w.sure and not w.picked and (not own or self._together(w, read))]
+        writes = [w for w in writes if w.sure and not w.picked and (not own or self._same_call(w, read))]
         shared = {w: _common(w, read) for w in writes}
         if not self._is_just_written(read, shared):
             yield from self._missed(read, shared, state.mask())
@@ -159,7 +159,7 @@ class NestFaults:
                     return True
         return False
 
-    def _together(self, a: Access, b: Access) -> bool:
+    def _same_call(self, a: Access, b: Access) -> bool:
         """True if one call of one thread does both accesses."""
         between = self.nest.body[a.path[0] : b.path[0] + 1]
         return a.path[0] == b.path[0] or not any(map(is_parallel, between))
@@ -177,7 +177,7 @@ class NestFaults:
 
     # Races.
 
-    def _shared(self, loop: For, around: tuple[For, ...]) -> Iterator[Fault]:
+    def _race_faults(self, loop: For, around: tuple[For, ...]) -> Iterator[Fault]:
         inside = [a for a in self.accesses if a.loops[: len(around) + 1] == (*around, loop)]
         axes = tuple(outer.axis for outer in around)
         for buffer in dict.fromkeys(a.buffer for a in inside if a.writes):
@@ -218,7 +218,7 @@ class NestFaults:
             return False
         return axis.size < 2 or is_apart_each_step(written, used, move[-1], axis.size)
 
-    def _along(self, number: int, loop: For, beside: tuple[int, int]) -> Iterator[str]:
+    def _beside_faults(self, number: int, loop: For, beside: tuple[int, int]) -> Iterator[str]:
         """Yields the faults of a loop that runs beside the parallel loop before it: races, or steps out of range."""
         parts, first = beside
         before = number - 1

@@ -30,18 +30,18 @@ def within(
     held, stale = dict(dropped), 0
     while run.peak > most and stale < _MAX_STALE_ROUNDS and not is_late():
         time = run.needed.index(run.peak)
-        if not _relieved(run, time, most, kept, dropped):
+        if not _drop_at_time(run, time, most, kept, dropped):
             break
         run = unfolded(steps, order, dropped)
         stale += 1
         if run.peak < best.peak:
             best, held, stale = run, {place: set(values) for place, values in dropped.items()}, 0
     if best.peak <= most:
-        best = _kept_again(best, order, most, held, is_late)
+        best = _without_useless_drops(best, order, most, held, is_late)
     return best, held
 
 
-def _relieved(run: Run, time: int, most: int, kept: frozenset[int], dropped: Dropping) -> bool:
+def _drop_at_time(run: Run, time: int, most: int, kept: frozenset[int], dropped: Dropping) -> bool:
     """Drops values that are live but idle at a time, until `most` lines suffice; True if any was dropped."""
     before = max(
         (t for t in range(time + 1) if not run.again[t]), default=0
@@ -61,7 +61,7 @@ def _relieved(run: Run, time: int, most: int, kept: frozenset[int], dropped: Dro
     excess, changed = run.needed[time] - most, False
     there = set(live)
     while excess > 0 and through:
-        costs = {n: _again(run.steps, n, there - {n}, kept) for n in through}
+        costs = {n: _recomputed_steps(run.steps, n, there - {n}, kept) for n in through}
         taken = max(
             through, key=lambda n: (run.steps.sizes[n] / (1 + sum(run.steps.steps[m].cost for m in costs[n])), n)
         )
@@ -74,7 +74,7 @@ def _relieved(run: Run, time: int, most: int, kept: frozenset[int], dropped: Dro
     return changed
 
 
-def _again(steps: Steps, value: int, there: set[int], kept: frozenset[int]) -> set[int]:
+def _recomputed_steps(steps: Steps, value: int, there: set[int], kept: frozenset[int]) -> set[int]:
     """Returns the steps that must run again to recompute a value."""
     stack, found = [value], set[int]()
     while stack:
@@ -85,7 +85,9 @@ def _again(steps: Steps, value: int, there: set[int], kept: frozenset[int]) -> s
     return found
 
 
-def _kept_again(best: Run, order: Sequence[int], most: int, dropped: Dropping, is_late: Callable[[], bool]) -> Run:
+def _without_useless_drops(
+    best: Run, order: Sequence[int], most: int, dropped: Dropping, is_late: Callable[[], bool]
+) -> Run:
     """Keeps dropped values again where the budget allows it, the most expensive first; returns the best run."""
     steps = best.steps
     every = [(place, value) for place, values in dropped.items() for value in values]

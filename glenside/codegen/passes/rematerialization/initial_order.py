@@ -14,7 +14,7 @@ _SHRINK_FACTOR = 8
 def ordered(steps: Steps) -> Run:
     """Returns each step once, in the candidate order with the lowest peak memory."""
     given = tuple(range(len(steps.steps)))
-    runs = [Run(steps, given), *(Run(steps, _listed(steps, is_soon)) for is_soon in (_frees, _shrinks))]
+    runs = [Run(steps, given), *(Run(steps, _list_schedule(steps, is_soon)) for is_soon in (_frees, _shrinks))]
     return min(runs, key=lambda run: run.peak)
 
 
@@ -32,7 +32,7 @@ def _shrinks(steps: Steps, number: int, left: Sequence[int]) -> bool:
     return _frees(steps, number, left) or _SHRINK_FACTOR * writes <= sum(steps.sizes[v] for v in step.reads)
 
 
-def _listed(steps: Steps, is_soon: Callable[[Steps, int, Sequence[int]], bool]) -> tuple[int, ...]:
+def _list_schedule(steps: Steps, is_soon: Callable[[Steps, int, Sequence[int]], bool]) -> tuple[int, ...]:
     """List-schedules steps: the first ready step for which `is_soon` holds, else the first ready step."""
     left = [0] * len(steps.values)  # remaining readers of each value
     users: list[set[int]] = [set() for _ in steps.steps]

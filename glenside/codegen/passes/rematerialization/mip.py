@@ -72,11 +72,11 @@ class Retention:
             self._memory(cut, keep[k], self.most - spare.get(cut, 0))
             for value, column in keep[k + 1].items() if k + 1 < len(cuts) else ():
                 if self.first[value] <= cut:
-                    have = self._there(value, k, keep, again)
+                    have = self._live_variables(value, k, keep, again)
                     self.rows.append((-_INFINITE, 0.0, [(column, 1.0), *((c, -1.0) for c in have)]))
         solver = self._solver(seconds, gap)
         if hint is not None:
-            solver.setSolution(_solution(self._known(hint, cuts, keep, again)))
+            solver.setSolution(_solution(self._as_solution(hint, cuts, keep, again)))
         solver.run()
         info = solver.getInfo()
         infeasible = solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible
@@ -117,7 +117,7 @@ class Retention:
         self.tops.append(1.0)
         return len(self.costs) - 1
 
-    def _there(self, value: int, k: int, keep: list[dict[int, int]], again: list[dict[int, int]]) -> list[int]:
+    def _live_variables(self, value: int, k: int, keep: list[dict[int, int]], again: list[dict[int, int]]) -> list[int]:
         """Returns the variables of which one must be 1 for a value to be live after cut `k`: y, and r of its maker."""
         maker = self.steps.makers[value][0]
         return [keep[k][value], *([again[k][maker]] if maker in again[k] and self.steps.repeats(value) else [])]
@@ -126,11 +126,11 @@ class Retention:
         """Adds the constraints that every value read between a cut and the next one is kept or recomputed."""
         for value in keep[k]:
             if any(cut < place <= end for place in self.reads.get(value, ())):
-                self.rows.append((1.0, _INFINITE, [(c, 1.0) for c in self._there(value, k, keep, again)]))
+                self.rows.append((1.0, _INFINITE, [(c, 1.0) for c in self._live_variables(value, k, keep, again)]))
         for maker, column in again[k].items():
             for value in self.steps.steps[maker].reads:
                 if value in keep[k]:
-                    have = self._there(value, k, keep, again)
+                    have = self._live_variables(value, k, keep, again)
                     self.rows.append((0.0, _INFINITE, [(column, -1.0), *((c, 1.0) for c in have)]))
 
     def _memory(self, cut: int, keep: dict[int, int], most: int) -> None:
@@ -174,7 +174,7 @@ class Retention:
         )
         return solver
 
-    def _known(
+    def _as_solution(
         self, run: Run, cuts: Sequence[int], keep: list[dict[int, int]], again: list[dict[int, int]]
     ) -> list[float]:
         """Returns a run as values of the variables."""

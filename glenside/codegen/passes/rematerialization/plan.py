@@ -132,9 +132,9 @@ def planned(steps: Steps, lines: int, seconds: float = SECONDS) -> Schedule:
     """Returns the schedule of least work within `lines` cache lines; of the lowest peak if none is found."""
     begin = thread_time()
     once = ordered(steps)
-    found, least, any_order = _searched(steps, once, lines, begin + seconds), steps.least, True
+    found, least, any_order = _search(steps, once, lines, begin + seconds), steps.least, True
     if found.best is None:
-        least, any_order = _least(steps, once, lines, found, begin + seconds)
+        least, any_order = _lower_bound(steps, once, lines, found, begin + seconds)
     run = found.best or found.lowest
     given = Run(steps, tuple(range(len(steps.steps))))
     bound = min(float(run.work), steps.work + (0.0 if found.bound == inf else found.bound))
@@ -154,7 +154,7 @@ def planned(steps: Steps, lines: int, seconds: float = SECONDS) -> Schedule:
     )
 
 
-def _least(steps: Steps, once: Run, lines: int, found: _Found, until: float) -> tuple[int, bool]:
+def _lower_bound(steps: Steps, once: Run, lines: int, found: _Found, until: float) -> tuple[int, bool]:
     """Returns a lower bound on the lines of a schedule, and True if the bound holds for any order.
 
     Called if no schedule within the budget is known. Adds runs of less memory to `found`.
@@ -166,7 +166,7 @@ def _least(steps: Steps, once: Run, lines: int, found: _Found, until: float) -> 
         if high - low <= high // 100 or thread_time() > until:
             break
         tried = (low + high) // 2
-        part = _searched(steps, once, tried, until)
+        part = _search(steps, once, tried, until)
         found.add(part.lowest, lines)
         if part.best is not None:
             found.add(part.best, lines)
@@ -178,7 +178,7 @@ def _least(steps: Steps, once: Run, lines: int, found: _Found, until: float) -> 
     return low, any_order
 
 
-def _searched(steps: Steps, once: Run, most: int, until: float) -> _Found:
+def _search(steps: Steps, once: Run, most: int, until: float) -> _Found:
     """Searches runs within `most` lines: the integer program with ever more cuts, then greedy drops."""
 
     def is_late() -> bool:
@@ -208,11 +208,11 @@ def _searched(steps: Steps, once: Run, most: int, until: float) -> _Found:
         found.add(within(steps, order, most, is_late, choice.dropped)[0], most)
         if run.peak <= most or (found.best and found.best.cost - found.bound <= _OPTIMALITY_GAP * steps.work):
             break
-        _refined(run, most, cuts, spare)
+        _add_cuts(run, most, cuts, spare)
     return found
 
 
-def _refined(run: Run, most: int, cuts: list[int], spare: dict[int, int]) -> None:
+def _add_cuts(run: Run, most: int, cuts: list[int], spare: dict[int, int]) -> None:
     """Adds cuts where a run exceeds the budget; where cuts exist already, reserves space for the steps that rerun."""
     over = sorted((t for t, n in enumerate(run.needed) if n > most), key=lambda t: -run.needed[t])
     added: list[int] = []
@@ -241,13 +241,13 @@ def in_blocks(steps: Steps, once: Run, count: int | None = None) -> Run:
     large = [p for p in range(turn) if any(v not in small(steps, once.peak) for v in steps.steps[once.order[p]].writes)]
     blocks = count or max(1, isqrt(len(large)))
     ends = [large[len(large) * k // blocks - 1] for k in range(1, blocks)]
-    kept = _passing(steps, once.order, turn, ends)
+    kept = _values_between_blocks(steps, once.order, turn, ends)
     tiny = small(steps, once.peak)
     dropped = {v for v in range(len(steps.values)) if v not in kept and v not in tiny}
     return unfolded(steps, once.order, {turn: dropped})
 
 
-def _passing(steps: Steps, order: Sequence[int], turn: int, ends: Sequence[int]) -> set[int]:
+def _values_between_blocks(steps: Steps, order: Sequence[int], turn: int, ends: Sequence[int]) -> set[int]:
     """Returns the values made in one block and read in a later one before `turn`, and the values of the last block."""
     first: dict[int, int] = {}
     found: set[int] = set()

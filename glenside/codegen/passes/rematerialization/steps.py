@@ -108,13 +108,13 @@ def steps_of(loops: Loops) -> Steps:
                 sum(map(operations, terms)),
                 sum(values[v].dims.product() for v in writes),
                 all(n.buffer in numbers for n in nests) and all(len(makers[v]) == 1 for v in writes),
-                {v: tuple(_below(loops, group, touched, values[v], numbers)) for v in writes},
+                {v: tuple(_overwritable(loops, group, touched, values[v], numbers)) for v in writes},
             )
         )
     return Steps(loops, tuple(made), values, tuple(map(lines, values)), makers)
 
 
-def _below(
+def _overwritable(
     loops: Loops, group: Sequence[int], touched: Sequence[list[Buffer]], buffer: Buffer, numbers: Mapping[Buffer, int]
 ) -> Iterator[int]:
     """Yields the values that the first nest to store a buffer may overwrite in place.
@@ -132,14 +132,14 @@ def _groups(writers: Mapping[Buffer, Sequence[int]], before: Sequence[set[int]])
     """Groups nests that fill one buffer into a step, unless one of them depends on another through a nest outside."""
     groups = {n: [n] for n in range(len(before))}
     for own in writers.values():
-        if len(own) > 1 and not _leads_back(set(own), before):
+        if len(own) > 1 and not _depends_on_itself(set(own), before):
             joined = sorted({n for w in own for n in groups[w]})
             groups |= dict.fromkeys(joined, joined)
     found = list({id(group): group for group in groups.values()}.values())
     return _sorted(found, before)
 
 
-def _leads_back(own: set[int], before: Sequence[set[int]]) -> bool:
+def _depends_on_itself(own: set[int], before: Sequence[set[int]]) -> bool:
     """True if nests of `own` depend, through nests outside `own`, on one of `own`."""
     stack, seen = [n for w in own for n in before[w] if n not in own], set[int]()
     while stack:
