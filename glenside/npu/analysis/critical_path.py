@@ -164,14 +164,14 @@ class Ledger:
         energy = self.machine.energy
         source = {} if energy is None else {"energy source": energy.source, "energy without": [*self.uncounted]}
         told = {"bound": self.bound, "gap": self.gap, **({} if self.choices is None else {"choices": self._chosen()})}
-        layers = [self._told(own) for own in self.layers]
-        return {"total": self._told(self.total), **told, "layers": layers, **source}
+        layers = [self._account_as_dict(own) for own in self.layers]
+        return {"total": self._account_as_dict(self.total), **told, "layers": layers, **source}
 
     def _chosen(self) -> dict[str, Any]:
         own = self.choices
         return {} if own is None else {**asdict(own), "all tried": own.are_all_tried, "gap": own.gap(self.cycles)}
 
-    def _told(self, own: Account) -> dict[str, Any]:
+    def _account_as_dict(self, own: Account) -> dict[str, Any]:
         utilization, energy = own.utilization(self.machine), own.energy(self.machine)
         return {
             "name": own.name,
@@ -219,7 +219,7 @@ _STARTS, _ENDS, _COMPLETES = "start", "end", "completed"
 
 
 @dataclass(frozen=True)
-class _Before:
+class _Dependence:
     """A dependence of an instruction's start: the start, end or completion (`what`) of another instruction."""
 
     unit: str
@@ -259,11 +259,11 @@ class _Accounting:
             self._count(unit)
         ends = [0, *self.end[ARRAY]]
         for number, begin in enumerate(ends[:-1]):
-            self._spend(begin, self._hung_on(ARRAY, number))
+            self._attribute_stalls(begin, self._last_dependence(ARRAY, number))
         if ends[-1] < self.cycles:
             unit = next(u for u in UNITS if self.completed[u] and max(self.completed[u]) == self.cycles)
-            last = _Before(unit, self.completed[unit].index(self.cycles), _COMPLETES)
-            self._spend(ends[-1], last)
+            last = _Dependence(unit, self.completed[unit].index(self.cycles), _COMPLETES)
+            self._attribute_stalls(ends[-1], last)
         outside = self.accounts[-1]
         layers = self.accounts if outside.cycles or outside.busy.total() else self.accounts[:-1]
         program = self.program
@@ -279,47 +279,51 @@ class _Accounting:
             account.accesses.update(accessed[number])
             if "dram" in own.kinds():
                 account.moved[cause_of(type(own))] += busy * self.machine.bandwidth
-            before = self._hung_on(unit, number)
+            before = self._last_dependence(unit, number)
             idle = self.start[unit][number] - (self.end[unit][number - 1] if number else 0)
             if before is not None and idle:
                 account.waits.setdefault(unit, Counter())[before.unit] += idle
 
-    def _spend(self, begin: int, before: _Before | None) -> None:
+    def _attribute_stalls(self, begin: int, before: _Dependence | None) -> None:
         """Attributes the stall cycles from `begin` on, walking the dependences backwards from `before`."""
         while before is not None:
             unit, number = before.unit, before.number
             start, end = max(begin, self.start[unit][number]), max(begin, self.end[unit][number])
             account = self.accounts[self.owner[unit][number]]
             if unit == ARRAY:
-                account.stalls[DRAIN] += max(0, self._reached(before) - end)
+                account.stalls[DRAIN] += max(0, self._satisfied_at(before) - end)
                 return
             cause = cause_of(type(self.queues[unit][number]))
-            late = max(0, self._reached(before) - end)
+            late = max(0, self._satisfied_at(before) - end)
             account.stalls[LATENCY if unit == "dma" else cause] += late
             account.stalls[cause] += end - start
             if start <= begin:
                 return
-            before = self._hung_on(unit, number)
+            before = self._last_dependence(unit, number)
             account.stalls[UNKNOWN] += start - begin if before is None else 0
 
-    def _reached(self, before: _Before) -> int:
+    def _satisfied_at(self, before: _Dependence) -> int:
         """Returns the cycle in which a dependence was satisfied."""
         return self.times[before.what][before.unit][before.number]
 
-    def _hung_on(self, unit: str, number: int) -> _Before | None:
+    def _last_dependence(self, unit: str, number: int) -> _Dependence | None:
         """Returns the dependence that an instruction's start was satisfied by last; None in cycle 0 or without one."""
         start = self.start[unit][number]
-        return next((own for own in self._needs(unit, number) if self._reached(own) == start), None) if start else None
+        return (
+            next((own for own in self._dependences(unit, number) if self._satisfied_at(own) == start), None)
+            if start
+            else None
+        )
 
-    def _needs(self, unit: str, number: int) -> Iterator[_Before]:
+    def _dependences(self, unit: str, number: int) -> Iterator[_Dependence]:
         """Yields the dependences of an instruction's start, by the rules of `glenside.npu.model.cycle_model`."""
         own = self.queues[unit][number]
         if number:
-            yield _Before(unit, number - 1, _ENDS)
+            yield _Dependence(unit, number - 1, _ENDS)
         for other, count in zip(UNITS, own.wait, strict=True):
             if count:
-                yield _Before(other, count - 1, _COMPLETES)
+                yield _Dependence(other, count - 1, _COMPLETES)
         if isinstance(own, Stream) and own.fresh:
-            yield _Before("load", self.taken[number], _ENDS)
+            yield _Dependence("load", self.taken[number], _ENDS)
         if isinstance(own, Load) and number:
-            yield _Before(ARRAY, self.fresh[number - 1], _STARTS if self.machine.pipelined else _COMPLETES)
+            yield _Dependence(ARRAY, self.fresh[number - 1], _STARTS if self.machine.pipelined else _COMPLETES)

@@ -45,7 +45,7 @@ def timeline(program: NpuProgram, found: Times | None = None, steps: int = STEPS
     found = times(program) if found is None else found
     cycles = max(1, found.cycles)
     edges = np.linspace(0, cycles, min(steps, cycles) + 1).round().astype(np.intp)
-    return Timeline(edges, _busy(program, found, edges), _full(program, found, edges), _layers(program, found))
+    return Timeline(edges, _busy(program, found, edges), _occupancy(program, found, edges), _layers(program, found))
 
 
 def _busy(program: NpuProgram, found: Times, edges: Integers) -> Mapping[str, Shares]:
@@ -54,13 +54,13 @@ def _busy(program: NpuProgram, found: Times, edges: Integers) -> Mapping[str, Sh
     for unit in UNITS:
         for number, own in enumerate(program.queue(unit)):
             cause = cause_of(type(own))
-            name = unit if unit != "dma" else "DMA fills" if cause == "fills" else _way(cause)
+            name = unit if unit != "dma" else "DMA fills" if cause == "fills" else _dma_direction(cause)
             span = int(found.start[unit][number]), int(found.end[unit][number])
             spans.setdefault(name, []).append(span)
     return {name: _shares(np.array(own, np.int64).reshape(-1, 2), edges) for name, own in spans.items()}
 
 
-def _way(cause: str) -> str:
+def _dma_direction(cause: str) -> str:
     return "DMA out" if cause in WRITES else "DMA in"
 
 
@@ -81,7 +81,7 @@ def _layers(program: NpuProgram, found: Times) -> list[tuple[str, int, int]]:
     return [(s.name, begin, end) for s, (begin, end) in zip(own, pairwise(first), strict=True)]
 
 
-class _Held(Places):
+class _LiveRanges(Places):
     """A memory that records the live range of each location's value.
 
     The indices that an instruction accesses have shape (iterations ..).
@@ -123,7 +123,7 @@ class _Held(Places):
         return found
 
 
-class _Unchecked(Places):
+class _UncheckedPlaces(Places):
     def read(self, at: Integers, now: Now, *, own: bool = True) -> None:
         pass
 
@@ -134,21 +134,21 @@ class _Unchecked(Places):
         pass
 
 
-class _Open(Ports):
+class _UncheckedPorts(Ports):
     def use(self, *_: object, **__: object) -> None:
         pass
 
 
-def _full(program: NpuProgram, found: Times, edges: Integers) -> Mapping[str, Shares]:
+def _occupancy(program: NpuProgram, found: Times, edges: Integers) -> Mapping[str, Shares]:
     """Simulates a program without checks and returns the live fraction of each memory."""
     state = State(program)
     for name in ("of_tables", "of_parameters", "of_dram"):
-        setattr(state, name, _Unchecked(name, (0,)))
+        setattr(state, name, _UncheckedPlaces(name, (0,)))
     for name in ("readers", "writers", "summers"):
-        setattr(state, name, _Open(name))
+        setattr(state, name, _UncheckedPorts(name))
     held = {}
     for name, attribute in _MEMORIES.items():
-        held[name] = _Held(int(np.prod(getattr(state, attribute).shape)), edges, found)
+        held[name] = _LiveRanges(int(np.prod(getattr(state, attribute).shape)), edges, found)
         setattr(state, attribute, held[name])
     everything = tuple(len(program.queue(unit)) for unit in UNITS)
     moments = [(int(t), unit, i) for unit in UNITS for i, t in enumerate(found.start[unit])]

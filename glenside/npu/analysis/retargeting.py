@@ -54,18 +54,18 @@ def retargeted(program: NpuProgram, machine: Machine) -> NpuProgram:
         raise BadInput(f"a program of {program.machine} does not run on the smaller {machine}")
     if machine == program.machine:
         return program
-    known = _MOVED.setdefault(program, {})
+    known = _RETARGETED.setdefault(program, {})
     if machine not in known:
-        known[machine] = _moved(program, machine)
+        known[machine] = _relocated(program, machine)
     return known[machine]
 
 
-_MOVED: WeakKeyDictionary[NpuProgram, dict[Machine, NpuProgram]] = WeakKeyDictionary()
+_RETARGETED: WeakKeyDictionary[NpuProgram, dict[Machine, NpuProgram]] = WeakKeyDictionary()
 """Retargeted programs by machine; weak references to the original programs."""
 
 
-def _moved(program: NpuProgram, machine: Machine) -> NpuProgram:
-    moving = _Moving(program, machine)
+def _relocated(program: NpuProgram, machine: Machine) -> NpuProgram:
+    moving = _Relocation(program, machine)
     queues = {unit: tuple(map(moving.instruction, program.queue(unit))) for unit in UNITS}
     made = replace(
         program,
@@ -82,7 +82,7 @@ def _moved(program: NpuProgram, machine: Machine) -> NpuProgram:
 
 def cycles_on(program: NpuProgram, machine: Machine) -> int:
     """Returns the program's cycles on a machine that is at least as large."""
-    known = program if machine == program.machine else _MOVED.get(program, {}).get(machine)
+    known = program if machine == program.machine else _RETARGETED.get(program, {}).get(machine)
     if known is not None and known.predicted is not None:
         return known.predicted
     return times(NpuProgram(machine, program.queues, program.dram)).cycles
@@ -109,7 +109,7 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class _Moving:
+class _Relocation:
     """The relocation of a program's addresses to a larger machine."""
 
     program: NpuProgram

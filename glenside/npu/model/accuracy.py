@@ -60,8 +60,8 @@ def accuracy(
             noise = np.where(same, 0, own - np.where(same, own, signal))
             for place, value in enumerate((np.square(signal).sum(), np.square(noise).sum(), same.sum(), same.size)):
                 powers[name][place] += float(value)
-    kinds = _kinds(program)
-    return {name: _told(own, kinds[name]) for name, own in powers.items()}
+    kinds = _float_results(program)
+    return {name: _accuracy_of(own, kinds[name]) for name, own in powers.items()}
 
 
 def _quantized(network: IntegerNetwork, batch: Mapping[str, Array]) -> dict[str, Array]:
@@ -75,14 +75,14 @@ def _quantized(network: IntegerNetwork, batch: Mapping[str, Array]) -> dict[str,
     return computed(network, dict(zip(names, every, strict=False)))
 
 
-def _kinds(program: Program) -> dict[str, bool]:
+def _float_results(program: Program) -> dict[str, bool]:
     """Returns flags by result name, True for results of floats."""
     whole = program.term
     roots = whole.children if whole.operator.name == "construct-tuple" else (whole,)
     return {n: "float" in root.access.dtype for n, root in zip(program.result_names(), roots, strict=True)}
 
 
-def _told(powers: Sequence[float], is_float: bool) -> Accuracy:
+def _accuracy_of(powers: Sequence[float], is_float: bool) -> Accuracy:
     signal, noise, same, size = powers
     share = same / size if size else 1.0
     if not is_float or not np.isfinite([signal, noise]).all() or not signal:

@@ -47,30 +47,30 @@ class _Asking(Now):
         """Adds a wait for `count` instructions of a unit, and joins the happens-before vector of the last of them."""
         self.waits[other] = max(count, self.waits.get(other, 0))
         theirs = self.knows[other][count - 1]
-        self.known = _both(self.known, theirs, other, count)
+        self.known = _joined(self.known, theirs, other, count)
 
     def needed(self, before: Known) -> Wait:
         """Returns the minimal wait set, given the happens-before vector `before`."""
         if not self.waits:
-            return _NONE
+            return _NO_WAIT
         if len(self.waits) < 2:
             if all(before[INDEX[unit]] >= count for unit, count in self.waits.items()):
-                return _NONE
+                return _NO_WAIT
             return Wait(**self.waits)
         for unit in list(self.waits):
             known = before
             for other, count in self.waits.items():
                 if other != unit:
-                    known = _both(known, self.knows[other][count - 1], other, count)
+                    known = _joined(known, self.knows[other][count - 1], other, count)
             if known[INDEX[unit]] >= self.waits[unit]:
                 del self.waits[unit]
         return Wait(**self.waits)
 
 
-_NONE = Wait()
+_NO_WAIT = Wait()
 
 
-def _both(known: Known, theirs: Known, other: str, count: int) -> Known:
+def _joined(known: Known, theirs: Known, other: str, count: int) -> Known:
     """Returns the join of two happens-before vectors, after a wait for `count` instructions of unit `other`.
 
     `theirs` is the vector of the last of these instructions.
@@ -138,7 +138,7 @@ class Inferred(State):
         number = len(self.queues[unit])
         before = self._before(instruction, number)
         now = _Asking(unit, number, 0, before, {}, self.knows)
-        if instruction.wait != _NONE:
+        if instruction.wait != _NO_WAIT:
             for other, count in zip(UNITS, instruction.wait, strict=True):
                 if count:
                     now.learn(other, count)

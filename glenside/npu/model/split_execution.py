@@ -53,7 +53,7 @@ class _Order(Timed):
             raise BadInput("it reads tables or parameters that it wrote")
 
 
-class _Unwatched:
+class _NoRecords:
     """A memory or a port that accepts each access and records nothing."""
 
     def read(self, *_: Any, **__: Any) -> None:
@@ -65,7 +65,7 @@ class _Unwatched:
 class _Values(Timed):
     def __init__(self, program: NpuProgram, times: Times, known: Mapping[str, Any]) -> None:
         super().__init__(program, times, known)
-        nobody: Any = _Unwatched()
+        nobody: Any = _NoRecords()
         self.of_lanes = self.of_weights = self.of_sums = self.of_tables = self.of_parameters = self.of_dram = nobody
         self.columns.of_functions = nobody
 

@@ -29,8 +29,8 @@ from glenside.npu.program.header import choices_of, header, host_of, machine_of,
 from glenside.npu.program.program import NpuProgram
 
 MAGIC = b"GLNPU 2\n"
-_BEFORE = b"GLNPU 1\n"
-_AGAIN = "make it again with `glenside tensorize NETWORK --target npu:.. -o FILE.bin`"
+_OLD_MAGIC = b"GLNPU 1\n"
+_REBUILD_HINT = "make it again with `glenside tensorize NETWORK --target npu:.. -o FILE.bin`"
 _LENGTH = 4
 DIGEST = 32
 """Bytes of the digest at the end of a file."""
@@ -123,10 +123,12 @@ def _require_version(found: bytes) -> None:
         return
     if found and MAGIC.startswith(found):
         raise BadInput("it is cut short within its first line")
-    if found.startswith(_BEFORE):
-        raise BadInput(f"it was written by Glenside 0.5 or before, which left out the steps of the host: {_AGAIN}")
+    if found.startswith(_OLD_MAGIC):
+        raise BadInput(
+            f"it was written by Glenside 0.5 or before, which left out the steps of the host: {_REBUILD_HINT}"
+        )
     if found[:6] == MAGIC[:6]:
-        raise BadInput(f"it is a program of another version of Glenside: {_AGAIN}")
+        raise BadInput(f"it is a program of another version of Glenside: {_REBUILD_HINT}")
     raise BadInput("it is not a program of an npu, which begins with GLNPU")
 
 

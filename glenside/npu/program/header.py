@@ -19,8 +19,8 @@ from glenside.npu.program.affine_quantization import StandsFor
 from glenside.npu.program.program import DTYPES, Choices, Host, NpuProgram, Place, Stretch
 
 _ENDS = ("begin", "end")
-_MEANT = ("meaning", "operands", "result", "made", "macs")
-_NUMBERS = ("scale", "zero")
+_OPTIONAL_KEYS = ("meaning", "operands", "result", "made", "macs")
+_QUANTIZATION_KEYS = ("scale", "zero")
 """Optional keys of a place, both or none: real = scale * (integer - zero)."""
 _MOST_BYTES = 1 << 40
 _SIZES = {f.name for f in fields(Machine)} - {"pipelined", "clock", "energy"}
@@ -66,7 +66,7 @@ def _place(place: Place) -> dict[str, Any]:
     found = {"address": place.address, "shape": list(place.shape), "dtype": place.dtype, "nests": nests}
     found |= {"outer": outer} if outer else {}
     if place.stands_for is not None:
-        found |= {name: getattr(place.stands_for, name).plain for name in _NUMBERS}
+        found |= {name: getattr(place.stands_for, name).plain for name in _QUANTIZATION_KEYS}
     return found
 
 
@@ -107,7 +107,7 @@ def places_of(given: Any, size: int, dtypes: Sequence[str] = DTYPES) -> dict[str
 
 def _place_of(name: str, own: Any, size: int, dtypes: Sequence[str] = DTYPES) -> Place:
     known = {"address", "shape", "dtype"}
-    more = {"nests", "outer", *_NUMBERS}
+    more = {"nests", "outer", *_QUANTIZATION_KEYS}
     if not isinstance(own, dict) or not known <= set(own) <= known | more or own["dtype"] not in dtypes:
         raise BadInput(f"its place {name!r} is not an address, a shape and a dtype of {', '.join(dtypes)}")
     shape = own["shape"]
@@ -130,11 +130,11 @@ def _nests_of(name: str, given: Any) -> tuple[Nest, ...]:
 
 
 def _stands_for(name: str, own: Mapping[str, Any]) -> StandsFor | None:
-    given = [own[each] for each in _NUMBERS if each in own]
+    given = [own[each] for each in _QUANTIZATION_KEYS if each in own]
     if not given:
         return None
     try:
-        found = StandsFor.of(*given) if len(given) == len(_NUMBERS) else None
+        found = StandsFor.of(*given) if len(given) == len(_QUANTIZATION_KEYS) else None
     except BadInput:
         found = None
     if found is None or not (found.scale.fit(tuple(own["shape"])) and found.zero.fit(tuple(own["shape"]))):
@@ -147,13 +147,13 @@ def _are_nests(every: list[Any]) -> bool:
     if not all(isinstance(own, list) and len(own) == 7 for own in every):
         return False
     flat = [*chain.from_iterable(every)]
-    if {*map(type, flat)} - {int} or (flat and not -_FAR < min(flat) <= max(flat) < _FAR):
+    if {*map(type, flat)} - {int} or (flat and not -_ADDRESS_LIMIT < min(flat) <= max(flat) < _ADDRESS_LIMIT):
         return False
     numbers = np.array(every, np.int64).reshape(-1, 7)
     return bool(((numbers[:, :3] >= 1) & (numbers[:, :3] < 1 << 16)).all() and (numbers[:, 3] >= -1).all())
 
 
-_FAR = 1 << 48
+_ADDRESS_LIMIT = 1 << 48
 
 
 def _end(place: Place) -> int:
@@ -178,7 +178,7 @@ def stretches_of(given: Any, lengths: Mapping[str, int], size: int) -> tuple[Str
     """Reads stretches of queues with these lengths, whose places are within `size` bytes. Raises BadInput."""
     found: list[Stretch] = []
     for own in given if isinstance(given, list) else [None]:
-        if not isinstance(own, dict) or not {"name", *_ENDS} <= set(own) <= {"name", *_ENDS, *_MEANT}:
+        if not isinstance(own, dict) or not {"name", *_ENDS} <= set(own) <= {"name", *_ENDS, *_OPTIONAL_KEYS}:
             raise BadInput("its stretches are not a name, begins and ends each")
         begin, end, meaning = own["begin"], own["end"], own.get("meaning", "")
         if type(own["name"]) is not str or type(meaning) is not str:

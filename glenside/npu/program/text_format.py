@@ -29,9 +29,9 @@ from glenside.npu.isa.table import INSTRUCTIONS
 from glenside.npu.program.header import choices_of, header, host_of, machine_of, places_of, predicted_of, stretches_of
 from glenside.npu.program.program import NpuProgram
 
-_FIRST, _BEFORE = "npu 2", "npu 1"
+_FIRST_LINE, _OLD_FIRST_LINE = "npu 2", "npu 1"
 _KINDS = {kind.mnemonic(): kind for kind in INSTRUCTIONS}
-_LINE = 32
+_BYTES_PER_LINE = 32
 """Bytes of DRAM per line."""
 _MOST_DRAM = 1 << 32
 
@@ -39,7 +39,7 @@ _MOST_DRAM = 1 << 32
 def text(program: NpuProgram) -> str:
     """Prints a program as text."""
     head = header(program)
-    lines = [_FIRST, f"machine {json.dumps(head['machine'])}", f"dram {len(program.dram)}"]
+    lines = [_FIRST_LINE, f"machine {json.dumps(head['machine'])}", f"dram {len(program.dram)}"]
     lines += [f"predicted {program.predicted}"] if program.predicted is not None else []
     lines += [f"choices {json.dumps(head['choices'])}"] if program.choices is not None else []
     lines += [f"host {json.dumps(head['host'])}"] if program.host is not None else []
@@ -70,8 +70,8 @@ def _value(kind: Kind, value: Any) -> str:
 def _bytes(program: NpuProgram) -> Iterator[str]:
     """Yields the lines of DRAM that are not all zero."""
     found = program.dram.tobytes()
-    for at in range(0, len(found), _LINE):
-        part = found[at : at + _LINE]
+    for at in range(0, len(found), _BYTES_PER_LINE):
+        part = found[at : at + _BYTES_PER_LINE]
         if any(part):
             yield f"bytes {at} {part.hex()}"
 
@@ -80,11 +80,11 @@ def parse(content: str, file: str = "<text>") -> NpuProgram:
     """Parses a program. Raises BadInput with the line."""
     reader = _Reader()
     lines = content.split("\n")
-    if lines and lines[0].strip() == _BEFORE:
+    if lines and lines[0].strip() == _OLD_FIRST_LINE:
         said = "it was written by Glenside 0.5 or before, which left out the steps of the host: make it again"
         raise BadInput(said, Place(file, 1, 1))
-    if not lines or lines[0].strip() != _FIRST:
-        raise BadInput(f"a program of an npu begins with {_FIRST!r}", Place(file, 1, 1))
+    if not lines or lines[0].strip() != _FIRST_LINE:
+        raise BadInput(f"a program of an npu begins with {_FIRST_LINE!r}", Place(file, 1, 1))
     for number, whole in enumerate(lines[1:], 2):
         words = _code(whole).strip().split(None, 1)
         if words:
