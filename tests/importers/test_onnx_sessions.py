@@ -113,6 +113,7 @@ def test_a_runtime_that_never_answers_is_ended(runtime: Path) -> None:
         session.run({"x": X})
 
 
+@pytest.mark.usefixtures("undisturbed_interrupt")
 def test_ctrl_c_ends_what_it_waits_for(runtime: Path) -> None:
     write_runtime(runtime, run=WAITS)
     session = Session(b"", "the model")
