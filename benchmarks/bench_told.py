@@ -23,11 +23,12 @@ import numpy as np
 import glenside as gl
 from benchmarks.networks import NETWORKS
 from glenside.codegen.cost.count_work import told
-from glenside.codegen.processor.model import machine_of, processors
+from glenside.codegen.processor.model import machine_of
 from glenside.execution.fit import processor
 from glenside.execution.others import reading
 from glenside.execution.processor import ROUNDS, fitted, measured, timed, workloads
 from glenside.ir.program import Program
+from glenside.ir.threads import processors
 
 RESULTS = Path(__file__).parent / "results" / "bench_told.csv"
 

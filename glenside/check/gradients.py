@@ -115,7 +115,7 @@ def check_gradient(
     branches = Branches(pair.roots)
     clock = Clock(0, deadline, progress)
     clock.total = max(_LEAST, trials.count) * sum(len(steps([root])) for root in pair.roots)
-    comparison = _Comparison(pair, trials, branches, clock)
+    comparison = _AdjointTest(pair, trials, branches, clock)
     with ending(shortage(least_bytes(declared(*pair.roots).values(), _WIDTH, *pair.roots))) as end:
         while not (end.reason or comparison.settled):
             if comparison.turns >= max(_LEAST, trials.count) and not trials.go_on(len(_missing(branches))):
@@ -181,8 +181,8 @@ class _Point(NamedTuple):
     results: Sequence[Array]
 
 
-class _Comparison:
-    """Verdicts, gathered over turns."""
+class _AdjointTest:
+    """Whether <u, J v> = <J^T u, v>: verdicts, gathered over turns."""
 
     def __init__(self, pair: Pair, trials: Trials, branches: Branches, clock: Clock) -> None:
         self.pair, self.trials, self.branches, self.clock = pair, trials, branches, clock

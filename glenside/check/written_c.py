@@ -15,7 +15,7 @@ from glenside.cache.objects import find, keep
 from glenside.check.expected import Expected, values_of
 from glenside.codegen.loop_ir.ir import Buffer
 from glenside.codegen.processor.find_compiler import Compiler, TakesTooLong, completed, known_compiler
-from glenside.codegen.processor.model import Machine, is_here, processors
+from glenside.codegen.processor.model import Machine, is_here
 from glenside.codegen.runtime.compile_and_load import LIBRARIES, computer, flags
 from glenside.codegen.runtime.compiled_function import Lowered
 from glenside.codegen.runtime.export import Library, library
@@ -25,6 +25,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.files import write_together
 from glenside.ir.operand import Array
 from glenside.ir.replacing import PathLike, WrittenWrong
+from glenside.ir.threads import processors
 from glenside.semantics.effort import seconds
 
 MOST_SECONDS = 5.0

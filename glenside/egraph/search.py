@@ -17,7 +17,7 @@ from glenside.egraph.saturation import FAILED, INTERRUPTED, SATURATED, TIME_LIMI
 from glenside.egraph.snapshot import ENode, Fact, Snapshot, closed
 from glenside.ir.interrupts import answered
 from glenside.ir.term import Term, tensors
-from glenside.ir.threads import cores
+from glenside.ir.threads import processors
 from glenside.ir.types import AccessType, Tensor
 
 _GRACE = 0.5  # seconds beyond its time limit after which a search process is ended
@@ -255,7 +255,7 @@ def _spares(limits: Limits) -> bool:
 
 def may_share(limits: Limits, parts: int) -> bool:
     """True if there are processors and memory for `parts` parallel searches."""
-    return cores() >= parts and (limits.memory is None or limits.memory >= parts * _LARGE)
+    return processors() >= parts and (limits.memory is None or limits.memory >= parts * _LARGE)
 
 
 def start_workers_early(limits: Limits, *precompile: Callable[[], str], behind: bool = False, parts: int = 1) -> None:

@@ -15,7 +15,7 @@ from glenside import __version__, models
 from glenside.builder import Builder
 from glenside.codegen.cost.count_work import is_shared, works
 from glenside.codegen.loop_ir.ir import Role
-from glenside.codegen.processor.model import MACHINES, Machine, processors
+from glenside.codegen.processor.model import MACHINES, Machine
 from glenside.codegen.processor.work_record import NAMES, Work, overlapped
 from glenside.codegen.runtime.compiled_function import Compiled
 from glenside.execution.fit import processor, robust
@@ -25,6 +25,7 @@ from glenside.execution.peak import peak
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
+from glenside.ir.threads import processors
 from glenside.passes.network import Search, fold_batch_norms, uninterrupted
 
 ROUNDS = 60

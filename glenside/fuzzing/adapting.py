@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from math import prod
 
+from glenside.builder.layout import split_at
 from glenside.ir.dtypes import limits
 from glenside.ir.term import Term, build
 
@@ -22,11 +23,6 @@ def fits(term: Term) -> bool:
 def cast_to(term: Term, dtype: str) -> Term:
     """Cast a term, if it has another dtype."""
     return term if term.access.dtype == dtype else build("cast", term, dtype)
-
-
-def split_at(term: Term, split: int) -> Term:
-    """Move the split of the access pattern, if it is elsewhere."""
-    return term if term.access.split == split else build("access", term, split)
 
 
 def reshaped(term: Term, dims: Sequence[int]) -> Term:

@@ -14,7 +14,8 @@ from math import prod
 from string import Template
 from typing import Any
 
-from glenside.fuzzing.adapting import SIZE_LIMIT, adapted, below, cast_to, fits, split_at
+from glenside.builder.layout import split_at
+from glenside.fuzzing.adapting import SIZE_LIMIT, adapted, below, cast_to, fits
 from glenside.fuzzing.leaves import LARGE, NUMBERS, PAGES, Leaves, Settings
 from glenside.ir.dtypes import COMPUTED, DTYPES, limits
 from glenside.ir.errors import GlensideError

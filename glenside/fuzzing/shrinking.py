@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import prod
 
-from glenside.fuzzing.adapting import split_at
+from glenside.builder.layout import split_at
 from glenside.fuzzing.cases import Case
 from glenside.fuzzing.models import shrunk_model
 from glenside.ir.errors import GlensideError

@@ -14,7 +14,7 @@ from glenside.builder.pointwise import add, cast, filled, multiply
 from glenside.builder.reductions import channel_statistics
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.program import Program
-from glenside.ir.rational import exact
+from glenside.ir.rational import one_minus
 from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import Tensor
 
@@ -54,7 +54,7 @@ def batch_statistics(program: Program, momentum: str) -> tuple[Program, Mapping[
         now = dict(zip((norm.mean, norm.variance), channel_statistics(x, norm.axis), strict=True))
         now = {leaf: cast(statistic, leaf.access.dtype) for leaf, statistic in now.items()}
         for leaf, statistic in now.items():
-            share = multiply(statistic, build("full", statistic.access.dims, _less(momentum), leaf.access.dtype))
+            share = multiply(statistic, build("full", statistic.access.dims, one_minus(momentum), leaf.access.dtype))
             after[_name(leaf)] = add(multiply(leaf, filled(leaf, momentum)), share)
         scale, shift = rebuild_all([scale, shift], lambda leaf, _: now.get(leaf))
         return add(multiply(x, scale), shift)
@@ -64,12 +64,6 @@ def batch_statistics(program: Program, momentum: str) -> tuple[Program, Mapping[
     layers = dict(zip(program.layers, rest, strict=False))
     names = dict(zip(program.names, rest[len(layers) :], strict=True))
     return replace(program, term=term, layers=layers, names=names), after
-
-
-def _less(momentum: str) -> str:
-    number = exact(momentum)
-    assert number is not None, "checked when it was given"
-    return str(1 - number)
 
 
 def _batch_norms(root: Term) -> Iterator[_BatchNorm]:

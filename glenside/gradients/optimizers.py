@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol, TypeVar
 from glenside.builder.pointwise import combine
 from glenside.gradients.algebra import add, broadcast, compute, divide, filled, multiply, reshape, subtract
 from glenside.ir.errors import BadInput
-from glenside.ir.rational import exact
+from glenside.ir.rational import exact, one_minus
 from glenside.ir.term import Term
 
 Amount = float | str
@@ -59,12 +59,6 @@ def _repeated(one: Term, x: Term) -> Term:
 def _scaled(x: Term, factor: Term | str) -> Term:
     """x times one number."""
     return multiply(x, filled(x, factor) if isinstance(factor, str) else _repeated(factor, x))
-
-
-def _less(one: str) -> str:
-    number = exact(one)
-    assert number is not None, "checked when it was given"
-    return str(1 - number)
 
 
 Declared = TypeVar("Declared", bound=type)
@@ -158,7 +152,7 @@ class Adam:
 
     def _moment(self, before: Term, now: Term, beta: str, step: Term) -> tuple[Term, Term]:
         """The running mean, and what it would be had it not started at 0: divided by 1 - beta^step."""
-        moment = add(_scaled(before, beta), _scaled(now, _less(beta)))
+        moment = add(_scaled(before, beta), _scaled(now, one_minus(beta)))
         corrected = subtract(filled(step, 1), combine("pow", filled(step, beta), step))
         return moment, divide(moment, _repeated(corrected, moment))
 

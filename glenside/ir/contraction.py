@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 from glenside.ir.blockwise import PART, blocks, positions
 from glenside.ir.dtypes import is_float
 from glenside.ir.operand import Array
-from glenside.ir.threads import cores, in_parallel
+from glenside.ir.threads import in_parallel, processors
 
 # Elements per block. Smaller ones pay for Python and BLAS calls, larger ones for memory: a core has 1 MiB of cache.
 BLOCK = 1 << 17
@@ -201,13 +201,13 @@ def scratch(a: Array, b: Array, shared: int, item: int, dtype: DTypeLike, direct
         index = next(blocks(groups, max(1, BLOCK // max(weight, 1))))
         left, right = a[index], b[index]
         g = left.size // (m * k)
-        jobs = min(cores(), -(-prod(groups) // g))
+        jobs = min(processors(), -(-prod(groups) // g))
         copied = _copied(left, (g, m, k), dtype) + _copied(right, (g, n, k), dtype)
         return Scratch(jobs * copied, 0 if direct else jobs * g * m * n, jobs)
     group = (0,) * shared
     left = a[group + next(blocks(rows, max(_LEAST_ROWS, BLOCK // max(k + n, 1))))]
     block = left.size // k
-    jobs = min(cores(), prod(groups) * -(-m // block))
+    jobs = min(processors(), prod(groups) * -(-m // block))
     shared_weights = _copied(b[group][np.newaxis], (1, n, k), dtype) * min(jobs, prod(groups))
     multiplied = 0 if direct else jobs * block * n
     return Scratch(jobs * _copied(left, (1, block, k), dtype) + shared_weights, multiplied, jobs)

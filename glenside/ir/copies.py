@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 from glenside.ir.interrupts import STOPS
-from glenside.ir.threads import cores
+from glenside.ir.threads import processors
 
 _POLL = 0.05  # seconds
 _NICE = 5
@@ -43,7 +43,7 @@ def may_be_copied() -> bool:
     """
     others = (thread for thread in threading.enumerate() if thread is not threading.current_thread())
     alone = multiprocessing.parent_process() is None and all(thread.daemon for thread in others)
-    if sys.platform != "linux" or cores() < 2 or not alone:
+    if sys.platform != "linux" or processors() < 2 or not alone:
         return False
     return threading.current_thread() is threading.main_thread()
 

@@ -33,6 +33,13 @@ def exact(text: str) -> Fraction | None:
 
 
 @lru_cache(maxsize=4096)
+def one_minus(text: str) -> str:
+    """Return 1 - x of the text of an exact number x."""
+    number = exact(text)
+    assert number is not None, "checked when it was given"
+    return str(1 - number)
+
+
 def exact_numbers(text: str) -> tuple[Fraction, ...] | None:
     """The rationals that a text of words stands for, such as "1 0 -1/2"; None when one of them stands for none."""
     found = tuple(exact(word) for word in text.split())

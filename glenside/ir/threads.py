@@ -47,8 +47,8 @@ class _OneThread:
 BLAS_ON_ONE_THREAD = _OneThread()
 
 
-def cores() -> int:
-    """How many jobs run at a time."""
+def processors() -> int:
+    """Return how many logical processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -94,7 +94,7 @@ def in_parallel(work: Callable[[Job, Space], None], jobs: Iterable[Job], space: 
                 work(job, space)
 
     with BLAS_ON_ONE_THREAD:
-        first = list(islice(remaining, cores()))
+        first = list(islice(remaining, processors()))
         spaces = [space(first[0]) for _ in first]
         remaining = chain(first, remaining)
         del first

@@ -27,7 +27,7 @@ from glenside.ir.operators.opaque import name_of
 from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.scalar import Applied, Element, Number, Scalar, x
 from glenside.semantics.native import Native
-from glenside.semantics.ordered_field import OrderedField, contracted
+from glenside.semantics.ordered_field import OrderedField, contracted, is_number
 from glenside.semantics.prime_field import PART
 
 _SHIFT = 2.0**24
@@ -95,14 +95,14 @@ class DualField(Native):
         return np.complex128 if dtype in REALS else dtype
 
     def identity(self, a: Array) -> Array:
-        return np.asarray(a.imag) if _is_dual(a) else a
+        return np.asarray(a.imag) if is_number(a) else a
 
     def ranked(self, a: Array) -> Array:
         return self.numbers.ranked(self.parts(a)[0])
 
     def encode(self, name: str, array: Array, dtype: str) -> Array:
         """Residues that do not change; what is dual already is that."""
-        return array if _is_dual(array) else self._constant(self.numbers.encode(name, array, dtype))
+        return array if is_number(array) else self._constant(self.numbers.encode(name, array, dtype))
 
     def constant(self, value: Fraction | int, dtype: str) -> Array:
         return self._constant(self.numbers.constant(value, dtype))
@@ -112,15 +112,15 @@ class DualField(Native):
 
     def _constant(self, a: Array) -> Array:
         """What does not change."""
-        return self.dual(a) if _is_dual(a) else a
+        return self.dual(a) if is_number(a) else a
 
     # Sums and products.
 
     def add(self, a: Array, b: Array) -> Array:
-        return self._sum(np.add, a, b) if _is_dual(a) else self.numbers.add(a, b)
+        return self._sum(np.add, a, b) if is_number(a) else self.numbers.add(a, b)
 
     def subtract(self, a: Array, b: Array) -> Array:
-        return self._sum(np.subtract, a, b) if _is_dual(a) else self.numbers.subtract(a, b)
+        return self._sum(np.subtract, a, b) if is_number(a) else self.numbers.subtract(a, b)
 
     def accumulate(self, total: Array, a: Array) -> None:
         total[...] = self.add(total, a)
@@ -134,7 +134,7 @@ class DualField(Native):
         return as_they_lie(store, (a, b), np.complex128, PART)
 
     def multiply(self, a: Array, b: Array) -> Array:
-        if not _is_dual(a):
+        if not is_number(a):
             return self.numbers.multiply(a, b)
 
         def store(out: Array, x: Array, y: Array) -> None:
@@ -149,7 +149,7 @@ class DualField(Native):
         """The change of a / b is (a' - b' a / b) / b."""
         (x, moved), (y, other) = self.parts(a), self.parts(b)
         quotient = self.numbers.divide(x, y)
-        if not _is_dual(a):
+        if not is_number(a):
             return quotient
         change = self._times(other, quotient.imag)
         inverse = self.numbers.divide(self.numbers.constant(1, "float32"), y)
@@ -161,7 +161,7 @@ class DualField(Native):
     def sum(self, a: Array, axes: tuple[int, ...]) -> Array:
         number, change = self.parts(a)
         total = self.numbers.sum(number, axes)
-        return self.dual(total, self.field.sum(change, axes)) if _is_dual(a) else total
+        return self.dual(total, self.field.sum(change, axes)) if is_number(a) else total
 
     def mean(self, a: Array, axes: tuple[int, ...]) -> Array:
         length = int(np.prod([a.shape[axis] for axis in axes]))
@@ -169,7 +169,7 @@ class DualField(Native):
 
     def product(self, a: Array, axes: tuple[int, ...]) -> Array:
         """Of halves, until one number is left."""
-        if not _is_dual(a):
+        if not is_number(a):
             return self.numbers.product(a, axes)
         lead = a.shape[: a.ndim - len(axes)]
         rest = a.reshape((*lead, int(np.prod(a.shape[len(lead) :])))) if axes else a[..., np.newaxis]
@@ -180,7 +180,7 @@ class DualField(Native):
         return rest[..., 0] if rest.shape[-1] else np.broadcast_to(self.constant(1, "float32"), lead)
 
     def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
-        if not _is_dual(a):
+        if not is_number(a):
             return self.numbers.contract(a, b, shared, item)
         return contracted(a, b, shared, item, self._residues_matmul)
 
@@ -199,7 +199,7 @@ class DualField(Native):
     def linear_map(self, a: Array, axis: int, values: Sequence[Sequence[Fraction]], out: Array | None = None) -> Array:
         number, change = self.parts(a)
         result = self.numbers.linear_map(number, axis, values)
-        if _is_dual(a):
+        if is_number(a):
             result = self.dual(result, self.field.linear_map(change.astype(np.float32), axis, values))
         if out is None:
             return result
@@ -212,7 +212,7 @@ class DualField(Native):
         """The change of a^b is b a^(b - 1) a' + a^b log(a) b'."""
         (base, moved), (exponent, other) = self.parts(a), self.parts(b)
         result = self.numbers.power(base, exponent)
-        if not _is_dual(a):
+        if not is_number(a):
             return result
         below = self.numbers.power(base, self.numbers.subtract(exponent, self.numbers.constant(1, "float32")))
         change = self._times(self._times(exponent.imag, below.imag), moved)
@@ -222,7 +222,7 @@ class DualField(Native):
         return self.dual(result, change)
 
     def remainder(self, a: Array, b: Array, rounding: str) -> Array:
-        if not _is_dual(a):
+        if not is_number(a):
             return self.numbers.remainder(a, b, rounding)
         cut = self._whole(self.divide(a, b), rounding)
         return self.subtract(a, self.multiply(b, cut))
@@ -260,7 +260,7 @@ class DualField(Native):
         return self._told(name, a, b)
 
     def _extreme(self, name: str, a: Array, b: Array) -> Array:
-        if not _is_dual(a):
+        if not is_number(a):
             return self._told(name, a, b)
         if name in self.numbers.own:
             self._told(name, a, b)
@@ -268,11 +268,11 @@ class DualField(Native):
 
     def _select(self, condition: Array, then: Array, otherwise: Array) -> Array:
         self._told("select", condition, then, otherwise)
-        return np.where(_split(condition.imag)[0] != 0 if _is_dual(condition) else condition != 0, then, otherwise)
+        return np.where(_split(condition.imag)[0] != 0 if is_number(condition) else condition != 0, then, otherwise)
 
     def _abs(self, a: Array) -> Array:
         found = self._told("abs", a)
-        return np.where(a.real < 0, -a, a) if _is_dual(a) else found
+        return np.where(a.real < 0, -a, a) if is_number(a) else found
 
     def _sign(self, a: Array) -> Array:
         return self._constant(self._told("sign", a))
@@ -282,10 +282,10 @@ class DualField(Native):
     def cast(self, a: Array, dtype: str) -> Array:
         number, change = self.parts(a)
         found = self.numbers.cast(number, dtype)
-        return self.dual(found, change) if _is_dual(found) else found
+        return self.dual(found, change) if is_number(found) else found
 
     def reinterpret(self, a: Array, dtype: str) -> Array:
-        if _is_dual(a) and dtype in REALS:
+        if is_number(a) and dtype in REALS:
             return a
         return self._constant(self.numbers.reinterpret(self.parts(a)[0], dtype))
 
@@ -302,10 +302,6 @@ class DualField(Native):
         if dtype in REALS and change.any():
             raise BadInput(f"the black box {name_of(key)} has no derivative that is known")
         return number
-
-
-def _is_dual(a: object) -> bool:
-    return isinstance(a, np.ndarray | np.generic) and a.dtype.kind == "c"
 
 
 def _split(both: Array) -> tuple[Array, Array]:

@@ -67,11 +67,11 @@ class OrderedField(Native):
 
     def identity(self, a: Array) -> Array:
         """The residues, which float32 holds exactly."""
-        return a.imag.astype(np.float32) if _is_number(a) else np.asarray(a)
+        return a.imag.astype(np.float32) if is_number(a) else np.asarray(a)
 
     def ranked(self, a: Array) -> Array:
         """Equal numbers lie at the same place, wherever rounding had put them."""
-        if not _is_number(a) or a.size < 2:
+        if not is_number(a) or a.size < 2:
             return a
         order = np.lexsort((a.real.ravel(), a.imag.ravel()))
         places, residues = a.real.ravel()[order], a.imag.ravel()[order]
@@ -83,7 +83,7 @@ class OrderedField(Native):
 
     def encode(self, name: str, array: Array, dtype: str) -> Array:
         """The residues of floats, and the floats. What is a number here already is that."""
-        if _is_number(array):
+        if is_number(array):
             return array
         residues = self.field.encode(name, array, dtype)
         return _number(np.asarray(array, np.float64), residues) if dtype in REALS else residues
@@ -100,7 +100,7 @@ class OrderedField(Native):
 
     def _both(self, method: str, a: Array, *arguments: Any) -> Array:
         """A method of residues, and the same of real numbers; of integers, numpy's."""
-        if not _is_number(a):
+        if not is_number(a):
             return np.asarray(getattr(self._native, method)(a, *arguments))
         real = getattr(self._native, method)(_real(a), *map(_real, arguments))
         return _number(real, getattr(self.field, method)(_residue(a), *map(_residue, arguments)))
@@ -118,7 +118,7 @@ class OrderedField(Native):
         return self._elementwise(np.multiply, a, b)
 
     def _elementwise(self, function: np.ufunc, a: Array, b: Array) -> Array:
-        if not _is_number(a):
+        if not is_number(a):
             return row_major(function, a, b)
 
         def store(out: Array, x: Array, y: Array) -> None:
@@ -137,13 +137,13 @@ class OrderedField(Native):
         return self._both("product", a, axes)
 
     def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
-        if not _is_number(a):
+        if not is_number(a):
             return self._native.contract(a, b, shared, item)
         return contracted(a, b, shared, item, self.field.matmul)
 
     def linear_map(self, a: Array, axis: int, values: Sequence[Sequence[Fraction]], out: Array | None = None) -> Array:
         """Places are sums of whole multiples over one denominator, as they round least."""
-        if not _is_number(a) or not 0 < a.shape[axis] <= SUMMED or not values:
+        if not is_number(a) or not 0 < a.shape[axis] <= SUMMED or not values:
             return super().linear_map(a, axis, values, out)
         rows = [over_one_denominator(row) for row in values]
         whole, residues = np.array([row for row, _ in rows], np.float64), self.field.matrix(values)
@@ -156,7 +156,7 @@ class OrderedField(Native):
         return map_axis(store, a, axis, len(values), np.complex128)
 
     def divide(self, a: Array, b: Array) -> Array:
-        if not _is_number(a):
+        if not is_number(a):
             return self._native.divide(a, b)
         b = distinct(b) if b.shape == a.shape else b  # what is repeated is inverted once
         if b.size == 1 < a.size:
@@ -180,7 +180,7 @@ class OrderedField(Native):
         return as_they_lie(store, (a,), np.complex128, PART)
 
     def power(self, a: Array, b: Array) -> Array:
-        if not _is_number(a):
+        if not is_number(a):
             return self._native.power(a, b)
         odd = (a.real < 0) & (np.abs(b.real) % 2 == 1)
         power = _finite(np.power(np.abs(a.real), b.real))
@@ -188,7 +188,7 @@ class OrderedField(Native):
 
     def remainder(self, a: Array, b: Array, rounding: str) -> Array:
         """a - b * q, where q is a / b rounded down or cut."""
-        if not _is_number(a):
+        if not is_number(a):
             return self._native.remainder(a, b, rounding)
         quotient = self._whole(np.floor if rounding == "floor" else np.trunc, self.divide(a, b))
         return self.subtract(a, self.multiply(b, quotient))
@@ -244,8 +244,8 @@ class OrderedField(Native):
         if dtype in REALS and dtype in STORED:
             return self._stored(a, dtype)
         if dtype in REALS:
-            return a if _is_number(a) else _number(a.astype(np.float64), self.field.cast(a, dtype))
-        if not _is_number(a):
+            return a if is_number(a) else _number(a.astype(np.float64), self.field.cast(a, dtype))
+        if not is_number(a):
             return self._native.cast(a, dtype)
         if dtype == "bool":
             return np.asarray(a.imag != 0)
@@ -259,12 +259,12 @@ class OrderedField(Native):
 
     def _stored(self, a: Array, dtype: str) -> Array:
         """The float of a few bits that is nearest, of numbers as near as to be equal to one between two the same."""
-        real = self._settled(a, fraction_bits(dtype)) if _is_number(a) else a.astype(np.float64)
+        real = self._settled(a, fraction_bits(dtype)) if is_number(a) else a.astype(np.float64)
         kept = rounded(real, dtype).astype(np.float64)
         return self.encode("", np.where(np.isfinite(kept), kept, np.copysign(LARGEST, real)), "float64")
 
     def reinterpret(self, a: Array, dtype: str) -> Array:
-        if _is_number(a) and dtype in REALS:
+        if is_number(a) and dtype in REALS:
             return a
         return self._drawn(self.field.reinterpret(_residue(a), dtype), dtype)
 
@@ -273,16 +273,17 @@ class OrderedField(Native):
         return _number(8 * residue.astype(np.float64) / self.field.half, residue) if dtype in REALS else residue
 
 
-def _is_number(a: object) -> bool:
+def is_number(a: object) -> bool:
+    """True if an array holds numbers as a field has them, complex ones, and no integers or truths."""
     return isinstance(a, np.ndarray | np.generic) and a.dtype.kind == "c"
 
 
 def _real(a: Any) -> Any:
-    return a.real if _is_number(a) else a
+    return a.real if is_number(a) else a
 
 
 def _residue(a: Any) -> Any:
-    return a.imag if _is_number(a) else a
+    return a.imag if is_number(a) else a
 
 
 def contracted(a: Array, b: Array, shared: int, item: int, residues: Callable[[Array, Array, Array], Array]) -> Array:
@@ -301,7 +302,7 @@ def _number(real: Any, residue: Array) -> Array:
 
 def _compare(name: str, a: Array, b: Array) -> Array:
     function = PRIMITIVES[name].numpy
-    if not _is_number(a) or name in ("eq", "ne"):
+    if not is_number(a) or name in ("eq", "ne"):
         return np.asarray(function(_residue(a), _residue(b)))
     return np.where(a.imag == b.imag, name in ("le", "ge"), function(a.real, b.real))
 
@@ -311,12 +312,12 @@ def _select(condition: Array, then: Array, otherwise: Array) -> Array:
 
 
 def _abs(a: Array) -> Array:
-    return np.where(a.real < 0, -a, a) if _is_number(a) else np.abs(a)
+    return np.where(a.real < 0, -a, a) if is_number(a) else np.abs(a)
 
 
 def _sign(a: Array) -> Array:
     sign = np.sign(_real(a))
-    return _number(sign, np.where(a.imag == 0, 0.0, sign)) if _is_number(a) else np.asarray(sign)
+    return _number(sign, np.where(a.imag == 0, 0.0, sign)) if is_number(a) else np.asarray(sign)
 
 
 def _finite(x: Array) -> Array:

@@ -30,16 +30,23 @@ class Cut:
         return [part in item for part in range(len(self.parts))]
 
 
+def _cut(r: Rearrangement, dims: Sequence[int]) -> tuple[Rearrangement, Sequence[Sequence[int]]] | None:
+    """A rearrangement whose result is cut at these dims, and the axes of it that are each of them; None where it cannot
+    be cut there.
+    """
+    sizes = refined(r.result, dims)
+    fine = None if sizes is None else r.cut_result(sizes)
+    runs = None if fine is None else runs_of(dims, fine.result)
+    return None if fine is None or runs is None else (fine, runs)
+
+
 def cut_at_axes(parts: Sequence[int], order: Sequence[int], d: Sequence[int]) -> Cut | None:
     """The parts of a rearrangement cut at the axes of its result, d; None where they cannot be."""
     if 0 in d:
         return None
-    r = Rearrangement(tuple(parts), tuple(order))
-    sizes = refined(r.result, d)
-    fine = None if sizes is None else r.cut_result(sizes)
-    runs = None if fine is None else runs_of(d, fine.result)
-    if fine is None or runs is None:
+    if (found := _cut(Rearrangement(tuple(parts), tuple(order)), d)) is None:
         return None
+    fine, runs = found
     return Cut(fine.parts, fine.order, tuple(tuple(fine.order[i] for i in run) for run in runs))
 
 
@@ -126,12 +133,9 @@ def places_before(p: Dims, o: Dims, u: Dims, v: Dims) -> tuple[Dims, Dims] | Non
     """The parts and axes of b along which the places lie that are those of (p, o) of b along axes v of its parts u."""
     if not v:
         return u, v
-    r = Rearrangement(tuple(p), tuple(o))
-    sizes = refined(r.result, u)
-    fine = None if sizes is None else r.cut_result(sizes)
-    runs = None if fine is None else runs_of(u, fine.result)
-    if fine is None or runs is None:
+    if (found := _cut(Rearrangement(tuple(p), tuple(o)), u)) is None:
         return None
+    fine, runs = found
     parts, axes = places_along(fine.parts, [fine.order[i] for axis in v for i in runs[axis]])
     return Dims(parts), Dims(axes)
 

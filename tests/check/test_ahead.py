@@ -211,11 +211,11 @@ def test_it_ends_with_the_process_that_it_is_a_copy_of() -> None:
 
 def test_large_arrays_are_left_to_all_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     term, _ = pairs(0)[0]
-    monkeypatch.setattr(copies, "cores", lambda: 2)
+    monkeypatch.setattr(copies, "processors", lambda: 2)
     monkeypatch.setattr(copies.threading, "enumerate", lambda: [copies.threading.current_thread()])
     assert ahead.possible(term)
     monkeypatch.setattr(ahead, "_LARGEST", 1)
     assert not ahead.possible(term)
     monkeypatch.undo()
-    monkeypatch.setattr(copies, "cores", lambda: 1)
+    monkeypatch.setattr(copies, "processors", lambda: 1)
     assert not ahead.possible(term)

@@ -103,11 +103,11 @@ def test_what_differs_in_one_field_alone_is_chance(monkeypatch: pytest.MonkeyPat
     """A number may be 0 in one field: it is looked at again in other residues, at the same places."""
     seen: list[int] = []
 
-    def compare(self: gradients._Comparison, point: gradients._Point) -> dict[str, str]:
+    def compare(self: gradients._AdjointTest, point: gradients._Point) -> dict[str, str]:
         seen.append(point.numbers.field.p)
         return {"x": "differs"} if point.numbers.field.p == PRIMES[0] else {}
 
-    monkeypatch.setattr(gradients._Comparison, "_compare", compare)
+    monkeypatch.setattr(gradients._AdjointTest, "_compare", compare)
     assert check_gradient(*squared()).gradients == {"x": "exact"}
     assert seen[:3] == [PRIMES[0], PRIMES[1], PRIMES[1]]
 

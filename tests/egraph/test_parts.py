@@ -70,7 +70,7 @@ def no_process_waits() -> Iterator[None]:
 
 
 def two_processors(monkeypatch: pytest.MonkeyPatch, count: int = 2) -> None:
-    monkeypatch.setattr(SEARCHES, "cores", lambda: count)
+    monkeypatch.setattr(SEARCHES, "processors", lambda: count)
 
 
 def test_parts_share_no_node_and_are_alike() -> None:

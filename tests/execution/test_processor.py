@@ -12,13 +12,14 @@ import pytest
 
 import glenside as gl
 from glenside.cli import application
-from glenside.codegen.processor.model import MACHINES, is_here, machine_of, processors
+from glenside.codegen.processor.model import MACHINES, is_here, machine_of
 from glenside.codegen.processor.work_record import NAMES, Work
 from glenside.codegen.runtime.compiled_function import Compiled
 from glenside.execution import processor
 from glenside.execution.others import Reading, reading
 from glenside.execution.processor import Fit, Timed, described, fitted, workloads
 from glenside.ir.program import Program
+from glenside.ir.threads import processors
 
 MACHINE = MACHINES["avx2"]
 HERE = pytest.mark.skipif(not is_here(MACHINE), reason="its vectors are not here")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 import re
 import sys
@@ -277,8 +276,3 @@ def _has_matrices() -> bool:
         return bool(sys.platform == "linux" and ctypes.CDLL(None).syscall(158, 0x1023, 18) == 0)
     except (OSError, AttributeError):
         return False
-
-
-def processors() -> int:
-    """Returns the number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -14,8 +14,9 @@ from pathlib import Path
 from glenside.cache.objects import find, keep
 from glenside.codegen.emit_c.translation_units import Source
 from glenside.codegen.processor.find_compiler import Compiler, Kind, compiler, known_compiler
-from glenside.codegen.processor.model import Machine, processors
+from glenside.codegen.processor.model import Machine
 from glenside.ir.errors import BadInput
+from glenside.ir.threads import processors
 
 __all__ = ["build_line", "compiler", "flags", "loaded", "object_line"]
 

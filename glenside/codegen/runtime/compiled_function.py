@@ -24,7 +24,7 @@ from glenside.codegen.memory.buffer_arena import arena
 from glenside.codegen.passes.rematerialization.plan import Schedule, scheduled_within
 from glenside.codegen.passes.rematerialization.steps import rescheduled, steps_of
 from glenside.codegen.pipeline import lower
-from glenside.codegen.processor.model import PLAIN, Machine, is_here, processors
+from glenside.codegen.processor.model import PLAIN, Machine, is_here
 from glenside.codegen.runtime.arguments import address_of, given_array, is_plain, pointers, require_fits, require_own
 from glenside.codegen.runtime.compile_and_load import loaded
 from glenside.codegen.runtime.compile_report import CompileReport
@@ -37,6 +37,7 @@ from glenside.ir.errors import BadInput, OutOfBounds
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.stopwatch import stage, watched
+from glenside.ir.threads import processors
 from glenside.ir.types import TupleType, Type
 
 MOST_THREADS = 1024

@@ -354,8 +354,7 @@ class _Pricing:
         return not OPERATORS[self.snapshot.nodes[n].operator].opaque
 
     def is_product(self, n: int) -> bool:
-        node = self.snapshot.nodes[n]
-        return node.operator == "compute" and node.attributes[0] == "dot-product"
+        return self.priced.is_product(n)
 
     def cost(self, n: int) -> tuple[int, ...]:
         cost = self.priced.cost(n)

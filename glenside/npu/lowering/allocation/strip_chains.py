@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from glenside.ir.term import Term
-from glenside.ir.threads import cores, in_parallel
+from glenside.ir.threads import in_parallel, processors
 from glenside.npu.lowering.allocation.scratchpad_allocation import Held, Passing, Wanted, held
 from glenside.npu.lowering.tiling.layer_tiles import Layer
 from glenside.npu.lowering.tiling.strip_mining import Part, strips
@@ -84,8 +84,8 @@ class Candidates:
             for place, (cycles, start, axis, count) in enumerate(tried):
                 if best is not None and cycles >= best[0]:
                     break
-                if not place % cores():
-                    self._find(end, tried[place : place + cores()])
+                if not place % processors():
+                    self._find(end, tried[place : place + processors()])
                 chain = Chain.of(self.layers[start:end], start, self._dims(end), axis, count)
                 if chain.has_idle_strips:
                     continue
