@@ -257,7 +257,7 @@ def as_target(target: Target | str) -> Target:
 def _program(given: Program, use: str) -> Program:
     """Returns the argument if it is a program. Raises BadInput."""
     if not isinstance(given, Program):
-        raise BadInput(f"what is {use} is a program, such as gl.load gives, got {type(given).__name__}")
+        raise BadInput(f"only a program, such as gl.load returns, can be {use}, got {type(given).__name__}")
     return given
 
 

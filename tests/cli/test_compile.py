@@ -179,7 +179,7 @@ def test_bench(tmp_path: Path) -> None:
     assert "2 threads  " in done.stdout
     assert all(done.stdout.count(f"  {name} ") == 2 for name in ("compiled", "naive loops,", "onnxruntime"))
     assert "; those that take longest" in done.stdout
-    assert "told us" in done.stdout
+    assert "predicted us" in done.stdout
 
 
 @needs_compiler

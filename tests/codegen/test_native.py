@@ -366,7 +366,7 @@ def test_the_report_says_how_it_was_made() -> None:
 @pytest.mark.parametrize(
     ("program", "target", "machine", "words"),
     [
-        ("x.onnx", None, "native", "what is compiled is a program, such as gl.load gives, got str"),
+        ("x.onnx", None, "native", "only a program, such as gl.load returns, can be compiled, got str"),
         (
             None,
             8,

@@ -49,7 +49,7 @@ def _words(found: Area) -> list[str]:
     lines = ["Gates are NANDs of two inputs, flip-flops among them; memories are bits."]
     if found.growth is not None:
         lines.append(
-            "Gates and flip-flops are told from arrays of 8 and 16 lanes by 8 and 16 columns; bits are counted."
+            "Gates and flip-flops are extrapolated from arrays of 8 and 16 lanes by 8 and 16 columns; bits are counted."
         )
     return lines
 

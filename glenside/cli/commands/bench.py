@@ -63,7 +63,7 @@ def bench(
         raise BadInput(f"what is timed is for one machine, got {machine}")
     (of,) = machines
     found = prepared(source, of, wanted, bounds, by_default=target is None)
-    unless_stopped()  # what a search found by then is no figure yet
+    unless_stopped()  # the answer of an interrupted search must not be timed
     model = Path(source.source) if Path(source.source).suffix == ".onnx" else None
     with status_line("compile") as show:
         lowered = keeping(found.programs, of, found.most_bytes)
@@ -115,7 +115,7 @@ def _write_page(
     words: Sequence[str],
     facts: Mapping[str, str],
 ) -> None:
-    """Write what was timed as a page, where one was asked for. Raises BadInput."""
+    """Writes the timings as a page, if one was asked for. Raises BadInput."""
     if path is None:
         return
     from glenside.ir.files import write_text
@@ -161,15 +161,15 @@ def _say(notes: Sequence[str]) -> None:
 
 
 def _print_nests(nests: list[tuple[str, float]], told: list[float], every: bool) -> None:
-    """The nests that take longest, on one thread, and what the machine's prices tell of them."""
+    """Prints the slowest loop nests on one thread, with their measured and predicted times."""
     total = sum(seconds for _, seconds in nests)
-    beside = [f" {1e6 * own:10.1f}" for own in told] or [""] * len(nests)
+    beside = [f" {1e6 * own:12.1f}" for own in told] or [""] * len(nests)
     rows = [(name, seconds, own) for (name, seconds), own in zip(nests, beside, strict=True)]
     rows = rows if every else sorted(rows, key=lambda row: -row[1])[:12]
     what = "" if every else "; those that take longest"
-    of_prices = f"; told {1e3 * sum(told):.3f} ms" if told else ""
+    of_prices = f"; predicted {1e3 * sum(told):.3f} ms" if told else ""
     print(f"\nOn one thread, {1e3 * total:.3f} ms in {len(nests)} nests{of_prices}{what}")
-    print(f"  {'us':>10}    {'share':>7}" + (f" {'told us':>10}" if told else "") + "  nest")
+    print(f"  {'us':>10}    {'share':>7}" + (f" {'predicted us':>12}" if told else "") + "  nest")
     for name, seconds, own in rows:
         print(f"  {1e6 * seconds:10.1f}    {100 * seconds / max(total, 1e-12):5.1f} %{own}  {name}")
 

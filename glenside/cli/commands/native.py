@@ -1,4 +1,4 @@
-"""`glenside compile`: programs in C; and what runs them."""
+"""`glenside compile`: writes programs as C; and compiled runs for other commands."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _require_emitted(emit: str, after: str | None, without: Sequence[str], outpu
 
 
 def _require_here(machines: Sequence[Machine | None]) -> None:
-    """Raise BadInput where this computer cannot run what is compiled for a machine."""
+    """Raises BadInput if this computer cannot run code compiled for one of the machines."""
     from glenside.codegen.processor.model import is_here
 
     for machine in machines:
@@ -142,11 +142,11 @@ def _require_here(machines: Sequence[Machine | None]) -> None:
 
 @dataclass
 class _Made:
-    """What is made of each answer as it comes, so that one is there wherever this is ended: C, or loops, in a file.
+    """Writes each answer as C or loops as soon as it is found, so that an interrupt leaves a complete file.
 
-    of       the answer that it was made of
-    loops    the loops after the pass `after`, if there is one
-    nests    the number of nests after each pass
+    of       the answer that was written last
+    loops    the loops after the pass `after`, if it is given
+    nests    pass -> number of nests after it
     """
 
     machines: Sequence[Machine | None]
@@ -159,12 +159,12 @@ class _Made:
     lowered: Sequence[Lowered] = ()
     library: Library | None = None
     read: str = ""
-    """What was compared of the files before they took their names."""
+    """The comparison of the files with the program, before they got their names, as text."""
     loops: Loops | None = None
     nests: dict[str, int] = field(default_factory=dict)
 
     def put(self, found: Prepared) -> None:
-        """All files, or none. Raises BadInput, and KeyboardInterrupt where a signal leaves no time."""
+        """Writes all files or none. Raises BadInput, and KeyboardInterrupt if a signal leaves no time."""
         from glenside.check.compiled import Function
         from glenside.check.written_c import write
         from glenside.ir.files import write_text
@@ -188,7 +188,7 @@ class _Made:
 
     @staticmethod
     def _read_back(read: Callable[[], str]) -> str:
-        """Read what is written back before it has its name; at Ctrl-C it gets its name as it is."""
+        """Reads the written files back before they get their names; Ctrl-C skips that."""
         with status_line("read back"):
             try:
                 return read()
@@ -197,7 +197,7 @@ class _Made:
                 return "not read back: interrupted"
 
     def _lowered(self, found: Prepared, machine: Machine | None) -> Lowered:
-        """Lowers a program, and keeps the nests after each pass and the loops after the one that is asked for."""
+        """Lowers a program; records the number of nests after each pass and the loops after the pass `after`."""
         from glenside.codegen.loop_ir.pass_observer import observed
         from glenside.codegen.runtime.compiled_function import keeping
 
@@ -216,7 +216,7 @@ class _Made:
         return made
 
     def show(self) -> None:
-        """Say what was made; print loops that go to no file."""
+        """Prints what was written, or the loops or passes if there is no file."""
         from glenside.codegen.runtime.compiled_function import budget_words
         from glenside.codegen.runtime.export import machine_name
 
@@ -241,8 +241,9 @@ class _Made:
 
 
 def run_compiled(load: Callable[[], Program], on: str, seed: int) -> tuple[Any, Sequence[str]]:
-    """Compile a program for a machine, with the inputs that were given values as inputs, and run it: its value, and the
-    names of its results. Raises BadInput.
+    """Compiles a program for a machine, runs it on the given inputs, and returns its value and result names.
+
+    Inputs with values are inputs of the compiled function too. Raises BadInput.
     """
     from glenside import driver
     from glenside.codegen.processor.model import MACHINES, PLAIN, machine_of
@@ -265,7 +266,7 @@ def run_compiled(load: Callable[[], Program], on: str, seed: int) -> tuple[Any, 
 
 @dataclass(frozen=True)
 class Prepared:
-    """The program as it is compiled, with values for all of its constants; what its search found, and the status."""
+    """The program to compile, with values for all constants; the result of its search, if any, and the exit status."""
 
     program: Program
     found: Result | None = None
@@ -273,18 +274,19 @@ class Prepared:
 
     @property
     def programs(self) -> list[Program]:
-        """It, and what may take less memory."""
+        """The program, and the unoptimized one, which may need less memory."""
         return [self.program, *([] if self.found is None else [self.found.prepared])]
 
     @property
     def most_bytes(self) -> float | None:
-        """The budget of memory, where there is one."""
+        """The memory budget in bytes, or None."""
         return None if self.found is None else self.found.target.most_bytes
 
 
 def machines_for(text: str | None, target: str | None) -> tuple[Sequence[Machine | None], Target | None]:
-    """What a program is compiled for, and optimized for before: the target's own machine, where it says one. Raises
-    BadInput, also where both say one and the program is not compiled for the target's.
+    """Returns the machines to compile for and the target to optimize for.
+
+    A target with a machine of its own determines the machine. Raises BadInput, also if --machine is given without it.
     """
     from glenside.codegen.processor.model import machines_of
     from glenside.driver import DEFAULT_TARGET, target_named
@@ -313,14 +315,18 @@ def prepared(
     *,
     by_default: bool = False,
 ) -> Prepared:
-    """A program as it is compiled for a target, or as it is; a search gives each answer that is still refined or
-    checked, too. A program that a target `by_default` does not take is compiled as it is. Raises BadInput.
+    """Loads a program and optimizes it for the target, or returns it unoptimized without one.
+
+    on_answer   callback for each answer that will still be refined or checked
+    by_default  True: if the target refuses the program, return it unoptimized, with a note
+
+    Raises BadInput.
     """
     from glenside.driver import as_it_is
     from glenside.passes.integer_sums import for_processors
     from glenside.passes.network import Search, uninterrupted
 
-    bounds.limits()  # wrong options are not what a target does not take
+    bounds.limits()  # raises for wrong options, which must not count as a refusal by the target
     note = ""
     if target is not None:
         try:
@@ -336,7 +342,7 @@ def prepared(
 
 
 def _searched(source: Valued, target: Target, bounds: Bounds, on_answer: Callable[[Prepared], None]) -> Prepared:
-    """What a search finds, and what is wrong with it on standard error."""
+    """Optimizes a program, and prints its faults to standard error."""
     from glenside.cli.search import Outcome, search
 
     def of(result: Result, status: int = OK) -> Prepared:
@@ -348,7 +354,7 @@ def _searched(source: Valued, target: Target, bounds: Bounds, on_answer: Callabl
 
     result = search(source, target, bounds, verify=True, drawn=True, on_answer=keep)
     if result.target.most_bytes is not None:
-        result.report.notes = []  # what is compiled has a plan of its own
+        result.report.notes = []  # the compiled program has a memory plan of its own
     status = Outcome(source, result, result.program).exit_status(checked=True)
     report = result.report
     if status == FAILED:

@@ -188,7 +188,7 @@ def _refuse_paths(*paths: str | None) -> None:
 
 @contextmanager
 def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C as something to ask for, so that it never comes between a finished cell and its line in the file."""
+    """Turns Ctrl-C into a flag to poll, so that it never comes between a finished cell and its line in the file."""
     pressed = threading.Event()
     old = signal.signal(signal.SIGINT, lambda *_: pressed.set())
     try:
@@ -198,13 +198,13 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
 
 
 def as_dict(cell: Cell, row: Row) -> dict[str, Any]:
-    """A row for programs: what the cell is, and all numbers."""
+    """Returns a row for JSON: the cell and all its numbers."""
     about = {"model": cell.model, "parameters": dict(cell.parameters), "array": cell.array, "objective": cell.objective}
     return {**about, **asdict(row), "ratio": row.ratio}
 
 
 def sweep_table(finished: Finished, check: bool) -> Table:
-    """The table for a terminal; rows to look at are yellow."""
+    """Returns the table for a terminal; rows with faults are yellow."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from glenside.training.loop import Epoch, Progress
 
 _BATCH = 32
-"""Examples in a step, where the network leaves it open and nobody says it."""
+"""Default examples per step, if the network leaves the batch size open."""
 
 
 @command
@@ -97,9 +97,7 @@ def train(
     plot: Annotated[str | None, typer.Option("--plot", metavar="FILE.png", help="Write a plot of the loss.")] = None,
     html: Html = None,
 ) -> None:
-    """Train a network on examples, with native code where there is a compiler: loss, and share of outputs that are
-    right, by epoch.
-    """
+    """Train a network on examples, with native code if there is a compiler; prints loss and accuracy by epoch."""
     from glenside.ir.files import read_arrays
     from glenside.report.html_file import require_page
     from glenside.report.plots import plot_ending
@@ -181,7 +179,7 @@ def _apart(data: str, checkpoint: str | None, output: str | None) -> None:
 
 
 def _keys(texts: Sequence[str], arrays: Mapping[str, Array]) -> tuple[dict[str, str], list[str] | None]:
-    """--input NAME=KEY of arrays of the data, and those options that give an input one value."""
+    """Splits --input options into NAME=KEY of arrays in the data, and those that give an input a value."""
     keys, left = {}, []
     for text in texts:
         name, _, key = text.partition("=")
@@ -209,7 +207,7 @@ def _batched(source: Valued, batch: int | None, arrays: Mapping[str, Array], key
 
 
 def _shapes(source: Valued, batch: int | None, arrays: Mapping[str, Array], keys: Mapping[str, str]) -> list[str]:
-    """--shape of each input of an ONNX file that has an array and an open size, or is to have another batch."""
+    """Returns --shape for each input of an ONNX file with an array and an open size, or with a new batch size."""
     from glenside.importers.onnx import input_sizes
 
     sizes = input_sizes(source.source)
@@ -229,7 +227,7 @@ def _shapes(source: Valued, batch: int | None, arrays: Mapping[str, Array], keys
 
 
 def _require_batch(inputs: Iterable[Any], batch: int | None) -> None:
-    """Raise BadInput where inputs are for batches of another size. The seed of dropout is one for all."""
+    """Raises BadInput if an input has another batch size; the seed of dropout has none."""
     from glenside.builder.dropout import SEED
 
     for tensor in inputs:
@@ -239,7 +237,7 @@ def _require_batch(inputs: Iterable[Any], batch: int | None) -> None:
 
 
 class _Shown:
-    """Lines of epochs on standard output, and on a terminal a bar below them."""
+    """Prints a line per epoch to standard output, and on a terminal a progress bar below."""
 
     def __init__(self, bar: Any) -> None:
         self.bar = bar

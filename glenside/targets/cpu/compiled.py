@@ -126,7 +126,7 @@ class CompiledCPU(CPU):
         if processor is None:
             raise BadInput("a machine of plain loops has no prices: nothing is tiled for it")
         if tune and not is_here(processor):
-            raise BadInput(f"this computer has no {processor.name}: what takes the least there is told, not timed")
+            raise BadInput(f"this computer has no {processor.name}: only a machine of this computer can be timed")
         self.threads = whole("threads of a processor", threads, 1, MOST_THREADS)
         self.processor, self.tune = replace(processor, threads=self.threads), tune
         self.max_growth = number("max_growth of a processor", max_growth, 1)
@@ -134,7 +134,7 @@ class CompiledCPU(CPU):
         self.name += f",threads={threads}" if threads != 1 else ""
         self.description = repr(self.processor)
         self.objectives, self.compared, self.front = (TIME, PEAK), (TIME, PEAK), None
-        how = "timed" if tune else "told by the machine's prices"
+        how = "timed" if tune else "predicted by the machine's cost model"
         self.measures = (
             Measure(TIME, "ns", f"of {self._many} of {processor.name}, {how}"),
             Measure(WORK, "operations", "a multiplication that is added, or any other operation on an element"),
@@ -191,7 +191,7 @@ class CompiledCPU(CPU):
     def least_words(self, least: int, taken: int) -> Sequence[str]:
         if not self.processor.peak:
             return []
-        how = "take" if self._is_timed else "are told to take"
+        how = "take" if self._is_timed else "are predicted to take"
         at = f"{self.processor.peak:.1f} in a nanosecond on each of {self._many}"
         return [
             f"the fewest products of these variants take {least:,} ns at the peak of {at}; those chosen {how} {taken:,}"
@@ -223,9 +223,11 @@ class CompiledCPU(CPU):
     def remarks(self, program: Program) -> Sequence[str]:
         found = list(super().remarks(program))
         if self.tune and not self._is_timed:
-            found.append("nothing was timed: what variants take is told by the machine's prices")
+            found.append("nothing was timed: the times of variants are predicted by the machine's cost model")
         if not self._is_timed and self.threads not in (1, *dict(self.processor.shared)):
-            found.append(f"nobody measured {self._many} of {self.processor.name}: what one takes is told")
+            found.append(
+                f"no costs were measured for {self._many} of {self.processor.name}: those of one thread are used"
+            )
         return found
 
     def _timed_in_place(self, found: Sequence[Extracted], placed: Placed) -> list[Extracted]:
