@@ -77,8 +77,8 @@ FAULTS = (
         "borders are filled at the begin of the buffer",
     ),
     (
-        _LOWER,
-        "    return children[0].children[place]",
+        "glenside/ir/tuples.py",
+        "    return children[0].children[number]",
         "    return children[0].children[0]",
         "every place of a tuple is the first",
     ),
