@@ -118,7 +118,7 @@ def test_targets_are_objects_or_text() -> None:
         with pytest.raises(BadInput, match="target"):
             gl.npu_program(program, wrong)  # type: ignore[arg-type]
     for run in (gl.optimize, gl.npu_program, gl.compile):
-        with pytest.raises(BadInput, match=r"is a program, such as gl\.load gives, got str"):
+        with pytest.raises(BadInput, match=r"only a program, such as gl\.load returns, can be .*, got str"):
             run(DOT, "npu:2x3")  # type: ignore[operator]
 
 

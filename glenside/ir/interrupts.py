@@ -131,6 +131,8 @@ def _alarm() -> Iterator[bool]:
     try:
         yield True
     finally:
+        if before is not _raise:  # by default an alarm would end the process
+            signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
 

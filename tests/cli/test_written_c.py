@@ -28,7 +28,7 @@ def _network() -> gl.Program:
 
 
 FAULTS = {
-    "does not compile": ("return run(given,", "return runs(given,"),
+    "cannot compile the generated C": ("return run(given,", "return runs(given,"),
     "net_open refuses its weights": ("_head[64] = {103", "_head[64] = {104"),
     "result 1 differs in [0-9]+ of 500": ("program->weights + 64", "program->weights + 68"),
     "net_run gives 7": ("return run(given, results", "return 7 + run(given, results"),

@@ -95,6 +95,19 @@ def test_limits_bound_lowering_from_python(network: Path, monkeypatch: pytest.Mo
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
+def test_no_timer_outlives_its_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even where a signal came before: an alarm that nothing handles ends the process."""
+    monkeypatch.setattr(interrupts, "_received", [signal.SIGINT])
+    before = signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    try:
+        with interrupts.ended_after(lambda: 500.0):
+            assert signal.getitimer(signal.ITIMER_REAL)[0] > 400
+        assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_limits_bound_lowering_beside_a_timer_and_in_a_thread(network: Path) -> None:
     found: list[NpuProgram] = []
 
