@@ -1,5 +1,5 @@
-"""Whether two programs are equal: `check` exactly, `check_floating` within rounding; and whether one is the gradient of
-the other: `check_gradient` exactly.
+"""Checks programs against each other: `check` tests equality exactly, `check_floating` within rounding, and
+`check_gradient` tests exactly that one program is the gradient of another.
 """
 
 from glenside.check.exact import CheckReport, check

@@ -1,8 +1,8 @@
-"""When a second process is one turn ahead: while this one compares programs on some numbers, it does so on the next.
+"""Decides whether a forked process runs speculative rounds: it compares on the next inputs while this process compares.
 
-The numbers of a turn are its own, so no verdict shows which process took it. The second one is a copy of this one, and
-tells of a turn only where everything was equal, and which sides were taken. Whatever else it meets, this one meets by
-itself.
+The inputs of a round depend on its number only, so verdicts do not depend on the process that runs it. The forked
+process reports a round only if everything was equal, with the branch outcomes that it reached. Any other round is
+repeated in this process.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from glenside.ir.term import Term, postorder
 from glenside.ir.types import AccessType
 
 LEAST_SECONDS = 0.2
-"""Of a turn: of a shorter one, a process would not be paid for."""
-_LARGEST = 1 << 17  # elements of an array: larger ones are computed by all processors as it is
+"""The shortest round for which a forked process pays."""
+_LARGEST = 1 << 17  # elements of an array: larger ones are computed on all processors anyway
 _MOST = 1 << 25  # elements of all arrays
-_BYTES = 16  # of a number that knows its order
+_BYTES = 16  # of a residue with its position on the real line
 
 
 def possible(*roots: Term) -> bool:
-    """Whether there is a processor and memory for a second process that takes turns."""
+    """True if there are a processor and memory for a forked process."""
     if not may_be_copied():
         return False
     computed = [t for t in postorder(*roots) if not t.operator.moves and isinstance(t.type, AccessType)]

@@ -1,8 +1,8 @@
-"""Numbers aimed at sides that none of those drawn took: where what decides is affine along a tensor, that is moved on
-a line to where it decides otherwise, or between.
+"""Generates directed inputs: moves a tensor along a line until a primitive reaches a wanted branch outcome.
 
-Two sums of products of drawn numbers are seldom the same, and a third of one is seldom a half: at such places programs
-differ that agree elsewhere. In a field the place is one quotient, and it is met exactly.
+The deciding value (an operand, or the difference of two) must be affine along the line. Two sums of products of drawn
+numbers are seldom equal, and a third of one is seldom a half: there, programs may differ that agree elsewhere. In a
+prime field the point is one quotient, and it is reached exactly.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ from glenside.semantics.interpreter import evaluate
 from glenside.semantics.ordered_field import OrderedField
 
 _STEP = 1 / 64
-"""How far along the line it is looked whether what decides is affine: so near that other things decide as before."""
+"""Distance along the line of the two points that test whether the deciding value is affine.
+
+It is so small that other branch outcomes stay as they are.
+"""
 _NEAREST = 3  # tensors
 _MOVED = (*FLOATS, *WHOLE)
 _BETWEEN = ("min", "max", "lt", "le", "gt", "ge")
@@ -36,12 +39,12 @@ _FAR, _CLOSE = 2.0**32, 2.0**-10
 
 
 def near(goal: Missing, movable: Container[str]) -> list[Tensor]:
-    """Tensors to move so that a side is taken, of those that may be: first those that the fewest terms are between."""
+    """Returns movable tensors with which a branch outcome may be reached, nearest in the graph first."""
     return _nearest(goal.term, movable) if _aim(goal) is not None else []
 
 
 def is_between(goal: Missing) -> bool:
-    """Whether a side is one of two numbers, or of how they compare."""
+    """True if the outcome is one of a minimum, a maximum or an ordering of two numbers."""
     return goal.primitive in _BETWEEN
 
 
@@ -66,8 +69,9 @@ def _nearest(term: Term, movable: Container[str]) -> list[Tensor]:
 def moved(
     goal: Missing, tensor: Tensor, arithmetic: Arithmetic, values: Mapping[str, Array], rng: np.random.Generator
 ) -> Array | None:
-    """The value of a tensor along a line through what it is, at which one element takes a side. None where what decides
-    is not affine along that line.
+    """Returns the tensor moved along a line through its value, so that one element reaches an outcome.
+
+    Returns None if the deciding value is not affine along that line.
     """
     aim = _aim(goal)
     if aim is None:
@@ -87,7 +91,7 @@ def moved(
     found = way.along(arithmetic.multiply(arithmetic.divide(rest, one(way.slope)), step))
     met = _decides(goal, arithmetic, {**values, tensor.name: found})
     is_near = met is not None and bool(np.abs(one(met).real - one(goals)) < _CLOSE)
-    if not is_near or np.abs(found.real).max() > _FAR:  # where rounding may hide on which side it is
+    if not is_near or np.abs(found.real).max() > _FAR:  # rounding may hide the outcome
         return None
     return found
 
@@ -100,8 +104,9 @@ def _integers_moved(
     values: Mapping[str, Array],
     rng: np.random.Generator,
 ) -> Array | None:
-    """The same of integers, which wrap: slope * t = goal - first is solved modulo a power of two, so that 77 is met as
-    three times a number too.
+    """Moves a tensor of integers, which wrap: solves slope * t = goal - first modulo a power of two.
+
+    So every goal is reached for which the equation has a solution, such as 77 as three times a number.
     """
     start, line = values[tensor.name], rng.choice((-1, 1), tuple(tensor.dims)).astype(np.uint64)
 
@@ -124,14 +129,14 @@ def _integers_moved(
             continue
         turns = modulus // shared
         t = rest // shared * pow(slope // shared, -1, turns) % turns
-        for found in (t, t - turns):  # where only one of them is a number of the tensor
+        for found in (t, t - turns):  # the tensor's dtype may hold only one of them
             if (met := decides(found)) is not None and met.flat[element] == wanted:
                 return along(found)
     return None
 
 
 def _integers(operands: Sequence[Array]) -> Array | None:
-    """What a primitive decides by, where that is integers: modulo as many numbers as there are of them."""
+    """Returns the deciding value where it is of integers, wrapped to the widest of their dtypes; else None."""
     if not operands or any(a.dtype.kind not in "iu" for a in operands):
         return None
     wide = max((a.dtype for a in operands), key=lambda dtype: dtype.itemsize)
@@ -142,8 +147,10 @@ def _integers(operands: Sequence[Array]) -> Array | None:
 def beside(
     goal: Missing, tensor: Tensor, arithmetic: Arithmetic, values: Mapping[str, Array], rng: np.random.Generator
 ) -> Array | None:
-    """Numbers about one with which two operands are the same: some elements are below and some above, or all on one of
-    the sides, and not by much. None where what decides is not affine as all grow.
+    """Returns a tensor near a constant value with which two operands are equal.
+
+    Some elements are below that value and some above, or all on one side. Returns None if the deciding value is not
+    affine while all elements grow alike.
     """
     if tensor.dtype in WHOLE:
         return _integers_beside(goal, tensor, arithmetic, values, rng)
@@ -185,7 +192,7 @@ def _integers_beside(
 
 
 class _Way(NamedTuple):
-    """Along a line: the tensor there, what decides at its start, how that grows in a step, and where it is affine."""
+    """A line of tensors: the tensor at t, the deciding value at its start, the slope per step, where it is affine."""
 
     along: Callable[[Array], Array]
     first: Array
@@ -193,7 +200,7 @@ class _Way(NamedTuple):
     affine: Array
 
     def nearest(self, goals: Array, rng: np.random.Generator | None = None) -> Sequence[int]:
-        """The element that is at its goal soonest; any of those that get there, by chance."""
+        """Returns the index of the affine element nearest to its goal; with `rng`, of a random affine element."""
         distance = np.abs((goals - self.first.real) / np.where(self.affine, self.slope.real, 1))
         place = (
             np.argmin(np.where(self.affine, distance, np.inf))
@@ -206,7 +213,7 @@ class _Way(NamedTuple):
 def _way(
     goal: Missing, tensor: Tensor, arithmetic: OrderedField, values: Mapping[str, Array], start: Array, line: Array
 ) -> _Way | None:
-    """The way from a start along a line; None where nothing on it is affine."""
+    """Returns the way from a start along a line; None if no element is affine along it."""
     direction = arithmetic.encode("", line, "float64")
 
     def along(t: Array) -> Array:
@@ -229,7 +236,7 @@ def _one(index: Sequence[int], a: Array) -> Array:
 
 
 def _decides(goal: Missing, arithmetic: Arithmetic, values: Mapping[str, Array]) -> Array | None:
-    """What a primitive of a term decides by: its operand, or the difference of its two."""
+    """Returns the deciding value of a term's primitive: its operand, or the difference of its two operands."""
     operands = _operands(goal, arithmetic, values)
     if not operands:
         return None
@@ -240,7 +247,7 @@ def _decides(goal: Missing, arithmetic: Arithmetic, values: Mapping[str, Array])
 
 
 def _operands(goal: Missing, arithmetic: Arithmetic, values: Mapping[str, Array]) -> list[Array]:
-    """What a primitive of a term is given first."""
+    """Returns the operands of the first call of a term's primitive."""
     taken: list[Array] = []
     probe = OrderedField(arithmetic.field) if isinstance(arithmetic, OrderedField) else Native()
     probe.opaque_below = arithmetic.opaque_below

@@ -1,7 +1,6 @@
-"""A check that a second process makes while this one goes on with something long, as instructions of the answer are.
+"""Runs a check in a forked process, while this process does other long work, such as emitting instructions.
 
-The second one is a copy of this one, and makes the same check. It is believed where everything is equal; whatever else
-it meets, this one meets by itself.
+The report of the forked process counts only if everything is equal. Otherwise this process repeats the check.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from glenside.check.exact import CheckReport
 from glenside.ir import copies
 
 Verdict = Callable[[], CheckReport | None]
-"""Waits for it; None where this process has to check by itself."""
+"""Waits for the report; returns None where this process has to repeat the check."""
 
 
 @contextmanager
 def beside(check: Callable[[Progress], CheckReport]) -> Iterator[Verdict]:
-    """Let a copy of this process check as long as the block lasts."""
+    """Runs the check in a forked process for as long as the block lasts."""
     with copies.beside(lambda look: _told(check, look)) as told:
         yield lambda: _believed(told())
 
@@ -31,7 +30,7 @@ _NICE = 5
 
 
 def _told(check: Callable[[Progress], CheckReport], look: Callable[[], None]) -> Any:
-    os.nice(_NICE)  # it is mostly done before what it is beside, which comes first
+    os.nice(_NICE)  # the work of this process comes first, and mostly lasts longer
     return asdict(check(lambda _, __: look()))
 
 

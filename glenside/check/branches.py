@@ -1,6 +1,6 @@
-"""Which side of each comparison, and which operand of each maximum, a run of a program took.
+"""Records branch outcomes: the outcome of each comparison, and the operand that each maximum took.
 
-A program that differs from another only where no number led is not told from it, so what was never reached is said.
+A difference behind a branch outcome that no input reached is not found, so the report names such outcomes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.term import Term, postorder
 from glenside.semantics import Arithmetic
 
-_SAMPLE = 6  # elements of each axis to look at first
-_MANY = 1 << 12  # of fewer, all take no longer
+_SAMPLE = 6  # elements of each axis in the first look
+_MANY = 1 << 12  # elements up to which a look at all costs no more than a sample
 Sides = list[int]
-"""In how many turns each side was taken."""
+"""For each branch outcome, the number of rounds that reached it."""
 
 
 class Missing(NamedTuple):
-    """A side that was never taken, where an input may exist that takes it."""
+    """A branch outcome that no round reached, although some input may reach it."""
 
     term: Term
     primitive: str
@@ -43,27 +43,25 @@ class Missing(NamedTuple):
 
 
 class Branches:
-    """The sides that the terms of a comparison took so far: by term and primitive. They are counted up to so many turns
-    as are `wanted`.
-    """
+    """The branch outcomes reached so far, by term and primitive; rounds are counted up to the number `wanted`."""
 
     def __init__(self, roots: Sequence[Term], wanted: int = 1) -> None:
         self.roots, self.wanted = roots, wanted
         self._term: Term | None = None
         self._settled: dict[tuple[Term, str], Sides] = {}
-        """Which sides were taken, or cannot be, as far as that is known: they need not be looked for again."""
+        """Counts of each outcome; an outcome that cannot be reached has the count that is wanted."""
         self._done: set[tuple[Term | None, str]] = {(None, name) for name in (*WATCHED, "cast")}
-        """Where all were: asked for each operation of each turn, so in one look."""
+        """Terms and primitives with nothing left to count: one lookup for each operation of each round."""
 
     def watched(self, arithmetic: Arithmetic) -> None:
-        """Let an arithmetic's primitives, and its casts, tell which sides they take."""
+        """Instruments the primitives and the casts of an arithmetic, so that they record branch outcomes."""
         functions = {name: function_of(arithmetic, name) for name in WATCHED}
         arithmetic.own = {**arithmetic.own, **{n: partial(self._run, n, f) for n, f in functions.items()}}
         vars(arithmetic)["cast"] = partial(self._cast, arithmetic.cast)
-        arithmetic.meanings.clear()  # which are those of others
+        arithmetic.meanings.clear()  # those refer to the primitives before
 
     def begin(self, term: Term | None) -> None:
-        """What is taken from now on is taken by this term; by None, it does not count."""
+        """Attributes the outcomes from now on to a term; with None, outcomes are not recorded."""
         self._term = term
 
     def _run(self, name: str, function: Function, *operands: Array) -> Array:
@@ -79,7 +77,7 @@ class Branches:
         return function(a, dtype)
 
     def _look(self, place: tuple[Any, str], count: int, taken: Callable[..., Sequence[Any]], *operands: Array) -> None:
-        """Note which of so many sides elements take, unless all are settled."""
+        """Counts the outcomes that elements reach, out of `count` outcomes, unless all were reached often enough."""
         sides = self._settled.setdefault(place, [0] * count)
         wanted = [times < self.wanted for times in sides]
         if any(wanted):
@@ -89,35 +87,35 @@ class Branches:
             self._done.add(place)
 
     def times(self, goal: Missing) -> int:
-        """In how many turns a side was taken, as far as that was counted."""
+        """Returns the number of rounds that reached an outcome, up to the number wanted."""
         return self._settled[goal.term, goal.primitive][goal.side]
 
     def told(self) -> list[tuple[int, str, Sides]]:
-        """What is known of sides, for another process that has the same roots."""
+        """Returns the counts for another process with the same roots: (index of the term, primitive, counts)."""
         place = {term: i for i, term in enumerate(self.order)}
         return [(place[term], name, sides) for (term, name), sides in self._settled.items()]
 
     def add(self, told: Sequence[tuple[int, str, Sides]]) -> None:
-        """What another process has told."""
+        """Merges the counts that another process returned from `told`."""
         for place, name, sides in told:
             known = self._settled.setdefault((self.order[place], name), [0] * len(sides))
             known[:] = map(max, known, sides)
 
     @cached_property
     def order(self) -> list[Term]:
-        """All terms."""
+        """All terms in postorder, so that processes agree on indices."""
         return list(postorder(*self.roots))
 
     def missing(self) -> list[Missing]:
-        """What was never taken, but for what no input can take."""
+        """Returns the outcomes that no round reached, without those that no input can reach."""
         return self._below(1)
 
     def rare(self) -> list[Missing]:
-        """What was taken in fewer turns than are wanted, but for what no input can take; what never was first."""
+        """Returns the reachable outcomes that fewer rounds reached than are wanted, the rarest first."""
         return sorted(self._below(self.wanted), key=self.times)
 
     def places(self) -> list[Missing]:
-        """A side of each term and primitive that has taken any."""
+        """Returns the first outcome of each term and primitive that were observed."""
         return [Missing(term, primitive, 0) for term, primitive in self._settled]
 
     def _below(self, wanted: int) -> list[Missing]:
@@ -157,7 +155,7 @@ class Branches:
 
 
 def places(of: Sequence[Term], layers: Sequence[Term]) -> Callable[..., list[int]]:
-    """Which of some terms, by their places in `of`, are inside some layers: what those read from others aside."""
+    """Returns a function from layers to the indices in `of` of the terms inside them, without those of other layers."""
     inside: dict[Term, int] = {}  # one bit for each of the terms
     for place, term in enumerate(of):
         inside[term] = inside.get(term, 0) | 1 << place
@@ -175,12 +173,12 @@ def places(of: Sequence[Term], layers: Sequence[Term]) -> Callable[..., list[int
 
 
 def _casts(term: Term | None) -> bool:
-    """Whether a cast is its own, and not of what it adds up."""
+    """True if the term is a cast itself, rather than a term that casts its accumulator."""
     return term is not None and term.operator is cast
 
 
 def function_of(arithmetic: Arithmetic, name: str) -> Function:
-    """What a primitive is in an arithmetic."""
+    """Returns the function that a primitive is in an arithmetic."""
     primitive = PRIMITIVES[name]
     if name in arithmetic.own:
         return arithmetic.own[name]
@@ -194,7 +192,7 @@ def _select(condition: Array, then: Array, otherwise: Array) -> Array:
 
 
 def _found(wanted: Sequence[bool], taken: Callable[..., Sequence[Any]], *operands: Array) -> Sequence[Any]:
-    """Which sides elements take: of many, a few of them first, and all where those take not all that are wanted."""
+    """Returns the outcomes that elements reach: of a sample first, and of all if the sample lacks a wanted outcome."""
     if max(operand.size for operand in operands) > _MANY:
         arrays = np.broadcast_arrays(*operands)
         steps = tuple(slice(None, None, max(1, size // _SAMPLE)) for size in arrays[0].shape)

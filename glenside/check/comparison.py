@@ -1,5 +1,6 @@
-"""Running a program and looking at some of its terms on the way, and comparing what was seen: by digest, so that one of
-the two values need not be kept, and element by element.
+"""Evaluates programs, observes chosen terms, and compares values.
+
+Values are compared by digest, where one of the two is not kept, and element by element.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ Progress = Callable[[int, int], None]
 
 
 class OutOfTime(Exception):
-    """The deadline has passed."""
+    """The error that the deadline has passed."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One set of numbers: the arithmetic and the values of the tensors."""
+    """The inputs of one round: the arithmetic and the values of the tensors."""
 
     arithmetic: Arithmetic
     values: Mapping[str, Array]
-    begin: Callable[[Term | None], None] = lambda term: None  # is told of each term before it is evaluated
+    begin: Callable[[Term | None], None] = lambda term: None  # is called with each term before it is evaluated
     places: Places = field(default_factory=Places)
 
 
@@ -50,7 +51,7 @@ class Clock:
         self.done, self.total, self.deadline, self.progress = 0, total, deadline, progress
 
     def tick(self) -> None:
-        """One more term is evaluated. Raises OutOfTime."""
+        """Counts an evaluated term, and reports progress. Raises OutOfTime."""
         self.done += 1
         if self.progress is not None:
             self.progress(min(self.done, self.total), self.total)
@@ -63,13 +64,13 @@ class Clock:
 
 
 def steps(roots: Sequence[Term], given: Mapping[Term, Any] | None = None) -> list[Term]:
-    """The terms between which a run may stop: those that compute, and are not given."""
+    """Returns the terms between which a run may stop: those that compute and are not given."""
     return [*_computed(tuple(roots), frozenset(given or ()))]
 
 
 @lru_cache(maxsize=8)
 def _computed(roots: Sequence[Term], given: Container[Term]) -> Mapping[Term, bool]:
-    """The same, and of each whether it depends on order: a check asks for each set of numbers."""
+    """Returns the terms of `steps`, each with whether it depends on order; memoized, since each round needs them."""
     terms = (term for term in needed(roots, given) if term not in given and not term.operator.moves)
     return {term: depends_on_order(term) for term in terms}
 
@@ -82,9 +83,9 @@ def observe(
     given: Mapping[Term, Array] | None = None,
     keep: Sequence[Term] = (),
 ) -> dict[Term, Array]:
-    """Evaluate the roots, and let `look` see each of them as soon as it is computed, or was given. Raises OutOfTime.
+    """Evaluates the roots, and calls `look` with each root as soon as its value is computed or given.
 
-    Returns the values of those to `keep`.
+    Returns the values of the terms to `keep`. Raises OutOfTime.
     """
     wanted, kept, given = set(roots), dict.fromkeys(keep, _NOTHING), given or {}
 
@@ -106,17 +107,17 @@ def observe(
 
 
 _HELD_BYTES = 64 << 20
-_NUMBER = 16  # bytes of one that knows its order
+_NUMBER = 16  # bytes of a residue with its position on the real line
 
 
 def shared(first: Iterable[Term], second: Iterable[Term]) -> list[Term]:
-    """What the second roots read, or are, that the first ones have too: the smallest such arrays, up to 64 MiB."""
+    """Returns terms of the first roots that the second roots read, or are: the smallest arrays, up to 64 MiB."""
     known, own = set(postorder(*first)), set[Term]()
     read: dict[Term, None] = {}
     stack = list(second)
     while stack:
         term = stack.pop()
-        if term in known and term.operator is not access_product:  # which is no array as long as it is not in memory
+        if term in known and term.operator is not access_product:  # which is no array until it is materialized
             if isinstance(term.type, AccessType):
                 read[term] = None
         elif term not in own:
@@ -128,7 +129,7 @@ def shared(first: Iterable[Term], second: Iterable[Term]) -> list[Term]:
 
 
 def digest(value: Any, arithmetic: Arithmetic = NATIVE) -> bytes:
-    """A hash of dims, dtype and elements; equal values have equal digests. Tuples count item by item."""
+    """Returns a hash of dims, dtype and elements, for tuples item by item; equal values have equal digests."""
     state = hashlib.blake2b(digest_size=32)
     for array in arrays(value):
         hash_array(state, arithmetic.identity(array))
@@ -136,7 +137,10 @@ def digest(value: Any, arithmetic: Arithmetic = NATIVE) -> bytes:
 
 
 def difference(expected: Any, found: Any, arithmetic: Arithmetic = NATIVE) -> str | None:
-    """None for equal values, else how many elements differ and where the first one is. Values are of one type."""
+    """Returns None for equal values, else the number of elements that differ and the index of the first.
+
+    Both values have the same type.
+    """
     pairs = list(zip(arrays(expected), arrays(found), strict=True))
     for position, (a, b) in enumerate(pairs):
         unequal = np.asarray(arithmetic.identity(a) != arithmetic.identity(b))

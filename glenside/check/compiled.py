@@ -1,8 +1,8 @@
-"""Compiled programs, held to what they mean: the same loops over residues, exactly, and each nest to a bound.
+"""Checks compiled programs: the loops exactly over residues, and each nest against a bound of its rounding error.
 
-Over residues modulo a prime the loops must give what the interpreter does, to the last one: sums in any order, and
-Winograd's fractions, are exact there. What the machine computes is off by rounding: nest by nest, on what lies in
-memory when it begins, each element must be as near to the exact one as `glenside.codegen.verify.rounding_bounds` says.
+Over residues modulo a prime the loops must give every residue of the interpreter: sums in any order, and Winograd's
+fractions, are exact there. On the machine, results have rounding errors. So each nest runs alone, on the contents of
+memory when it begins, and each element must be within the bound of `glenside.codegen.verify.rounding_bounds`.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ from glenside.semantics.loop_field import LoopField
 from glenside.semantics.prime_field import PRIMES
 
 _MODULO = Lock()
-"""Held by who runs a library that is told one prime at a time, and may be another thread's too."""
+"""Held while a library runs modulo one prime: the prime is global to the library, which threads may share."""
 _WITHIN = "within its bound"
 _GIVEN = (Role.INPUT, Role.CONSTANT)
 _PAIR = np.dtype([("v", np.float64), ("e", np.float64)])
 _LEVEL = np.dtype([("v", np.int64), ("less", np.float64), ("more", np.float64)])
 _OWN_ROUNDING = 1e-6
-"""By how much of itself a bound may be off: it is computed in float64."""
+"""Relative error of a bound, which is computed in float64."""
 
 
 @dataclass(frozen=True)
 class NestRounding:
-    """How far what a nest stores is from exact.
+    """The rounding error of what a nest stores.
 
-    share    of the bound, at most: 1 is at the bound
-    bound    of the largest number of the nest, at most; inf where there is none
+    share    largest error relative to the bound: 1 is at the bound
+    bound    largest bound relative to the largest number of the nest; inf where there is no bound
     verdict  "within its bound", or a sentence
     """
 
@@ -67,10 +67,10 @@ class NestRounding:
 class CompiledReport:
     """The verdicts of `f.check()`.
 
-    faults    what is wrong with the loops, or with where they lie in memory: nothing
-    residues  "exact", or a sentence that says what differs
-    nests     what each nest stores, and how it is rounded, in their order
-    how       one sentence: which numbers, which seed
+    faults    errors of the loops or of their buffers in memory; empty if there are none
+    residues  "exact", or a sentence with the difference
+    nests     what each nest stores -> its rounding, in order of execution
+    how       one sentence: the kind of numbers and the seed
     """
 
     faults: list[str]
@@ -81,13 +81,13 @@ class CompiledReport:
 
     @property
     def ok(self) -> bool:
-        """Whether all is as it must be."""
+        """True if there are no faults, residues are exact and every nest is within its bound."""
         rounded = all(nest.verdict == _WITHIN for nest in self.nests.values())
         return not self.faults and self.residues == EXACT and rounded
 
     @property
     def wrong(self) -> list[str]:
-        """What is not as it must be, a sentence each."""
+        """The failures, a sentence each."""
         residues = [f"residues: {self.residues}"] if self.residues != EXACT and not self.faults else []
         return [*self.faults, *residues, *self._off]
 
@@ -104,31 +104,31 @@ class CompiledReport:
 
 
 class CheckFailed(GlensideError):
-    """What was compiled is not, or not surely, what the program means: nothing is given or written."""
+    """The error that compiled code is wrong, or not proved right: nothing is returned or written."""
 
     status = 1
 
 
 class Function(Compiled):
-    """What `gl.compile` gives: see `Compiled`. `check` holds it to the program that it was made of."""
+    """A compiled program, as `gl.compile` returns it (see `Compiled`); `check` compares it with its program."""
 
     def checked(self) -> Function:
-        """It, where `check` says that all is as it must be. Raises CheckFailed, which says what is not."""
+        """Returns the function if its check passes. Raises CheckFailed with the failures."""
         report = self.check()
         if not report.ok:
             raise CheckFailed(f"{self.program.name} as compiled fails its check: {'; '.join(report.wrong)}")
         return self
 
     def check(self, *, seed: int = 0) -> CompiledReport:
-        """The loops over residues against the interpreter, and each nest against its bound of rounding.
+        """Compares the loops over residues with the interpreter, and each nest with the bound of its rounding error.
 
-        Numbers are drawn: residues for all tensors, then normal inputs beside the constants as they are. Raises
-        BadInput where the compiler does not run.
+        First, residues are drawn for all tensors; then normal inputs, with the constants' own values. Raises BadInput
+        when the compiler does not run.
         """
         started = time.perf_counter()
         found = faults(self.loops, self.arena)
         exact, nests = "not compared: the loops are wrong", {}
-        if not found:  # so that nothing is read or written outside
+        if not found:  # the loops access their buffers only
             exact = next((said for p in PRIMES if (said := self._residues(p, seed + PRIMES.index(p))) != EXACT), EXACT)
             nests = self._rounding(seed)
         how = f"random residues modulo {' and '.join(map(str, PRIMES))}, normal numbers, seed {seed}"
@@ -150,7 +150,7 @@ class Function(Compiled):
             return f"not compared: {error}" if moved is None else self._compared(moved, arithmetic)
 
     def _compared(self, values: Mapping[str, Array], arithmetic: LoopField) -> str:
-        """The verdict on the residues of these values. Raises OutOfBounds."""
+        """Returns the verdict on the residues of these values. Raises OutOfBounds."""
         term, p = self.program.term, arithmetic.p
         constants = {name: values[name] for name in self.program.constants_declared}
         residual = replace(self.program, constants=constants)
@@ -170,7 +170,7 @@ class Function(Compiled):
 
     @cached_property
     def _modular(self) -> Any:
-        """The loops over residues of either prime, compiled. Raises BadInput."""
+        """The compiled library of the loops over residues, for both primes. Raises BadInput."""
         return loaded(residues(self.loops, [LoopField(p) for p in PRIMES]), None, runs_once=True).library
 
     # The machine's own numbers.
@@ -200,7 +200,7 @@ def _whole(tensor: Tensor, limit: int | Array | None = None, *, seed: int, p: in
 
 
 def _over(arithmetic: LoopField, lowered: Lowered, values: Mapping[str, Array], library: Any) -> list[Array]:
-    """The results of loops over residues, by what they were compiled to. Raises BadInput."""
+    """Runs the compiled loops over residues, and returns the results. Raises BadInput."""
     loops = lowered.loops
     known = lowered.constants | {b: values[b.name] for b in lowered.inputs}
     given = [
@@ -217,9 +217,9 @@ def _over(arithmetic: LoopField, lowered: Lowered, values: Mapping[str, Array], 
 
 
 class _Nests:
-    """A compiled program, nest by nest, beside the bounds of each.
+    """A compiled program that runs nest by nest, with the bounds of each nest.
 
-    views  buffer -> its elements where they lie
+    views  buffer -> a view of its elements in memory
     """
 
     def __init__(self, compiled: Function, inputs: Mapping[str, Array]) -> None:
@@ -228,7 +228,7 @@ class _Nests:
         known = compiled.constants | {b: np.ascontiguousarray(inputs[b.name]) for b in compiled.inputs}
         size = compiled.arena.bytes_of(1)
         self.memory = Memory([size]).array(size, np.uint8)
-        self.memory[:] = 0  # what no nest writes is compared too
+        self.memory[:] = 0  # elements that no nest writes are compared too
         self.views = {b: known[b] for b in self.loops.buffers if b.role in _GIVEN}
         for buffer in self.loops.buffers:
             count, dtype = buffer.dims.product(), RECORDS[buffer.dtype].numpy
@@ -242,12 +242,12 @@ class _Nests:
         self.where = pointers(given), pointers(results), ctypes.c_void_p(self.memory.ctypes.data)
 
     def step(self, number: int, nest: Nest) -> NestRounding:
-        """Run a nest, and what bounds it, on what lay there before. Raises BadInput."""
+        """Runs a nest, and the bounds of its rounding on the same memory contents. Raises BadInput."""
         buffer, levels = nest.buffer, nest.buffer in (unsure(nest) or ())
         before = self.memory.copy()
         completed(self.loops, self.library.run_nest(ctypes.c_int64(number), *self.where, None))
         got = self.views[buffer].reshape(-1)
-        kind = np.dtype(np.uint8) if buffer.dtype == "bool" else got.dtype  # of a truth it says whether it is sure
+        kind = np.dtype(np.uint8) if buffer.dtype == "bool" else got.dtype  # for bool, 2 and more: undecided
         own = np.zeros(max(1, got.size), _PAIR if buffer.dtype in REALS else _LEVEL if levels else kind)
         if own.dtype.names:
             own["v"][: got.size] = got
@@ -255,7 +255,7 @@ class _Nests:
             own[: got.size] = got
         place = ctypes.c_void_p(own.ctypes.data)
         now = self.memory.copy()
-        self.memory[:] = before  # it may have stored over an operand
+        self.memory[:] = before  # the nest may have overwritten an operand
         completed(self.loops, self.bounds.run(ctypes.c_int64(number), *self.where, place))
         self.memory[:] = now
         undecided = bool(self.bounds.was_undecided())
@@ -271,7 +271,7 @@ class _Nests:
 
 
 def _levels(want: Array, got: Array) -> NestRounding:
-    """Integers beside those that they may be, up to multiples of 2^bits."""
+    """Compares integers with the intervals that rounding allows, modulo 2^bits."""
     turn = 1 << RECORDS[name_of(got.dtype)].bits
     above = (got.astype(np.int64) - want["v"]) % turn
     share = np.where(above == 0, 0.0, np.minimum(_share(above, want["more"]), _share(turn - above, want["less"])))

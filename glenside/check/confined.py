@@ -1,9 +1,9 @@
-"""Inputs whose computed indices stay within the axes that they select from.
+"""Generates inputs whose computed indices are within the axes that they select from.
 
-Where drawn numbers lead outside, the tensors below the indices are moved into intervals: from a point at which all
-indices are inside, each interval grows, first those of all tensors at once, then one after the other, as long as
-numbers at its ends and between lead to none that is outside. A tensor that may be anything is left as it is drawn.
-Of i + j one interval is wide where the other is narrow: several boxes of intervals are found, and take turns.
+If drawn numbers lead outside, the tensors below the indices are moved into intervals. The search starts at a point at
+which all indices are inside. The intervals of all tensors grow at once, then each alone, as long as numbers at their
+ends and between keep all indices inside. A tensor that does not matter stays as it is drawn. For i + j, one interval is
+wide where the other is narrow, so several boxes of intervals are found and used in rotation.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from glenside.ir.types import AccessType, Tensor
 from glenside.semantics import Arithmetic
 from glenside.semantics.interpreter import evaluate
 
-_ELEMENTS = 1 << 26  # that the search evaluates, at most
+_ELEMENTS = 1 << 26  # most elements that the search evaluates
 _MOST_TRIES = 300
 _LEAST_TRIES = 24
-_FINEST = 1 / 8  # how near the ends of an interval of floats are to where they could be
+_FINEST = 1 / 8  # precision of the ends of an interval of floats
 _WIDEST = 1 << 20
 _RETRIES, _SEARCHES, _PROBES = 4, 6, 3
 
@@ -37,13 +37,13 @@ Values = dict[str, Array]
 
 
 class Box(NamedTuple):
-    """An interval for each of some tensors, and a number in all of them."""
+    """An interval for each of some tensors, and a number that is in all intervals."""
 
     centre: float
     intervals: Mapping[str, Interval]
 
     def shrunk(self, share: float, whole: bool) -> Box:
-        """Intervals of a share of their width."""
+        """Returns the box with intervals of a share of their width, about the centre."""
         step = 1.0 if whole else _FINEST
 
         def end(at: float) -> float:
@@ -52,15 +52,15 @@ class Box(NamedTuple):
         return Box(self.centre, {name: (end(low), end(high)) for name, (low, high) in self.intervals.items()})
 
     def point(self, names: Iterable[str]) -> Box:
-        """The centre alone, for these tensors."""
+        """Returns the box of the centre alone, for these tensors."""
         return Box(self.centre, dict.fromkeys(names, (self.centre, self.centre)))
 
 
 class Confined:
-    """Values of tensors with which the indices of some picks are within their axes.
+    """The search for tensor values with which the indices of some picks are within their axes.
 
-    tensors  those below computed indices, by name: others are never changed
-    boxes    what was found where drawn numbers lead outside, a box for each of a few sets of them
+    tensors  the tensors below computed indices, by name: no others are changed
+    boxes    boxes of intervals, each found from drawn numbers that led outside
     """
 
     def __init__(self, found: Sequence[Pick]) -> None:
@@ -76,14 +76,16 @@ class Confined:
 
     @property
     def bounded(self) -> set[str]:
-        """The tensors that some box has an interval of."""
+        """The names of the tensors for which some box has an interval."""
         return {name for box in self.boxes for name in box.intervals}
 
     def settle(
         self, values: Mapping[str, Array], arithmetic: Arithmetic, fixed: Collection[str] = (), *, whole: bool = False
     ) -> Values | None:
-        """The values, where necessary moved so that all indices are within, but for those that are fixed; None where no
-        such were found. With `whole`, floats that are moved are whole numbers.
+        """Returns the values, moved where necessary so that all indices are within; None if no such values are found.
+
+        fixed  names of tensors that are not moved
+        whole  move floats to whole numbers only
         """
         if not self.tensors or self.is_within(values, arithmetic):
             return dict(values)
@@ -108,7 +110,7 @@ class Confined:
 
 
 class _Search:
-    """The search for intervals, by one set of drawn values."""
+    """The search for a box of intervals, from one set of drawn values."""
 
     def __init__(
         self,
@@ -126,7 +128,7 @@ class _Search:
         self._ends: Array = np.zeros(0, np.int64)
 
     def found(self) -> Box:
-        """A box about a centre, of the tensors that may not be anything: which of them grow first, chance says."""
+        """Returns a box about a centre, for the tensors that matter; their intervals grow in random order."""
         names = [self._names[i] for i in self._rng.permutation(len(self._names))]
         centre = next((c for c in self._centres() if self._holds(dict.fromkeys(names, (c, c)))), None)
         if centre is None:
@@ -148,7 +150,7 @@ class _Search:
         ]
 
     def _free(self, names: Sequence[str]) -> None:
-        """Take the intervals from those that may be anything."""
+        """Removes the intervals of tensors that do not matter, by bisection."""
         if not names:
             return
         rest = {n: interval for n, interval in self._at.items() if n not in names}
@@ -159,7 +161,7 @@ class _Search:
             self._free(names[len(names) // 2 :])
 
     def _grow(self, name: str, side: int) -> None:
-        """Move one end of an interval as far as it goes."""
+        """Moves one end of an interval as far as indices stay within, in growing and then shrinking steps."""
         finest = 1.0 if self._whole or self._confined.tensors[name].dtype not in REALS else _FINEST
         step, away = 1.0, 1 if side else -1
         faster = True
@@ -171,7 +173,7 @@ class _Search:
             step *= 2.0 if faster else 0.5
 
     def _grown(self, intervals: Mapping[str, Interval]) -> bool:
-        """Take these intervals if all is within, at their ends and between."""
+        """Sets these intervals if all indices are within, at the ends and between; returns whether it did."""
         widest = max(high - low for low, high in intervals.values())
         if widest > _WIDEST or self._left <= 0 or not all(self._holds(intervals, probe) for probe in range(_PROBES)):
             return False
@@ -179,7 +181,10 @@ class _Search:
         return True
 
     def _holds(self, intervals: Mapping[str, Interval], probe: int = 0) -> bool:
-        """True if all indices are within: each tensor at one end of its interval, at the other, then at any numbers."""
+        """True if all indices are within.
+
+        probe  0: each tensor at a random end of its interval; 1: at the opposite ends; 2: at random numbers
+        """
         self._left -= 1
         ends = self._rng.integers(0, 2, len(intervals)) if probe == 0 else 1 - self._ends
         self._ends = ends
@@ -189,7 +194,7 @@ class _Search:
         return self._confined.is_within(values, self._arithmetic)
 
     def _sample(self, name: str, interval: Interval, way: int) -> Array:
-        """Numbers of an interval: its low end, its high end, or those and others."""
+        """Returns numbers of an interval: its low end (way 0), its high end (1), or a mixture with others (2)."""
         given, tensor = self._values[name], self._confined.tensors[name]
         low, high = _of_dtype(tensor, interval)
         dims = given.shape
@@ -200,7 +205,7 @@ class _Search:
 
 
 def _of_dtype(tensor: Tensor, interval: Interval) -> Interval:
-    """The part of an interval that a tensor holds."""
+    """Returns the part of an interval that a tensor's dtype holds."""
     if tensor.dtype in REALS:
         return interval
     least, most = map(float, limits(tensor.dtype))
@@ -209,12 +214,12 @@ def _of_dtype(tensor: Tensor, interval: Interval) -> Interval:
 
 
 def _like(given: Array, real: Array) -> Array:
-    """Numbers in the form of others: of those that have a residue too, their places."""
+    """Returns numbers in the dtype of others; of ordered numbers, with their residues."""
     return real + 1j * given.imag if given.dtype.kind == "c" else real.astype(given.dtype)
 
 
 def _folded(a: Array, interval: Interval) -> Array:
-    """Numbers as they are inside of an interval, and others taken modulo its width."""
+    """Returns the numbers with those outside an interval moved into it, modulo its width."""
     low, high = interval
     inside = (a.real >= low) & (a.real <= high)
     turned: Array
@@ -227,7 +232,7 @@ def _folded(a: Array, interval: Interval) -> Array:
 
 
 def _is_computed(indices: Term) -> bool:
-    """True if indices are more than integers that are given, moved or cast between integers."""
+    """True if indices are computed, rather than given integers that are moved or cast between integers."""
     return any(
         term.operator.name != "access-tensor"
         and not (term.index_map is not None and term.children)

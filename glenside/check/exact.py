@@ -1,16 +1,19 @@
-"""Exact equality of two programs: both run on the same random numbers, and every element must be the same.
+"""Checks two programs for exact equality, by randomized polynomial identity testing over prime fields.
 
-Programs of integers run natively, on numbers of their full range and on small ones. Real-valued programs run in two
-prime fields: there sums, products and quotients are exact, so programs that are equal for all reals give equal residues
-whatever the order of their operations, and others give equal residues by chance only. Where something depends on which
-of two numbers is the larger one, residues know their places on the real line (`OrderedField`), and numbers are drawn
-around each constant of the program, in a turn for each element that a maximum may be of. Constants are random too, so
-that nothing folded can hide a difference.
+Both programs run on the same random inputs, and every element of the results must be equal. Integer programs run
+natively, on inputs of their full range and on small ones. Real-valued programs run in two prime fields, where sums,
+products and quotients are exact. Programs that are equal over the reals then give equal residues, in any order of
+operations. Unequal programs give equal residues only by chance (Schwartz-Zippel).
 
-Layers are compared by name. A layer that differs may only follow one that does, or follow a number that rounding put on
-the other side of a corner: so when anything differs each such layer runs alone, on the original's values of the layers
-before it, and where all of those are equal, so does the result. When every layer is equal in that way, all are equal in
-the whole program too, by induction along it. Where only what integers do differs, that is asked first (`layerwise`).
+Where a branch outcome depends on the order of two numbers, each residue carries its position on the real line
+(`OrderedField`). Inputs are then drawn around each constant of the program, in enough rounds for every element of a
+maximum to be the largest. Constants are drawn as well, so that constant folding cannot hide a difference.
+
+Layers are compared by name. A layer may differ only because a layer below it differs, or because rounding moved a
+number across a branch point. So each differing layer runs again alone, on the original's values of the layers below it.
+If all of those are equal, the result runs alone too. Layers that are equal alone are equal in the whole program, by
+induction along it. If programs differ in integer operations only, equations between layers are tested first
+(`layerwise`).
 """
 
 from __future__ import annotations
@@ -40,17 +43,19 @@ from glenside.ir.threads import BLAS_ON_ONE_THREAD
 from glenside.semantics.interpreter import evaluate
 from glenside.semantics.ordered_field import OrderedField
 
-_DISTINCT = 0.25  # of the results, where they say enough
+_DISTINCT = 0.25  # least share of rounds with distinct results, where results are informative
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The verdicts of `check`: "exact", "equal where reached" and what no drawn number reached, or a sentence that says
-    what differs or why it was not checked.
+    """The verdicts of `check`.
+
+    A verdict is "exact", "equal where reached" with the branch outcome that no input reached, or a sentence with the
+    difference or with the reason why nothing was compared.
 
     layers    layer name -> verdict, for the layers of both programs, in the order of the original
     result    the verdict on the programs' results
-    how       one sentence: which numbers, which seed, what stands for functions of reals
+    how       one sentence: the kind of numbers, the seed, and the functions that pseudo-random ones replace
     stopped   "", "time-limit" or "interrupted"
     """
 
@@ -62,7 +67,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the result and every layer are equal."""
+        """True if the result and every layer are equal."""
         return is_equal(self.result) and all(map(is_equal, self.layers.values()))
 
     def __str__(self) -> str:
@@ -86,12 +91,15 @@ def check(
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> CheckReport:
-    """Compare the results of two programs, and the layers that both have, exactly; without `layers` only the results.
+    """Compares the results of two programs exactly, and the layers that both have.
 
-    Where the original was itself made of another program, its `source`, the result of that is compared too.
-    What is `given` by name, such as constants that only one of them has, is taken as it is, and everything else drawn.
-    `progress` is called with the terms evaluated so far and their number. Past the `deadline`, a value of
-    `time.monotonic()`, or at Ctrl-C the check ends between two terms, and the report says what was not reached.
+    layers    compare layers too; without it, only the results
+    source    the program from which the original was derived: its result is compared as well
+    given     values of tensors by name, such as constants that only one program has; all other tensors are drawn
+    progress  is called with the count of evaluated terms and the total
+    deadline  a value of `time.monotonic()`
+
+    At the deadline, or at Ctrl-C, the check ends between two terms, and the report says what was not compared.
     Raises BadInput when the programs declare a tensor differently.
     """
     names = [name for name in original.layers if layers and name in optimized.layers]
@@ -110,7 +118,7 @@ def _layer_by_layer(
     progress: Progress | None,
     deadline: float | None,
 ) -> CheckReport | None:
-    """By equations between layers; None where those do not say that all is equal."""
+    """Checks equations between layers; returns None where these do not prove that all layers are equal."""
     started = time.perf_counter()
     declared(original.term, optimized.term)
     found = equations(original, optimized, names)
@@ -147,7 +155,7 @@ def _as_a_whole(
     progress: Progress | None,
     deadline: float | None,
 ) -> CheckReport:
-    """By all that both compute of the same numbers."""
+    """Compares whole programs, and their layers, on the same inputs."""
     started = time.perf_counter()
     programs = (original, optimized) if source is None else (original, optimized, source)
     roots = (*(p.term for p in programs), *(p.layers[name] for p in (original, optimized) for name in names))
@@ -155,7 +163,7 @@ def _as_a_whole(
     others = roots[1], *roots[len(programs) + len(names) :]
     trials = Trials(seed, original, *roots)
     branches, clock = Branches(roots, trials.wanted), Clock(0, deadline, progress)
-    comparison = _Comparison(original, optimized, source, names, clock)
+    comparison = _LayerComparison(original, optimized, source, names, clock)
     inputs, below = Inputs(reference, others, programs, given, trials), opaque_limit(*roots)
 
     def draw(trial: Turn, turn: int) -> dict[str, Array]:
@@ -199,11 +207,11 @@ def _how(trials: Sequence[Turn], seed: int) -> str:
 
 
 _INTEGERS = "random integers, large and small"
-_RESULT = None  # stands for the programs' results where layers have their names
+_RESULT = None  # the key of the programs' results, among the names of layers
 
 
-class _Comparison:
-    """Verdicts, gathered over trials: how often each layer (and the result) was equal, and what was found when not."""
+class _LayerComparison:
+    """The comparison of layers and results over all rounds: the count of equal rounds of each, and the differences."""
 
     def __init__(
         self, original: Program, optimized: Program, source: Program | None, names: Sequence[str], clock: Clock
@@ -215,46 +223,46 @@ class _Comparison:
         self.equal: Counter[str | None] = Counter()
         self.differs: dict[str | None, str] = {}
         self.results: set[bytes] = set()
-        """Digests of the original's results, where they have elements."""
+        """Digests of the original's results that have elements."""
         for name in (*self.names, _RESULT):
             expected, found = self._term(original, name).type, self._term(optimized, name).type
             if expected != found:
                 self.differs[name] = f"differs in type: {found}, where the original has {expected}"
         self.expected: dict[Term, list[str]] = {}
-        """Layers of the original by their terms; layers may share one."""
+        """Names of the original's layers by term; layers may share a term."""
         self.found: dict[Term, list[str]] = {}
-        """The same of the optimized program."""
+        """Names of the optimized program's layers by term."""
         for name in (name for name in self.names if name not in self.differs):
             self.expected.setdefault(original.layers[name], []).append(name)
             self.found.setdefault(optimized.layers[name], []).append(name)
         roots = [*self.expected, original.term], [*self.found, optimized.term]
         self.shared = shared(*roots)
-        """What is computed once for both."""
+        """Terms that are computed once for both programs."""
         runs = (steps(roots[0]), steps(roots[1], dict.fromkeys(self.shared)), steps([source.term]) if source else [])
         self.steps = sum(map(len, runs))
 
     @property
     def settled(self) -> bool:
-        """Whether everything differs: more numbers would say nothing more."""
+        """True if every layer and the result differ, so that further rounds cannot change a verdict."""
         return all(name in self.differs for name in (*self.names, _RESULT))
 
     def says_little(self, trials: int) -> bool:
-        """Whether most results were those of other numbers too: what leads to a result is then seldom told from it."""
+        """True if results repeat in most rounds, so that they seldom show a difference in the layers before them."""
         return 0 < len(self.results) < _DISTINCT * trials
 
     def marked(self) -> Any:
-        """What changes with a turn."""
+        """Returns a snapshot of the state that a round changes."""
         return self.equal.copy(), len(self.differs), self.source_differs
 
     def equal_since(self, mark: Any) -> bool:
-        """Whether everything was equal in the one turn since, but for what had differed before."""
+        """True if, in the one round since the snapshot, everything was equal that had not differed before."""
         equal = mark[0] + Counter(self._compared())
         return (len(self.differs), self.source_differs) == mark[1:] and all(
             self.equal[name] == equal[name] for name in self._compared()
         )
 
     def add_equal(self, results: Iterable[bytes]) -> None:
-        """A turn of another process, in which everything was equal."""
+        """Records a round of another process in which everything was equal."""
         self.equal.update(self._compared())
         self.results.update(results)
         self.clock.done += self.steps
@@ -267,8 +275,12 @@ class _Comparison:
         return program.term if name is None else program.layers[name]
 
     def verdicts(self, trials: int, reason: str, missing: Sequence[Missing]) -> tuple[dict[str, str], str]:
-        """The verdict on each layer and on the result, after so many trials or at a stop for that reason. What was not
-        reached is said of a layer where it is in that, those below it aside; of the result, wherever it is.
+        """Returns the verdict on each layer, and the verdict on the result.
+
+        trials   the number of rounds that a complete check has
+        reason   why the check stopped before, or ""
+        missing  branch outcomes that no round reached: a layer's verdict names those inside it but outside the layers
+                 below it, the result's verdict names all
         """
         programs = self.original, self.optimized
         within = places([m.term for m in missing], [self._term(p, name) for p in programs for name in self.names])
@@ -284,12 +296,12 @@ class _Comparison:
         return {name: verdict(name) for name in self.names}, whole
 
     def run(self, trial: Trial) -> None:
-        """Run the programs whole; then, alone, the layers that differ."""
+        """Runs the whole programs, and then each layer that differs alone."""
         digests: dict[str, bytes] = {}
         suspects: list[str] = []
         results: list[Any] = []
         found: list[str | None] = []
-        """What differs of the result, once it is there and where it is to be compared."""
+        """The difference of the result, once the result is computed and if it is to be compared."""
 
         def note(term: Term, value: Any) -> None:
             if term in self.expected:
@@ -317,7 +329,7 @@ class _Comparison:
         self._conclude_result(found, bool(suspects), trial)
 
     def _conclude_result(self, found: Sequence[str | None], suspected: bool, trial: Trial) -> None:
-        """The result of a whole run; alone where layers differed in it, and none did alone."""
+        """Concludes on the result of a whole run, or runs it alone if layers differed only in the whole run."""
         if any(found) and suspected and not any(name in self.differs for name in self.names):
             self._isolate([_RESULT], trial)
         else:
@@ -331,7 +343,7 @@ class _Comparison:
             self._conclude(_RESULT, f"differs: {error}, where the original is within")
 
     def _run_source(self, result: Any, trial: Trial) -> None:
-        """Run the source, before anything is said of the result."""
+        """Runs the source, and compares its result with the original's."""
 
         def compare(term: Term, value: Any) -> None:
             self.source_differs = difference(value, result, trial.arithmetic)
@@ -346,7 +358,10 @@ class _Comparison:
             self.differs[name] = found
 
     def _isolate(self, suspects: Sequence[str | None], trial: Trial) -> None:
-        """Give each suspect the original's values of the layers that it reads, as the original runs once more."""
+        """Runs each suspect alone, on the original's values of the layers that it reads, while the original runs again.
+
+        A value is kept until its last reader has run.
+        """
         reads = {name: self._layers_below(self._term(self.optimized, name)) for name in suspects}
         to_come = Counter(name for reading, below in reads.items() for name in (reading, *below))
         named: dict[Term, list[str | None]] = {term: [*names] for term, names in self.expected.items()}
@@ -361,7 +376,7 @@ class _Comparison:
                 self.clock.look()
                 layer, below = self._term(self.optimized, name), reads.pop(name)
                 given = {self.optimized.layers[other]: held[other] for other in below}
-                trial.begin(None)  # what it takes is of several terms
+                trial.begin(None)  # its branch outcomes belong to several terms
                 value = evaluate([layer], trial.values, trial.arithmetic, given=given)[0]
                 self._conclude(name, difference(held[name], value, trial.arithmetic))
                 to_come.subtract([name, *below])
@@ -373,6 +388,6 @@ class _Comparison:
             observe(roots, trial, self.clock, take)
 
     def _layers_below(self, layer: Term) -> list[str]:
-        """One name for each of the nearest layers of the optimized program below one of its layers."""
+        """Returns a name for each of the nearest layers below a layer of the optimized program."""
         below = nearest(*layer.children, stops=self.found.__contains__)
         return [*dict.fromkeys(self.found[term][0] for term in below)]

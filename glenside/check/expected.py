@@ -1,4 +1,4 @@
-"""Reference results: drawn values, what the interpreter computes, and which differences rounding explains."""
+"""Computes reference results: draws values, runs the interpreter, and decides which differences rounding explains."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from glenside.semantics.interpreter import evaluate
 
 _TRIALS = 3
 _SLACK = 16
-"""Multiples of the change that one unit in the last place of the inputs makes which are put down to rounding."""
+"""Tolerance as a multiple of the change that one unit in the last place of the inputs makes."""
 _UNITS = 256
-"""Units in the last place of the largest element of an array that are put down to rounding."""
+"""Tolerance in units in the last place of the largest element of an array."""
 _TIES = 5
 """Distinguishes the draw of a seed's kind of numbers from others."""
 _HUGE, _TINY = 1e18, 1e-2
 
 
 def values_of(program: Program, seed: int) -> dict[str, Array]:
-    """A value for every tensor: the program's own constants, valid indices, and numbers of several kinds."""
+    """Draws a value for every tensor: the program's own constants, valid indices, and numbers of several kinds."""
     below = index_limits(program.term)
     known = program.seeded_constants(seed).constants
     found: dict[str, Array] = {}
@@ -45,8 +45,9 @@ def values_of(program: Program, seed: int) -> dict[str, Array]:
 
 
 def drawn(tensor: Tensor, limit: int | Array | None = None, *, seed: int) -> Array:
-    """Floats that are normal, small whole numbers, halves or zeros; integers of the full range, or small; indices. For
-    some seeds all tensors are small whole numbers and halves, of which many are equal and sums are exact.
+    """Draws floats that are normal, small whole numbers, halves or zeros, integers of full range or small, or indices.
+
+    For some seeds all tensors are small whole numbers and halves, of which many are equal and sums are exact.
     """
     rng = np.random.default_rng([seed, zlib.crc32(tensor.name.encode())])
     dims, dtype = tuple(tensor.dims), tensor.dtype
@@ -70,36 +71,36 @@ def drawn(tensor: Tensor, limit: int | Array | None = None, *, seed: int) -> Arr
 
 
 def computed(term: Term, values: Mapping[str, Array]) -> list[Array]:
-    """The interpreter's results."""
+    """Returns the interpreter's results."""
     return [np.asarray(array) for array in arrays(evaluate([term], values)[0])]
 
 
 def each_result(term: Term) -> list[Term]:
-    """Every result as ()(dims), those of inner tuples too."""
+    """Returns every result as ()(dims), with those of inner tuples."""
     return [build("access", item, 0) if item.access.split else item for item in arrays_of(term)]
 
 
 def arrays_of(term: Term) -> list[Term]:
-    """The arrays of which a term is, those of inner tuples too."""
+    """Returns the arrays of a term, with those of inner tuples."""
     if not isinstance(term.type, TupleType):
         return [term]
     return [array for item in items_of(term) for array in arrays_of(item)]
 
 
 def coarsest(*terms: Term) -> float:
-    """The unit in the last place of the coarsest floats of terms; 0 where there are none."""
+    """Returns the unit in the last place of the coarsest floats of terms; 0 if there are no floats."""
     floats = [d for t in postorder(*terms) for d in _dtypes(t) if d in REALS]
     return max((2.0 ** -fraction_bits(dtype) for dtype in floats), default=0.0)
 
 
 class Expected:
-    """What the interpreter computes, and how far each element is uncertain by rounding of the inputs.
+    """The results of the interpreter, with the uncertainty of each element from rounding of the inputs.
 
-    parts  a term for each result, which is judged by what it is computed from alone
+    parts  a term for each result, whose tolerance depends on the floats that it is computed from
 
-    Integer and truth results are uncertain where rounding of a float below them changes them. Nothing is expected of a
-    result where floats that an integer dtype cannot hold are cast to it, or the bits of a nan are asked for: each
-    machine has another result.
+    Integer and truth results are uncertain where rounding of a float below changes them. A result is undefined, and
+    not compared, if floats are cast to an integer dtype that cannot hold them, or if bits of a nan are cast: machines
+    differ there.
     """
 
     def __init__(self, program: Program, values: Mapping[str, Array], seed: int) -> None:
@@ -109,8 +110,9 @@ class Expected:
         self.slack: dict[int, Array] = {}
 
     def difference(self, found: Sequence[Array], unit: float = 0.0) -> str:
-        """How the found results differ from the expected ones; "" where they agree. `unit` is the least unit in the
-        last place of floats: of a file that computes in coarser floats than the program.
+        """Returns how the found results differ from the expected ones; "" if they agree.
+
+        unit  a lower bound of the unit in the last place, for a file that computes in coarser floats than the program
         """
         if len(found) != len(self.results):
             return f"{len(found)} results for {len(self.results)}"
@@ -135,14 +137,14 @@ class Expected:
 
     @property
     def undefined(self) -> bool:
-        """True if nothing is expected of some result."""
+        """True if some result is undefined."""
         return any(map(self._is_undefined, range(len(self.parts))))
 
     def _is_undefined(self, number: int) -> bool:
         return _casts_undefined(self.parts[number], self.values)
 
     def _certain(self, number: int, unit: float, want: Array, got: Array) -> Array:
-        """The elements that differ by more than rounding explains."""
+        """Returns a mask of the elements that differ by more than rounding explains."""
         a, b = _plain(want), _plain(got)
         with np.errstate(all="ignore"):
             finite = a[np.isfinite(a) & (np.abs(a) < _HUGE)]
@@ -150,7 +152,7 @@ class Expected:
             own = 2.0 ** -fraction_bits(want.dtype.name) if want.dtype.name in REALS else 0.0
             units = _TINY * unit + _UNITS * max(own, unit) * scale * (want.dtype.name in REALS)
             if want.dtype.name in REALS and bool(np.all(~_unequal(want, got) | (np.abs(a - b) <= units))):
-                return np.zeros(want.shape, bool)  # whatever the inputs' own rounding does
+                return np.zeros(want.shape, bool)  # within tolerance without the rounding of the inputs
             if number not in self.slack:
                 self.slack[number] = self._uncertainty(number, unit)
             slack = self.slack[number]
@@ -161,7 +163,7 @@ class Expected:
             return np.asarray(known & ~(np.abs(a - b) <= tolerance))
 
     def _uncertainty(self, number: int, unit: float) -> Array:
-        """The largest change of each element when all floats are moved by a unit in the last place."""
+        """Returns the largest change of each element when all floats are moved by units in the last place."""
         rng, want = np.random.default_rng([self.seed, 77]), self.results[number]
         slack = np.zeros(want.shape)
         for _ in range(_TRIALS):
@@ -177,7 +179,7 @@ class Expected:
 
 
 def _casts_undefined(term: Term, values: Mapping[str, Array]) -> bool:
-    """True if a float is cast to an integer dtype that cannot hold it, or the bits of a nan are asked for."""
+    """True if a float is cast to an integer dtype that cannot hold it, or the bits of a nan are cast."""
     casts = [t for t in postorder(term) if t.operator in (cast, bitcast) and t.access.dtype in WHOLE]
     casts = [t for t in casts if t.children[0].access.dtype in REALS]
     if not casts:
@@ -208,7 +210,7 @@ def _plain(array: Array) -> Array:
 
 
 def _unequal(a: Array, b: Array) -> Array:
-    """Elementwise, with nan equal to nan."""
+    """Returns where elements differ, with nan equal to nan."""
     if a.dtype.name in REALS:
         x, y = _plain(a), _plain(b)
         return np.asarray((x != y) & ~(np.isnan(x) & np.isnan(y)))

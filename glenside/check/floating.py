@@ -1,4 +1,7 @@
-"""How far two programs are apart in floating point, for rules that need more of exp than that it is a function."""
+"""Measures the error between two programs in floating point.
+
+This is for rules that hold by properties of exp, which a pseudo-random function in its place does not have.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,9 @@ from glenside.semantics import Native
 
 @dataclass(frozen=True, slots=True)
 class FloatingReport:
-    """The largest errors, relative to the largest magnitude of the original's array: of each layer and of the result.
+    """The largest error of each layer and of the result, relative to the largest magnitude of the original's array.
 
-    nan stands for what was not reached before the deadline, inf for another type.
+    nan: not reached before the deadline; inf: the types differ.
     """
 
     layers: Mapping[str, float]
@@ -36,7 +39,7 @@ class FloatingReport:
 
     @property
     def largest(self) -> float:
-        """The largest error of all; nan when one is not known."""
+        """The largest error of all; nan if any is nan."""
         return float(np.max([self.result, *self.layers.values()]))
 
 
@@ -48,10 +51,10 @@ def check_floating(
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> FloatingReport:
-    """Run both programs on the same floats: the constants' own values, and normal ones for all that have none.
+    """Runs both programs on the same floats: the constants' own values, and normal values for all other tensors.
 
     The original's layers are kept in memory meanwhile. Raises BadInput when the programs declare a tensor differently,
-    or hold a black box: nobody knows how far it takes rounding.
+    or have a black box, whose rounding errors are unknown.
     """
     started = time.perf_counter()
     roots = (original.term, *original.layers.values(), optimized.term, *optimized.layers.values())
@@ -90,7 +93,10 @@ def _term(program: Program, name: str) -> Term:
 
 
 def relative_error(expected: Any, found: Any) -> float:
-    """The largest |expected - found| over the largest |expected|; equal infinities and nan in both are no error."""
+    """Returns the largest |expected - found| over the largest |expected|.
+
+    Equal infinities, and nan in both, are no error.
+    """
     worst = 0.0
     for a, b in zip(arrays(expected), arrays(found), strict=True):
         x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)

@@ -1,4 +1,4 @@
-"""A program and its gradient: which result belongs to which tensor, and which tensor to which result."""
+"""Matches a program with its gradient: gradients with tensors, and cotangents with results."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _NEAR = 1e-6
 
 
 class Pair(NamedTuple):
-    """A program's term, that of its gradient, and what each of the tensors and results is.
+    """The terms of a program and its gradient, and the roles of tensors and results.
 
     gradients   tensor -> the term of its gradient
-    values      the terms of the results that the gradient program gives too
-    cotangents  the names of those, for each of the original's results of floats; none where u is 1
+    values      the terms of the program's results that the gradient program returns too
+    cotangents  the names of the cotangents, for each float result of the original; none where u is 1
     given       values of tensors that are not drawn
-    two_over_root_pi  the number that the gradient has for it
+    two_over_root_pi  the number that the gradient has for 2 / sqrt(pi)
     """
 
     original: Term
@@ -55,7 +55,7 @@ def pair_of(
     cotangents: Sequence[str],
     given: Mapping[str, Array],
 ) -> Pair:
-    """Raises BadInput where the two do not belong together."""
+    """Matches a program with its gradient. Raises BadInput where they do not fit together."""
     moved = _tensors(program, wrt)
     results = results_of(program, of)
     original = program.term if of is None else build("construct-tuple", *results.values())
@@ -81,7 +81,7 @@ def pair_of(
 
 
 def _tensors(program: Program, wrt: Sequence[str]) -> dict[str, Tensor]:
-    """The tensors to differentiate by, which need not be read. Raises BadInput."""
+    """Returns the tensors to differentiate by; the results need not depend on them. Raises BadInput."""
     if not wrt or len({*wrt}) != len(wrt):
         raise BadInput(f"a check of gradients requires tensors, each once, got {' '.join(wrt) or 'none'}")
     known = program.tensors
@@ -100,7 +100,7 @@ def _require_alike(what: str, found: AccessType, wanted: AccessType | Tensor) ->
 
 
 def _matched(others: Sequence[str], results: Sequence[str]) -> list[str]:
-    """The cotangents among tensors that the program does not have: the only one, or those called ANYTHING.RESULT."""
+    """Returns the cotangents among tensors that the program does not have: the only one, or the NAME.RESULT."""
     if len(results) == 1:
         return [*others]
     found = [[name for name in others if name.endswith(f".{result}")] for result in results]
@@ -108,7 +108,7 @@ def _matched(others: Sequence[str], results: Sequence[str]) -> list[str]:
 
 
 def _constant(gradient: Term) -> Fraction:
-    """What a gradient has for 2 / sqrt(pi), which is not rational: the nearest of its numbers, if that is near."""
+    """Returns the number nearest to 2 / sqrt(pi), which is irrational, in the gradient; if none is near, a default."""
     words = {
         word
         for term in postorder(gradient)
@@ -141,5 +141,5 @@ def _check_cotangents(
 
 
 def types(term: Term) -> list[AccessType]:
-    """The types of its results."""
+    """Returns the types of a term's results."""
     return [item.access for item in arrays_of(term)]

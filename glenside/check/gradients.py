@@ -1,13 +1,13 @@
-"""Whether a program is the gradient of another one, exactly: by dual numbers over prime fields.
+"""Checks exactly that a program is the gradient of another one, by the adjoint test on dual numbers over prime fields.
 
-With J the derivative of the original's results by its tensors, <u, J v> is the same number as <J^T u, v>. The left side
-comes of the original alone: its operators' own meanings are run on dual numbers, and no rule of derivatives of terms is
-asked. The right side is what the other program gives. For a random v both agree by chance only where the gradient is
-wrong, once in a prime; where they do not agree, v is cut in two until one element is left, which is named.
+With J the Jacobian of the original's results by its tensors, <u, J v> = <J^T u, v>. The left side is computed from the
+original alone: its operators run on dual numbers, without any derivative rule of terms. The right side is the result of
+the gradient program. For a wrong gradient and a random v both sides agree with probability 1/p only. If they differ, v
+is bisected down to one element, which the report names.
 
-Maxima, comparisons, clips and sorts are fixed selections: numbers lie at random places, where none is at a corner.
-What a corner's own derivative is, is a convention that no check can tell. Functions of reals are formal: each is a
-pseudo-random function with its derivative rule, and with the laws of `glenside.semantics.formal_field`.
+Maxima, comparisons, clips and sorts are fixed selections, since numbers are at random positions off every corner. The
+derivative at a corner is a convention, which no check can decide. Functions of reals are formal: each is a
+pseudo-random function with its derivative rule and the laws of `glenside.semantics.formal_field`.
 """
 
 from __future__ import annotations
@@ -47,21 +47,23 @@ from glenside.semantics.formal_field import FormalField, FormalNumbers
 from glenside.semantics.prime_field import PRIMES, PrimeField
 
 _JITTER = 1e-3
-"""By how much numbers lie beside the places where a check would draw them: off every corner."""
-_LEAST = 2  # turns
-_SMALL = 3  # in one of so many turns what is differentiated by is as small as weights are: it may be one
+"""Relative distance from the positions at which an equality check draws numbers: off every corner."""
+_LEAST = 2  # rounds
+_SMALL = 3  # in one of so many rounds the tensors of wrt are as small as weights, which they may be
 _WIDTH = 16  # bytes of a number
-_VALUE = ""  # stands for the original's results among the names of tensors
+_VALUE = ""  # the key of the original's results, among the names of tensors
 
 
 @dataclass(frozen=True, slots=True)
 class GradientReport:
-    """The verdicts of `check_gradient`: "exact", "equal where reached" and what no drawn number reached, or a sentence
-    that says where a gradient differs or why it was not checked.
+    """The verdicts of `check_gradient`.
+
+    A verdict is "exact", "equal where reached" with the branch outcome that no input reached, or a sentence with the
+    difference or with the reason why nothing was compared.
 
     gradients  tensor -> the verdict on the gradient with respect to it, in the order of wrt
-    value      the same on the original's results, where the program gives them too; else ""
-    how        one sentence: which numbers, which seed, what stands for functions of reals
+    value      the verdict on the original's results, if the gradient program returns them too; else ""
+    how        one sentence: the kind of numbers, the seed, and the functions that pseudo-random ones replace
     stopped    "", "time-limit" or "interrupted"
     """
 
@@ -73,7 +75,7 @@ class GradientReport:
 
     @property
     def ok(self) -> bool:
-        """Whether every gradient, and the value where there is one, is right."""
+        """True if every gradient, and the value if there is one, is right."""
         return all(map(is_equal, self.gradients.values())) and (not self.value or is_equal(self.value))
 
     def __str__(self) -> str:
@@ -96,18 +98,21 @@ def check_gradient(
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> GradientReport:
-    """Hold a gradient to the program that it is of, exactly.
+    """Checks exactly that a gradient program is the gradient of a program.
 
-    The gradient's result is the tuple of gradients with respect to the tensors `wrt`, in that order, or the one
-    gradient; the results themselves may come before. They are all results of the program, or those `of` these names:
-    results, layers and other named terms. `cotangents` name the tensors of the gradient that stand for u, one for each
-    result of floats in order: NAME.RESULT unless given, or where there is one result, the only tensor that the program
-    does not have. Without any the result is one number, and u is 1. All other tensors are those of the program, or
-    constants of the gradient alone whose values are known.
+    gradient    its result is the tuple of gradients with respect to the tensors `wrt`, in that order, or the one
+                gradient; the program's results may come before
+    of          names of the results, layers and other named terms that are differentiated; without it, all results
+    cotangents  names of the tensors of the gradient that are u, one for each float result, in order. Default: the
+                tensors called NAME.RESULT, or for one result, the only tensor that the program does not have.
+                Without any, the result is one number, and u is 1.
+    given       values of tensors by name; all other tensors are drawn
 
-    What is `given` by name is taken as it is, and all else drawn. `progress` and `deadline` are those of `check`.
-    Raises BadInput: no such tensor, one of integers, types of gradients that do not fit, or results of more than one
-    number without cotangents.
+    All other tensors of the gradient are tensors of the program, or constants with known values. `progress` and
+    `deadline` are those of `check`.
+
+    Raises BadInput: a tensor does not exist or has integers, types of gradients do not fit, or the results have more
+    than one number and there are no cotangents.
     """
     started = time.perf_counter()
     pair = pair_of(program, gradient, [wrt] if isinstance(wrt, str) else wrt, of, cotangents, given or {})
@@ -127,7 +132,7 @@ def check_gradient(
 
 
 def _missing(branches: Branches) -> list[Missing]:
-    """Sides that were not taken, but for corners: on those no number lies."""
+    """Returns the branch outcomes that no round reached, without corners, at which no number is drawn."""
     return [m for m in branches.missing() if m.side not in _corners(m)]
 
 
@@ -139,8 +144,9 @@ _CORNERS: Mapping[str, Sequence[int]] = {
     "round": (0, 1),
     "cast": range(len(CAST)),
 }
-"""Of each primitive the sides of equal numbers, of 0, and of what is rounded and is whole, or a half; of casts all,
-since whole numbers do not change.
+"""Primitive -> its branch outcomes at corners: equal numbers, 0, and rounding of a whole number or a half.
+
+All outcomes of casts are corners, since integers do not change.
 """
 
 
@@ -154,14 +160,14 @@ def _corners(missing: Missing) -> Sequence[int]:
 
 
 def _deciding(select: Term) -> set[str]:
-    """What gives the truths that a select is given, moved and cast."""
+    """Returns the names of the computations from which a select has its truth values, moved or cast."""
     found = nearest(*select.children, stops=lambda t: not (t.operator.moves or t.operator is cast))
     truths = (term for term in found if term.access.dtype == "bool")
     return {str(term.attributes[0]) if term.operator is compute else term.operator.name for term in truths}
 
 
 class _Residues(FormalField, Field):
-    """A formal field that remembers which functions were replaced."""
+    """A formal field that records which functions were replaced."""
 
     def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
         self.replaced.add(function)
@@ -169,8 +175,14 @@ class _Residues(FormalField, Field):
 
 
 class _Point(NamedTuple):
-    """Where both programs are run: the arithmetic, the value of each tensor, the terms' begin, u for each result of
-    floats, the gradients and the values there.
+    """A point at which both programs run.
+
+    numbers     the arithmetic
+    values      the value of each tensor
+    begin       is called with each term before it is evaluated
+    cotangents  u for each float result
+    found       the gradients at this point
+    results     the values that the gradient program returns
     """
 
     numbers: FormalNumbers
@@ -182,7 +194,7 @@ class _Point(NamedTuple):
 
 
 class _AdjointTest:
-    """Whether <u, J v> = <J^T u, v>: verdicts, gathered over turns."""
+    """The adjoint test <u, J v> = <J^T u, v>, and its verdicts over all rounds."""
 
     def __init__(self, pair: Pair, trials: Trials, branches: Branches, clock: Clock) -> None:
         self.pair, self.trials, self.branches, self.clock = pair, trials, branches, clock
@@ -197,12 +209,14 @@ class _AdjointTest:
 
     @property
     def settled(self) -> bool:
-        """Whether everything differs."""
+        """True if everything differs."""
         return all(name in self.differs for name in self.equal)
 
     def turn(self) -> None:
-        """Compare at one more point. What differs is compared again in other residues of the same places: numbers that
-        are 0 by chance alone are not 0 there.
+        """Runs a round: compares at one more point.
+
+        A difference counts only if it shows again in other residues of the same positions: numbers that are 0 by chance
+        are not 0 there.
         """
         known = dict(self.differs)
         try:
@@ -241,7 +255,7 @@ class _AdjointTest:
         return _Point(numbers, values, self.branches.begin, u, found, [seen[term] for term in self.pair.values])
 
     def _draw(self, numbers: FormalNumbers, tensor: Tensor, turn: int, again: int) -> Array:
-        """A number lies near those that a check of equality draws; of tensors of floats its residue is any."""
+        """Draws numbers near those of an equality check; floats have random residues."""
         name, limit = tensor.name, self._limits.get(tensor.name)
         if name in self.pair.given:
             return numbers.encode(name, np.asarray(self.pair.given[name]), tensor.dtype)
@@ -266,7 +280,7 @@ class _AdjointTest:
     def _cotangents(
         self, numbers: FormalNumbers, values: Mapping[str, Array], turn: int, again: int
     ) -> Sequence[Array]:
-        """u, by which the results are weighed: what the gradient is given, where it reads that."""
+        """Returns u for each float result: the value of the cotangent, or random residues if it is not read."""
         if not self.pair.cotangents:
             return [np.ones((), np.float64)]
         kinds = [kind for kind in types(self.pair.original) if kind.dtype in REALS]
@@ -278,7 +292,7 @@ class _AdjointTest:
     # The two sides.
 
     def _compare(self, point: _Point) -> dict[str, str]:
-        """What differs at a point that did not before."""
+        """Returns the differences at a point of what did not differ before."""
         found: dict[str, str] = {}
         moved = {name: self._direction(point, name) for name in self.equal if name and name not in self.differs}
         forward, results = self._forward(point, moved)
@@ -307,7 +321,7 @@ class _AdjointTest:
         return np.asarray(drawn, np.float64)
 
     def _forward(self, point: _Point, moved: Mapping[str, Array]) -> tuple[int, list[Array]]:
-        """<u, J v> for a direction v that is 0 for all other tensors, and the results themselves."""
+        """Returns <u, J v> for a direction v that is 0 for all other tensors, and the results."""
         dual = DualField(point.numbers, self.pair.two_over_root_pi)
         values = {
             name: dual.dual(value, moved.get(name, 0.0)) if value.dtype.kind == "c" else value
@@ -331,7 +345,7 @@ class _AdjointTest:
         return (self._forward(point, {name: v})[0] - _dot(field, point.found[name], v)) % field.p != 0
 
     def _where(self, point: _Point, name: str, v: Array) -> str:
-        """The sentence with the first element of a gradient that is wrong: half of those left are looked at."""
+        """Finds the first wrong element of a gradient by bisection, and returns the sentence that names it."""
         first, last = 0, v.size
         while last - first > 1:
             middle = (first + last) // 2
@@ -347,7 +361,7 @@ class _AdjointTest:
     # What is said.
 
     def verdicts(self, reason: str, trials: int) -> dict[str, str]:
-        """The verdict on each gradient after so many trials, or at a stop for that reason."""
+        """Returns the verdict on each gradient after `trials` rounds, or at a stop for a reason."""
         missing = _missing(self.branches)
         own = {name: [m for m in missing if self._concerns(name, m.term)] for name in self.equal}
         return {
@@ -356,13 +370,13 @@ class _AdjointTest:
         }
 
     def _concerns(self, name: str, term: Term) -> bool:
-        """Whether a gradient depends on which side a term takes: in the original, where it leads on from its tensor."""
+        """True if a gradient depends on the branch outcome of a term: in the original, a term above its tensor."""
         if name == _VALUE:
             return term in {*postorder(self.pair.original, *self.pair.values)}
         return name in declared(term) or term in {*postorder(self.pair.gradients[name])}
 
     def how(self, seed: int) -> str:
-        """Which numbers, and what was taken for granted."""
+        """Returns the sentence on the numbers, the seed, and the functions that were replaced."""
         primes = " or ".join(str(field.p) for field in self.fields[: max(1, min(self.turns, len(self.fields)))])
         times = "once" if self.turns == 1 else f"{self.turns} times"
         text = f"dual numbers at random points, drawn {times}, in a prime field, p = {primes}, seed {seed}"
@@ -376,7 +390,7 @@ def _spelled(place: Sequence[int]) -> str:
 
 
 def _dot(field: PrimeField, a: Array, b: Array) -> int:
-    """The sum of the products of residues, modulo p."""
+    """Returns the inner product of residues, modulo p."""
     if not prod(a.shape):
         return 0
     products = field.multiply(np.asarray(a, np.float64), np.asarray(b, np.float64))

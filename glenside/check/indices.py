@@ -1,8 +1,8 @@
-"""Integers that select elements: the axis that each selects from, and inputs that keep all of them within it.
+"""Finds the axis that each index selects from, and the bounds that keep indices within it.
 
-A tensor that is an index itself is drawn below the size of its axis. An index that is computed, of floats or integers,
-limits nothing as long as it stays within its axis: the tensors that it is computed from are drawn as all others are.
-Only where drawn numbers lead outside are those tensors moved into intervals that do not (`Confined`).
+A tensor of indices is drawn below the size of its axis. A computed index, of floats or integers, sets no bound while it
+is within its axis: the tensors that it is computed from are drawn like all others. Only if drawn numbers lead outside,
+those tensors are moved into intervals (`Confined`).
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from glenside.semantics.interpreter import evaluate
 
 
 class Pick(NamedTuple):
-    """Indices, and the axes that they select from: one, or one for each number of their last axis."""
+    """Indices, and the sizes of the axes that they select from: one, or one for each element of their last axis."""
 
     indices: Term
     sizes: tuple[int, ...]
 
     def outside(self, indices: Array) -> Array:
-        """Whether each index is outside of its axis, from which it may count from the end."""
+        """Returns where an index is outside its axis; negative indices count from the end."""
         sizes = np.asarray(self.sizes if len(self.sizes) > 1 else self.sizes[0])
         return np.asarray((indices < -sizes) | (indices >= sizes))
 
 
 def picks(*roots: Term) -> list[Pick]:
-    """All indices below some terms."""
+    """Returns all indices below some terms."""
     return [*dict.fromkeys(_picks(*roots))]
 
 
 def index_limits(*roots: Term, others: Sequence[Term] = ()) -> dict[str, int | Array]:
-    """Tensors that serve as indices themselves, moved or cast -> the size of the axis that they select from. It is an
-    array of the tensor's dims where elements select from several axes; 0 is the limit of an element that is no index.
+    """Returns, for each tensor whose elements are indices (moved or cast), the size of the axis that they select from.
 
-    Limits of tensors that the roots do not read come from the others.
+    The size is an array of the tensor's dims if elements select from several axes, with 0 for an element that is no
+    index. Limits of tensors that the roots do not read come from the `others`.
     """
     known = _limits(picks(*roots))
     read = declared(*roots)
@@ -54,8 +54,9 @@ def index_limits(*roots: Term, others: Sequence[Term] = ()) -> dict[str, int | A
 
 
 def counted_from_ends(*roots: Term) -> set[str]:
-    """Tensors whose numbers are indices as they are, wherever they lead to any, and may be below 0: such indices count
-    from the end.
+    """Returns the tensors that may hold negative indices, which count from the end.
+
+    These are signed tensors whose elements reach every index unchanged: moved, or cast to signed dtypes.
     """
     direct, other = set[str](), set[str]()
     for indices, _ in picks(*roots):
@@ -70,14 +71,14 @@ def counted_from_ends(*roots: Term) -> set[str]:
 
 
 def from_end(indices: Array, limit: int | Array, seed: int) -> Array:
-    """Half of the indices, counted from the end of an axis of that size; in a dtype that holds fewer, from there on."""
+    """Replaces half of the indices by the negative ones of the same elements, as far as the dtype holds those."""
     half, least = np.random.default_rng([seed, 5]).random(indices.shape) < 0.5, int(np.iinfo(indices.dtype).min)
     by = np.maximum(indices.astype(np.int64) - limit, least + indices.astype(np.int64))
     return np.where(half & (np.asarray(limit) > 0), by.astype(indices.dtype), indices)
 
 
 def opaque_limit(*roots: Term) -> int:
-    """What all whole numbers of black boxes must be below: some may serve as indices."""
+    """Returns the exclusive upper bound of whole numbers of black boxes, some of which may serve as indices."""
     sizes = [min(p.sizes) for p in picks(*roots) if any(t.operator.opaque for t in postorder(p.indices))]
     return max(1, min([Native.opaque_below, *sizes]))
 
@@ -95,7 +96,7 @@ def _picks_by_indices(operator: Operator) -> bool:
 
 
 def _picked_sizes(arguments: Mapping[str, Any]) -> tuple[int, ...]:
-    """The axis that is named, or those that each place has a number for."""
+    """Returns the size of the named axis, or of the axes for which each element has an index."""
     dims = arguments["a"].access.dims
     if "axis" in arguments:
         return (int(dims[arguments["axis"]]),)
@@ -130,7 +131,7 @@ def _passes_on(term: Term) -> bool:
 
 
 def _direct(pick: Pick) -> Iterator[tuple[Tensor, Array, Array]]:
-    """Tensors of integers of which elements are indices as they are: which elements, and the size that limits each."""
+    """Yields integer tensors whose elements are indices: the tensor, the flat positions, and the size for each."""
     given: dict[Term, Array] = {}
     leaves: list[tuple[Tensor, int]] = []
     first = 1

@@ -1,4 +1,4 @@
-"""The inputs on which programs are compared."""
+"""Generates the inputs on which programs are compared."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Result = TypeVar("Result")
 
 
 class Inputs:
-    """Draws values of tensors with which every index of the reference terms is within its axis.
+    """The generator of tensor values with which every index of the reference terms is within its axis.
 
-    Indices of other terms do not limit what is drawn, but for tensors that these alone read: where one of them is
-    outside and none of the reference is, programs differ.
+    Indices of other terms bound only the tensors that no reference term reads: if such an index is outside and no
+    reference index is, the programs differ.
 
     drawn   the tensors to draw, by name
-    known   values of the others
-    own     values that constants of the programs have in the turns from `OWN` on
+    known   values of all other tensors
+    own     values that constants of the programs have in rounds from number `OWN` on
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class Inputs:
 
     @property
     def movable(self) -> set[str]:
-        """The tensors that may be anything."""
+        """The names of drawn tensors without bounds."""
         return self.drawn.keys() - self.limits.keys() - self._confined.bounded
 
     def draw(self, trial: Turn, turn: int) -> dict[str, Array]:
-        """The values of all tensors in a turn."""
+        """Returns the values of all tensors in a round."""
         values = trial.values(self.drawn, self.limits)
         values |= {name: from_end(values[name], self.limits[name], turn) for name in self._ends}
         return values | self.known | (self.own if turn >= OWN else {})
@@ -61,7 +61,7 @@ class Inputs:
     def used(
         self, values: Mapping[str, Array], arithmetic: Arithmetic, run: Callable[[Mapping[str, Array]], Result]
     ) -> Result:
-        """The result of a run on these values, or on others where these lead to indices outside. Raises OutOfBounds."""
+        """Runs on these values, moved if they lead to indices outside, and returns the result. Raises OutOfBounds."""
         if not self._confined.boxes:
             try:
                 return run(values)
@@ -74,8 +74,10 @@ class Inputs:
 
 
 def _own(drawn: Container[str], *programs: Program) -> dict[str, Array]:
-    """The finite values of constants that all programs which have them agree on. What is made integers by a scale that
-    is drawn is mostly cut to the same one: a difference before it is seen by the scale that it was made for.
+    """Returns the finite values of constants on which the programs agree.
+
+    With a drawn scale, numbers mostly saturate when they are quantized, which hides differences before. With the
+    scale of the program these differences show.
     """
     found: dict[str, Array] = {}
     for name in dict.fromkeys(name for program in programs for name in program.constants if name in drawn):

@@ -1,10 +1,12 @@
-"""Programs that differ in what they do with integers alone, as equations between layers: each distinct one once.
+"""Splits the equality of two programs into equations between layers, if they differ in integer operations only.
 
-An equation says what a layer is in both programs, of what is below it there and said to be equal too: any numbers stand
-for that. Where it holds for all numbers, the layer is equal wherever what is below it is. So if all equations hold, all
-layers are equal, by induction along the optimized program, and so is the result. Equations that are the same up to the
-names of tensors are one. They say more than is asked for: layers may be equal for the numbers only that others give
-them, and what is said to be equal beside them is guessed. Where one fails, programs are compared as a whole.
+An equation relates the two forms of a layer; new tensors stand for the layers below it, which are equal by their own
+equations. An equation that holds for all values makes a layer equal wherever the layers below it are. If all equations
+hold, all layers and the result are equal, by induction along the optimized program. Equations that are the same up to
+names of tensors are tested once.
+
+Equations are stronger than equality: layers may be equal only for values that other layers give, and some of the
+pairs of inner terms are guessed. If an equation fails, the programs are compared as a whole.
 """
 
 from __future__ import annotations
@@ -24,16 +26,16 @@ from glenside.ir.types import AccessType, Tensor
 
 
 class Equation(NamedTuple):
-    """Two terms over the same tensors, which are equal for all values of those."""
+    """Two terms over the same tensors, equal for all values of the tensors."""
 
     original: Term
     optimized: Term
 
 
 def equations(original: Program, optimized: Program, names: Sequence[str]) -> dict[Equation, list[str]] | None:
-    """The distinct equations, with the layers that each is of, if any; None where one is of reals.
+    """Returns the distinct equations, each with the names of its layers; None if an equation is of reals.
 
-    What is computed in the same way of what is equal, is equal: of that there is none.
+    Terms that both programs compute alike from equal terms need no equation.
     """
     pairs = dict.fromkeys((original.layers[name], optimized.layers[name]) for name in names)
     pairs |= dict.fromkeys(_joints(original, optimized, names))
@@ -62,8 +64,9 @@ def equations(original: Program, optimized: Program, names: Sequence[str]) -> di
 
 
 def _joints(original: Program, optimized: Program, names: Sequence[str]) -> list[tuple[Term, Term]]:
-    """Where reals are made of integers and integers of reals, in both: what is computed of the same layers in the same
-    way, however it is moved on the way.
+    """Returns pairs of terms at casts between reals and integers that both programs compute alike from the same layers.
+
+    Rearrangements between are ignored.
     """
     numbers: dict[Any, int] = {}
     first, second = (_by_computation(program, names, numbers) for program in (original, optimized))
@@ -72,7 +75,7 @@ def _joints(original: Program, optimized: Program, names: Sequence[str]) -> list
 
 
 def _by_computation(program: Program, names: Sequence[str], numbers: dict[Any, int]) -> dict[int, list[Term]]:
-    """Such places by what is computed there, which has a number for both programs."""
+    """Returns the terms at casts between reals and integers, by the number of the computation in both programs."""
     layers = {program.layers[name]: name for name in reversed(names)}
     of: dict[Term, int] = {}
     found: dict[int, dict[Term, None]] = {}
@@ -96,13 +99,13 @@ def _is_real(term: Term) -> bool:
 
 
 class _StandIns:
-    """Tensors of names that nobody has."""
+    """A source of tensors with new names."""
 
     def __init__(self, taken: set[str]) -> None:
         self._taken = taken
 
     def of(self, term: Term) -> Term:
-        """Any numbers, of the type of a term."""
+        """Returns a new tensor of the type of a term."""
         name = primed(f"%{len(self._taken)}", self._taken)
         self._taken.add(name)
         leaf, split = build("access-tensor", Tensor(name, term.access.dims, term.access.dtype)), term.access.split
@@ -110,7 +113,7 @@ class _StandIns:
 
 
 def _bodies(result: Term, terms: Sequence[Term], cut: Mapping[Term, Term]) -> Iterator[Term]:
-    """What terms are, and then the result, of those below."""
+    """Yields each term, and then the result, in terms of the tensors that stand for the terms below."""
     done: dict[Term, Term] = {}
     (whole, *_) = rebuild_all([result, *terms], lambda term, _: cut.get(term), done)
     for term in terms:
@@ -120,7 +123,7 @@ def _bodies(result: Term, terms: Sequence[Term], cut: Mapping[Term, Term]) -> It
 
 
 def _anonymous(equation: Iterable[Term]) -> Equation:
-    """The same for all equations that differ in the names of tensors."""
+    """Returns the equation with numbered tensors, equal for equations that differ in the names of tensors only."""
     first, second = equation
     called: dict[Term, Term] = {}
     for number, leaf in enumerate(tensors(first, second)):

@@ -1,4 +1,4 @@
-"""What a check takes at least, and what this machine has: known before anything is allocated."""
+"""Compares the least memory that a check needs with the free memory, before anything is allocated."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from glenside.ir.types import AccessType, Tensor
 
 
 def least_bytes(tensors: Iterable[Tensor], width: int, *roots: Term) -> int:
-    """Bytes without which the terms cannot be evaluated where a float takes so many: those of every tensor, and of the
-    largest result that is computed.
+    """Returns a lower bound of the bytes for evaluating the terms: every tensor and the largest computed result.
+
+    width  bytes of a float
     """
 
     def bytes_of(size: int, dtype: str) -> int:
@@ -28,7 +29,7 @@ _NEW = (OperatorKind.COMPUTE, OperatorKind.INSTRUCTION)
 
 
 def available_bytes() -> int | None:
-    """What the system says can be had without swapping; None where it does not say."""
+    """Returns the bytes available without swapping; None if the system does not report them."""
     with suppress(OSError, ValueError, StopIteration), open("/proc/meminfo", encoding="ascii") as file:
         line = next(line for line in file if line.startswith("MemAvailable:"))
         return int(line.split()[1]) << 10
@@ -36,7 +37,7 @@ def available_bytes() -> int | None:
 
 
 def shortage(needed: int) -> str:
-    """The sentence that memory does not suffice, or nothing."""
+    """Returns the sentence that memory does not suffice, or ""."""
     available = available_bytes()
     if available is None or needed <= available:
         return ""

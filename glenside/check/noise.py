@@ -1,8 +1,8 @@
-"""How far a model's own results are apart when it is computed otherwise: what no other program can be blamed for.
+"""Measures the numerical noise of a model: the differences between its own results when it is computed differently.
 
-A number is known no better than the arithmetic that a model asks for: to one unit in the last place of the least exact
-floats that occur in it, and where it rounds to whole levels, to one level. So the model is run at each of onnxruntime's
-levels of optimization, which fuse and reorder, and on inputs and weights that are changed by that much.
+The accuracy of a result is limited by the model's arithmetic: to one unit in the last place of its least exact floats,
+and to one level where it rounds to levels. So the model runs at each of onnxruntime's optimization levels, which fuse
+and reorder, and on inputs and weights that are perturbed by that much.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from glenside.ir.packages import import_onnx
 from glenside.ir.replacing import PathLike
 
 ROUNDS = frozenset("QuantizeLinear DynamicQuantizeLinear Round Floor Ceil Sign Mod".split())
-"""Operators that give whole levels, where a number that is a little larger may be a whole level further on."""
-_ONE_IN = 100  # numbers that are moved by a level
-_LEVEL = 1 / 255  # of a range of 8 bits
+"""Operators that round to levels, where a slightly larger number may give the next level."""
+_ONE_IN = 100  # one in so many numbers is moved by a level
+_LEVEL = 1 / 255  # one level of 8 bits, as a share of the range
 
 
 def read_original(path: PathLike, weights: bool = True) -> Any:
-    """The model of a file, with the weights that lie beside it where they are wanted. Raises CannotRun."""
+    """Reads the model of a file, with external weights if `weights`. Raises CannotRun."""
     onnx = import_onnx()
     try:
         return onnx.load(str(path), load_external_data=weights)
@@ -36,15 +36,15 @@ def read_original(path: PathLike, weights: bool = True) -> Any:
 
 
 def content_of(model: Any) -> bytes:
-    """The model as onnxruntime takes it. Raises CannotRun where that is too large."""
+    """Serializes a model for onnxruntime. Raises CannotRun when it is too large."""
     try:
         return bytes(model.SerializeToString())
-    except Exception as error:  # each version of protobuf has another one for what is too large
+    except Exception as error:  # the class for a too large model differs between versions of protobuf
         raise CannotRun(f"the original is too large to be changed in memory: {error}") from None
 
 
 def variants(model: Any, inputs: Mapping[str, Array], seed: int) -> Iterator[Sequence[Any]]:
-    """The model's results as it may be computed as well; what onnxruntime does not take is left out."""
+    """Yields the results of equally valid computations of the model, except those that onnxruntime cannot run."""
     content = content_of(model)
     for level in LEVELS[1:]:
         with suppress(CannotRun):
@@ -63,7 +63,7 @@ def variants(model: Any, inputs: Mapping[str, Array], seed: int) -> Iterator[Seq
 
 
 def _precision(model: Any) -> float:
-    """One unit in the last place of the least exact floats of a model, as a share of a number."""
+    """Returns the relative unit in the last place of the least exact floats of a model."""
     onnx = import_onnx()
     half, brain = onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16
     kinds = {tensor.data_type for tensor in model.graph.initializer}
@@ -78,7 +78,7 @@ def _rounds(model: Any) -> bool:
 
 
 def _moved(array: Array, share: float, rounds: bool, rng: np.random.Generator) -> Array:
-    """Floats as they might be as well."""
+    """Perturbs floats by the share, and with `rounds`, a few of them by a level."""
     if not is_float(array.dtype) or not array.size:
         return array
     dtype, array = array.dtype, array.astype(wider(array.dtype.name), copy=False)
@@ -92,7 +92,7 @@ def _moved(array: Array, share: float, rounds: bool, rng: np.random.Generator) -
 
 
 def _move_weight(tensor: Any, share: float, rounds: bool, rng: np.random.Generator) -> None:
-    """Change the values of a matrix or a filter; shorter constants may be sizes and thresholds, which are exact."""
+    """Perturbs a matrix or a filter in place; constants of fewer axes may be exact sizes and thresholds."""
     onnx = import_onnx()
     if len(tensor.dims) < 2 or tensor.data_type not in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16):
         return

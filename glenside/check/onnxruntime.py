@@ -1,7 +1,7 @@
-"""Whether onnxruntime computes the same with an original and with an optimized program, on random inputs.
+"""Compares an original and an optimized program in onnxruntime, on random inputs.
 
-The exact check compares two terms in our own arithmetic. This one compares two files as a user runs them: it looks at
-the importer, the exporter and the optimization at once, but only within the rounding of floats.
+The exact check compares two terms in Glenside's own arithmetic. This check compares two files as a user runs them: it
+covers the importer, the exporter and the optimization at once, but only within the rounding of floats.
 """
 
 from __future__ import annotations
@@ -36,22 +36,24 @@ TOLERANCE = {
     **{"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-4, "float64": 1e-4},
     **{dtype: 2.0 ** -fraction_bits(dtype) for dtype in REALS if dtype in STORED},  # the next one
 }
-"""How far elements may be apart, relative to the largest magnitude of the original's output, by its dtype.
+"""dtype -> the allowed error, relative to the largest magnitude of the original's output.
 
-Runtimes have functions in float32 that are good to some 1e-7, and sums add up their errors; a float64 output may come
-from those. Wrong mappings are wrong by about 1. Where this is too little, the original's own noise is what counts.
+Functions of runtimes in float32 are accurate to about 1e-7, and sums accumulate their errors; a float64 output may be
+computed from these. A wrong mapping is wrong by about 1. Where the tolerance is too small, the original's own noise
+decides.
 """
 NOISE = 2
-"""How many times the largest difference that was seen between results of the original a difference may be."""
-_TOO_MUCH = 0.5  # of a largest value, or of all elements: right and wrong look alike then
+"""The allowed error as a multiple of the largest difference between results of the original."""
+_TOO_MUCH = 0.5  # of the largest value, or of all elements: noise at which right and wrong cannot be distinguished
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeReport:
-    """The verdict: "" where the outputs agree, else a sentence that says what differs or why they were not compared.
+    """The result of a check in onnxruntime.
 
+    verdict  "" if the outputs agree, else a sentence with the difference or the reason why they were not compared
     error    the largest difference of floats, relative to the largest magnitude of the original's output
-    how      what computed, on which numbers
+    how      the runtime, its version and the inputs
     seconds  of exporting and running both
     ran      whether onnxruntime ran both
     """
@@ -73,7 +75,7 @@ class RuntimeReport:
         return f"Check in onnxruntime: equal, {how_far} ({self.how})."
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Returns the report for JSON."""
         error = self.error if np.isfinite(self.error) else None
         content = {"equal": self.ok, "verdict": self.verdict, "error": error, "how": self.how}
         return {**content, "seconds": round(self.seconds, 6)}
@@ -82,14 +84,17 @@ class RuntimeReport:
 def check_onnxruntime(
     original: Program | PathLike, optimized: Program, *, seed: int = 0, exported: PathLike | None = None
 ) -> RuntimeReport:
-    """Run the original, an ONNX file or a program, and the optimized program as ONNX, on the same random inputs.
+    """Runs the original, an ONNX file or a program, and the optimized program as ONNX, on the same random inputs.
 
-    Floats are normal, whole numbers are valid indices where they serve as such, and else 0 or 1, as masks are, or any
-    of their dtype when that has no more than 16 bits. Inputs that are constants of the optimized program have their
-    values, and an original is run to the tensors that its signature names. Integers must be equal, floats as far as
-    TOLERANCE says; where they are not, NOISE times what the original's own results are apart is allowed.
-    `exported` is a file that holds the optimized program already; without one it is written to a temporary folder.
-    Constants without a value are drawn by the seed. Raises BadInput: a missing package, or what ONNX cannot hold.
+    exported  a file of the optimized program; without it, the program is written to a temporary folder
+
+    Float inputs are normal. Integer inputs are valid indices where they select elements; others are 0 or 1, as masks
+    are, or any number if the dtype has at most 16 bits. Inputs that are constants of the optimized program have their
+    values; constants without a value are drawn by the seed. The original's outputs are the tensors that the program's
+    signature names.
+
+    Integers must be equal, and floats within TOLERANCE. Where they are not, NOISE times the noise of the original is
+    allowed. Raises BadInput: a package is missing, or ONNX cannot represent the program.
     """
     version = require_onnxruntime()
     import_onnx()
@@ -113,7 +118,7 @@ def check_onnxruntime(
                 expected = first.run(inputs)
             except Ended:
                 raise
-            except CannotRun:  # of an index that is outside, say
+            except CannotRun:  # such as an index outside its axis
                 inputs = _within(inputs, optimized, seed)
                 expected = first.run(inputs)
             del first  # its weights may be large
@@ -133,7 +138,7 @@ def check_onnxruntime(
 
 
 def _named(what: str, of: Program | PathLike | None) -> str:
-    """A model in a sentence, with the name of its file where the user has one."""
+    """Returns the name of a model for a sentence, with that of its file if the user has one."""
     return what if of is None or isinstance(of, Program) else f"{what} ({Path(of).name})"
 
 
@@ -143,7 +148,7 @@ def _saved(program: Program, path: Path, seed: int) -> Path:
 
 
 def _cut(path: PathLike, outputs: Sequence[str]) -> Any:
-    """The model of a file with those tensors as its outputs, or None where they are that already, or are not there."""
+    """Returns the model of a file with these tensors as outputs; None if they are its outputs already, or not in it."""
     model = read_original(path, weights=False)
     made = {name for node in model.graph.node for name in node.output}.union(value.name for value in model.graph.input)
     if not outputs or [value.name for value in model.graph.output] == [*outputs] or not made.issuperset(outputs):
@@ -158,7 +163,7 @@ def _cut(path: PathLike, outputs: Sequence[str]) -> Any:
 
 
 def _inputs(session: Session, optimized: Program, seed: int) -> dict[str, Array]:
-    """The values of what both models take."""
+    """Draws the values of the inputs of both models."""
     limits = index_limits(optimized.term)
     signature = optimized.signature
     known = optimized.inputs
@@ -177,7 +182,7 @@ def _drawn(tensor: Tensor, limits: Mapping[str, int | Array], seed: int) -> Arra
 
 
 def _within(inputs: dict[str, Array], optimized: Program, seed: int) -> dict[str, Array]:
-    """The inputs, moved so that what is computed of them as an index is within its axis, where that can be."""
+    """Returns the inputs, moved if possible so that indices computed from them are within their axes."""
     found = picks(optimized.term)
     if any(term.operator.opaque for pick in found for term in postorder(pick.indices)):
         return inputs
@@ -193,14 +198,14 @@ def _comparable(expected: Sequence[Any], found: Sequence[Any]) -> bool:
 
 
 def _error(a: Any, b: Any) -> float:
-    """How far two arrays are apart: floats in shares of the largest magnitude, others in shares of all elements."""
+    """Returns the error between arrays: for floats relative to the largest magnitude, else the share that differs."""
     if is_float(np.asarray(a).dtype):
         return relative_error(a, b)
     return float(np.mean(np.asarray(a) != np.asarray(b))) if np.size(a) else 0.0
 
 
 def _compared(expected: Sequence[Any], found: Sequence[Any], noise: Sequence[float] = ()) -> tuple[str, float]:
-    """The verdict and the largest error of floats; `noise` is that of each output of the original."""
+    """Returns the verdict and the largest error; `noise` is the noise of each output of the original."""
     if len(expected) != len(found):
         return f"the number of outputs is {len(found)}, and in the original {len(expected)}", 0.0
     wrong, largest = "", 0.0

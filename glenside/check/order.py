@@ -1,4 +1,4 @@
-"""What depends on which of two numbers is the larger one, on whether they are the same, or on where integers wrap."""
+"""Finds terms that depend on the order of two numbers, on their equality, or on the wrapping of integers."""
 
 from __future__ import annotations
 
@@ -14,25 +14,29 @@ from glenside.ir.types import TupleType, Type
 
 
 def dtypes(kind: Type) -> Iterable[str]:
-    """The dtypes of a term's type."""
+    """Returns the dtypes of a term's type."""
     return [d for item in kind.items for d in dtypes(item)] if isinstance(kind, TupleType) else [kind.dtype]
 
 
 def has_order(*roots: Term) -> bool:
-    """Whether any term depends on which of two numbers is the larger one, on whether they are the same, or on whether
-    they are as large as to wrap: such numbers have to be drawn.
+    """True if any term depends on the order of two numbers, on their equality, or on wrapping.
+
+    Inputs must then be drawn so that all of these cases occur.
     """
     return any(depends_on_order(t) or _depends_on_equality(t) or _wraps(t) for t in postorder(*roots))
 
 
 def _wraps(term: Term) -> bool:
-    """Whether the term computes integers of integers."""
+    """True if the term computes integers from integers."""
     computes = term.operator.kind in (OperatorKind.COMPUTE, OperatorKind.INSTRUCTION) and bool(term.children)
     return computes and bool({*dtypes(term.type)} & {*WHOLE}) and not {*dtypes(term.children[0].type)} & {*REALS}
 
 
 def _depends_on_equality(term: Term) -> bool:
-    """Whether the term compares numbers, or picks by them: truths it picks by are drawn, or come of a comparison."""
+    """True if the term tests equality, or selects by numbers.
+
+    A selection by truth values does not count: these are drawn, or results of a comparison.
+    """
     if term.operator is not compute:
         return any(attribute in ("min", "max") for attribute in term.attributes)  # of what is scattered
     record, parameters = parse_compute(str(term.attributes[0]))
@@ -41,7 +45,7 @@ def _depends_on_equality(term: Term) -> bool:
 
 
 def _has_truths(operand: Term) -> bool:
-    """Whether any of what was only moved to where it is, is made of truths."""
+    """True if any of the terms of which an operand is a rearrangement has truth values."""
     return any(_is_truth(t) for t in nearest(operand, stops=lambda t: t.operator is compute or _is_truth(t)))
 
 
@@ -50,14 +54,14 @@ def _is_truth(term: Term) -> bool:
 
 
 def depends_on_order(term: Term) -> bool:
-    """Whether the term depends on which of two numbers is the larger one."""
+    """True if the term depends on the order of two numbers."""
     if term.operator is compute:
         return parse_compute(str(term.attributes[0]))[0].orders
     return term.operator is cast and not {*dtypes(term.type)} & {*FLOATS}
 
 
 def rounds(*roots: Term) -> bool:
-    """Whether integers are made of floats."""
+    """True if any term casts floats to integers."""
     return any(t.operator is cast and t.access.dtype in WHOLE and _is_real(t.children[0]) for t in postorder(*roots))
 
 

@@ -1,8 +1,8 @@
-"""Where numbers lie that are equal to numbers seen before: rounding must not grow from layer to layer.
+"""Gives equal numbers equal positions on the real line, so that rounding errors do not grow from layer to layer.
 
-Two equal programs round differently, and a deep network multiplies what is small: by 3 a layer, so that after 30 layers
-a sign may differ. Numbers are equal where their residues are, so numbers of the second program get the places that
-equal numbers of the first one had, wherever something depended on their order.
+Two equal programs round differently, and a deep network amplifies the difference: by 3 a layer, so that after 30 layers
+a sign may differ. Numbers are equal where their residues are. So wherever a term depends on order, numbers of the
+second program get the positions of the equal numbers of the first program.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from glenside.ir.threads import in_parallel
 _MOST_BYTES = 1 << 30
 _MIX, _OFFSET = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 _PART = 1 << 16
-_SAMPLE = 256  # elements that tell most arrangements apart
+_SAMPLE = 256  # elements that distinguish most arrangements
 
 
 class Places:
-    """The numbers of a trial, by their residues in any arrangement, up to 1 GiB of them."""
+    """The numbers of a round, by their residues in any arrangement, up to 1 GiB."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int], Array] = {}
         self._left = _MOST_BYTES
 
     def settle(self, value: Array) -> None:
-        """Give complex numbers, in place, the real parts of those seen first with these residues, in any order. They
-        are kept as they are, so that nothing else may change them.
+        """Replaces the real parts of an array in place by those of the first array with these residues, in any order.
+
+        A first array is kept without a copy, so nothing else may change it.
         """
         key = value.size, _unordered_hash(value.imag)
         seen = self._seen.get(key)
@@ -47,7 +48,7 @@ class Places:
 
 
 def _places(seen: Array, value: Array) -> Array:
-    """The real parts of what was seen, as the residues of value are arranged."""
+    """Returns the real parts of the array seen before, in the arrangement of the residues of `value`."""
     if seen.shape == value.shape and _alike(seen.imag, value.imag):
         return seen.real
     residues = value.imag.ravel()
@@ -64,7 +65,7 @@ class _Seen(NamedTuple):
 
 
 def _unordered_hash(residues: Array) -> int:
-    """The same for the same numbers in any order."""
+    """Returns a hash that does not depend on the order of the numbers."""
     if residues.size <= _PART:
         return _hash(residues)
     lying = residues.transpose(sorted(range(residues.ndim), key=lambda axis: -residues.strides[axis]))
@@ -82,7 +83,7 @@ def _hash(residues: Array) -> int:
 
 
 def _alike(a: Array, b: Array) -> bool:
-    """Whether two arrays of the same dims are equal: part by part, so that the first difference ends it."""
+    """True if two arrays of the same dims are equal; compared part by part, with an early exit."""
     if a.size <= _PART:
         return bool((a == b).all())
     order = sorted(range(a.ndim), key=lambda axis: -a.strides[axis])
@@ -91,7 +92,7 @@ def _alike(a: Array, b: Array) -> bool:
 
 
 def _turned(seen: _Seen, residues: Array, dims: Sequence[int]) -> Array | None:
-    """The places seen, where neighbouring axes changed places or none did: another layout. Else None."""
+    """Returns the positions seen, if one exchange of neighbouring axes or none maps the residues; else None."""
     if np.array_equal(seen.residues, residues):
         return seen.places
     some = _sample(residues.size)
@@ -113,7 +114,7 @@ _EXCHANGED = (0, 2, 1, 3)
 
 @lru_cache(maxsize=1 << 10)
 def _exchanges(dims: Sequence[int], other: Sequence[int]) -> Iterable[tuple[int, ...]]:
-    """Ways to cut an array into four axes of which the middle ones are exchanged: between axes of either dims."""
+    """Returns ways to cut an array into four axes, of which the middle two are exchanged: at axes of either dims."""
     found: dict[tuple[int, ...], None] = {}
     for sizes, turned in ((dims, False), (other, True)):
         total, ends = prod(sizes), sorted({1, *accumulate(sizes, mul)})
@@ -124,8 +125,9 @@ def _exchanges(dims: Sequence[int], other: Sequence[int]) -> Iterable[tuple[int,
 
 
 def _sorted_alike(seen: _Seen, residues: Array, places: Array) -> Array:
-    """The places seen, as these residues are arranged; of equal residues the lower place is that of the lower one.
-    Where the residues are others, the places are kept.
+    """Returns the positions seen, in the arrangement of these residues; equal residues keep the order of positions.
+
+    Returns the given positions if the residues are different ones.
     """
     order, known = np.lexsort((places, residues)), np.lexsort((seen.places, seen.residues))
     if not np.array_equal(residues[order], seen.residues[known]):

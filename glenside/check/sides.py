@@ -1,7 +1,7 @@
-"""The sides that a primitive has for its operands: on each it does something else.
+"""Defines the branch outcomes of primitives and casts, and the operands that reach each.
 
-Equal numbers are a side of their own where they decide: between two comparisons that are alike but for them, in a sign,
-in what is rounded.
+Equal operands are an outcome of their own where they matter: two comparisons may differ there only (lt and le), and so
+may a sign or a rounding.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from glenside.analysis.ranges import Range
 from glenside.ir.dtypes import FLOATS, RECORDS, WHOLE, limits, wider
 from glenside.ir.operand import Array
 
-_NEAR = 1e-9  # what numbers round by, at most
+_NEAR = 1e-9  # largest rounding error of a position
 _ZERO = Range(0.0, 0.0)
 Function = Callable[..., Array]
 
 
 Aim = Callable[[Array], Array]
-"""What operands are -> what is on a side, and not far from that."""
+"""Operands -> the nearby operands that reach an outcome."""
 
 
 def _at(number: float) -> Aim:
@@ -36,12 +36,12 @@ _LOW, _SAME, _HIGH = _at(-1), _at(0), _at(1)
 
 
 class Watched(NamedTuple):
-    """The sides of one primitive.
+    """The branch outcomes of a primitive.
 
-    words     each side, as "never .." says it
-    taken     (function, *operands) -> whether some elements are on each side
-    possible  ranges of the operands -> whether some could be
-    aims      for each side, where an operand, or the difference of two, is on it; none where that is not known
+    words     each outcome, as messages name it after "never"
+    taken     (function, *operands) -> for each outcome, whether some elements reach it
+    possible  ranges of the operands -> for each outcome, whether some elements could reach it
+    aims      for each outcome, values of the operand, or of the difference of two, that reach it; None if unknown
     """
 
     words: tuple[str, ...]
@@ -51,12 +51,12 @@ class Watched(NamedTuple):
 
 
 def _equal(a: Array, b: Array) -> Array:
-    """Numbers that know their order are equal where their residues are."""
+    """Returns where operands are equal: ordered numbers, where their residues are."""
     return np.asarray(a.imag == b.imag if a.dtype.kind == "c" else a == b)
 
 
 def _apart(a: Array, b: Array) -> tuple[Any, Any]:
-    """Whether some elements are below others, and some above."""
+    """Returns whether some elements of a are below those of b, and whether some are above."""
     differ, less = ~_equal(a, b), np.asarray(a.real < b.real)
     return (less & differ).any(), (~less & differ).any()
 
@@ -71,7 +71,7 @@ def _truth(holds: Array) -> tuple[Any, Any]:
 
 
 def _fraction(a: Array) -> Array:
-    """How far numbers are above the whole ones below them; 0 where they are as good as whole."""
+    """Returns the fractional parts; 0 where a number is whole up to rounding."""
     above = a.real - np.floor(a.real)
     return np.asarray(np.where(above > 1 - _NEAR, 0.0, above))
 
@@ -86,7 +86,10 @@ def _halves(a: Array) -> tuple[Any, Any]:
 
 
 def _unlike(function: Function, a: Array, b: Array) -> tuple[Any]:
-    """Whether there is a rest of numbers that differ in sign. Residues alone have none: a function stands for this."""
+    """Returns whether operands of different signs leave a remainder.
+
+    Always true for residues without an order, where a pseudo-random function replaces the remainder.
+    """
     if a.dtype.kind == "f":
         return (True,)
     return ((((a.real < 0) != (b.real < 0)) & ~_equal(np.asarray(function(a, b)), np.zeros((), a.dtype))).any(),)
@@ -116,7 +119,7 @@ def _may_be_whole(a: Range) -> tuple[bool, bool]:
 def _relation(
     held: Callable[[Range, Range], bool], failed: Callable[[Range, Range], bool], aims: tuple[Aim, Aim], *equal: str
 ) -> Watched:
-    """A comparison; of an order, equal numbers are a side too."""
+    """Returns the outcomes of a comparison; with `equal`, equal operands are an outcome of their own."""
     if not equal:
         return Watched(_HELD, lambda f, a, b: _truth(f(a, b)), lambda a, b: (held(a, b), failed(a, b)), aims)
     return Watched(
@@ -188,12 +191,12 @@ CAST = (
     "wrapped a number above its most",
 )
 CAST_AIMS: tuple[Aim | None, ...] = (_SAME, _HIGH, _at(-1.5), _at(1.5), None, None)
-_WRAPPED_BITS = 32  # to the bounds of wider integers few numbers come
+_WRAPPED_BITS = 32  # wrapping is not watched in integers of this width or wider, whose bounds few numbers reach
 ROUNDED = ("floor", "ceil", "round")
 
 
 def cast_taken(a: Array, dtype: str) -> Sequence[Any]:
-    """The sides of `CAST` on which some elements are that are made integers or bool."""
+    """Returns which outcomes of `CAST` some elements reach when they are cast to integers or bool."""
     if dtype == "bool":
         return (_equal(a, np.zeros((), a.dtype)).any(), (~_equal(a, np.zeros((), a.dtype))).any(), *(False,) * 4)
     if a.dtype.name in WHOLE:  # numpy compares no integer of 4 or 2 bits with a number that they do not hold
@@ -207,7 +210,12 @@ def cast_taken(a: Array, dtype: str) -> Sequence[Any]:
 
 
 def cast_possible(a: Range, dtype: str, other: str, whole: bool) -> Sequence[bool]:
-    """The same of numbers of a range and another dtype, which may all be whole."""
+    """Returns which outcomes of `CAST` elements could reach.
+
+    a      their range
+    other  their dtype
+    whole  whether all of them are whole numbers
+    """
     if dtype == "bool":
         return (_meet(a, _ZERO), _may_differ(a, _ZERO), *(False,) * 4)
     least, most = limits(dtype)

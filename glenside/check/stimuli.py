@@ -1,4 +1,4 @@
-"""The random numbers that two programs are compared on."""
+"""Draws the random inputs on which two programs are compared."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from glenside.ir.types import Dims, Tensor
 _MOST_INDEX = (1 << 63) - 1
 _PART = 1 << 16  # elements that are drawn at a time
 Draw = Callable[..., Array]
-"""(tensor, what its integers must be below) -> its value in one trial."""
+"""(tensor, exclusive upper bound of its integers) -> its value in one round."""
 
 
 def declared(*roots: Term) -> dict[str, Tensor]:
-    """The tensors that the terms read. Raises BadInput when two of one name differ."""
+    """Returns the tensors that the terms read, by name. Raises BadInput when two tensors of one name differ."""
     found: dict[str, Tensor] = {}
     for leaf in tensors(*roots):
         tensor = leaf.attributes[0]
@@ -41,7 +41,7 @@ def declared(*roots: Term) -> dict[str, Tensor]:
 
 
 def is_real(*roots: Term) -> bool:
-    """Whether floats occur anywhere."""
+    """True if any term has floats."""
     return any(dtype in REALS for term in postorder(*roots) for dtype in dtypes(term.type))
 
 
@@ -50,7 +50,7 @@ def _stream(seed: int, salt: int, name: str) -> np.random.Generator:
 
 
 def draw_integers(tensor: Tensor, limit: int | Array | None = None, *, seed: int) -> Array:
-    """Integers over the full range of the dtype, or valid indices below a limit."""
+    """Draws integers over the full range of the dtype, or valid indices below a limit."""
     rng = _stream(seed, 0, tensor.name)
     if tensor.dtype == "bool":
         return rng.integers(0, 2, tensor.dims, dtype=np.bool_)
@@ -64,7 +64,7 @@ def draw_integers(tensor: Tensor, limit: int | Array | None = None, *, seed: int
 
 
 def drawn_within(draw: Draw, tensor: Tensor, limit: int | Array | None) -> Array:
-    """A value of a tensor in which elements that have a limit are below it, and others as without one."""
+    """Draws a value of a tensor; elements with a limit are below it, and elements of limit 0 have none."""
     drawn: Array = draw(tensor, limit)
     if not isinstance(limit, np.ndarray) or limit.all():
         return drawn
@@ -72,7 +72,7 @@ def drawn_within(draw: Draw, tensor: Tensor, limit: int | Array | None) -> Array
 
 
 def draw_residues(tensor: Tensor, limit: int | Array | None = None, *, seed: int, p: int) -> Array:
-    """Residues modulo p, as signed representatives, for floats; integers for the rest."""
+    """Draws residues modulo p for floats, as signed representatives, and integers for other dtypes."""
     if tensor.dtype not in REALS:
         return draw_integers(tensor, limit, seed=seed)
     half, rng, drawn = (p - 1) // 2, _stream(seed, p, tensor.name), np.empty(tensor.dims, np.float32)
@@ -91,17 +91,24 @@ def draw_near(
     among: Sequence[Fraction | float],
     weights: Collection[str] = (),
 ) -> Array:
-    """Small numbers in which order shows: floats are multiples of 1/64, integers are whole.
+    """Draws small numbers that reach many branch outcomes: floats are multiples of 1/64.
 
-    Of every four turns one has numbers near one centre, so that all are below a threshold, or above it; one a centre
-    for each index of some axis, so that a whole window is below 0 beside others; one constants of the program, and what
-    is beside them; and one a number far above all others, at another place each time. Every second time the first has
-    some tensors beyond a constant and others about 0, and the second has parts of each so: what a threshold lets
-    through is seen where what follows does not cut it off again. Every fourth time, instead, each tensor is drawn in a
-    way of its own, then all are few of -1, 0 and 1, in which sums are exactly 0 at any depth, and then integers are of
-    their full range, as they are once more of every sixteen, so that a whole window wraps; and once some integers are
-    the least and the most there are. `weights` are small where sums of products with them are long, so that what a
-    network computes stays where it is compared, whatever its depth.
+    Four kinds of rounds alternate:
+
+    0  numbers near one centre, so that all are below a threshold, or all above it
+    1  a centre for each index of some axis, so that a whole window is below 0 beside others
+    2  constants of the program, and numbers beside them
+    3  one number far above all others, at another index each time
+
+    Every second time, kind 0 has some tensors beyond a constant and others about 0, and kind 1 has parts of each tensor
+    so: values that pass a threshold then reach the result if later terms do not clamp them again.
+
+    Of every 16 rounds, some are special. In one, each tensor is drawn in its own way. In one, all numbers are -1, 0 or
+    1, so that sums are exactly 0 at any depth. In two, integers have their full range, so that a whole window wraps. In
+    one, some integers are the least and the most of their dtype.
+
+    `weights` are small where reductions over products with them are long, so that values of a network of any depth stay
+    in the range that is compared.
     """
     if tensor.dtype == "bool" or limit is not None:
         return draw_integers(tensor, limit, seed=seed + turn)
@@ -125,21 +132,28 @@ def draw_near(
 
 _PERIOD = 16
 _ENDS, _MIXED, _FEW, _FULL, _EACH = 6, 12, 13, (11, 14), (10, 11)
-"""Of so many turns those in which some integers are the least and the most there are, each tensor is drawn in its own
-way, all are -1, 0 and 1, integers are any, those of few bits one after the other.
+"""The period of special rounds, and within it the rounds of each kind.
+
+_ENDS   some integers are the least and the most of their dtype
+_MIXED  each tensor is drawn in its own way
+_FEW    all numbers are -1, 0 or 1
+_FULL   integers have their full range
+_EACH   integers of 8 bits enumerate their dtype
 """
 
 
 def _next(tensor: Tensor, rng: np.random.Generator, times: int) -> Array:
-    """The integers of a dtype that follow those of as many times before, each at some place."""
+    """Returns the next integers in the enumeration of a dtype, after `times` earlier draws, in random order."""
     size, least = tensor.dims.product(), limits(tensor.dtype)[0]
     some = (least + np.arange(times * size, (times + 1) * size)).astype(np.dtype(tensor.dtype))
     return rng.permutation(some).reshape(tensor.dims)
 
 
 def _any(tensor: Tensor, rng: np.random.Generator, seed: int, among: Sequence[Fraction | float]) -> Array:
-    """Integers of their full range: each on its own, one for each index of some axis, or one throughout or in a part,
-    with others about it; half of those wrap when they are multiplied with a constant.
+    """Draws integers of their full range.
+
+    They are independent, or one for each index of some axis, or near one centre, throughout or in a part. Half of the
+    centres wrap when they are multiplied by a constant of the program.
     """
     dims, kind = tensor.dims, rng.integers(4)
     any_ = draw_integers(tensor, seed=seed)
@@ -160,9 +174,10 @@ _BEYOND_WRAP = Fraction(5, 4)
 
 
 def _at_ends(drawn: Array, tensor: Tensor, rng: np.random.Generator) -> Array:
-    """With some integers that are the least or the most of their dtype, or beside: one of them may be all that wraps.
-    With a stream that is not the tensor's own, tensors of the same dims have them at the same places. Every second time
-    they are one number in a part, so that a whole window wraps.
+    """Replaces some integers by the least or the most of their dtype, or their neighbours: only these may wrap.
+
+    With a common random stream, tensors of the same dims have them at the same indices. In half of the draws one number
+    fills a part, so that a whole window wraps.
     """
     least, most = limits(tensor.dtype)
     ends = np.array([least, least, least + 1, most - 1, most, most], drawn.dtype)
@@ -171,25 +186,25 @@ def _at_ends(drawn: Array, tensor: Tensor, rng: np.random.Generator) -> Array:
     return np.where(rng.random(tensor.dims) < _SOME, _some_of(ends, tensor.dims, rng), drawn)
 
 
-_SOME = 0.25  # elements
+_SOME = 0.25  # share of elements
 _LARGE = 1 << 20
-_LED = 0.5  # centres
-_AWAY = 0.4  # of those of integers
+_LED = 0.5  # share of centres
+_AWAY = 0.4  # share of centres of integers
 
 
 def further(turn: int) -> int:
-    """A turn for each that comes after those which suffice elsewhere: every second one is of few numbers, or of any."""
+    """Returns the number of a further round: every second one has few distinct numbers, or integers of full range."""
     return turn if turn % 2 == 0 else turn * _PERIOD + (_FULL[-1] if turn % 4 == 1 else _FEW)
 
 
 def held(dtype: str) -> tuple[int, int]:
-    """The least and the largest integer of a dtype that are float64s too."""
+    """Returns the least and the largest integer of a dtype that float64 represents."""
     least, most = limits(dtype)
     return least, most if most < 1 << 53 else most - (most >> 53)
 
 
 def _weights(dims: Dims, rng: np.random.Generator, turn: int) -> Array:
-    length = dims.product() / max(dims)  # of the sums, where the longest axis is that of the results
+    length = dims.product() / max(dims)  # of the reduction, if the longest axis is that of the results
     if turn % _PERIOD == _FEW:
         return _signs(dims, rng, min(0.5, _TERMS / length)).astype(np.float32)
     scale = 2.0 ** round(1 - math.log2(length) / 2)
@@ -199,30 +214,30 @@ def _weights(dims: Dims, rng: np.random.Generator, turn: int) -> Array:
 
 
 _TERMS = 3
-"""Of how many numbers a sum of products with few weights is: as seldom more as that they do not grow."""
+"""Nonzero terms of a reduction with few weights, on average: so few that values do not grow with depth."""
 
 
 def _signs(dims: Sequence[int], rng: np.random.Generator, share: float) -> Array:
-    """-1 or 1 in a share of the elements, and 0."""
+    """Draws -1 or 1 for a share of the elements, and 0 for the rest."""
     return np.asarray((rng.random(dims) < share) * np.where(rng.random(dims) < 0.5, -1.0, 1.0))
 
 
 def _is_coarse(turn: int) -> bool:
-    """Whether numbers are halves or quarters, and few: some are equal, some sums 0, some products halves of levels."""
+    """True if numbers of a round are halves or quarters: some are equal, some sums 0, some products half levels."""
     return turn // 4 % 2 == 1 and turn % 4 < 2
 
 
 _CENTRES = (-6.0, -2.0, 0.0, 0.0, 3.0)
 _BESIDE = (0.0, 0.0, 1 / 64, -1 / 64, 0.5, -0.5, 1.0, -1.0)
-"""Where a threshold that is a little off shows: at the constant itself, and beside it."""
+"""Offsets from a constant at which an inexact threshold shows."""
 _BEYOND = 5.0
-"""How far from a constant a whole window is on one side of it, where what it is multiplied with is calm: about 0."""
+"""Distance from a constant at which a whole window is on one side of it, if other operands are about 0."""
 _SCALED = 8.0
-"""By what a number is beyond a constant even where it is multiplied with a fraction first."""
+"""Factor by which a number is beyond a constant even if it is multiplied by a fraction first."""
 _PAIRED, _LARGEST_LED = 24, 1e10
 _PEAK = 50.0
 _FEW_VALUES = ("int8", "uint8")
-"""So few that each is drawn: one of them may be all that a sum wraps for."""
+"""Dtypes with so few values that each is drawn: a sum may wrap for one of them only."""
 
 
 def _pattern(
@@ -237,11 +252,11 @@ def _pattern(
         return np.where(_one_side(dims, rng), 0.0, signs) if rng.random() < 0.5 else signs
     if kind < 2 and times % 2:
         calm, far = normal / 2, normal / 2 + _centre(constants, led, rng) + _one_of((-_BEYOND, _BEYOND), rng)
-        if kind == 0:  # which tensors are far is another choice each time
+        if kind == 0:  # the far tensors are others each time
             return np.asarray(far if zlib.crc32(tensor.name.encode(), seed) >> times // 2 % 32 & 1 else calm)
         return np.where(_one_side(dims, rng), far, calm)
     if kind == 0:
-        # 0 comes first: of a large network that turn is the only one, if all is reached
+        # round 0 is the only one of a large network, if it reaches all branch outcomes
         return np.asarray(normal if turn == 0 else _about(tensor, normal, rng, constants, led))
     if kind == 1:
         return np.asarray(2 * normal + _some_of(_CENTRES, _along_one_axis(dims, rng), rng))
@@ -257,20 +272,20 @@ def _pattern(
 
 
 def _about(tensor: Tensor, normal: Array, rng: np.random.Generator, constants: Array, led: Array) -> Any:
-    """About one centre."""
-    if tensor.dtype not in REALS and rng.random() < _AWAY:  # all beyond whatever is added
+    """Returns numbers about one centre."""
+    if tensor.dtype not in REALS and rng.random() < _AWAY:  # all beyond any constant that is added
         away = _one_of(limits(tensor.dtype), rng) // 4
         return normal + max(-_LARGE, min(away, _LARGE))
     return normal / _one_of((1, 2, 4), rng) + _centre((*_CENTRES, *constants), led, rng)
 
 
 def _centre(constants: Sequence[float] | Array, led: Array, rng: np.random.Generator) -> Any:
-    """One that is compared with what is computed of numbers about it: as it is, or where that leads to a constant."""
+    """Draws a centre: a constant of the program, or a number that an operation turns into one."""
     return _one_of(led if led.size and rng.random() < _LED else constants, rng)
 
 
 def _one_of(numbers: Sequence[float] | Array, rng: np.random.Generator) -> Any:
-    """As `rng.choice` has it, which takes five times as long."""
+    """Draws one of some numbers, five times as fast as `rng.choice`."""
     return numbers[int(rng.integers(0, len(numbers)))]
 
 
@@ -280,13 +295,15 @@ def _some_of(numbers: Sequence[float] | Array, dims: Sequence[int], rng: np.rand
 
 @lru_cache(maxsize=8)
 def _known(among: Sequence[Fraction | float]) -> tuple[Array, Array]:
-    """Constants, 0 first, and what they lead to."""
+    """Returns the constants, 0 first, and the numbers that operations with them turn into constants."""
     constants = np.array([0.0, *map(float, among)])
     return constants, _led(constants)
 
 
 def _led(constants: Array) -> Array:
-    """What is a constant of a program once another one was multiplied with it or added to it, or lies beyond all."""
+    """Returns quotients and differences of constants, which a product or a sum turns into a constant, and numbers
+    beyond each constant.
+    """
     some = constants[:_PAIRED]
     divisors = some[some != 0]
     found = np.concatenate([np.divide.outer(some, divisors), np.subtract.outer(some, divisors)], axis=None)
@@ -294,7 +311,9 @@ def _led(constants: Array) -> Array:
 
 
 def _own_way(tensor: Tensor, normal: Array, rng: np.random.Generator, constants: Array) -> Array:
-    """About 0; whole; few; far in a part, at the bounds of integers too; one number for each index, or throughout."""
+    """Draws a tensor in one of six ways: about 0; whole; of -1, 0 and 1; in a part beyond a constant or a bound of its
+    dtype; one number for each index of an axis; about one constant.
+    """
     dims = tensor.dims
     edges = constants if tensor.dtype in REALS else np.array([*constants, *map(float, limits(tensor.dtype))])
     match rng.integers(6):
@@ -314,14 +333,14 @@ def _own_way(tensor: Tensor, normal: Array, rng: np.random.Generator, constants:
 
 
 def _along_one_axis(dims: Sequence[int], rng: np.random.Generator) -> list[int]:
-    """Dims that are 1 but for some axis that has several elements."""
+    """Returns dims that are 1 except for a random axis of several elements."""
     wide = [axis for axis, size in enumerate(dims) if size > 1]
     axis = _one_of(wide, rng) if wide else 0
     return [size if i == axis else 1 for i, size in enumerate(dims)]
 
 
 def _one_side(dims: Sequence[int], rng: np.random.Generator) -> Array:
-    """Where some axis, cut in two, is on one side of the cut."""
+    """Returns a mask of one side of a random cut through a random axis."""
     line = _along_one_axis(dims, rng)
     size = math.prod(line)
     before = np.arange(size).reshape(line) < rng.integers(1, max(2, size))
@@ -330,12 +349,13 @@ def _one_side(dims: Sequence[int], rng: np.random.Generator) -> Array:
 
 _WRAPS = tuple(dtype for dtype in WHOLE if dtype not in ("int64", "uint64"))
 _LONG = 100
-"""What a text is shorter than that names a few numbers: others are matrices."""
+"""Length below which an attribute is a list of few numbers; longer ones are matrices."""
 
 
 def constants_of(*roots: Term) -> list[Fraction]:
-    """The numbers with which something is compared, to which it is cut, or beyond which a cast wraps. Sums of floats
-    with large ones would hide others.
+    """Returns the numbers in attributes of terms, such as thresholds, and the first that casts wrap.
+
+    Large numbers are left out: sums of floats with these would hide others.
     """
     found: dict[Fraction, None] = {}
     largest = 1 << 20 if is_real(*roots) else 1 << 62
@@ -351,8 +371,9 @@ def constants_of(*roots: Term) -> list[Fraction]:
 
 
 def periods_of(*roots: Term) -> list[float]:
-    """Numbers at which what is left of a division by a constant is one of a few: multiples of it, and other constants
-    beside those. A rest is the same there as of a small number, and all else is not.
+    """Returns numbers near multiples of the divisors of remainders, at distances that are constants of the program.
+
+    There the remainder is that of a small number, while other functions have other values.
     """
     moduli = [term.children[0] for term in postorder(*roots) if term.operator is compute and _is_rest(term)]
     if not moduli:
@@ -374,7 +395,7 @@ def _is_rest(term: Term) -> bool:
 def draw_points(
     tensor: Tensor, limit: int | Array | None = None, *, seed: int, turn: int, points: Sequence[float]
 ) -> Array:
-    """Some of these numbers, others each time, as far as the dtype holds them; half of them half above."""
+    """Draws some of these points, others in each round, clamped to the dtype; half of the floats are 1/2 above."""
     if tensor.dtype == "bool" or limit is not None:
         return draw_integers(tensor, limit, seed=seed + turn)
     rng, size = _stream(seed, 6, tensor.name), tensor.dims.product()
@@ -386,7 +407,7 @@ def draw_points(
 
 
 def _may_wrap(term: Term) -> bool:
-    """Whether a cast to integers is of others than those that are integers of it too."""
+    """True if a cast to integers has operands that the integer dtype cannot hold."""
     least, most = limits(term.access.dtype)
     given = term.children[0].access.dtype
     if given not in WHOLE:
@@ -396,7 +417,7 @@ def _may_wrap(term: Term) -> bool:
 
 
 def draw_reals(tensor: Tensor, limit: int | Array | None = None, *, seed: int) -> Array:
-    """Normal values for floats; integers for the rest."""
+    """Draws normal values for floats, and integers for other dtypes."""
     if tensor.dtype not in REALS:
         return draw_integers(tensor, limit, seed=seed)
     return _stream(seed, 1, tensor.name).standard_normal(tensor.dims).astype(tensor.dtype)

@@ -1,4 +1,4 @@
-"""The numbers of each trial of a check: in which arithmetic, how they are drawn, and how often."""
+"""Selects the rounds of a check: the arithmetic of each, how its inputs are drawn, and how many rounds there are."""
 
 from __future__ import annotations
 
@@ -37,35 +37,37 @@ from glenside.semantics.ordered_field import OrderedField
 from glenside.semantics.prime_field import PRIMES, PrimeField
 
 _ELEMENTS = 1 << 20
-"""How many elements it takes to have drawn numbers often enough."""
-_CALL = 64  # elements that take as long as it takes to evaluate a term of none
-_MORE = 4  # times to draw anew, at least, where something was not reached
-_PATIENCE = 3  # of them in a row that reach little, at least
-_LITTLE = 15 / 16  # what is left then of what was not reached
-_AGAIN = 8  # times as many numbers where results say little
+"""The number of evaluated elements, over all rounds, after which no more rounds are required."""
+_CALL = 64  # elements whose evaluation costs as much as the overhead of a term
+_MORE = 4  # least number of further rounds if branch outcomes are missing
+_PATIENCE = 3  # least number of consecutive further rounds that reach little, before the check ends
+_LITTLE = 15 / 16  # share of missing outcomes still missing after a round that reaches little
+_AGAIN = 8  # factor on the number of rounds if results repeat
 _LONGEST = 1024
-_WANTED = 8  # turns in which a side is taken, where there are so many: what follows may hide it in one
+_WANTED = 8  # rounds in which each branch outcome is wanted: in a single one, later terms may hide it
 _CALM = 2.0**20
-"""Of constants that are no larger the products are exact floats with a fraction."""
+"""Products of constants up to this magnitude are exact floats, with a fraction."""
 OWN = 1 << 20 | 1
-"""The first turn in which constants have their own values, as they have in those after it: no other is so late, and its
-numbers are about several centres.
+"""The number of the first round in which constants have their own values, as in all rounds of higher numbers.
+
+No other round has so high a number. The numbers of this round are about several centres.
 """
 
 
 _EVERY, _AT_PERIODS = 8, 2
-"""Of so many turns the one in which numbers are where rests of divisions repeat, in programs with any."""
+"""The period, and the round of each period whose inputs are near multiples of divisors, in programs with remainders."""
 
-_COMPARED = 400
-_DECIDED = 2000  # of results that only say which numbers are the larger
-_TURNS = 128  # for what several tensors must take at once to be seen
+_COMPARED = 400  # least number of result elements to compare over all rounds
+_DECIDED = 2000  # the same for results that are only outcomes of comparisons
+_TURNS = 128  # least number of rounds, for differences that need values of several tensors at once
 _MOST_TURNS = 400
-_INDICES = 16  # turns, at least, in which indices are drawn anew
+_INDICES = 16  # least number of rounds with newly drawn indices
 
 
 def _turns(result: Term, *others: Term) -> int:
-    """How often numbers are to be drawn anew so that each element of an item is the largest in some turn: seldom,
-    where there are many items; and so that enough numbers of the result are compared.
+    """Returns the number of rounds in which each element of an item is likely to be the largest at least once.
+
+    Terms with many items need few rounds. There are also enough rounds to compare enough elements of the result.
     """
     roots = (result, *others)
     decided = is_real(*roots) and not {*dtypes(result.type)} & {*REALS}
@@ -77,12 +79,12 @@ def _turns(result: Term, *others: Term) -> int:
 
 
 def _picked(pick: Pick) -> float:
-    """How many places of an axis there are for each index."""
+    """Returns the ratio of selectable indices of the axes to drawn indices."""
     return max(pick.sizes, default=0) * len(pick.sizes) / max(1, pick.indices.access.size)
 
 
 def _choices(term: Term) -> float:
-    """How many elements each maximum of a compute is of, for each of those maxima."""
+    """Returns the ratio of elements per maximum to the number of maxima of a compute term."""
     category = parse_compute(str(term.attributes[0]))[0].category
     a = term.children[0].access
     if category is Category.POINTWISE or not a.size:
@@ -92,7 +94,7 @@ def _choices(term: Term) -> float:
 
 
 class _Numbers(Native):
-    """Numbers that remember which functions a pseudo-random one stood for: numpy's integers as they are."""
+    """Native arithmetic of numpy that records which functions a pseudo-random function replaced."""
 
     @cached_property
     def replaced(self) -> set[str]:
@@ -108,14 +110,14 @@ class _Numbers(Native):
 
 
 class Field(_Numbers, PrimeField):
-    """A prime field that remembers the same, of functions of reals too, and what was drawn as residues of its own."""
+    """A prime field that records replaced functions, those of reals included, and the residues that it drew itself."""
 
     @cached_property
     def _drawn(self) -> WeakValueDictionary[str, Array]:
         return WeakValueDictionary()
 
     def draw(self, tensor: Tensor, limit: int | Array | None = None, *, seed: int) -> Array:
-        """See `draw_residues`."""
+        """Draws a tensor with `draw_residues`."""
         drawn = draw_residues(tensor, limit, seed=seed, p=self.p)
         if tensor.dtype in REALS:
             self._drawn[tensor.name] = drawn
@@ -130,14 +132,17 @@ class Field(_Numbers, PrimeField):
 
 
 class Turn(NamedTuple):
-    """Numbers to compare programs in: what remembers, the arithmetic, and how tensors are drawn."""
+    """A round: the numbers that record replaced functions, the arithmetic, and how tensors are drawn."""
 
     numbers: _Numbers
     arithmetic: Arithmetic
     draw: Draw
 
     def values(self, tensors: Mapping[str, Tensor], limits: Mapping[str, int | Array]) -> dict[str, Array]:
-        """A value of each tensor, with what its integers must be below (see `index_limits`), each of its own stream."""
+        """Draws a value of each tensor, each from a random stream of its own.
+
+        limits  exclusive upper bounds of integers (see `index_limits`)
+        """
         drawn: dict[str, Array] = {}
 
         def draw(name: str, _: None = None) -> None:
@@ -152,14 +157,16 @@ class Turn(NamedTuple):
 
 
 class Trials:
-    """Two prime fields; where something depends on order, numbers that have it, drawn anew as long as that is cheap.
-    Integers are drawn over their full range, and small ones, since what wraps hides order and parity.
+    """The rounds of a check: two prime fields, or where branch outcomes depend on order, ordered numbers.
 
-    count    how often numbers are drawn at least
-    longest  the same where results repeat
-    more     how often they may be drawn after that, for what was not reached
-    aims     how often they may be moved to where they reach it, or that be looked for
-    wanted   in how many turns each side is to be taken
+    Ordered numbers are drawn in as many rounds as are cheap. Integers are drawn over their full range and small, since
+    wrapping hides order and parity.
+
+    count    the least number of rounds
+    longest  the least number of rounds if results repeat
+    more     the most further rounds, for branch outcomes that no round reached
+    aims     the most attempts of directed input generation: searches and rounds together
+    wanted   the number of rounds in which each branch outcome is wanted
     """
 
     def __init__(self, seed: int, original: Program, *roots: Term) -> None:
@@ -186,8 +193,9 @@ class Trials:
             self.more = 0
 
     def go_on(self, missing: int) -> bool:
-        """Whether to draw once more than numbers have to be, where so much was not reached; not after a few that
-        reached little of it.
+        """Decides on a further round, and counts it: there is none after several rounds that reached little.
+
+        missing  the number of branch outcomes that no round reached
         """
         self.in_vain = self.in_vain + 1 if missing > _LITTLE * self.missing else 0
         self.missing = missing
@@ -195,7 +203,7 @@ class Trials:
         return bool(missing) and self.more >= 0 and self.in_vain < self.patience
 
     def at(self, turn: int) -> Turn:
-        """The numbers of a turn."""
+        """Returns the round of a number."""
         if not self.real:
             numbers = _Numbers()
             draw = partial(self._near, turn=turn - 1) if turn else partial(draw_integers, seed=self.seed)
@@ -206,8 +214,10 @@ class Trials:
         return Turn(field, OrderedField(field), partial(self._near, turn=turn))
 
     def _near(self, tensor: Tensor, limit: int | Array | None = None, *, turn: int) -> Array:
-        """Numbers near constants: near the large ones one tensor in each turn, where there are floats. The places of
-        products of two such numbers are rounded to hundreds, and so are sums in which those cancel.
+        """Draws numbers near the program's constants.
+
+        In programs with floats, only one tensor of each round is near large constants: positions of products of two
+        such numbers are rounded to hundreds, and so are sums in which these products cancel.
         """
         far = not self.real or tensor.name == self.names[zlib.crc32(b"%d" % turn) % len(self.names)]
         if far and self.periods and turn % _EVERY == _AT_PERIODS and tensor.name not in self.weights:

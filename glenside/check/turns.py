@@ -1,4 +1,4 @@
-"""The turns of a check, which two processes may share."""
+"""Runs the rounds of a check, speculatively in a forked process too."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ from glenside.ir.operand import Array
 from glenside.ir.types import Tensor
 from glenside.semantics import Arithmetic
 
-_PATIENCE = 8  # times as long as this process takes, the other one may take
-_STEP = 2e-5  # seconds that a step takes at least
+_PATIENCE = 8  # longest wait for the forked process, in times of the longest round of this process
+_STEP = 2e-5  # least seconds of a step
 _OFTEN, _SELDOM = 8, 8
-_TIMES = 8  # that each side is aimed at
+_TIMES = 8  # attempts of directed input generation for each branch outcome
 Move = Callable[[Missing, Tensor, Arithmetic, Mapping[str, Array], np.random.Generator], Array | None]
 
 
 class Compared(Protocol):
-    """What is known of programs that are compared."""
+    """The state of a comparison of programs."""
 
     clock: Clock
     results: set[bytes]
     steps: int
-    """Terms that are evaluated in a turn."""
+    """Terms that are evaluated in a round."""
 
     @property
     def settled(self) -> bool:
-        """Whether everything differs."""
+        """True if everything differs."""
 
     def says_little(self, trials: int) -> bool:
-        """Whether results repeat."""
+        """True if results repeat."""
 
     def marked(self) -> Any:
-        """What changes with a turn."""
+        """Returns a snapshot of the state that a round changes."""
 
     def equal_since(self, mark: Any) -> bool:
-        """Whether everything was equal in the one turn since."""
+        """True if everything was equal in the one round since the snapshot."""
 
     def add_equal(self, results: Iterable[bytes]) -> None:
-        """A turn of another process, in which everything was equal."""
+        """Records a round of another process in which everything was equal."""
 
 
 class Turns:
-    """The turns of a check one after the other, every second one in a process that is ahead where that is worth it.
+    """The rounds of a check: where it pays, every second one runs speculatively in a forked process.
 
-    done   their numbers so far
-    own    whether constants have their own values in some
-    least  how many turns there have to be
+    done   the rounds so far
+    own    whether constants have their own values in some rounds
+    least  the least number of rounds
     """
 
     def __init__(
@@ -75,14 +75,14 @@ class Turns:
         self.done: list[Turn] = []
         self._ahead: Ahead | None = None
         self._seconds = _STEP * comparison.steps
-        """Of the longest turn of this process; before the first one, what it takes at least."""
+        """The longest round of this process; before the first round, a lower bound of its time."""
         self._alone = False
-        """Whether there is to be no process that is ahead."""
+        """Whether rounds run in this process only."""
         self.least = next(turns for turns in count(2 if own else 1) if self._drawn(turns) >= trials.count)
 
     @property
     def enough(self) -> bool:
-        """Whether numbers were drawn as often as they have to be."""
+        """True if as many rounds ran as are required."""
         return self._are_enough(len(self.done))
 
     def _are_enough(self, turns: int) -> bool:
@@ -90,8 +90,10 @@ class Turns:
         return turns >= self.least and not little
 
     def _with_own(self, turns: int) -> int:
-        """How many of the first turns constants have their own values in: every second one, and after a few of those
-        every eighth. A deep network of integers loses what it computes where its scales are drawn.
+        """Returns the number of rounds, of the first `turns`, in which constants have their own values.
+
+        These are every second of the first eight rounds, and every eighth after them. With drawn scales, a deep
+        integer network loses what it computes.
         """
         return (min(turns, _OFTEN) // 2 + max(0, turns - _OFTEN) // _SELDOM) if self.own else 0
 
@@ -99,14 +101,14 @@ class Turns:
         return turns - self._with_own(turns)
 
     def _number(self, turns: int) -> int:
-        """The turn after so many."""
+        """Returns the number of the round that follows the first `turns` rounds."""
         own, drawn = self._with_own(turns), self._drawn(turns)
         if own < self._with_own(turns + 1):
             return OWN + own
         return further(drawn) if self._are_enough(turns) else drawn
 
     def take(self) -> None:
-        """The next turn: what was told of it, or by this process."""
+        """Runs the next round, or takes its outcome from the forked process."""
         turn, started = self._number(len(self.done)), time.perf_counter()
         trial, told = self.trials.at(turn), self._told(turn)
         if told is None:
@@ -121,9 +123,10 @@ class Turns:
         self.done.append(trial)
 
     def aim(self, movable: Container[str]) -> None:
-        """Take some more turns, of numbers that are moved to where they take a side that few took, and some with each
-        that is taken so, as what follows may hide one; and of numbers about those where two operands are the same.
-        Tensors of other names than the movable ones stay as they are drawn.
+        """Runs rounds of directed inputs: inputs moved so that they reach branch outcomes that few rounds reached.
+
+        Each outcome is reached in several rounds, since later terms may hide one of them. Further rounds have inputs
+        near points at which two operands are equal. Only the `movable` tensors, by name, are moved.
         """
         self.end()
         if self.trials.aims:
@@ -132,7 +135,7 @@ class Turns:
             self._aim(beside, {goal: near(goal, movable) for goal in between}, 0)
 
     def _aim(self, move: Move, ways: dict[Missing, Sequence[Tensor]], left: int) -> None:
-        """Move tensors for each of the goals in turn, again and again, as long as more than so many aims are left."""
+        """Moves tensors for the goals in rotation, as long as more than `left` attempts are left."""
         goals = [*ways]
         for number, goal in enumerate(goal for _ in range(_TIMES) for goal in goals):
             if self.trials.aims <= left or self.comparison.settled:
@@ -140,7 +143,7 @@ class Turns:
             ways[goal] = self._aim_at(move, goal, ways[goal], number)
 
     def _aim_at(self, move: Move, goal: Missing, tensors: Sequence[Tensor], number: int) -> Sequence[Tensor]:
-        """Move one of those tensors, the first of which that is a way there: that one, or none."""
+        """Moves the first of the tensors that can reach the goal, and runs a round; returns that tensor, or none."""
         trial = self.trials.at(number)
         values = self.draw(trial, number) if tensors else {}
         for tensor in tensors:
@@ -159,7 +162,7 @@ class Turns:
         return []
 
     def end(self) -> None:
-        """End the process that is ahead."""
+        """Ends the forked process."""
         self._alone = True
         self._leave()
 
@@ -171,7 +174,7 @@ class Turns:
     def _told(self, turn: int) -> Any:
         if self._ahead is None or self._ahead.turn is None:
             return None
-        if self._ahead.turn != turn:  # which follows on what came since it was asked
+        if self._ahead.turn != turn:  # the next number depends on rounds since the request
             self._leave()
             return None
         told = self._ahead.answer(self.comparison.clock.look, _PATIENCE * self._seconds)
@@ -180,7 +183,7 @@ class Turns:
         return told
 
     def _let_begin(self) -> None:
-        """Let a process that is ahead begin with the turn after the next, where there may be one."""
+        """Starts the round after the next in the forked process, if such a round may follow and a process pays."""
         after = len(self.done) + 1
         if self._alone or (self.done and self._seconds < LEAST_SECONDS):
             self._alone = True
@@ -194,13 +197,13 @@ class Turns:
             self._ahead = Ahead(self._tell)
             try:
                 self._ahead.start()
-            except OSError:  # of processes, memory or files there are no more
+            except OSError:  # no more processes, memory or files
                 self.end()
                 return
         self._ahead.ask(self._number(after))
 
     def _tell(self, turn: int, look: Callable[[], None]) -> Any:
-        """In the process that is ahead: what is found by a turn in which everything is equal."""
+        """Runs a round in the forked process; returns its results if everything is equal, else None."""
         comparison, trial = self.comparison, self.trials.at(turn)
         comparison.clock, comparison.results, before = Clock(0, None, lambda *_: look()), set(), comparison.marked()
         self.compare(trial, self.draw(trial, turn))

@@ -1,4 +1,4 @@
-"""What a check says: verdicts, and why it ended before everything was compared."""
+"""Defines the verdicts of a check, and the reasons for which it ends early."""
 
 from __future__ import annotations
 
@@ -13,18 +13,22 @@ from glenside.ir.interrupts import answered
 
 EXACT = "exact"
 AS_REALS = "equal as reals"
-"""What is exact, on a machine that computes with rounded numbers."""
+"""The verdict in place of `EXACT` for a target that computes with rounded numbers."""
 _REACHED = "equal where reached"
 
 
 def is_equal(verdict: str) -> bool:
-    """True if everything was compared, and nothing differs."""
+    """True if a verdict says that everything was compared and nothing differs."""
     return verdict in (EXACT, AS_REALS) or verdict.startswith(_REACHED)
 
 
 def verdict_of(equal: int, trials: int, reason: str, missing: Sequence[Missing]) -> str:
-    """Say what is known of what never differed: equal in so many of the trials, with sides that no number took, or
-    with a reason why there were no more trials.
+    """Returns the verdict on a value that never differed.
+
+    equal    the number of rounds in which it was equal
+    trials   the number of rounds that a complete check has
+    reason   why there were fewer rounds
+    missing  the branch outcomes that no round reached
     """
     if equal < trials:
         return f"not checked: {reason}{f' (equal in {equal} of {trials} trials)' if equal else ''}"
@@ -33,7 +37,7 @@ def verdict_of(equal: int, trials: int, reason: str, missing: Sequence[Missing])
 
 @dataclass
 class Ending:
-    """How a comparison ended: `stopped` is "", "time-limit" or "interrupted", and `reason` says it in words."""
+    """The end of a comparison: `stopped` is "", "time-limit" or "interrupted", and `reason` is a sentence or ""."""
 
     reason: str = ""
     stopped: str = ""
@@ -41,7 +45,10 @@ class Ending:
 
 @contextmanager
 def ending(reason: str = "") -> Iterator[Ending]:
-    """Tell why the comparison within ended, instead of raising it; the reason is why it need not begin."""
+    """Catches the errors that end the comparison in its block, and records them.
+
+    reason  why the comparison need not begin, or ""
+    """
     end = Ending(reason)
     try:
         yield end

@@ -1,4 +1,4 @@
-"""C that was just written: compiled from its files as they say, run, and compared with the program that was meant."""
+"""Reads back written C: compiles the files as documented in them, runs them, and compares the results."""
 
 from __future__ import annotations
 
@@ -31,27 +31,28 @@ from glenside.semantics.effort import seconds
 MOST_SECONDS = 5.0
 """Predicted seconds of the interpreter, and of plain loops, up to which values are compared."""
 _COMPILING, _RUNNING = 60.0, 30.0
-"""Seconds that the compiler, and what it makes, may take."""
+"""Time limits in seconds of the compiler, and of the compiled program."""
 _PLAIN_PRODUCT = 2e-9
-"""Seconds that plain loops take for a product."""
+"""Predicted seconds per product of plain loops."""
 _READER = "read-back"  # no program in C has this name
 
 
 class _NotCompared(Exception):
-    """Values are not compared, for this reason."""
+    """The reason for which values are not compared."""
 
 
 class _CannotCompile(BadInput):
-    """The compiler compiles nothing for a machine."""
+    """The error that the compiler cannot compile any program for a machine."""
 
 
 def write(
     lowered: Sequence[Lowered], path: PathLike, around: Callable[[Callable[[], str]], str] = lambda read: read()
 ) -> tuple[Library, str]:
-    """Write a program, for each of the machines, as C at a path NAME.c, with its other files beside it: all or none,
-    and read back before. Returns the files, and what that says.
+    """Writes a program, for each machine, as C at a path NAME.c with its other files beside it, and reads them back.
 
-    around  calls what reads them back
+    The files get their names after that: all or none. Returns the files, and the sentence of `read_back`.
+
+    around  calls the function that reads the files back
     Raises BadInput, WrittenWrong.
     """
     file = Path(path)
@@ -67,13 +68,14 @@ def write(
 
 
 def read_back(lowered: Sequence[Lowered], path: PathLike, written: Mapping[Path, Path], seed: int = 0) -> str:
-    """Compile the files that become a path and those beside it, run them on drawn inputs, and compare the results with
-    the interpreter's. Returns a sentence: what was compared, or why not.
+    """Compiles written files, runs them on drawn inputs, and compares the results with the interpreter's.
 
     lowered  the program for each of the machines
-    written  where each of the files is until it has its name
+    path     the final path of the main file
+    written  final path -> temporary path of each file
 
-    Raises WrittenWrong: the files do not compile, do not open their weights, do not run, or give something else.
+    Returns a sentence: what was compared, or why nothing was.
+    Raises WrittenWrong: the files do not compile, do not open their weights, do not run, or give other results.
     """
     here = [one for one in lowered if one.machine is None or is_here(one.machine)]
     absent = ", ".join(machine_name(one.machine) for one in lowered if one not in here)
@@ -97,17 +99,17 @@ def read_back(lowered: Sequence[Lowered], path: PathLike, written: Mapping[Path,
             return f"compiled by {files.by} and run, values as meant on random inputs{more}"
     except (TakesTooLong, _CannotCompile) as error:
         return f"not read back: {error.message}"
-    except OSError as error:  # no room, or a folder from which nothing is run
+    except OSError as error:  # a full disk, or a folder that does not allow execution
         return f"not read back: {error.strerror or error}"
 
 
 @dataclass(frozen=True)
 class _Written:
-    """Files of C in a folder, and who compiles them.
+    """Written C files in a temporary folder, and the compiler for them.
 
     lowered  the program for each of the machines
-    here     those of machines that this computer has
-    path     the file that they become
+    here     the programs for machines that this computer has
+    path     the final path of the main file
     """
 
     lowered: Sequence[Lowered]
@@ -122,7 +124,7 @@ class _Written:
 
     @property
     def _units(self) -> dict[str, Machine | None]:
-        """The files of C that can be compiled here, and for which machine."""
+        """C files that can be compiled here -> the machine of each."""
         main, *others = file_names(self.name, [one.machine for one in self.lowered])
         if not others:
             return {main: self.here[0].machine}
@@ -131,11 +133,11 @@ class _Written:
 
     @property
     def programs(self) -> list[str]:
-        """What their programs are called: of several machines, the one that chooses, and each."""
+        """The names of the programs: for several machines, the one that dispatches, and that of each machine."""
         return [Path(file).stem for file in self._units]
 
     def compiled(self) -> Path:
-        """A program that runs them. Raises WrittenWrong, TakesTooLong, _CannotCompile, OSError."""
+        """Compiles the files to an executable. Raises WrittenWrong, TakesTooLong, _CannotCompile, OSError."""
         main = self.folder / f"{_READER}.c"
         main.write_text(reader(self.here[0], self.name, self.programs), encoding="utf-8")
         made, units = self.folder / _READER, self._units
@@ -164,7 +166,7 @@ class _Written:
         return made
 
     def _require_compiler(self, told: Sequence[Sequence[str]]) -> None:
-        """Raise _CannotCompile where the compiler, told that, does not even compile a program that does nothing."""
+        """Raises _CannotCompile if the compiler, with any of these flags, does not compile an empty program."""
         empty = self.folder / f"{_READER}-empty.c"
         empty.write_text("int main(void) { return 0; }\n", encoding="utf-8")
         for words in told:
@@ -174,7 +176,7 @@ class _Written:
                 raise _CannotCompile(error.message) from None
 
     def compare(self, made: Path, seed: int) -> None:
-        """Raise WrittenWrong where what was compiled gives other results, _NotCompared where they are not known."""
+        """Compares the results. Raises WrittenWrong if they differ, _NotCompared if the right ones are not known."""
         one = self.here[0]
         product = {"product": _PLAIN_PRODUCT} if any(own.machine is None for own in self.here) else {}
         predicted = seconds(one.program.term, **product)
@@ -183,7 +185,7 @@ class _Written:
         values = values_of(one.program, seed)
         try:
             expected = Expected(one.program, values, seed)
-        except BadInput as error:  # an index of every drawn input is outside of its axis
+        except BadInput as error:  # an index is outside its axis for every drawn input
             raise _NotCompared(error.message) from None
         if expected.undefined:
             raise _NotCompared("floats are cast to integers that cannot hold them, or bits of nan are asked for")
@@ -192,7 +194,7 @@ class _Written:
                 raise WrittenWrong(self.path, f"compiled by {self.by} and run, {said} ({name}_run)")
 
     def _results(self, made: Path, values: Mapping[str, Array]) -> Iterator[list[Array]]:
-        """The results of each program."""
+        """Runs the executable, and yields the results of each program."""
         one, given, found = self.here[0], self.folder / f"{_READER}.in", self.folder / f"{_READER}.out"
         with open(given, "wb") as file:
             for buffer in one.inputs:
@@ -201,7 +203,7 @@ class _Written:
         weights = self.folder / f"{self.name}.weights"
         try:
             (done,) = completed([[str(made), str(weights), str(given), str(found), threads]], {}, _RUNNING)
-        except BadInput as error:  # it takes too long, or lies in a folder from which nothing is run
+        except BadInput as error:  # the time limit, or a folder that does not allow execution
             raise _NotCompared(error.message) from None
         if done.returncode == NO_MEMORY:
             raise _NotCompared("memory does not suffice")
