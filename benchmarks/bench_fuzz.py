@@ -1,4 +1,4 @@
-"""How many of the planted faults the fuzzer finds: each is applied to a copy of the package, which is then fuzzed.
+"""Counts the planted faults that the fuzzer finds: each is applied to a copy of the package, which is then fuzzed.
 
     python benchmarks/bench_fuzz.py benchmarks/results/bench_fuzz.csv --minutes 10 --jobs 2
 
@@ -74,7 +74,7 @@ def planted(name: str, folder: Path) -> None:
 
 
 def measured(name: str, arguments: argparse.Namespace, baseline: Baseline) -> dict[str, object]:
-    """What the fuzzer finds of a fault, and when."""
+    """Fuzzes a copy with a fault; returns its row: whether it was found, by which door, and after how long."""
     doors = OF_KIND[name.rpartition("-")[0]].split(",") if arguments.doors == "kind" else None
     budget, spent, cases, known = 60 * arguments.minutes * arguments.jobs, 0.0, 0, 0
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""What verifying loops takes of compiling a network.
+"""Measures the share of `gl.compile` that verifying loops takes.
 
 Run from the root of the repository: python -m benchmarks.bench_verify. Writes results/bench_verify.csv. Each row is a
 network as `gl.compile` compiles it, for a target: `cpu` (the default: it searches first) or `none`. Seconds are those

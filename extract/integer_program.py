@@ -282,11 +282,11 @@ class Block:
 
 
 _PATIENCE = 1.0
-"""Seconds for which a solver that is told to stop may go on: some of its phases do not look."""
+"""Seconds that a solver has to stop after it is told to: some of its phases do not poll for that."""
 
 
 class _Unresponsive(Exception):
-    """The solver goes on in its daemon thread although it was told to stop: nothing of it may be read."""
+    """A solver that did not stop in time and still runs in its daemon thread: its state must not be read."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -317,7 +317,7 @@ def _run(solver: highspy.Highs, values: list[float] | None, limits: Limits) -> s
 
 
 def _waited_for(solver: highspy.Highs, limits: Limits) -> str:
-    """Why the solver was told to stop, or "", once it has ended. Raises _Unresponsive."""
+    """Waits for the solver; returns why it was told to stop, or "" if it ended by itself. Raises _Unresponsive."""
     asked, end = "", math.inf
     while True:
         why = ""

@@ -49,7 +49,7 @@ from glenside.semantics.prime_field import PRIMES, PrimeField
 _JITTER = 1e-3
 """Relative distance from the positions at which an equality check draws numbers: off every corner."""
 _LEAST = 2  # rounds
-_SMALL = 3  # in one of so many rounds the tensors of wrt are as small as weights, which they may be
+_SMALL = 3  # every third round draws the tensors of wrt as small as weights
 _WIDTH = 16  # bytes of a number
 _VALUE = ""  # the key of the original's results, among the names of tensors
 

@@ -22,7 +22,7 @@ from glenside.ir.replacing import PathLike
 
 ROUNDS = frozenset("QuantizeLinear DynamicQuantizeLinear Round Floor Ceil Sign Mod".split())
 """Operators that round to levels, where a slightly larger number may give the next level."""
-_ONE_IN = 100  # one in so many numbers is moved by a level
+_ONE_IN = 100  # each number is moved by a level with probability 1 / _ONE_IN
 _LEVEL = 1 / 255  # one level of 8 bits, as a share of the range
 
 

@@ -77,7 +77,7 @@ class Turns:
         self._seconds = _STEP * comparison.steps
         """The longest round of this process; before the first round, a lower bound of its time."""
         self._alone = False
-        """Whether rounds run in this process only."""
+        """True if all rounds run in this process."""
         self.least = next(turns for turns in count(2 if own else 1) if self._drawn(turns) >= trials.count)
 
     @property

@@ -12,7 +12,7 @@ the result's axes i0, i1 ..: sums, multiples, and quotients and remainders by co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
@@ -43,7 +43,7 @@ class Axis:
     def bounds(self) -> tuple[int, int]:
         return 0, max(self.size - 1, 0)
 
-    def evaluate(self, axes: Sequence[Any]) -> Any:
+    def evaluate(self, axes: Sequence[Any] | Mapping[int, Any]) -> Any:
         return axes[self.number]
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class Divided:
         low, high = self.expression.bounds
         return (0, self.divisor - 1) if self.remainder else (low // self.divisor, high // self.divisor)
 
-    def evaluate(self, axes: Sequence[Any]) -> Any:
+    def evaluate(self, axes: Sequence[Any] | Mapping[int, Any]) -> Any:
         value = self.expression.evaluate(axes)
         return value % self.divisor if self.remainder else value // self.divisor
 
@@ -155,7 +155,7 @@ class Index:
         found: Index = Index() + self.evaluate(places)
         return found
 
-    def evaluate(self, axes: Sequence[Any]) -> Any:
+    def evaluate(self, axes: Sequence[Any] | Mapping[int, Any]) -> Any:
         """Its value where axis i is `axes[i]`: numbers, indices, or arrays that broadcast to each other."""
         return sum((atom.evaluate(axes) * factor for atom, factor in self.terms), self.constant)
 
@@ -190,7 +190,7 @@ class Within:
         low, high = self.index.bounds
         return self.low <= low and high < self.high
 
-    def evaluate(self, axes: Sequence[Any]) -> Any:
+    def evaluate(self, axes: Sequence[Any] | Mapping[int, Any]) -> Any:
         value = self.index.evaluate(axes)
         return (self.low <= value) & (value < self.high)
 
@@ -214,7 +214,7 @@ class Multiple:
     def always(self) -> bool:
         return self.index % self.divisor == Index()
 
-    def evaluate(self, axes: Sequence[Any]) -> Any:
+    def evaluate(self, axes: Sequence[Any] | Mapping[int, Any]) -> Any:
         return self.index.evaluate(axes) % self.divisor == 0
 
     def __str__(self) -> str:

@@ -103,12 +103,12 @@ class _Scope:
         return tuple(axis.size for axis, _ in self.axes)
 
     def place(self, index: Index) -> Array:
-        return np.asarray(index.evaluate(self.counters), np.int64)  # type: ignore[arg-type]
+        return np.asarray(index.evaluate(self.counters), np.int64)
 
     def holds(self, guards: Sequence[Guard]) -> Array:
         held = np.asarray(True)
         for guard in guards:
-            held = held & guard.evaluate(self.counters)  # type: ignore[arg-type]
+            held = held & guard.evaluate(self.counters)
         return held
 
     @contextmanager

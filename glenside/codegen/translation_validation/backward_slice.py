@@ -61,7 +61,7 @@ def _digits(place: Index, sizes: tuple[tuple[int, int], ...]) -> tuple[list[tupl
     if count > MOST:
         raise NotSampled(f"an index with {count:,} combinations of counters")
     counters = dict(zip(order, _grid([size_of[n] for n in order]), strict=True)) | {n: 0 for n, *_ in found}
-    return found[::-1], order, np.broadcast_to(np.asarray(place.evaluate(counters), np.int64), (count,))  # type: ignore[arg-type]
+    return found[::-1], order, np.broadcast_to(np.asarray(place.evaluate(counters), np.int64), (count,))
 
 
 def merged(*keys: Array) -> Array:
@@ -237,7 +237,7 @@ class Demand:
                 raise NotSampled(f"reads of too many elements of {load.buffer}")
             if not numbers <= at.keys():
                 raise NotSampled("an index whose counter has no loop around it")
-            places = np.asarray(load.place.evaluate(at), np.int64)  # type: ignore[arg-type]
+            places = np.asarray(load.place.evaluate(at), np.int64)
             shape = (sample.size, *(loop.axis.size for loop in own))
             places = np.broadcast_to(places, shape)[..., None] + moves
             of = np.broadcast_to(sample.reshape(-1, *(1 for _ in shape)), places.shape)
@@ -271,7 +271,7 @@ class Demand:
         which, counters = solutions(place, sizes, unmoved(places, moves))
         for guard in node.guards:
             if {axis.number for axis in axes_of(guard.index)} <= counters.keys():
-                held = np.broadcast_to(guard.evaluate(counters), which.shape)  # type: ignore[arg-type]
+                held = np.broadcast_to(guard.evaluate(counters), which.shape)
                 which, counters = which[held], {n: c[held] for n, c in counters.items()}
         if not which.size:
             return

@@ -235,14 +235,14 @@ class Run:
 
     def _index(self, index: Index, scope: Scope) -> Array:
         try:
-            return np.asarray(index.evaluate(scope.counters), np.int64)  # type: ignore[arg-type]
+            return np.asarray(index.evaluate(scope.counters), np.int64)
         except KeyError as error:
             raise OutOfBounds(f"{index} is counted by no loop around it") from error
 
     def _holds(self, guards: Sequence[Guard], scope: Scope) -> Array:
         held = np.asarray(True)
         for guard in guards:
-            held = held & guard.evaluate(scope.counters)  # type: ignore[arg-type]
+            held = held & guard.evaluate(scope.counters)
         return held
 
     def _inside(self, buffer: Buffer, place: Array, scope: Scope) -> Array:

@@ -69,8 +69,8 @@ def _of_store(node: Node, structure: Structure, each: int, drawn: np.random.Gene
     counters = {loop.axis.number: _steps(loop, structure, tries, drawn) for loop in node.loops}
     held = np.ones(tries, bool)
     for guard in node.guards:
-        held &= np.broadcast_to(guard.evaluate(counters), tries)  # type: ignore[arg-type]
-    place = np.broadcast_to(np.asarray(statement.place.evaluate(counters), np.int64), tries).copy()  # type: ignore[arg-type]
+        held &= np.broadcast_to(guard.evaluate(counters), tries)
+    place = np.broadcast_to(np.asarray(statement.place.evaluate(counters), np.int64), tries).copy()
     if isinstance(statement, Sort):
         place += drawn.integers(0, max(1, statement.count), tries)
     else:
@@ -87,7 +87,7 @@ def _steps(loop: Node, structure: Structure, tries: int, drawn: np.random.Genera
     edges = {0, size - 1}
     for index, bounds in structure.questions.get(number, ()):
         axes = {axis.number: np.int64(0) for axis in axes_of(index)} | {number: np.arange(size)}
-        value = np.asarray(index.evaluate(axes))  # type: ignore[arg-type]
+        value = np.asarray(index.evaluate(axes))
         answers = value // bounds[0] if len(bounds) == 1 else (bounds[0] <= value) & (value < bounds[1])
         changes = np.flatnonzero(np.broadcast_to(answers, size)[1:] != np.broadcast_to(answers, size)[:-1])
         edges |= {*changes[:_MAX_CHANGES].tolist(), *(changes[:_MAX_CHANGES] + 1).tolist()}

@@ -26,7 +26,7 @@ from glenside.semantics.interpreter import evaluate
 MOST_SECONDS = 3.0
 """Predicted seconds of the interpreter up to which values are compared; it takes about half, twice."""
 _TOLERANCE = 0.05
-"""How far floats may be apart, in shares of the largest magnitude: what is wrong is wrong by about 1."""
+"""Tolerance of floats, relative to the largest magnitude; a wrong file differs by about 1."""
 _FLIPPED = 0.02
 """The share of whole numbers that may differ: those that are made of floats flip where sums are rounded otherwise."""
 

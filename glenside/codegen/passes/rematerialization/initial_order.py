@@ -22,7 +22,7 @@ def _frees(steps: Steps, number: int, left: Sequence[int]) -> bool:
     """True if a step ends live ranges of at least as many lines as it writes."""
     step = steps.steps[number]
     ends = sum(steps.sizes[v] for v in step.reads if left[v] == 1)
-    return ends >= sum(steps.sizes[v] for v in step.writes) > -1
+    return ends >= sum(steps.sizes[v] for v in step.writes)
 
 
 def _shrinks(steps: Steps, number: int, left: Sequence[int]) -> bool:
