@@ -16,7 +16,7 @@ from glenside.egraph.search import SearchResult, program_snapshot, search, searc
 from glenside.ir.errors import Failed
 from glenside.ir.interrupts import undisturbed
 from glenside.ir.program import Program
-from glenside.ir.term import Term, postorder
+from glenside.ir.term import Term
 from glenside.passes.answer import Answer, Problem, TimeIsUp, Unfinished, extract
 from glenside.passes.network import Pass, Search
 from glenside.report.progress import Event, Listener, silent
@@ -257,7 +257,7 @@ def search_parts(program: Program, target: Target) -> int:
 
 def rules_to_precompile(program: Program, target: Target, way: Way) -> str:
     """Returns the declarations of a search for this program, as long as passes do not change the rules it needs."""
-    rules = of_families(target.families(way, [*postorder(program.term)]))
+    rules = of_families(target.families(way, program.info.order))
     return declared(rules, target.rule_parameters(), way.explain or way.trace)[0]
 
 

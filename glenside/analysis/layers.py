@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from glenside.ir.operator import OperatorKind
 from glenside.ir.operators.casting import truncate
 from glenside.ir.program import Program, is_product
-from glenside.ir.term import Term, postorder
+from glenside.ir.term import Term
 from glenside.ir.types import ceil_div
 
 
@@ -63,10 +63,7 @@ def added_up(program: Program) -> dict[str, Term]:
 
     That windows are moved on the way there is no other use; to be a result of the program is one.
     """
-    users: dict[Term, list[Term]] = {}
-    for term in postorder(program.term):
-        for child in term.children:
-            users.setdefault(child, []).append(term)
+    users = program.info.users
 
     def cropped(sums: Term) -> Term:
         """As much of them as is used, where that is cut out at once."""

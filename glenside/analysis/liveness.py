@@ -25,11 +25,11 @@ from glenside.ir.elementwise import block_scratch
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, Operand, Product, Value
 from glenside.ir.operator import Category
-from glenside.ir.operators import parse_compute
+from glenside.ir.operators import compute_of
 from glenside.ir.operators.compute import name_of as name_of_step
 from glenside.ir.operators.opaque import name_of
 from glenside.ir.program import Program
-from glenside.ir.term import Term, constants_under, postorder, weave
+from glenside.ir.term import Term, constants_under, weave
 from glenside.ir.types import AccessType, Tensor
 from glenside.semantics import Native
 from glenside.semantics.interpreter import Run
@@ -53,7 +53,7 @@ class ResourceUse(NamedTuple):
 
 def bookkeeping(program: Program) -> int:
     """Bytes that the interpreter's own tables take, and the heads of its arrays: about, and rather more than less."""
-    return (24 << 10) + 64 * sum(1 for _ in postorder(program.term))
+    return (24 << 10) + 64 * len(program.info.order)
 
 
 def taken(*roots: Term) -> ResourceUse:
@@ -247,7 +247,7 @@ def operations(term: Term) -> int:
 
 def _scratch(term: Term, arguments: Sequence[Any], placed: bool) -> int:
     """What the evaluation needs beside operands and result; a product that it needs in memory is formed."""
-    record, parameters = parse_compute(str(term.attributes[0])) if term.operator.name == "compute" else (None, ())
+    record, parameters = compute_of(term) if term.operator.name == "compute" else (None, ())
     if record is None or record.category not in (Category.FOLD, Category.CONTRACTION):
         for argument in arguments:
             if isinstance(argument, Operand):

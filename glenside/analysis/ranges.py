@@ -17,7 +17,7 @@ from glenside.ir.dtypes import REALS, limits
 from glenside.ir.index_map import Fill
 from glenside.ir.operand import Array, distinct
 from glenside.ir.operator import Category, Keeps, Kind, OperatorKind
-from glenside.ir.operators.compute import compute, parse_compute
+from glenside.ir.operators.compute import compute, compute_of
 from glenside.ir.operators.products import access_product
 from glenside.ir.operators.reductions import reduce_max
 from glenside.ir.scalar import Applied, Element, Number, Scalar, arity
@@ -94,7 +94,7 @@ def numbers_of(leaf: Term) -> Array | None:
 
 
 def _of_compute(term: Term, operand: Range, parts: Sequence[Range], seen: Seen) -> Range:
-    record, parameters = parse_compute(str(term.attributes[0]))
+    record, parameters = compute_of(term)
     if record.scalar is not None:
         expression = record.expression(*parameters)
         if record.category is not Category.FOLD:

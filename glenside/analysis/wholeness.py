@@ -10,7 +10,7 @@ from glenside.analysis.ranges import numbers_of
 from glenside.ir.dtypes import REALS
 from glenside.ir.operator import Category, OperatorKind
 from glenside.ir.operators.casting import cast
-from glenside.ir.operators.compute import compute, parse_compute
+from glenside.ir.operators.compute import compute, compute_of
 from glenside.ir.scalar import Applied, Number, Scalar
 from glenside.ir.term import Term, postorder
 from glenside.ir.types import AccessType
@@ -32,7 +32,7 @@ def whole_terms(*roots: Term) -> set[Term]:
 def _is_whole(term: Term, known: Container[Term]) -> bool:
     of_whole = all(child in known for child in term.children)
     if term.operator is compute:
-        record, parameters = parse_compute(str(term.attributes[0]))
+        record, parameters = compute_of(term)
         if record.scalar is not None:
             return _gives_whole(record.expression(*parameters), of_whole)
         kept = record.combine is not None and record.combine.name in _KEPT

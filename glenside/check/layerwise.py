@@ -21,7 +21,7 @@ from glenside.ir.dtypes import REALS
 from glenside.ir.names import primed
 from glenside.ir.operators.casting import cast
 from glenside.ir.program import Program
-from glenside.ir.term import Term, build, make, postorder, rebuild_all, tensors, weave
+from glenside.ir.term import Term, build, make, rebuild_all, tensors, weave
 from glenside.ir.types import AccessType, Tensor
 
 
@@ -79,7 +79,7 @@ def _by_computation(program: Program, names: Sequence[str], numbers: dict[Any, i
     layers = {program.layers[name]: name for name in reversed(names)}
     of: dict[Term, int] = {}
     found: dict[int, dict[Term, None]] = {}
-    for term in postorder(program.term):
+    for term in program.info.order:
         below = [of[child] for child in term.children]
         if term in layers:
             key: Any = layers[term]

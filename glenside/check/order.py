@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from glenside.ir.dtypes import FLOATS, REALS, WHOLE
 from glenside.ir.operator import OperatorKind
 from glenside.ir.operators.casting import cast
-from glenside.ir.operators.compute import compute, parse_compute
+from glenside.ir.operators.compute import compute, compute_of
 from glenside.ir.scalar import primitives
 from glenside.ir.term import Term, nearest, postorder
 from glenside.ir.types import TupleType, Type
@@ -39,7 +39,7 @@ def _depends_on_equality(term: Term) -> bool:
     """
     if term.operator is not compute:
         return any(attribute in ("min", "max") for attribute in term.attributes)  # of what is scattered
-    record, parameters = parse_compute(str(term.attributes[0]))
+    record, parameters = compute_of(term)
     found = primitives(record.expression(*parameters)) if record.scalar is not None else set()
     return not found.isdisjoint(("eq", "ne")) or ("select" in found and not _has_truths(term.children[0]))
 
@@ -56,7 +56,7 @@ def _is_truth(term: Term) -> bool:
 def depends_on_order(term: Term) -> bool:
     """True if the term depends on the order of two numbers."""
     if term.operator is compute:
-        return parse_compute(str(term.attributes[0]))[0].orders
+        return compute_of(term)[0].orders
     return term.operator is cast and not {*dtypes(term.type)} & {*FLOATS}
 
 

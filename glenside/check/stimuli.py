@@ -17,7 +17,7 @@ from glenside.ir.dtypes import REALS, STORED, WHOLE, limits
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.operators.casting import cast
-from glenside.ir.operators.compute import compute, parse_compute
+from glenside.ir.operators.compute import compute, compute_of
 from glenside.ir.rational import exact
 from glenside.ir.term import Term, postorder, tensors
 from glenside.ir.types import Dims, Tensor
@@ -389,7 +389,7 @@ _MOST_POINTS = 1 << 10
 
 
 def _is_rest(term: Term) -> bool:
-    return parse_compute(str(term.attributes[0]))[0].name == "mod"
+    return compute_of(term)[0].name == "mod"
 
 
 def draw_points(

@@ -26,7 +26,7 @@ from glenside.check.stimuli import (
 from glenside.ir.dtypes import REALS
 from glenside.ir.operand import Array
 from glenside.ir.operator import Category
-from glenside.ir.operators.compute import compute, parse_compute
+from glenside.ir.operators.compute import compute, compute_of
 from glenside.ir.operators.opaque import name_of
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
@@ -85,7 +85,7 @@ def _picked(pick: Pick) -> float:
 
 def _choices(term: Term) -> float:
     """Returns the ratio of elements per maximum to the number of maxima of a compute term."""
-    category = parse_compute(str(term.attributes[0]))[0].category
+    category = compute_of(term)[0].category
     a = term.children[0].access
     if category is Category.POINTWISE or not a.size:
         return 0

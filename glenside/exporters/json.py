@@ -38,7 +38,7 @@ _CHILDREN = (Kind.TERM, Kind.TERMS)
 
 def program_json(program: Program) -> dict[str, Any]:
     """The program as what JSON can hold, as the module says; the values of constants are not in it."""
-    nodes = [*postorder(program.term, *program.layers.values(), *program.names.values())]
+    nodes = [*postorder(*program.roots, *program.names.values())]
     places = {node: place for place, node in enumerate(nodes)}
     return {
         "format": FORMAT,

@@ -13,7 +13,7 @@ from glenside.fuzzing.cases import Case, Invalid, Outcome, Verdict, Wrong, flaw,
 from glenside.fuzzing.doors import DOORS, Door, Visit
 from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
-from glenside.ir.term import Term, build, postorder
+from glenside.ir.term import Term, build
 from glenside.ir.text import parse
 from glenside.ir.types import AccessType
 
@@ -71,7 +71,7 @@ def place_of(error: BaseException) -> str:
 
 def kinds_of(program: Program) -> Iterator[str]:
     """What a program has: operators with dtypes and kinds of shapes."""
-    for term in postorder(program.term):
+    for term in program.info.order:
         yield f"{_name(term)} {_shape(term)}"
 
 

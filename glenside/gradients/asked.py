@@ -11,7 +11,7 @@ from glenside.gradients.optimizers import OPTIMIZERS, Optimizer
 from glenside.gradients.training import TrainingStep, training_step
 from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened, suggestion
-from glenside.ir.operators import parse_compute
+from glenside.ir.operators import compute_of
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 
@@ -50,7 +50,7 @@ def before_end(term: Term, name: str) -> Term | None:
     count = term.access.size
     while term.operator.moves and len(term.children) == 1:
         (term,) = term.children
-    if term.operator.name != "compute" or parse_compute(str(term.attributes[0]))[0].name != name:
+    if term.operator.name != "compute" or compute_of(term)[0].name != name:
         return None
     (before,) = term.children
     whole = before.access.size == count and (name != "softmax" or len(before.access.item) == 1)

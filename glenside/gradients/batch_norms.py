@@ -8,7 +8,7 @@ too: x * scale + shift with scale = gamma / sqrt(variance + eps), shift = beta -
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from glenside.builder.pointwise import add, cast, filled, multiply
 from glenside.builder.reductions import channel_statistics
@@ -59,11 +59,8 @@ def batch_statistics(program: Program, momentum: str) -> tuple[Program, Mapping[
         scale, shift = rebuild_all([scale, shift], lambda leaf, _: now.get(leaf))
         return add(multiply(x, scale), shift)
 
-    roots = [program.term, *program.layers.values(), *program.names.values()]
-    term, *rest = rebuild_all(roots, changed)
-    layers = dict(zip(program.layers, rest, strict=False))
-    names = dict(zip(program.names, rest[len(layers) :], strict=True))
-    return replace(program, term=term, layers=layers, names=names), after
+    roots = rebuild_all([*program.roots, *program.names.values()], changed)
+    return program.with_roots(roots), after
 
 
 def _batch_norms(root: Term) -> Iterator[_BatchNorm]:

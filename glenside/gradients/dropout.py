@@ -23,13 +23,10 @@ def at_inference(program: Program) -> Program:
         sides = [i for i, operand in enumerate(pair.children) if operand in masks]
         return children[0].children[1 - sides[0]] if pair.operator.name == "access-product" and sides else None
 
-    roots = [program.term, *program.layers.values(), *program.names.values()]
-    term, *rest = rebuild_all(roots, changed)
-    layers = dict(zip(program.layers, rest, strict=False))
-    names = dict(zip(program.names, rest[len(layers) :], strict=True))
+    roots = rebuild_all([*program.roots, *program.names.values()], changed)
     inputs = tuple(tensor for tensor in program.signature.inputs if tensor != SEED)
     signature = replace(program.signature, inputs=inputs)
-    return replace(program, term=term, layers=layers, names=names, signature=signature)
+    return program.with_roots(roots, signature=signature)
 
 
 def _masks(root: Term) -> set[Term]:

@@ -18,7 +18,7 @@ from glenside.ir.dtypes import FLOATS, REALS
 from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name, suggestion
 from glenside.ir.operators.requirements import spelled
-from glenside.ir.program import GradientOf, Program, by_node, constant_terms
+from glenside.ir.program import GradientOf, Program, by_node
 from glenside.ir.term import Term, build, postorder
 from glenside.ir.types import Tensor, TupleType
 
@@ -66,7 +66,7 @@ class _Question:
 
     def layers(self, found: Reverse) -> dict[str, Term]:
         """The program's layers, and those of the way back: NAME.input-gradient and NAME.weight-gradient."""
-        constants = constant_terms(self.program)
+        constants = self.program.info.constant
         layers = dict(self.program.layers)
         taken = set(layers.values())
         for name, node in self.program.layers.items():

@@ -165,14 +165,12 @@ def opened(program: Program, weights: Container[str], signature: Signature) -> P
             return None
         return build("access-tensor", replace(tensor, constant=False))
 
-    terms = [program.term, *program.layers.values(), *program.names.values()]
-    term, *rest = rebuild_all(terms, open_leaf)
-    layers = dict(zip(program.layers, rest, strict=False))
-    names = dict(zip(program.names, rest[len(layers) :], strict=True))
+    roots = rebuild_all([*program.roots, *program.names.values()], open_leaf)
     inputs = tuple(replace(t, constant=False) if t.name in weights else t for t in signature.inputs)
     constants = {
         name: program.constants[name]
         for name in program.constants_declared
         if name not in weights and name in program.constants
     }
-    return Program(term, program.name, layers, program.labels, constants, names, replace(signature, inputs=inputs))
+    signature = replace(signature, inputs=inputs)
+    return program.with_roots(roots, constants=constants, origins={}, nodes={}, signature=signature)

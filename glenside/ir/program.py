@@ -17,7 +17,8 @@ from glenside.ir.errors import BadInput
 from glenside.ir.names import numbered, spelled_name, suggestion
 from glenside.ir.operand import Array, as_array
 from glenside.ir.operators.requirements import spelled
-from glenside.ir.term import Replace, Term, build, constants_under, items_of, postorder, rebuild_all, tensors
+from glenside.ir.program_info import ProgramInfo
+from glenside.ir.term import Replace, Term, build, items_of, postorder, rebuild_all, tensors
 from glenside.ir.types import Tensor, TupleType
 
 
@@ -106,6 +107,25 @@ class Program:
         object.__setattr__(self, "constants", constants)
         object.__setattr__(self, "names", {n: node for n, node in self.names.items() if n not in layers})
 
+    @property
+    def roots(self) -> tuple[Term, ...]:
+        """The result and the layers."""
+        return (self.term, *self.layers.values())
+
+    def with_roots(self, roots: Sequence[Term], **fields: Any) -> Program:
+        """The program of other terms: its result, layers and names in order, names only if there are more terms.
+
+        `fields` are other fields to replace.
+        """
+        layers = dict(zip(self.layers, roots[1:], strict=False))
+        names = dict(zip(self.names, roots[1 + len(layers) :], strict=False))
+        return replace(self, term=roots[0], layers=layers, names=names, **fields)
+
+    @cached_property
+    def info(self) -> ProgramInfo:
+        """Facts about the terms, for all passes."""
+        return ProgramInfo(self.roots)
+
     def _declared_inputs(self) -> tuple[Tensor, ...]:
         """The inputs of the signature, as the term reads them where it does, then other inputs of the term."""
         declared = {t.name: self._read.get(t.name, t) for t in self.signature.inputs}
@@ -162,23 +182,18 @@ class Program:
                 raise BadInput(f"a value is given for {spelled_name(name)}, which the program does not have{hint}")
         arrays = {name: valued(self.tensors[name], value) for name, value in values.items()}
 
-        terms = [self.term, *self.layers.values(), *self.names.values()]
-        term, *rest = rebuild_all(terms, _made_constant(arrays, True))
-        layers = dict(zip(self.layers, rest, strict=False))
-        names = dict(zip(self.names, rest[len(layers) :], strict=True))
+        roots = rebuild_all([*self.roots, *self.names.values()], _made_constant(arrays, True))
         left = tuple(tensor for tensor in self.signature.inputs if tensor.name not in values)
         fixed = {name: array for name, array in arrays.items() if name in self._read and name in self.inputs}
         signature = replace(self.signature, inputs=left, values={**self.signature.values, **fixed})
-        changed = replace(self, term=term, layers=layers, names=names, signature=signature)
+        changed = self.with_roots(roots, signature=signature)
         return changed.with_constants({name: array for name, array in arrays.items() if name in self._read})
 
     def with_inputs_open(self) -> tuple[Program, Mapping[str, Array]]:
         """The program where inputs that were given values are inputs again, for any value; and those values."""
         values = {name: self.constants[name] for name in self.signature.values if name in self.constants}
-        term, *layers = rebuild_all([self.term, *self.layers.values()], _made_constant(values, False))
         constants = {name: array for name, array in self.constants.items() if name not in values}
-        named = dict(zip(self.layers, layers, strict=True))
-        return replace(self, term=term, layers=named, names={}, constants=constants), values
+        return self.with_roots(rebuild_all(self.roots, _made_constant(values, False)), constants=constants), values
 
     def results(self) -> dict[str, Term]:
         """The results by name."""
@@ -247,11 +262,6 @@ class _Part(Mapping[str, Array]):
 
     def __len__(self) -> int:
         return len(self._names)
-
-
-def constant_terms(program: Program) -> dict[Term, bool]:
-    """For each term of the program and its layers, whether it is made of constants alone: no input, no black box."""
-    return constants_under(program.term, *program.layers.values())
 
 
 def by_node(names: Mapping[str, Term]) -> dict[Term, list[str]]:

@@ -174,26 +174,6 @@ def postorder(*roots: Term, without: Container[Term] = ()) -> Iterator[Term]:
 
     What is in `without`, and what only such terms need, is left out.
     """
-    return iter(_ordered(roots, without) if without else _known_order(roots))
-
-
-_LARGE = 1_000
-_ORDERS: dict[tuple[Term, ...], list[Term]] = {}
-"""The terms under the last large roots: what looks at a program looks at all of it many times."""
-
-
-def _known_order(roots: tuple[Term, ...]) -> list[Term]:
-    order = _ORDERS.get(roots)
-    if order is None:
-        order = _ordered(roots, ())
-        if len(order) >= _LARGE:
-            for oldest in [*_ORDERS][:-3]:
-                _ORDERS.pop(oldest, None)
-            _ORDERS[roots] = order
-    return order
-
-
-def _ordered(roots: tuple[Term, ...], without: Container[Term]) -> list[Term]:
     done: dict[Term, None] = {}
     stack = [*reversed(roots)]
     while stack:
@@ -208,7 +188,7 @@ def _ordered(roots: tuple[Term, ...], without: Container[Term]) -> list[Term]:
         if len(stack) == count:
             stack.pop()
             done[term] = None
-    return [*done]
+    return iter(done)
 
 
 Replace = Callable[[Term, tuple[Term, ...]], Term | None]

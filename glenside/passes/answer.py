@@ -61,7 +61,7 @@ class Problem:
             apart = [layer for layer in found.layers.values() if layer not in inside]
             return cls(program, scope, None, (term,), tuple(postorder(*apart, term)), found)
         if scope is Scope.PROGRAM:
-            roots = (program.term, *program.layers.values())
+            roots = program.roots
             return cls(program, scope, None, roots, tuple(postorder(*roots)))
         layers = distinct_layers(program, target.leaf_kind(program))
         roots = tuple(map(target.root, layers.products))

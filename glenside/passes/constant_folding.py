@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -12,7 +11,7 @@ from glenside.builder.builder import LazyArrays, Value
 from glenside.ir.errors import BadInput
 from glenside.ir.names import primed
 from glenside.ir.operand import Array
-from glenside.ir.program import Program, constant_terms
+from glenside.ir.program import Program
 from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import AccessType, Tensor
 from glenside.semantics.interpreter import evaluate
@@ -25,12 +24,12 @@ def fold(program: Program, without: Container[Term] = (), *, lazily: bool = Fals
     them. With `lazily` values are computed on first use, where they are known. Raises BadInput for a constant without a
     value. A layer that is no longer part of the program keeps its terms without a value.
     """
-    constant = {term: known and term not in without for term, known in constant_terms(program).items()}
-    roots = (program.term, *program.layers.values())
+    constant = {term: known and term not in without for term, known in program.info.constant.items()}
+    roots = program.roots
     inside = {child for term in postorder(*roots) if constant[term] for child in term.children}
     outside = {child for term in postorder(*roots) if not constant[term] for child in term.children} | set(roots)
     largest = [t for t in postorder(*roots) if constant[t] and (t not in inside or t in outside) and not _plain(t)]
-    own = set(postorder(program.term))
+    own = set(program.info.order)
     largest = [t for t in largest if isinstance(t.type, AccessType) and (t in own or not _without_values(program, [t]))]
     if not lazily:
         _require_values(program, largest)
@@ -50,13 +49,12 @@ def fold(program: Program, without: Container[Term] = (), *, lazily: bool = Fals
         leaf = build("access-tensor", Tensor(names[term], term.access.dims, term.access.dtype, constant=True))
         return build("access", leaf, term.access.split) if term.access.split else leaf
 
-    result, *layers = rebuild_all(roots, folded)
-    declared = Program(result).constants_declared
+    rebuilt = rebuild_all(roots, folded)
+    declared = Program(rebuilt[0]).constants_declared
     known = [name for name in declared if name in program.constants]
     kept: dict[str, Value] = {name: partial(program.constants.__getitem__, name) for name in known}
     constants: Mapping[str, Array] = LazyArrays({**kept, **values}, lambda _, array: array)
-    named = dict(zip(program.layers, layers, strict=True))
-    return replace(program, term=result, layers=named, constants=constants if lazily else dict(constants), names={})
+    return program.with_roots(rebuilt, constants=constants if lazily else dict(constants))
 
 
 def _value(term: Term, constants: Mapping[str, Array]) -> Array:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from glenside.analysis.layers import added_up, ends_layer, from_product, product_of
 from glenside.egraph.saturation import SATURATED
 from glenside.ir.names import primed
-from glenside.ir.program import Program, constant_terms
+from glenside.ir.program import Program
 from glenside.ir.term import Term, build, make, postorder, rebuild_all, weave
 from glenside.ir.types import Tensor
 from glenside.passes.network import Search
@@ -48,7 +48,7 @@ class Layers:
 def distinct_layers(program: Program, kind: Callable[[Term], str] = lambda leaf: "") -> Layers:
     """Splits a program into distinct layers; layers with leaves of different `kind` are distinct."""
     taken = set(program.tensors)
-    constant = constant_terms(program)
+    constant = program.info.constant
     numbers: dict[Term, int] = {}
     products: list[Term] = []
     formals: list[tuple[Term, ...]] = []

@@ -14,7 +14,7 @@ from operator import mul
 from glenside.builder import layout
 from glenside.builder.layout import broadcast, split_at, transpose
 from glenside.ir.operator import Category
-from glenside.ir.operators.compute import name_of, parse_compute
+from glenside.ir.operators.compute import compute_of, name_of
 from glenside.ir.rearrangement import places_along
 from glenside.ir.term import Term, build, constants_under, postorder, rebuild_all, tensors
 from glenside.ir.types import AccessType, Dims, Tensor
@@ -33,7 +33,7 @@ def reshape(x: Term, dims: Sequence[int]) -> Term:
 
 def pair_of(term: Term) -> Term | None:
     """Returns the operand pair of an elementwise function of two whole tensors; None for other terms."""
-    if term.operator.name != "compute" or parse_compute(str(term.attributes[0]))[0].category is not Category.FOLD:
+    if term.operator.name != "compute" or compute_of(term)[0].category is not Category.FOLD:
         return None
     pair = term.children[0]
     whole = pair.operator.name == "access-product" and all(
@@ -49,7 +49,7 @@ def operands_of(term: Term) -> Sequence[Term] | None:
         return None
     if (pair := pair_of(term)) is not None:
         return pair.children
-    pointwise = term.operator.name == "compute" and parse_compute(str(term.attributes[0]))[0].category
+    pointwise = term.operator.name == "compute" and compute_of(term)[0].category
     return term.children if pointwise is Category.POINTWISE or term.operator.name == "cast" else None
 
 
@@ -159,7 +159,7 @@ def _at_places(z: Term, item: Sequence[int], part: Term, children: tuple[Term, .
     if part.operator.name == "access-product":
         both = [max(sizes) for sizes in zip(*(c.access.dims for c in children), strict=True)]
         return build("access-product", *(broadcast(c, both) for c in children), *part.attributes)
-    if part.operator.name != "compute" or parse_compute(str(part.attributes[0]))[0].category is not Category.REDUCTION:
+    if part.operator.name != "compute" or compute_of(part)[0].category is not Category.REDUCTION:
         return None
     dims, rank = z.access.dims, z.access.rank
     ones = [1 if axis in item else n for axis, n in enumerate(dims)]

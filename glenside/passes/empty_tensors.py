@@ -16,7 +16,7 @@ _SUMS = ("dot-product", "reduce-sum")
 
 def without_empty_tensors(program: Program) -> Program:
     """Replaces empty sums by 0 and tensors without elements by constants; such layers are no layers any more."""
-    known = {term: made for term in postorder(program.term) if (made := _constant(term)) is not None}
+    known = {term: made for term in program.info.order if (made := _constant(term)) is not None}
     if not known:
         return program
     (term,) = rebuild_all([program.term], lambda *_: None, known)

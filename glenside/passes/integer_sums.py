@@ -238,7 +238,7 @@ def _stored_unsigned(term: Term, children: tuple[Term, ...]) -> Term | None:
 
 def integer_sums(program: Program) -> Program:
     """Rewrites sums of products of dequantized bytes to integer sums; returns the program itself without any."""
-    roots = [program.term, *program.layers.values()]
+    roots = program.roots
     sums = _Sums()
 
     def of_integers(term: Term, children: tuple[Term, ...]) -> Term | None:
@@ -256,8 +256,7 @@ def integer_sums(program: Program) -> Program:
         if changed is not None:
             (done[term],) = rebuild_all([changed], lambda *_: None, done)
     found = rebuild_all(rebuild_all(found, lambda *_: None, done), _stored_unsigned)
-    layers = dict(zip(program.layers, found[1:], strict=True))
-    return replace(program, term=found[0], layers=layers, names={})
+    return program.with_roots(found)
 
 
 def for_processors(program: Program, search: Search | None = None) -> tuple[Program, str]:

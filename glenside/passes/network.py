@@ -17,10 +17,10 @@ from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress,
 from glenside.egraph.search import search
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.operator import Category, Keeps
-from glenside.ir.operators import parse_compute
+from glenside.ir.operators import compute_of
 from glenside.ir.program import Program, is_product
 from glenside.ir.rearrangement import Rearrangement
-from glenside.ir.term import Term, build, constants_under, postorder, rebuild_all, tensors
+from glenside.ir.term import Term, build, postorder, rebuild_all, tensors
 from glenside.ir.types import AccessType, Dims, Tensor
 from glenside.passes.extraction import PricedGraph
 from glenside.rewrites import of_families
@@ -88,7 +88,7 @@ def rewritten(
     more than the program itself, so the caller must compare. Products keep the names of their layers.
     """
     run = run or Search()
-    nodes = list(postorder(program.term))
+    nodes = program.info.order
     answer = search(
         nodes,
         of_families(families),
@@ -235,7 +235,7 @@ def named(program: Program, term: Term) -> dict[str, Term]:
     with the same constants, or none, are matched in order.
     """
     names = {product: name for name, product in reversed(list(program.layers.items()))}
-    before = [product for product in postorder(program.term) if product in names]
+    before = [product for product in program.info.order if product in names]
     after = [product for product in postorder(term) if is_product(product) or product.operator.name == "product-unit"]
     if len(before) != len(after):
         return {}
@@ -262,12 +262,12 @@ def _weights(product: Term) -> frozenset[str]:
 
 def has_scales_of_products(program: Program) -> bool:
     """True if a product with constant weights is scaled by a constant, so that `fold_batch_norms` can fold it."""
-    constant = constants_under(program.term)
+    constant = program.info.constant
     scaled: dict[Term, bool] = {}
-    for term in postorder(program.term):
+    for term in program.info.order:
         pair = term.children[0] if term.operator.name == "compute" else term
         operands = [c for c in pair.children if not constant[c]]
-        record = parse_compute(str(term.attributes[0]))[0] if term.operator.name == "compute" else None
+        record = compute_of(term)[0] if term.operator.name == "compute" else None
         scales = record is not None and Keeps.FACTOR in record.keeps
         adds = record is not None and record.category is Category.FOLD and record.linear
         if is_product(term):
@@ -296,9 +296,9 @@ def fold_batch_norms(program: Program, search: Search | None = None) -> tuple[Pr
     if not has_scales_of_products(program):
         return program, SATURATED
     found = rewritten(program, folding.TOGETHER, {}, _PRICES, search)
-    constant = constants_under(program.term)
+    constant = program.info.constant
     cost = Cost()
-    for term in postorder(program.term):
+    for term in program.info.order:
         if isinstance(term.type, AccessType) and all(isinstance(c.type, AccessType) for c in term.children):
             operands = [c.access for c in term.children]
             cost = cost.plus(_PRICES.cost(term.operator.name, term.attributes, operands, term.type, constant[term]))

@@ -9,7 +9,7 @@ The scale of a product is not outlined: it is folded into the product's weights.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from glenside.builder.layout import split_at
 from glenside.ir.names import primed
@@ -54,13 +54,12 @@ class Outlined:
             tensor = term.attributes[0] if term.operator.name == "access-tensor" else None
             return self.constants.get(tensor.name) if isinstance(tensor, Tensor) else None
 
-        return _with_roots(program, rebuild_all(_roots(program), put_back, done), self.values)
+        return program.with_roots(rebuild_all(program.roots, put_back, done), constants=self.values)
 
 
 def outlined(program: Program) -> Outlined:
     """Outlines terms over constants and functions of one tensor as one node each."""
-    roots = _roots(program)
-    roots = with_scales_first(roots, constants_under(*roots))
+    roots = with_scales_first(program)
     constant = constants_under(*roots)
     order = [term for term in postorder(*roots) if not constant[term]]
     items = functions_of_items(order, roots, constant)
@@ -97,17 +96,8 @@ def outlined(program: Program) -> Outlined:
 
     rebuilt = rebuild_all(roots, changed, done)
     layers = dict(zip(program.layers, rebuilt[1:], strict=True))
-    found = _with_roots(program, rebuilt, program.constants)
+    found = program.with_roots(rebuilt)
     return Outlined(found, layers, {key: function for function, key in keys.items()}, constants, program.constants)
-
-
-def _roots(program: Program) -> list[Term]:
-    return [program.term, *program.layers.values()]
-
-
-def _with_roots(program: Program, roots: Sequence[Term], values: Mapping[str, Array]) -> Program:
-    layers = dict(zip(program.layers, roots[1:], strict=True))
-    return replace(program, term=roots[0], layers=layers, constants=values, names={})
 
 
 def _is_computed_whole(term: Term) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from glenside.builder.layout import broadcast
 from glenside.builder.pointwise import add, combine, multiply
 from glenside.ir.dtypes import FLOATS
-from glenside.ir.program import is_product
+from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.passes.element_functions import narrowed, pair_of
 
@@ -63,12 +63,13 @@ def _is_of_product(term: Term) -> bool:
     return is_product(term)
 
 
-def with_scales_first(roots: Sequence[Term], constant: Mapping[Term, bool]) -> list[Term]:
-    """Merges each chain with a scale after its first step into one scale, then one shift.
+def with_scales_first(program: Program) -> list[Term]:
+    """Merges each chain with a scale after its first step into one scale, then one shift; returns the new roots.
 
     For floats only: equal in real arithmetic, up to rounding.
     """
-    found = chains([term for term in postorder(*roots) if not constant[term]], constant)
+    constant = program.info.constant
+    found = chains([term for term in postorder(*program.roots) if not constant[term]], constant)
     inner = {steps[-1].x for steps in found.values()}
     done: dict[Term, Term] = {}
 
@@ -77,7 +78,7 @@ def with_scales_first(roots: Sequence[Term], constant: Mapping[Term, bool]) -> l
         late = any(step.scales for step in steps[1:]) and term not in inner and term.access.dtype in FLOATS
         return _affine(done[steps[0].x], steps) if late else None
 
-    return rebuild_all(roots, joined, done)
+    return rebuild_all(program.roots, joined, done)
 
 
 def _affine(x: Term, steps: Sequence[Step]) -> Term:

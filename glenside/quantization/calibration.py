@@ -7,7 +7,7 @@ from the least to the greatest value seen, as in https://arxiv.org/abs/1712.0587
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, partial
 
 import numpy as np
@@ -137,7 +137,7 @@ class _Quantizing:
     """Products of two tensors that change, element by element."""
 
     def __post_init__(self) -> None:
-        self.roots = [self.folded.term, *self.folded.layers.values()]
+        self.roots = self.folded.roots
         self.constant = constants_under(*self.roots)
         order = [*postorder(*self.roots)]
         standard = {t: own for t in order if (own := standardisation(t, self.constant)) is not None}
@@ -309,8 +309,7 @@ class _Quantizing:
             return _dequantized(own, self.ranges[first][0], steps[first])
 
         found = rebuild_all(self.roots, changed, done)
-        layers = dict(zip(self.folded.layers, found[1:], strict=True))
-        program = replace(self.folded, term=found[0], layers=layers, names={}, constants={})
+        program = self.folded.with_roots(found, constants={})
         return program, {name: known[name] for name in program.constants_declared}
 
 

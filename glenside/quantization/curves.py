@@ -15,7 +15,7 @@ from glenside.builder.layout import broadcast
 from glenside.ir.dtypes import limits
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.operators.compute import parse_compute
+from glenside.ir.operators.compute import compute_of
 from glenside.ir.term import Term, build, make, weave
 from glenside.ir.types import Dims, Tensor
 from glenside.passes.element_functions import is_one_number, number_of, operands_of, pair_of
@@ -85,7 +85,7 @@ def regions(order: list[Term], constant: Mapping[Term, bool]) -> dict[Term, Term
 
 
 def _is_linear(term: Term, below: Sequence[Term], constant: Mapping[Term, bool]) -> bool:
-    kind = parse_compute(str(term.attributes[0]))[0].name
+    kind = compute_of(term)[0].name
     if kind == "elementwise-div":
         return constant[below[1]]
     return kind in _LINEAR or kind == "elementwise-mul"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from glenside.builder.pointwise import divide, filled, multiply
 from glenside.ir.program import Program
-from glenside.ir.term import Term, constants_under, make, postorder, rebuild_all, weave
+from glenside.ir.term import Term, make, postorder, rebuild_all, weave
 from glenside.passes.element_functions import pair_of
 from glenside.quantization.curves import regions
 from glenside.quantization.normalizing import inside, standardisation
@@ -14,9 +12,7 @@ from glenside.quantization.normalizing import inside, standardisation
 
 def with_inverses(program: Program) -> Program:
     """The program without divisions by what changes, but in normalizations and in functions of one tensor alone."""
-    roots = [program.term, *program.layers.values()]
-    constant = constants_under(*roots)
-    order = [*postorder(*roots)]
+    constant, order = program.info.constant, [*postorder(*program.roots)]
     standard = {t: own for t in order if (own := standardisation(t, constant)) is not None}
     kept = {part for t, own in standard.items() for part in inside(t, own)} | standard.keys()
     kept |= regions([t for t in order if t not in kept], constant).keys()
@@ -35,8 +31,7 @@ def with_inverses(program: Program) -> Program:
         a, b = children[0].children
         return multiply(a, _inverse(b))
 
-    found = rebuild_all(roots, changed, {})
-    return replace(program, term=found[0], layers=dict(zip(program.layers, found[1:], strict=True)), names={})
+    return program.with_roots(rebuild_all(program.roots, changed, {}))
 
 
 def _inverse(x: Term) -> Term:

@@ -14,7 +14,7 @@ from glenside.builder.layout import reshape, split_at
 from glenside.ir.dtypes import FLOATS, INTEGERS
 from glenside.ir.errors import BadInput, TypeMismatch
 from glenside.ir.operand import Array
-from glenside.ir.operators.compute import parse_compute
+from glenside.ir.operators.compute import compute_of
 from glenside.ir.program import Program, is_product
 from glenside.ir.rational import exact
 from glenside.ir.term import Term, constants_under, make, postorder, tensors, weave
@@ -72,7 +72,7 @@ class Follower:
         self, program: Program, constants: Mapping[str, Array], network: Network, nodes: Callable[[Term], str]
     ) -> None:
         self.program, self.constants, self.network, self.nodes = program, constants, network, nodes
-        self.roots = [program.term, *program.layers.values()]
+        self.roots = program.roots
         self.constant = constants_under(*self.roots)
         self.names = {term: name for name, term in reversed(list(program.layers.items()))}
         self.found: dict[Term, Affine | Curve | Refused] = {}
@@ -183,7 +183,7 @@ class Follower:
     def _computed(self, term: Term) -> Affine:
         if is_product(term):
             return self._product(term)
-        kind, parameters = parse_compute(str(term.attributes[0]))
+        kind, parameters = compute_of(term)
         if kind.name in ("reduce-sum", "reduce-mean"):
             return self._sum(term, kind.name == "reduce-mean")
         if kind.name == "reduce-max":

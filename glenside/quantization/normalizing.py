@@ -19,7 +19,7 @@ from glenside.builder.layout import reshape, split_at
 from glenside.builder.pointwise import add, cast, compute, divide, filled, multiply, subtract
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.operators.compute import parse_compute
+from glenside.ir.operators.compute import compute_of
 from glenside.ir.rational import exact
 from glenside.ir.term import Term, build, postorder
 from glenside.passes.element_functions import pair_of
@@ -198,7 +198,7 @@ def _root(term: Term, constant: Mapping[Term, bool]) -> tuple[Term, float] | Non
     if bounds is not None and (number := _number_in(bounds[1])) is not None:
         divisor, least = _stripped(bounds[0]), number
     elif _is(divisor, "clip"):
-        low, high = (exact(p) for p in parse_compute(str(divisor.attributes[0]))[1])
+        low, high = (exact(p) for p in compute_of(divisor)[1])
         divisor, least = _stripped(divisor.children[0]), float(low or 0) if high is None else np.inf
     if not _is(divisor, "sqrt") or constant[divisor]:
         return None
@@ -239,7 +239,7 @@ def _operands(term: Term, kind: str, constant: Mapping[Term, bool]) -> tuple[Ter
 
 
 def _is(term: Term, kind: str) -> bool:
-    return term.operator.name == "compute" and parse_compute(str(term.attributes[0]))[0].name == kind
+    return term.operator.name == "compute" and compute_of(term)[0].name == kind
 
 
 def _stripped(term: Term) -> Term:

@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape, quoteattr
 from glenside.ir.errors import BadInput
 from glenside.ir.operator import OperatorKind
 from glenside.ir.program import Program, is_product
-from glenside.ir.term import Term, constants_under, nearest, postorder
+from glenside.ir.term import Term, nearest
 from glenside.ir.types import Tensor, TupleType, Type
 from glenside.report.layered import Placed, placed
 
@@ -75,12 +75,12 @@ class Network:
     def of(cls, program: Program, copies: Sequence[tuple[Term, Any]]) -> Network:
         """From a program and its copies, as a target tells them."""
         network, made = cls(), dict[Term, list[int]]()
-        constant = constants_under(program.term)
+        constant = program.info.constant
         copied: dict[Term, list[Any]] = {}
         for term, copy in copies:
             copied.setdefault(term, []).append(copy)
         names = _computed(program)
-        for term in postorder(program.term):
+        for term in program.info.order:
             if constant[term] and not _is_input(term):
                 made[term] = []
                 continue

@@ -37,7 +37,7 @@ def first_fault(program: Program, values: Mapping[str, Array]) -> str:
 
 
 def _first(program: Program, values: Mapping[str, Array], wrong: Any, what: str) -> str:
-    terms = [*postorder(program.term)]
+    terms = program.info.order
     bad: set[Term] = set()
     first: list[Term] = []
 

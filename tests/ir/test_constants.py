@@ -11,7 +11,7 @@ from glenside.egraph.encode import program_text
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.ir.errors import BadInput
 from glenside.ir.operator import OPERATORS
-from glenside.ir.program import Program, constant_terms
+from glenside.ir.program import Program
 from glenside.ir.term import Term, build, constants_under, postorder
 from glenside.ir.types import Dims, Tensor
 from glenside.passes.extraction import constant_classes
@@ -50,7 +50,7 @@ CASES = [
 def test_one_answer_everywhere(term: Term, constant: bool) -> None:
     program = Program(term, constants={"w": VALUE} if "w" in str(term) else {})
     nodes = list(postorder(term))
-    assert constants_under(term)[term] is constant_terms(program)[term] is constant
+    assert constants_under(term)[term] is program.info.constant[term] is constant
     assert f"({'constant' if constant else 'varies'} (program-node {len(nodes) - 1}))" in program_text(nodes)
     request = Request.of(nodes, of_families(("constant-analyses",)), {}, Limits())
     snapshot = Saturation(request).snapshot(program.tensors)

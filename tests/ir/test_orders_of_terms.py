@@ -1,20 +1,11 @@
-"""The order of the terms of a program: children first, and kept of the last large programs alone."""
+"""The order of the terms of a program, and the facts that are computed once for it."""
 
 from __future__ import annotations
 
-import gc
-import weakref
-
-from glenside.ir import term as terms
-from glenside.ir.term import Term, build, postorder, rebuild
+import glenside as gl
+from glenside.ir.program import Program
+from glenside.ir.term import build, constants_under, postorder, rebuild_all
 from glenside.ir.types import Dims, Tensor
-
-
-def _chain(name: str, length: int) -> Term:
-    term = build("access-tensor", Tensor(name, Dims((2, 3)), "float32"))
-    for _ in range(length):
-        term = build("compute", "negative", build("compute", "elementwise-add", build("access-product", term, term, 0)))
-    return term
 
 
 def test_children_come_first_left_to_right_and_once() -> None:
@@ -26,22 +17,30 @@ def test_children_come_first_left_to_right_and_once() -> None:
     assert [*postorder(root, without={pair})] == [root]
 
 
-def test_what_is_asked_twice_is_the_same_and_may_be_changed_in_between() -> None:
-    root = _chain("twice", 1_000)
-    before = [*postorder(root)]
-    assert len(before) == 3_001
-    other = rebuild(root, lambda term, _: before[-1].children[0] if not term.children else None)
-    assert other is not root
-    assert [*postorder(root)] == before
+def test_information_of_a_program_is_that_of_its_terms() -> None:
+    w, x = (build("access-tensor", Tensor(n, Dims((2,)), "float32", constant=n == "w")) for n in "wx")
+    double = build("compute", "elementwise-add", build("access-product", w, w, 0))
+    total = build("compute", "elementwise-add", pair := build("access-product", x, double, 0))
+    program = Program(total, layers={"doubled": double, "other": (other := build("compute", "negative", w))})
+    info = program.info
+    assert program.info is info
+    assert info.order == tuple(postorder(total))
+    assert info.users == {
+        term: [user for user in info.order for child in user.children if child is term] for term in info.order
+    }
+    assert len(info.users[w]) == 2
+    assert info.constant == constants_under(total, double, other)
+    assert {term: info.constant[term] for term in (w, double, x, pair, other)} == {
+        w: True, double: True, x: False, pair: False, other: True,
+    }  # fmt: skip
 
 
-def test_no_more_than_a_few_large_programs_are_kept() -> None:
-    kept = []
-    for i in range(8):
-        root = _chain(f"kept-{i}", 400)
-        assert sum(1 for _ in postorder(root)) == 1_201
-        kept.append(weakref.ref(root))
-    del root
-    gc.collect()
-    assert len(terms._ORDERS) <= 4
-    assert [ref() is None for ref in kept[:4]] == [True] * 4
+def test_roots_are_replaced_with_the_names_of_a_program() -> None:
+    program = gl.parse("(input x (shape 2) float32) (let ((a (compute relu (access-tensor x)))) (compute negative a))")
+    (relu,) = program.names.values()
+    terms = [*program.roots, relu]
+    changed = rebuild_all(terms, lambda t, _: build("compute", "abs", *t.children) if t is relu else None)
+    renamed = program.with_roots(changed)
+    assert renamed.term is changed[0]
+    assert renamed.names == {"a": renamed.term.children[0]}
+    assert program.with_roots(changed[:1]).names == {}

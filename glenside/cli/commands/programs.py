@@ -300,7 +300,5 @@ def _apart(first: Program, second: Program) -> tuple[set[str], Program]:
             return None
         return build("access-tensor", dataclasses.replace(tensor, name=names[tensor.name]))
 
-    term, *layers = rebuild_all([second.term, *second.layers.values()], renamed)
     constants = {names.get(name, name): array for name, array in second.constants.items()}
-    named = dict(zip(second.layers, layers, strict=True))
-    return alike, dataclasses.replace(second, term=term, layers=named, constants=constants)
+    return alike, second.with_roots(rebuild_all(second.roots, renamed), constants=constants)

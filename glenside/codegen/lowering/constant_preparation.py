@@ -10,13 +10,13 @@ from glenside.codegen.loop_ir.scalar_expr import number
 from glenside.codegen.lowering.concat_in_place import parts_of
 from glenside.codegen.lowering.materialize import is_widening
 from glenside.ir.program import Program
-from glenside.ir.term import Term, postorder
+from glenside.ir.term import Term
 from glenside.passes.constant_folding import fold
 
 
 def prepared(program: Program, *, lazily: bool = False) -> Program:
     """Folds computed or concatenated constants; constants that are only moved are read in place."""
-    return fold(program, [t for t in postorder(program.term) if _is_read_in_place(t)], lazily=lazily)
+    return fold(program, [t for t in program.info.order if _is_read_in_place(t)], lazily=lazily)
 
 
 def _is_read_in_place(term: Term) -> bool:

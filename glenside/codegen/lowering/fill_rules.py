@@ -11,7 +11,7 @@ from glenside.codegen.loop_ir.scalar_expr import number, weighted_sum
 from glenside.codegen.lowering import gather_scatter, reductions, scatter_add
 from glenside.ir.index_map import Index
 from glenside.ir.operator import Category
-from glenside.ir.operators.compute import parse_compute
+from glenside.ir.operators.compute import compute_of
 from glenside.ir.rational import exact_numbers
 from glenside.ir.term import Term
 
@@ -21,7 +21,7 @@ _MAX_UNROLLED = 8
 
 def category_of(compute: Term) -> Category:
     """Returns the category of a compute: what it does to its items."""
-    return parse_compute(str(compute.attributes[0]))[0].category
+    return compute_of(compute)[0].category
 
 
 def is_unrolled(fold: Term) -> bool:
@@ -35,7 +35,7 @@ def filler(term: Term) -> Callable[[Filling], list[Statement]] | None:
         return OF_OPERATOR.get(term.operator.name)
     if category_of(term) is Category.FOLD and not is_unrolled(term):
         return reductions.folded
-    return OF_COMPUTE.get(parse_compute(str(term.attributes[0]))[0].name)
+    return OF_COMPUTE.get(compute_of(term)[0].name)
 
 
 def listed(nest: Filling) -> list[Statement]:

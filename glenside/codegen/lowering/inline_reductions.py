@@ -11,7 +11,7 @@ from glenside.codegen.loop_ir.scalar_expr import apply, convert, number, sums_in
 from glenside.ir.dtypes import widen
 from glenside.ir.index_map import Index
 from glenside.ir.operator import Category
-from glenside.ir.operators.compute import parse_compute
+from glenside.ir.operators.compute import compute_of
 from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.term import Term
 from glenside.ir.types import Dims
@@ -38,7 +38,7 @@ def join_of(term: Term) -> Callable[[Term, Pull, Places], Join] | None:
     """Returns the function that describes an element of a term as a reduction; None if the term is no reduction."""
     if term.operator.name != "compute":
         return OF_OPERATOR.get(term.operator.name)
-    kind = parse_compute(str(term.attributes[0]))[0]
+    kind = compute_of(term)[0]
     if kind.category is Category.CONTRACTION:
         return dot_product
     return reduction if kind.category is Category.REDUCTION and kind.name not in ("argmax", "argmin") else None
@@ -65,7 +65,7 @@ def dot_product(term: Term, pull: Pull, at: Places) -> Join:
 
 def reduction(term: Term, pull: Pull, at: Places) -> Join:
     """Returns the reduction of an item to one number, or to its mean."""
-    kind = parse_compute(str(term.attributes[0]))[0]
+    kind = compute_of(term)[0]
     (child,) = term.children
     item, dtype = child.access.item, child.access.dtype
     mean = kind.name == "reduce-mean"

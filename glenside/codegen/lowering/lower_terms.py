@@ -37,7 +37,7 @@ from glenside.ir.elementwise import folds
 from glenside.ir.errors import BadInput
 from glenside.ir.index_map import Axis, Fill, Index, Within
 from glenside.ir.operator import Category
-from glenside.ir.operators.compute import name_of, parse_compute
+from glenside.ir.operators.compute import compute_of, name_of
 from glenside.ir.program import Program
 from glenside.ir.rational import exact
 from glenside.ir.term import Term, build, postorder
@@ -345,7 +345,7 @@ class Lowering:
             return self._moved(term, places)
         if name in ("cast", "bitcast"):
             return convert(self.pull(term.children[0], places), dtype, bits=name == "bitcast")
-        kind, parameters = parse_compute(str(term.attributes[0]))
+        kind, parameters = compute_of(term)
         expression, (child,) = kind.expression(*parameters), term.children
         if kind.category is Category.POINTWISE:
             return applied(expression, [self.pull(child, places)])

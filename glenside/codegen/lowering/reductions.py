@@ -7,13 +7,13 @@ from glenside.codegen.loop_ir.nest_builder import Filling, Places
 from glenside.codegen.loop_ir.scalar_expr import applied, apply, convert, number, sums_in
 from glenside.ir.dtypes import REALS, wider
 from glenside.ir.index_map import Index, flattened
-from glenside.ir.operators.compute import parse_compute
+from glenside.ir.operators.compute import compute_of
 from glenside.ir.term import Term
 
 
 def folded(nest: Filling) -> list[Statement]:
     """Folds many operands along the first item axis, from left to right."""
-    kind, parameters = parse_compute(str(nest.term.attributes[0]))
+    kind, parameters = compute_of(nest.term)
     expression, (child,) = kind.expression(*parameters), nest.term.children
     split, operands = child.access.split, child.access.item[0]
 
@@ -64,7 +64,7 @@ def _extreme(nest: Filling, child: Term, at: Places, relation: str) -> list[Stat
 
 def normalized(nest: Filling) -> list[Statement]:
     """Computes softmax or log-softmax in three passes over each item; argsort with the library's sort."""
-    name = parse_compute(str(nest.term.attributes[0]))[0].name
+    name = compute_of(nest.term)[0].name
     (child,) = nest.term.children
     shape, item, dtype = child.access.shape, child.access.item, child.access.dtype
     if name == "argsort":

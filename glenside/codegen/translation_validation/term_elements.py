@@ -19,7 +19,7 @@ from glenside.codegen.translation_validation.operator_elements import RULES
 from glenside.ir.index_map import Fill
 from glenside.ir.operand import Array, Operand, in_memory
 from glenside.ir.operator import Category
-from glenside.ir.operators.compute import name_of, parse_compute
+from glenside.ir.operators.compute import compute_of, name_of
 from glenside.ir.term import Term, weave
 from glenside.ir.types import AccessType, Dims
 
@@ -93,7 +93,7 @@ class Meaning:
         return result.reshape(shape)
 
     def _computed(self, term: Term, places: Places) -> Array:
-        kind, parameters = parse_compute(str(term.attributes[0]))
+        kind, parameters = compute_of(term)
         assert kind.evaluate is not None, "a compute type has a meaning"
         (child,) = term.children
         type_, shape = child.access, np.shape(places[0]) if places else ()
@@ -111,7 +111,7 @@ class Meaning:
 
     def _of_places(self, term: Term, places: Places, item: Dims, count: int) -> Array:
         """Applies a compute to whole items, at `count` indices of all other axes."""
-        kind, parameters = parse_compute(str(term.attributes[0]))
+        kind, parameters = compute_of(term)
         (child,) = term.children
         split = child.access.split
         if count * item.product() > MOST:

@@ -17,7 +17,7 @@ from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike, WrittenWrong
-from glenside.ir.term import Term, postorder, weave
+from glenside.ir.term import Term, weave
 from glenside.ir.types import AccessType, Tensor
 from glenside.semantics.interpreter import evaluate
 
@@ -47,7 +47,7 @@ def export_jax(program: Program) -> str:
     """
     source = Source(argument_names(program.tensors))
     done: dict[Term, Held] = {}
-    for term in postorder(program.term):
+    for term in program.info.order:
         done[term] = _export(source, term, done)
     return _module(program, source, _result(source, done[program.term]))
 

@@ -25,7 +25,7 @@ from glenside.ir.packages import import_onnx
 from glenside.ir.packing import packed, packed_bytes
 from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike, replacing
-from glenside.ir.term import Term, constants_under
+from glenside.ir.term import Term
 
 if TYPE_CHECKING:
     import onnx
@@ -83,7 +83,7 @@ def _emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:
     for name in program.constants_declared:
         if name not in program.constants:
             raise BadInput(f"an ONNX file requires the value of every constant, got none of {spelled_name(name)}")
-    graph, constant = Graph([*program.tensors]), constants_under(program.term)
+    graph, constant = Graph([*program.tensors]), program.info.constant
     emit = Emitter(graph, constants=program.constants, is_constant=constant, came=program.origins)
     Writing(emit, Origins(program), _labels(program), program.labels).write(program.term)
     return emit, _outputs(emit, emit.held[program.term], program)

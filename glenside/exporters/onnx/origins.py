@@ -13,7 +13,7 @@ from functools import cached_property
 from glenside.exporters.onnx.versions import at_opset, is_valid
 from glenside.importers.onnx.opaque import numbers_of, read_key, spelled_key
 from glenside.ir.program import Program
-from glenside.ir.term import Term, build, constants_under, postorder, tensors
+from glenside.ir.term import Term, build, postorder, tensors
 from glenside.ir.types import Dims, Tensor
 
 _READ_THROUGH = ("Concat", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
@@ -35,10 +35,6 @@ class Origins:
             if _operator(box) not in _READ_THROUGH and (outputs_of(box) > 1 or not is_one_step(term, box)):
                 found.setdefault((term.operator.name, term.attributes), []).append((term, box))
         return found
-
-    @cached_property
-    def constant(self) -> Mapping[Term, bool]:
-        return constants_under(self.program.term)
 
     def box(self, term: Term) -> Term | None:
         """The black box that a term is, over terms that can be written."""
@@ -69,7 +65,7 @@ class Origins:
             if mine.type != theirs.type:
                 return None
             if mine in variables:
-                if self.constant.get(theirs, False) and mine is not theirs:
+                if self.program.info.constant.get(theirs, False) and mine is not theirs:
                     return None  # what is known of a constant may be in the pattern
                 continue
             if mine.operator is not theirs.operator or mine.attributes != theirs.attributes:

@@ -18,7 +18,6 @@ from glenside.ir.operators.requirements import spelled
 from glenside.ir.packages import import_onnx
 from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike, WrittenWrong
-from glenside.ir.term import postorder
 from glenside.ir.types import AccessType, Tensor
 from glenside.semantics.effort import seconds
 from glenside.semantics.interpreter import evaluate
@@ -129,7 +128,7 @@ def _compare_values(program: Program, found: Program, path: PathLike) -> str:
     """Compare values, and say how, or why they are not compared."""
     if found.term is program.term:
         return "the importer reads the same term"
-    if any(term.operator.opaque for each in (program, found) for term in postorder(each.term)):
+    if any(term.operator.opaque for each in (program, found) for term in each.info.order):
         return "values not compared: there are black boxes"
     predicted = max(seconds(program.term), seconds(found.term))
     if predicted > MOST_SECONDS:

@@ -51,6 +51,11 @@ def parse_compute(text: str) -> tuple[Compute, tuple[str, ...]]:
     return compute, tuple(parameters)
 
 
+def compute_of(term: Term) -> tuple[Compute, tuple[str, ...]]:
+    """Returns the record and the parameters of a term's compute type."""
+    return parse_compute(str(term.attributes[0]))
+
+
 def _check_compute(kind: str, a: AccessType) -> None:
     compute, parameters = parse_compute(kind)
     require_computed(compute.name, a.dtype, a)

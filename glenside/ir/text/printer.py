@@ -33,7 +33,7 @@ def print_program(program: Program) -> str:
     named = by_node({**program.layers, **program.names})
     # A default name comes back by itself; it is written only where its node needs a name anyway.
     reserve: dict[Term, str] = {}
-    products = (node for node in postorder(program.term) if is_product(node))
+    products = (node for node in program.info.order if is_product(node))
     for position, node in enumerate(products, 1):
         names = named.get(node, [])
         if len(names) == 1 and has_default_name(program, names[0], position):

@@ -17,7 +17,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operators.compute import name_of
 from glenside.ir.operators.opaque import name_of as name_of_box
 from glenside.ir.program import Program
-from glenside.ir.term import Term, postorder
+from glenside.ir.term import Term
 from glenside.targets.base.prices import Prices
 
 if TYPE_CHECKING:
@@ -387,7 +387,7 @@ class Target(ABC):
         """Returns sentences about the measures of a program: here, the operators without a price."""
         names = (
             f"the black box {name_of_box(str(term.attributes[0]))}" if term.operator.opaque else name_of(term)
-            for term in postorder(program.term)
+            for term in program.info.order
             if not term.operator.is_priced
         )
         return [f"no price for {name}" for name in dict.fromkeys(names)]

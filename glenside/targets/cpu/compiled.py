@@ -37,8 +37,8 @@ from glenside.ir.cook_toom import cook_toom
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.operator import OPERATORS
-from glenside.ir.program import Program, constant_terms, is_product
-from glenside.ir.term import Term, postorder
+from glenside.ir.program import Program, is_product
+from glenside.ir.term import Term, constants_under
 from glenside.passes.answer import Placed
 from glenside.passes.extraction import PricedGraph
 from glenside.passes.variants import ByRecipe, Extracted
@@ -378,14 +378,12 @@ def _with_time(variant: Variant, more: int) -> Variant:
 
 def _work(program: Program) -> int:
     """Returns the operations of a program, without terms over constants alone."""
-    constant = constant_terms(program)
-    return sum(operations(term) for term in postorder(program.term) if not constant[term])
+    return sum(operations(term) for term in program.info.order if not program.info.constant[term])
 
 
 def _products(root: Term) -> float | None:
     """Returns the multiply-adds of float32 products, without terms over constants alone; None for other dtypes."""
-    constant = constant_terms(Program(root))
-    found = [t for t in postorder(root) if is_product(t) and not constant[t]]
+    found = [t for t, constant in constants_under(root).items() if is_product(t) and not constant]
     sizes = [product_sizes(t).macs for t in found if t.access.dtype == "float32"]
     return sum(sizes) if len(sizes) == len(found) else None
 

@@ -61,7 +61,7 @@ class Operand(Typed):
 def secrets(program: Program, public: Iterable[str] = ()) -> dict[Term, Operand]:
     """Returns the analysis of each term of the program and its layers; `public`: names of public tensors."""
     names, known = frozenset(public), dict[Term, Operand]()
-    for term in postorder(program.term, *program.layers.values()):
+    for term in postorder(*program.roots):
         operands = [known[child] for child in term.children]
         known[term] = described(term.operator.name, term.attributes, operands, term.type, names)
     return known

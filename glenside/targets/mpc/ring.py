@@ -16,7 +16,7 @@ from glenside.ir.dtypes import FLOATS
 from glenside.ir.operators.compute import name_of
 from glenside.ir.operators.products import access_product
 from glenside.ir.program import Program, is_product
-from glenside.ir.term import Term, postorder
+from glenside.ir.term import Term
 from glenside.ir.types import AccessType, Tensor
 from glenside.targets.mpc.precision import Bound, bound_of
 
@@ -51,7 +51,7 @@ def reach(program: Program, bits: int, field: int, magnitude: float) -> Reach:
     unbounded: dict[str, None] = {}
     first: tuple[str, float, float] | None = None
     layer = ""
-    for term in postorder(program.term):
+    for term in program.info.order:
         operands = tuple(bound for child in term.children for bound in done[child])
         if term.operator is access_product or not isinstance(term.type, AccessType):
             done[term] = operands

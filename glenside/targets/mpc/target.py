@@ -15,7 +15,7 @@ from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import BadInput
 from glenside.ir.names import suggestion
 from glenside.ir.operators.compute import name_of
-from glenside.ir.program import Program, constant_terms
+from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.passes.network import Pass, fold_batch_norms
 from glenside.passes.variants import ByRecipe
@@ -234,7 +234,7 @@ class MPC(Target):
 
     def _seen(self, term: Term, seed: int) -> float:
         """Returns the error of a layer's term on random numbers; prepared weights are rounded once."""
-        constant = constant_terms(Program(term)) if self.prepared else {}
+        constant = Program(term).info.constant if self.prepared else {}
         offline = {t for t, is_constant in constant.items() if is_constant}
         return seen_error(term, self.bits, lambda _: self.magnitude, offline, seed)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from glenside.ir.program import Program, constant_terms, is_product
-from glenside.ir.term import Term, postorder
+from glenside.ir.program import Program, is_product
+from glenside.ir.term import Term
 from glenside.ir.types import AccessType
 from glenside.passes.constant_folding import fold
 from glenside.targets.mpc.analysis import Operand, secrets
@@ -36,11 +36,11 @@ def program_traffic(
     """
     protocol = protocol or Semi2k()
     known = secrets(program, public)
-    constant, uses = constant_terms(program), _uses(program)
+    constant, uses = program.info.constant, program.info.users
     deferred, put_into_next, instead = _deferred(uses), merged(uses, known), computed(uses, known)
     scales = scales_before_repeated(uses, known)
     found: dict[Term, Traffic | None] = {}
-    for term in postorder(program.term):
+    for term in program.info.order:
         if term in put_into_next or (prepared and constant[term]):
             found[term] = NOTHING
             continue
@@ -103,15 +103,6 @@ def _instead(protocol: Semi2k, term: Term, kinds: Collection[str], sent: Traffic
     }
     parts = [known.get(kind, sent) for kind in kinds]
     return None if None in parts else sum((part for part in parts if part is not None), NOTHING)
-
-
-def _uses(program: Program) -> dict[Term, list[Term]]:
-    """Returns term -> its readers, in order of evaluation."""
-    uses: dict[Term, list[Term]] = {term: [] for term in postorder(program.term)}
-    for term in uses:
-        for child in term.children:
-            uses[child].append(term)
-    return uses
 
 
 def _deferred(uses: Mapping[Term, list[Term]]) -> set[Term]:

@@ -13,9 +13,9 @@ from typing import Any
 from glenside.ir.operator import OPERATORS, Category
 from glenside.ir.operators.compute import parse_compute
 from glenside.ir.operators.tiled_products import matrices_of
-from glenside.ir.program import Program, constant_terms
+from glenside.ir.program import Program
 from glenside.ir.rational import exact_numbers
-from glenside.ir.term import postorder, weave
+from glenside.ir.term import weave
 from glenside.ir.types import AccessType, Type
 from glenside.targets.mpc.analysis import Operand, secrets
 from glenside.targets.mpc.semi2k import of_elements
@@ -48,10 +48,10 @@ NO_WORK = Work()
 def program_work(program: Program, public: Iterable[str] = (), prepared: bool = False) -> Work:
     """Returns the computation of one party for the program; parameters as for `program_traffic`."""
     known = secrets(program, public)
-    constant = constant_terms(program) if prepared else {}
+    constant = program.info.constant if prepared else {}
     works = (
         node_work(term.operator.name, term.attributes, [known[child] for child in term.children], term.type)
-        for term in postorder(program.term)
+        for term in program.info.order
         if not constant.get(term)
     )
     return sum(works, NO_WORK)

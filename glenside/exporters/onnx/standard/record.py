@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.writer import Value
-from glenside.ir.operators.compute import parse_compute
+from glenside.ir.operators.compute import compute_of
 from glenside.ir.term import Term
 
 
@@ -53,7 +53,7 @@ def as_standard(emit: Emitter, term: Term) -> Value | None:
     """A term as the standard operator that it is; None where it is none."""
     name = term.operator.name
     if name == "compute":
-        name = parse_compute(str(term.attributes[0]))[0].name
+        name = compute_of(term)[0].name
     for record in _LOOKED_AT.get(name, ()):
         if (made := record.write(emit, term)) is not None:
             return made
