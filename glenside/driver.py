@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from glenside.cache import Cache, CacheFull, answers
 from glenside.check import CheckReport, is_equal
-from glenside.check.beside import beside
+from glenside.check.forked import beside
 from glenside.egraph.process import Worker
 from glenside.egraph.saturation import INTERRUPTED, ITERATION_LIMIT, NODE_LIMIT, SATURATED, Limits
 from glenside.extract import METHODS

@@ -14,7 +14,7 @@ import numpy as np
 
 from glenside.analysis.ranges import EVERY, Range, ranges
 from glenside.analysis.wholeness import whole_terms
-from glenside.check.sides import CAST, ROUNDED, WATCHED, Function, cast_possible, cast_taken
+from glenside.check.branch_outcomes import CAST, ROUNDED, WATCHED, Function, cast_possible, cast_taken
 from glenside.ir.dtypes import REALS
 from glenside.ir.operand import Array
 from glenside.ir.operators.casting import cast

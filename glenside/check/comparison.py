@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from glenside.check.order import depends_on_order
-from glenside.check.places import Places
+from glenside.check.equal_positions import Places
+from glenside.check.order_dependence import depends_on_order
 from glenside.ir.operand import Array, arrays
 from glenside.ir.operators.products import access_product
 from glenside.ir.term import Term, postorder

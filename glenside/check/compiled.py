@@ -20,7 +20,7 @@ import numpy as np
 from glenside.check.comparison import difference
 from glenside.check.confined import Confined
 from glenside.check.indices import index_limits, picks
-from glenside.check.stimuli import draw_reals, draw_residues, drawn_within
+from glenside.check.input_generators import draw_reals, draw_residues, drawn_within
 from glenside.check.verdicts import EXACT
 from glenside.codegen.loop_ir.ir import Nest, Role
 from glenside.codegen.runtime.arguments import pointers

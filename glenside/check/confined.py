@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from glenside.check.indices import Pick
-from glenside.check.stimuli import constants_of, declared
+from glenside.check.input_generators import constants_of, declared
 from glenside.ir.dtypes import REALS, WHOLE, limits
 from glenside.ir.errors import OutOfBounds
 from glenside.ir.operand import Array

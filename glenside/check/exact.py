@@ -27,13 +27,13 @@ from typing import Any
 from glenside.check.branches import Branches, Missing, places
 from glenside.check.comparison import Clock, Progress, Trial, difference, digest, observe, shared, steps
 from glenside.check.indices import opaque_limit
+from glenside.check.input_generators import declared
 from glenside.check.inputs import Inputs
 from glenside.check.layerwise import equations
 from glenside.check.memory import least_bytes, shortage
-from glenside.check.order import has_order
-from glenside.check.stimuli import declared
+from glenside.check.order_dependence import has_order
+from glenside.check.rounds import Turns
 from glenside.check.trials import Field, Trials, Turn
-from glenside.check.turns import Turns
 from glenside.check.verdicts import EXACT, ending, is_equal, verdict_of
 from glenside.ir.errors import OutOfBounds
 from glenside.ir.operand import Array, arrays

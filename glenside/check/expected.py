@@ -10,7 +10,7 @@ import numpy as np
 
 from glenside.check.confined import Confined
 from glenside.check.indices import index_limits, picks
-from glenside.check.stimuli import drawn_within
+from glenside.check.input_generators import drawn_within
 from glenside.ir.dtypes import REALS, WHOLE, fraction_bits, limits, wider
 from glenside.ir.operand import Array, arrays
 from glenside.ir.operators.casting import bitcast, cast

@@ -17,7 +17,7 @@ import numpy as np
 from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, observe, steps
 from glenside.check.confined import Confined
 from glenside.check.indices import index_limits, picks
-from glenside.check.stimuli import declared, draw_reals, drawn_within
+from glenside.check.input_generators import declared, draw_reals, drawn_within
 from glenside.ir.operand import arrays
 from glenside.ir.operators.opaque import require_meaning
 from glenside.ir.program import Program

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from glenside.check.expected import arrays_of
-from glenside.check.stimuli import declared
+from glenside.check.input_generators import declared
 from glenside.gradients.programs import results_of
 from glenside.ir.dtypes import REALS
 from glenside.ir.errors import BadInput

@@ -22,14 +22,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from glenside.check.branch_outcomes import CAST
 from glenside.check.branches import Branches, Missing
 from glenside.check.comparison import Clock, Progress, Trial, observe, steps
 from glenside.check.confined import Confined
 from glenside.check.gradient_pairs import Pair, pair_of, types
 from glenside.check.indices import index_limits, opaque_limit, picks
+from glenside.check.input_generators import declared, draw_near, drawn_within
 from glenside.check.memory import least_bytes, shortage
-from glenside.check.sides import CAST
-from glenside.check.stimuli import declared, draw_near, drawn_within
 from glenside.check.trials import Field, Trials
 from glenside.check.verdicts import EXACT, ending, is_equal, verdict_of
 from glenside.ir.dtypes import REALS

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glenside.check.order import dtypes
-from glenside.check.stimuli import declared
+from glenside.check.input_generators import declared
+from glenside.check.order_dependence import dtypes
 from glenside.ir.dtypes import REALS, RECORDS
 from glenside.ir.operand import Array
 from glenside.ir.operator import Operator

@@ -9,8 +9,8 @@ import numpy as np
 
 from glenside.check.confined import Confined
 from glenside.check.indices import counted_from_ends, from_end, index_limits, picks
-from glenside.check.order import rounds
-from glenside.check.stimuli import declared
+from glenside.check.input_generators import declared
+from glenside.check.order_dependence import rounds
 from glenside.check.trials import OWN, Trials, Turn
 from glenside.ir.errors import OutOfBounds
 from glenside.ir.operand import Array

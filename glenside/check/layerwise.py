@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from glenside.check.order import dtypes
-from glenside.check.stimuli import is_real
+from glenside.check.input_generators import is_real
+from glenside.check.order_dependence import dtypes
 from glenside.ir.dtypes import REALS
 from glenside.ir.names import primed
 from glenside.ir.operators.casting import cast

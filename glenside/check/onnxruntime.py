@@ -18,8 +18,8 @@ import numpy as np
 from glenside.check.confined import Confined
 from glenside.check.floating import relative_error
 from glenside.check.indices import index_limits, picks
+from glenside.check.input_generators import draw_reals, drawn_within
 from glenside.check.noise import content_of, read_original, variants
-from glenside.check.stimuli import draw_reals, drawn_within
 from glenside.exporters.onnx import save_onnx
 from glenside.importers.onnx.sessions import CannotRun, Ended, Session
 from glenside.ir.dtypes import REALS, RECORDS, STORED, fraction_bits, is_float

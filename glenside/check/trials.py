@@ -10,8 +10,7 @@ from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from glenside.check.indices import Pick, picks
-from glenside.check.order import depends_on_order, dtypes, has_order
-from glenside.check.stimuli import (
+from glenside.check.input_generators import (
     Draw,
     constants_of,
     declared,
@@ -23,6 +22,7 @@ from glenside.check.stimuli import (
     is_real,
     periods_of,
 )
+from glenside.check.order_dependence import depends_on_order, dtypes, has_order
 from glenside.ir.dtypes import REALS
 from glenside.ir.operand import Array
 from glenside.ir.operator import Category

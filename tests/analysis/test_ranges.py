@@ -9,7 +9,7 @@ import pytest
 
 from glenside.analysis.ranges import EVERY, Range, ranges
 from glenside.check.indices import index_limits
-from glenside.check.stimuli import draw_reals
+from glenside.check.input_generators import draw_reals
 from glenside.ir.operator import COMPUTES, OPERATORS, Compute, Operator
 from glenside.ir.term import Term, build
 from glenside.ir.types import AccessType, Dims, Tensor

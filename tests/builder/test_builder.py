@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from glenside.builder import Builder
-from glenside.check.stimuli import declared
+from glenside.check.input_generators import declared
 from glenside.ir.errors import BadInput, TypeMismatch
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder

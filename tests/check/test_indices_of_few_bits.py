@@ -8,7 +8,7 @@ import pytest
 import glenside as gl
 from glenside.check import check
 from glenside.check.indices import from_end
-from glenside.check.stimuli import draw_integers
+from glenside.check.input_generators import draw_integers
 from glenside.ir.program import Program
 from glenside.ir.types import Dims, Tensor
 

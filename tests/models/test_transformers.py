@@ -10,7 +10,7 @@ import pytest
 import glenside as gl
 from glenside.check import check
 from glenside.check.indices import index_limits
-from glenside.check.stimuli import declared, draw_residues
+from glenside.check.input_generators import declared, draw_residues
 from glenside.ir.program import Program
 from glenside.ir.text import parse, print_program
 from glenside.models import load, network

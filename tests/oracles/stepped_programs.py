@@ -21,7 +21,7 @@ from glenside.builder.reductions import position, reduce_axes
 from glenside.builder.windows import average_pool, max_pool
 from glenside.check.confined import Confined
 from glenside.check.indices import index_limits, picks
-from glenside.check.stimuli import constants_of
+from glenside.check.input_generators import constants_of
 from glenside.ir.dtypes import FLOATS, limits
 from glenside.ir.errors import GlensideError
 from glenside.ir.operand import Array

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from glenside.check.ahead import LEAST_SECONDS, possible
-from glenside.check.aimed import beside, is_between, moved, near
 from glenside.check.branches import Branches, Missing
 from glenside.check.comparison import Clock
-from glenside.check.stimuli import further
+from glenside.check.directed_inputs import beside, is_between, moved, near
+from glenside.check.input_generators import further
+from glenside.check.speculative import LEAST_SECONDS, possible
 from glenside.check.trials import OWN, Trials, Turn
 from glenside.ir.copies import Ahead
 from glenside.ir.errors import OutOfBounds

@@ -21,7 +21,7 @@ from mutations import mutants, network
 from glenside.builder import Builder
 from glenside.builder.layout import broadcast
 from glenside.builder.pointwise import cast, multiply, relu
-from glenside.check import ahead, check, turns
+from glenside.check import check, rounds, speculative
 from glenside.check.comparison import OutOfTime
 from glenside.ir import copies
 from glenside.ir.copies import Ahead
@@ -50,9 +50,9 @@ class Watched(Ahead):
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
     """Every check is shared, however short its turns are."""
-    monkeypatch.setattr(turns, "LEAST_SECONDS", -1.0)
-    monkeypatch.setattr(turns, "possible", lambda *_: True)
-    monkeypatch.setattr(turns, "Ahead", Watched)
+    monkeypatch.setattr(rounds, "LEAST_SECONDS", -1.0)
+    monkeypatch.setattr(rounds, "possible", lambda *_: True)
+    monkeypatch.setattr(rounds, "Ahead", Watched)
     monkeypatch.setattr(Watched, "processes", [], raising=False)
     monkeypatch.setattr(Watched, "told", [], raising=False)
     return Watched
@@ -83,7 +83,7 @@ def test_verdicts_are_those_of_one_process(seed: int, shared: type[Watched], mon
     two = [said(*pair) for pair in pairs(seed)]
     assert any(shared.told)
     assert not any(map(exists, shared.processes))
-    monkeypatch.setattr(turns, "possible", lambda *_: False)
+    monkeypatch.setattr(rounds, "possible", lambda *_: False)
     assert two == [said(*pair) for pair in pairs(seed)]
 
 
@@ -100,7 +100,7 @@ def test_constants_have_their_own_values_in_the_last_turn(
 ) -> None:
     two = check(in_bytes(), in_bytes(twice=True))
     assert shared.told[0]
-    monkeypatch.setattr(turns, "possible", lambda *_: False)
+    monkeypatch.setattr(rounds, "possible", lambda *_: False)
     one = check(in_bytes(), in_bytes(twice=True))
     assert (two.result, two.how) == (one.result, one.how)
     assert one.ok
@@ -213,9 +213,9 @@ def test_large_arrays_are_left_to_all_processors(monkeypatch: pytest.MonkeyPatch
     term, _ = pairs(0)[0]
     monkeypatch.setattr(copies, "processors", lambda: 2)
     monkeypatch.setattr(copies.threading, "enumerate", lambda: [copies.threading.current_thread()])
-    assert ahead.possible(term)
-    monkeypatch.setattr(ahead, "_LARGEST", 1)
-    assert not ahead.possible(term)
+    assert speculative.possible(term)
+    monkeypatch.setattr(speculative, "_LARGEST", 1)
+    assert not speculative.possible(term)
     monkeypatch.undo()
     monkeypatch.setattr(copies, "processors", lambda: 1)
-    assert not ahead.possible(term)
+    assert not speculative.possible(term)

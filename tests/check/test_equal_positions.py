@@ -7,7 +7,7 @@ import pytest
 
 from glenside.builder import Builder
 from glenside.check import EXACT, check
-from glenside.check.places import Places
+from glenside.check.equal_positions import Places
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims, Tensor

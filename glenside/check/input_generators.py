@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from glenside.check.order import dtypes
+from glenside.check.order_dependence import dtypes
 from glenside.ir.blockwise import blocks
 from glenside.ir.dtypes import REALS, STORED, WHOLE, limits
 from glenside.ir.errors import BadInput

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glenside.check import check
-from glenside.check.stimuli import draw_near, further
+from glenside.check.input_generators import draw_near, further
 from glenside.ir.dtypes import WHOLE, limits
 from glenside.ir.program import Program
 from glenside.ir.text import parse

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from glenside.check.branch_outcomes import CAST_AIMS, WATCHED, Aim
 from glenside.check.branches import Missing, function_of
-from glenside.check.sides import CAST_AIMS, WATCHED, Aim
-from glenside.check.stimuli import held
+from glenside.check.input_generators import held
 from glenside.ir.dtypes import FLOATS, WHOLE
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, postorder

@@ -11,8 +11,8 @@ import pytest
 
 import glenside as gl
 from glenside.builder import Builder
-from glenside.check.beside import beside
 from glenside.check.exact import CheckReport
+from glenside.check.forked import beside
 from glenside.check.verdicts import EXACT
 
 EQUAL = CheckReport({"layer": EXACT}, EXACT, "random integers", 0.5)
