@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from glenside.cache import Cache, CacheFull, answers
 from glenside.check import CheckReport, is_equal
-from glenside.check.forked import beside
+from glenside.check.forked import forked_check
 from glenside.egraph.process import Worker
 from glenside.egraph.saturation import INTERRUPTED, ITERATION_LIMIT, NODE_LIMIT, SATURATED, Limits
 from glenside.extract import METHODS
@@ -100,7 +100,7 @@ def optimize(
             result = stages.at_once()
         try:
             checks = verify and result.stopped != INTERRUPTED  # after Ctrl-C the answer is returned unchecked
-            with beside(result.compared) if meanwhile and checks else nullcontext(lambda: None) as verdict:
+            with forked_check(result.compared) if meanwhile and checks else nullcontext(lambda: None) as verdict:
                 on_answer(result)
                 if checks:
                     waited = time.perf_counter()  # includes the wait for the second process
@@ -126,7 +126,7 @@ def _holds(known: Result, cache: Cache, on_answer: Callable[[Result], None], ver
     compare = partial(answers.compared, known)
     failed: GlensideError | None = None
     try:
-        with beside(compare) if meanwhile and verify else nullcontext(lambda: None) as verdict:
+        with forked_check(compare) if meanwhile and verify else nullcontext(lambda: None) as verdict:
             if meanwhile:
                 try:
                     on_answer(known)

@@ -13,16 +13,16 @@ from typing import Any
 
 from glenside.check.comparison import Progress
 from glenside.check.exact import CheckReport
-from glenside.ir import copies
+from glenside.ir import forked_work
 
 Verdict = Callable[[], CheckReport | None]
 """Waits for the report; returns None where this process has to repeat the check."""
 
 
 @contextmanager
-def beside(check: Callable[[Progress], CheckReport]) -> Iterator[Verdict]:
+def forked_check(check: Callable[[Progress], CheckReport]) -> Iterator[Verdict]:
     """Runs the check in a forked process for as long as the block lasts."""
-    with copies.beside(lambda look: _told(check, look)) as told:
+    with forked_work.forked(lambda look: _told(check, look)) as told:
         yield lambda: _believed(told())
 
 

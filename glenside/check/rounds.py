@@ -15,8 +15,8 @@ from glenside.check.directed_inputs import beside, is_between, moved, near
 from glenside.check.input_generators import further
 from glenside.check.speculative import LEAST_SECONDS, possible
 from glenside.check.trials import OWN, Trials, Turn
-from glenside.ir.copies import Ahead
 from glenside.ir.errors import OutOfBounds
+from glenside.ir.forked_work import RoundWorker
 from glenside.ir.operand import Array
 from glenside.ir.types import Tensor
 from glenside.semantics import Arithmetic
@@ -73,7 +73,7 @@ class Turns:
         self.trials, self.comparison, self.branches = trials, comparison, branches
         self.draw, self.compare, self.own = draw, compare, own
         self.done: list[Turn] = []
-        self._ahead: Ahead | None = None
+        self._ahead: RoundWorker | None = None
         self._seconds = _STEP * comparison.steps
         """The longest round of this process; before the first round, a lower bound of its time."""
         self._alone = False
@@ -194,7 +194,7 @@ class Turns:
             if not possible(*self.branches.roots):
                 self._alone = True
                 return
-            self._ahead = Ahead(self._tell)
+            self._ahead = RoundWorker(self._tell)
             try:
                 self._ahead.start()
             except OSError:  # no more processes, memory or files

@@ -8,7 +8,7 @@ repeated in this process.
 from __future__ import annotations
 
 from glenside.check.memory import shortage
-from glenside.ir.copies import may_be_copied
+from glenside.ir.forked_work import may_fork
 from glenside.ir.term import Term, postorder
 from glenside.ir.types import AccessType
 
@@ -21,7 +21,7 @@ _BYTES = 16  # of a residue with its position on the real line
 
 def possible(*roots: Term) -> bool:
     """True if there are a processor and memory for a forked process."""
-    if not may_be_copied():
+    if not may_fork():
         return False
     computed = [t for t in postorder(*roots) if not t.operator.moves and isinstance(t.type, AccessType)]
     total = sum(term.access.size for term in computed)

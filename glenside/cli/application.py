@@ -21,7 +21,7 @@ from glenside.cli.commands.train import train
 from glenside.cli.commands.winograd import winograd
 from glenside.cli.output import BAD_INPUT, OK
 from glenside.ir.errors import GlensideError
-from glenside.ir.ways import command_line
+from glenside.ir.option_hints import command_line
 
 app = typer.Typer(
     add_completion=False,

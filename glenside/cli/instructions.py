@@ -152,7 +152,7 @@ class Instructions:
         """Returns the program to search: the quantized one if there is one, else the program. Raises BadInput."""
         if self.output is None and self.quantize is None:
             return program
-        from glenside.ir.copies import beside
+        from glenside.ir.forked_work import forked
         from glenside.npu.model.reference_results import results_wanted
         from glenside.quantization import layers
         from glenside.quantization.asked import integers
@@ -166,11 +166,11 @@ class Instructions:
         network = self.integers.network
         if not isinstance(self._samples, str | None):
             measure = partial(_accuracy, program.seeded_constants(self.seed), network, self._samples, self.seed)
-            told = self._open.enter_context(beside(measure, worth=len(network.layers) >= layers.MANY))
+            told = self._open.enter_context(forked(measure, worth=len(network.layers) >= layers.MANY))
             self._measured = lambda: told() or measure()
         if self.on is not None:
             find = partial(results_wanted, network, self.seed)
-            self._wanted = self._open.enter_context(beside(find, worth=len(network.layers) >= layers.MANY))
+            self._wanted = self._open.enter_context(forked(find, worth=len(network.layers) >= layers.MANY))
         return network.program
 
     def save(self, result: Result, mapped: Program, path: str) -> None:

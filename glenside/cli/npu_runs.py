@@ -124,7 +124,7 @@ def _simulated(program: NpuProgram, wanted: Callable[[], _Results]) -> tuple[Run
     For a large program a second process verifies the order of accesses and computes the expected digests. If that
     fails, the whole simulator runs here and reports the fault; the digests are then None. Raises BadInput.
     """
-    from glenside.ir.copies import beside, may_be_copied
+    from glenside.ir.forked_work import forked, may_fork
     from glenside.npu.analysis.critical_path import accounts
     from glenside.npu.model import execute, split_execution
     from glenside.npu.model.bounds import require_fit
@@ -140,8 +140,8 @@ def _simulated(program: NpuProgram, wanted: Callable[[], _Results]) -> tuple[Run
         split_execution.require_order(program, found)
         return results_meant(program) if known is None else known
 
-    if program.size >= _MANY and may_be_copied():
-        with beside(right) as told, suppress(Exception):  # an invalid program may raise anything; simulated again below
+    if program.size >= _MANY and may_fork():
+        with forked(right) as told, suppress(Exception):  # an invalid program may raise anything; simulated again below
             simulated, ledger = split_execution.values(program, found), accounts(program, found)
             left = results_left(program, simulated.dram)
             if (meant := told()) is not None:

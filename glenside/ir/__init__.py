@@ -1,1 +1,1 @@
-"""The language: terms, types, programs, their text, and a record for each operator and dtype."""
+"""Defines the language: terms, types, programs, their text format, and a record for each operator and dtype."""

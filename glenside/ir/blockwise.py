@@ -1,7 +1,7 @@
-"""Results computed in blocks, in row-major order: an operator needs little memory beside its operands and its result.
+"""Computes results in blocks, in row-major order, so that operators need little memory besides operands and result.
 
-Every array that an operator computes is a new one in row-major order, whatever its operands are views of, and what it
-needs on the way is a known number of blocks: so that `glenside.analysis.liveness` can tell how much a program takes.
+Every array that an operator computes is new and in row-major order, whatever views its operands are. Its temporaries
+are a known number of blocks, so `glenside.analysis.liveness` can predict the memory of a program.
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ from glenside.ir.threads import in_parallel
 Index = tuple[int | slice, ...]
 
 PART = 1 << 14
-"""Elements of one block: a few microseconds of numpy, as long as calling it takes."""
+"""Elements per block: numpy computes a block in a few microseconds, about the time of the call itself."""
 BUFFER = 1 << 10
-"""Elements that numpy converts or gathers at a time: its own 8192 of each operand are more than some programs hold."""
-_FEW = 64  # elements of each of more items: numpy is called for each, and not to go along them
+"""Elements that numpy converts or gathers at once: its default, 8192 per operand, exceeds the memory of some programs.
+"""
+_SMALL_ITEM_ELEMENTS = 64  # items of at most this many elements are reduced by one numpy call per element
 ERF_PART = 1 << 11
-"""Elements of which the error function is taken at a time: each is an object of Python's for a while."""
+"""Elements per block of the error function, which makes a Python object of each element."""
 
 
 def positions(dims: Sequence[int]) -> Iterator[tuple[Any, ...]]:
-    """Every index of an array of those dims, the last axis first.
+    """Yields every index of an array of `dims`; the last axis varies fastest.
 
-    As lists, not generators: Python keeps a freed tuple for each that was made of a generator, of which nobody told how
-    long it is, so that numpy's own iterator, called in a loop, takes memory which no program asked for.
+    It uses lists, not generators: Python keeps a freed tuple for each one built from a generator of unknown length, so
+    numpy's own iterator, called in a loop, would hold memory that the program did not allocate.
     """
     return product(*[range(size) for size in dims])
 
 
 def blocks(dims: Sequence[int], count: int) -> Iterator[Index]:
-    """Indices of leading axes that cut an array of those dims into contiguous blocks of at most `count` elements.
+    """Yields indices of leading axes that cut an array of `dims` into contiguous blocks of at most `count` elements.
 
-    There are none where the array has no elements.
+    Yields nothing if the array has no elements.
     """
     if 0 in dims:
         return
@@ -58,7 +59,7 @@ def blocks(dims: Sequence[int], count: int) -> Iterator[Index]:
 
 
 def block_size(dims: Sequence[int], count: int) -> int:
-    """How many elements the largest of the `blocks` of those dims has."""
+    """Returns the number of elements of the largest of the `blocks` of `dims`."""
     if not prod(dims):
         return 0
     index = next(blocks(dims, count))
@@ -67,14 +68,16 @@ def block_size(dims: Sequence[int], count: int) -> int:
 
 
 def row_major(function: Callable[..., Any], *arrays: Array, dtype: DTypeLike | None = None) -> Array:
-    """An elementwise numpy function of arrays of one dtype, straight into a new array, of that dtype unless given."""
+    """Applies an elementwise numpy function to arrays of one dtype, into a new array of that dtype or of `dtype`."""
     out = np.empty(_broadcast_dims(arrays), arrays[0].dtype if dtype is None else dtype)
     function(*arrays, out=out)
     return out
 
 
 def _broadcast_dims(arrays: Sequence[Array]) -> Sequence[int]:
-    """As `np.broadcast_shapes` has them, which takes as long as a small array."""
+    """Returns the broadcast dims, without `np.broadcast_shapes` where they are equal: it costs as much as a small
+    array.
+    """
     first = arrays[0].shape
     return first if all(x.shape == first for x in arrays[1:]) else np.broadcast(*arrays).shape
 
@@ -87,9 +90,9 @@ def in_blocks(
     item: Sequence[int] = (),
     part: int = PART,
 ) -> Array:
-    """A new array of dims (dims, item): `function` gives a block of it for the same block of each of the arrays.
+    """Returns a new array of dims (dims, item): `function` computes each block from the same block of each array.
 
-    A block has all of the item's axes, and of the axes before only some: those of a block are cut from `dims`.
+    A block contains all of the item's axes; only `dims` are cut into blocks.
     """
     out = np.empty((*dims, *item), dtype)
     for index in blocks(dims, part):
@@ -97,9 +100,10 @@ def in_blocks(
     return out
 
 
-def as_they_lie(function: Callable[..., None], arrays: Sequence[Array], dtype: DTypeLike, part: int) -> Array:
-    """A new array that `function(out, *arrays)` fills, part by part, each in the cache; dims are broadcast. It lies in
-    memory as the first of the arrays does that is not repeated along any axis, and parts follow that.
+def in_operand_layout(function: Callable[..., None], arrays: Sequence[Array], dtype: DTypeLike, part: int) -> Array:
+    """Returns a new array that `function(out, *arrays)` fills in parts, each in the cache; dims are broadcast.
+
+    Its memory layout is that of the first array that is not repeated along any axis; the parts follow the layout.
     """
     dims = _broadcast_dims(arrays)
     whole = next((a for a in arrays if a.shape == dims and 0 not in a.strides), None)
@@ -117,7 +121,7 @@ def as_they_lie(function: Callable[..., None], arrays: Sequence[Array], dtype: D
 
 
 def store(part: Array, a: Array) -> None:
-    """Copy an array into a part of a result, unless it is that part."""
+    """Copies an array into a part of a result, unless the array already is that part."""
     if _address(part) != _address(a):
         part[...] = a
 
@@ -127,14 +131,14 @@ def _address(a: Array) -> tuple[int, list[int]]:
 
 
 def items_of(length: int) -> int:
-    """How many items of that length are one block."""
+    """Returns the number of items of `length` elements in one block."""
     return max(1, PART // max(length, 1))
 
 
 def reduced(ufunc: np.ufunc, a: Array, axes: tuple[int, ...], dtype: Any) -> Array:
-    """The reduction over the last axes, into a new array in row-major order."""
+    """Reduces over the last axes, into a new array in row-major order."""
     out = np.empty(a.shape[: a.ndim - len(axes)], dtype)
-    if ufunc in (np.maximum, np.minimum) and 0 < prod(a.shape[out.ndim :]) <= _FEW < out.size:
+    if ufunc in (np.maximum, np.minimum) and 0 < prod(a.shape[out.ndim :]) <= _SMALL_ITEM_ELEMENTS < out.size:
         first, *others = ((..., *position) for position in positions(a.shape[out.ndim :]))
         out[...] = a[first]
         for position in others:

@@ -1,4 +1,4 @@
-"""What is taken from outside at most: one place that knows the bounds and says them."""
+"""Defines the bounds of input from outside, and checks numbers against them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened
 
 LARGEST = 2**63 - 1
-"""The size of an axis, and the elements of a tensor: what an e-graph counts with."""
+"""The size of an axis, and the number of elements of a tensor: e-graphs count in int64."""
 MOST_MACS = 1 << 53
 """Multiply-adds of a layer: cycles and bytes of all its mappings still fit into 64 bits."""
 MOST_COUNT = 2**31 - 1
-"""Anything that is counted and is no size: rows of a tile, seeds."""
+"""Counts that are not sizes: rows of a tile, seeds."""
 MOST_FACTOR = 1e6
-"""A ratio of two things."""
+"""A ratio."""
 MOST_TAPS = 64
-"""m + r - 1 of Winograd's F(m, r): the numbers of its matrices double with each."""
+"""m + r - 1 of Winograd's F(m, r): each increment doubles the entries of its matrices."""
 MOST_NODES = 100_000
-"""Nodes of one ONNX model, those of functions and loops counted each time: a small file can ask for any number."""
+"""Nodes of one ONNX model, counting functions and loops at each use: a small file can ask for any number."""
 TEXT_BYTES = 1 << 30
-"""A text file."""
+"""Bytes of a text file."""
 _DIGITS = re.compile(r"-?[0-9]{1,20}")
 
 
 def whole(what: str, given: str | int, least: int = 0, most: int = LARGEST) -> int:
-    """A whole number within its bounds, or its digits; no truth value. Raises BadInput."""
+    """Returns an integer within its bounds, given as a number or as digits; bool is refused. Raises BadInput."""
     is_number = hasattr(given, "__index__") and not isinstance(given, bool)
     if is_number or (isinstance(given, str) and _DIGITS.fullmatch(given)):
         value = int(given)
@@ -36,7 +36,7 @@ def whole(what: str, given: str | int, least: int = 0, most: int = LARGEST) -> i
 
 
 def number(what: str, given: float, least: float = 0.0, most: float = MOST_FACTOR) -> float:
-    """A number within its bounds, no nan. Raises BadInput."""
+    """Returns a number within its bounds; nan is refused. Raises BadInput."""
     if math.isfinite(given) and least <= given <= most:
         return given
     raise BadInput(f"{what} is a number from {least:g} to {most:g}, got {given}")

@@ -1,4 +1,4 @@
-"""Processes that this one starts."""
+"""Starts, ends and exchanges messages with child processes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SIZE = Struct("<Q")
 def start(
     module: str, *words: str, errors: int | IO[bytes] = subprocess.DEVNULL, pipe_bytes: int = -1, **environment: str
 ) -> subprocess.Popen[bytes]:
-    """Start a module of Glenside as a process, with pipes to its input and from its output.
+    """Starts a module of Glenside as a process, with pipes to its input and from its output.
 
-    It finds modules where this process does, and not in the current folder unless this process does too: a file
-    `pickle.py` there is not ours. Ctrl-C is for this process, which then ends that one.
+    The child finds modules where this process does, and in the current folder only if this process does too: a file
+    `pickle.py` there is not ours. Ctrl-C reaches this process, which then ends the child.
     """
     path = os.pathsep.join(entry or "." for entry in sys.path)
     return subprocess.Popen(
@@ -39,7 +39,7 @@ def start(
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """End it now, whatever it does, and what leads to it and from it."""
+    """Kills the process and closes its pipes."""
     process.kill()
     process.wait()
     for stream in (process.stdin, process.stdout):
@@ -49,7 +49,7 @@ def end(process: subprocess.Popen[Any]) -> None:
 
 
 def how_ended(status: int) -> str:
-    """`by SIGSEGV`, `by SIGKILL (out of memory?)` or `with status 1`: the end of a process, from its status."""
+    """Describes the end of a process by its status: `by SIGSEGV`, `by SIGKILL (out of memory?)` or `with status 1`."""
     if status >= 0:
         return f"with status {status}"
     try:
@@ -60,7 +60,7 @@ def how_ended(status: int) -> str:
 
 
 def watch_parent() -> None:
-    """End this process when the process that started it ends, also within a call that never sees the input end."""
+    """Ends this process when its parent ends, also within a call that never sees the end of its input."""
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
 
 
@@ -71,14 +71,14 @@ def _end_with(parent: int) -> None:
 
 
 def answers() -> IO[bytes]:
-    """The output of this process, from now on for answers alone: what libraries print goes to standard error."""
+    """Reserves standard output for answers: what libraries print goes to standard error from now on."""
     stream = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return stream
 
 
 def send(stream: IO[bytes], content: Any, parts: Sequence[bytes | memoryview] = ()) -> None:
-    """Write a message: content as JSON, and parts as they are."""
+    """Writes a message: `content` as JSON, and `parts` as bytes."""
     views = [memoryview(part).cast("B") if memoryview(part).nbytes else memoryview(b"") for part in parts]
     head = json.dumps([content, [view.nbytes for view in views]]).encode()
     stream.write(_SIZE.pack(len(head)) + head)
@@ -88,7 +88,7 @@ def send(stream: IO[bytes], content: Any, parts: Sequence[bytes | memoryview] = 
 
 
 def receive(stream: IO[bytes]) -> tuple[Any, list[bytearray]]:
-    """Read a message of `send`. Raises EOFError where the stream ends before the message does."""
+    """Reads a message of `send`. Raises EOFError if the stream ends within the message."""
     (size,) = _SIZE.unpack(_read(stream, _SIZE.size))
     content, sizes = json.loads(_read(stream, size))
     return content, [_read(stream, size) for size in sizes]

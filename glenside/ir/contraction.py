@@ -1,4 +1,4 @@
-"""Contractions in blocks: the temporaries of a large product stay in the cache, whatever its operands are views of."""
+"""Contracts arrays in blocks, so that the temporaries of a large product stay in the cache, whatever views it reads."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from glenside.ir.dtypes import is_float
 from glenside.ir.operand import Array
 from glenside.ir.threads import in_parallel, processors
 
-# Elements per block. Smaller ones pay for Python and BLAS calls, larger ones for memory: a core has 1 MiB of cache.
+# Elements per block. Smaller blocks cost Python and BLAS calls, larger ones memory: a core has 1 MiB of cache.
 BLOCK = 1 << 17
 
 # A matrix product with fewer rows reads its weights more often than it uses them.
 _LEAST_ROWS = 128
 
-# As many elements copied side by side take little longer than fewer.
-_RUN = 8
+# Copying up to this many adjacent elements costs little more than copying one.
+_MIN_RUN = 8
 
 # Weights of one product that are converted at a time.
-_MOST_WEIGHTS = 1 << 22
+_WEIGHTS_AT_ONCE = 1 << 22
 
 
 class _Job(NamedTuple):
@@ -38,9 +38,7 @@ class _Job(NamedTuple):
 
 
 class _Space(NamedTuple):
-    """What one worker computes in. It is there before any of them starts: how much memory a contraction takes does not
-    depend on who is ahead.
-    """
+    """Temporaries of one worker, allocated before any worker starts, so that memory does not depend on their timing."""
 
     left: Array
     right: Array
@@ -53,13 +51,14 @@ class _Space(NamedTuple):
         return _Space(
             np.empty(_copied(largest.left, largest.left_dims, dtype), dtype),
             np.empty(_copied(largest.right, largest.right_dims, dtype), dtype),
-            np.empty(0 if _takes(largest.out, dtype) else g * m * n, dtype),
+            np.empty(0 if _can_store(largest.out, dtype) else g * m * n, dtype),
         )
 
 
 def _matrices(block: Array, dims: tuple[int, int, int], dtype: DTypeLike, space: Array) -> Array:
-    """The block as (g, rows, k) of a dtype, copied once at most; a transposed matrix stays as it is for BLAS, and is
-    what is made of a block whose rows lie side by side.
+    """Returns the block as (g, rows, k) of a dtype, with at most one copy.
+
+    A transposed matrix stays transposed for BLAS; a block whose rows are adjacent in memory is copied transposed.
     """
     if not _copied(block, dims, dtype):
         return block.reshape(dims)
@@ -69,38 +68,38 @@ def _matrices(block: Array, dims: tuple[int, int, int], dtype: DTypeLike, space:
         copy[...] = block
         return copy.reshape(dims)
     order = (*range(first), *range(last, block.ndim), *range(first, last))
-    turned = block.transpose(order)
-    copy = _within(space, turned.shape, dtype)
-    copy[...] = turned
+    transposed = block.transpose(order)
+    copy = _within(space, transposed.shape, dtype)
+    copy[...] = transposed
     return copy.reshape(dims[0], dims[2], dims[1]).swapaxes(1, 2)
 
 
 def _cuts(block: Array, dims: tuple[int, int, int]) -> tuple[int, int]:
-    """Before which axes of a block its rows begin and end."""
+    """Returns the axes of a block at which its rows begin and end."""
     sizes = [prod(block.shape[:axis]) for axis in range(block.ndim + 1)]
     first = sizes.index(dims[0]) if dims[0] in sizes else 0
     return first, sizes.index(dims[0] * dims[1], first) if dims[0] * dims[1] in sizes[first:] else block.ndim
 
 
 def _along_rows(block: Array, first: int, last: int) -> bool:
-    """Whether the nearest neighbours of a block are many, and of different rows."""
-    steps = [(abs(step), -axis) for axis, step in enumerate(block.strides) if step and block.shape[axis] >= _RUN]
+    """True if the elements with the smallest stride are many, and belong to different rows."""
+    steps = [(abs(step), -axis) for axis, step in enumerate(block.strides) if step and block.shape[axis] >= _MIN_RUN]
     return bool(steps) and first <= -min(steps)[1] < last
 
 
 def _within(space: Array, dims: Sequence[int], dtype: DTypeLike) -> Array:
-    """An array of those dims in a space, or a new one where that is too small."""
+    """Returns an array of `dims` in `space`, or a new one if the space is too small."""
     size = prod(dims)
     return space[:size].reshape(dims) if size <= space.size else np.empty(dims, dtype)
 
 
-def _takes(out: Array, dtype: DTypeLike) -> bool:
-    """Whether products may be stored where they belong at once."""
+def _can_store(out: Array, dtype: DTypeLike) -> bool:
+    """True if products can be stored directly into `out`."""
     return out.dtype == dtype and out.flags.c_contiguous
 
 
 def matmul(a: Array, b: Array, out: Array) -> Array:
-    """Multiply blocks (g, m, k) by (g, n, k) into `out`, (g, m, n), and return it."""
+    """Multiplies blocks (g, m, k) by (g, n, k) into `out`, (g, m, n), and returns it."""
     np.matmul(a, b.swapaxes(1, 2), out=out)
     return out
 
@@ -115,21 +114,21 @@ def contract_into(
     multiply: Callable[[Array, Array, Array], Array],
     any_order: bool = False,
 ) -> None:
-    """Fill out (G, A, B) with the sums over I of a (G, A, I) times b (G, B, I), where |G| = shared and |I| = item.
+    """Fills out (G, A, B) with the sums over I of a (G, A, I) times b (G, B, I), where |G| = shared and |I| = item.
 
-    `multiply` takes blocks (g, m, k) and (g, n, k), converted to dtype, and a place (g, m, n) of that dtype for its
-    result, which it gives. `any_order` says that sums may be taken in the order that is copied fastest.
+    `multiply` takes blocks (g, m, k) and (g, n, k), converted to `dtype`, and an array (g, m, n) of that dtype for its
+    result, which it returns. With `any_order`, sums may be taken in the order that is fastest to copy.
     """
     block = BLOCK
     if any_order:
-        a, b = _as_they_lie(a, b, item)
-        block *= 2  # what multiplies calls numpy more often, for which threads wait for each other
+        a, b = _in_layout_of_larger(a, b, item)
+        block *= 2  # `multiply` then makes more numpy calls per block, for which threads wait on each other
 
     def work(job: _Job, space: _Space) -> None:
         left = _matrices(job.left, job.left_dims, dtype, space.left)
         right = _matrices(job.right, job.right_dims, dtype, space.right)
         dims = (*left.shape[:2], right.shape[1])
-        direct = _takes(job.out, dtype)
+        direct = _can_store(job.out, dtype)
         result = multiply(left, right, job.out.reshape(dims) if direct else _within(space.product, dims, dtype))
         if not direct:
             job.out[...] = result.reshape(job.out.shape)
@@ -137,30 +136,30 @@ def contract_into(
     in_parallel(work, _jobs(out, a, b, shared, item, dtype, block), lambda largest: _Space.of(largest, dtype))
 
 
-def _as_they_lie(a: Array, b: Array, item: int) -> tuple[Array, Array]:
-    """Both with the axes of an item in the order in which those of the larger one lie in memory."""
+def _in_layout_of_larger(a: Array, b: Array, item: int) -> tuple[Array, Array]:
+    """Transposes both operands so that their item axes have the memory order of the larger operand."""
     larger = a if a.size >= b.size else b
     steps = larger.strides[larger.ndim - item :]
     order = sorted(range(item), key=lambda axis: -abs(steps[axis]))
 
-    def turned(x: Array) -> Array:
+    def transposed(x: Array) -> Array:
         return x.transpose(*range(x.ndim - item), *(x.ndim - item + axis for axis in order))
 
-    return turned(a), turned(b)
+    return transposed(a), transposed(b)
 
 
 def _jobs(out: Array, a: Array, b: Array, shared: int, item: int, dtype: DTypeLike, block: int) -> Iterator[_Job]:
     groups, rows = a.shape[:shared], a.shape[shared : a.ndim - item]
     m, n, k = prod(rows), prod(b.shape[shared : b.ndim - item]), prod(a.shape[a.ndim - item :])
     weight = m * (k + n) + n * k
-    if n * k > _MOST_WEIGHTS and b.ndim - item > shared and b.shape[shared] > 1:
+    if n * k > _WEIGHTS_AT_ONCE and b.ndim - item > shared and b.shape[shared] > 1:
         before = (slice(None),) * shared
         for part in _cut(b.shape[shared], n * k):
             target = out[(*before, *(slice(None) for _ in rows), part)]
             yield from _jobs(target, a, b[(*before, part)], shared, item, dtype, block)
     elif weight <= block or not rows:
         for index in blocks(groups, max(1, block // max(weight, 1))):
-            target = out[(*index, ...)]  # the dots keep it a view, also of no axes
+            target = out[(*index, ...)]  # the dots keep it a view, even with no axes
             g = prod(target.shape[: target.ndim - (out.ndim - shared)])
             yield _Job(target, a[index], (g, m, k), b[index], (g, n, k))
     else:
@@ -174,8 +173,10 @@ def _jobs(out: Array, a: Array, b: Array, shared: int, item: int, dtype: DTypeLi
 
 
 class Scratch(NamedTuple):
-    """Elements that a contraction holds beside operands and result: `converted` are operands of `dtype`, `multiplied`
-    what is not stored where it belongs at once, by so many `jobs` at a time.
+    """Elements that a contraction holds besides operands and result.
+
+    `converted` counts operands in `dtype`; `multiplied` counts products that cannot be stored directly, for `jobs` jobs
+    at a time.
     """
 
     converted: int
@@ -184,15 +185,15 @@ class Scratch(NamedTuple):
 
 
 def scratch(a: Array, b: Array, shared: int, item: int, dtype: DTypeLike, direct: bool) -> Scratch:
-    """What `contract_into` needs: a job for each core, and the weights that they share. Only strides are read.
+    """Returns the temporaries of `contract_into`: one job per core, and the weights that the jobs share.
 
-    `direct` says that what lies next to each other in the result is stored at once.
+    Only strides are read. With `direct`, contiguous parts of the result are stored without a temporary.
     """
     groups, rows = a.shape[:shared], a.shape[shared : a.ndim - item]
     m, n, k = prod(rows), prod(b.shape[shared : b.ndim - item]), prod(a.shape[a.ndim - item :])
     if not (prod(groups) and m and n and k):
         return Scratch(0, 0, 0)
-    if n * k > _MOST_WEIGHTS and b.ndim - item > shared and b.shape[shared] > 1:
+    if n * k > _WEIGHTS_AT_ONCE and b.ndim - item > shared and b.shape[shared] > 1:
         part = next(_cut(b.shape[shared], n * k))
         direct &= prod(groups) * m == 1
         return scratch(a, b[(slice(None),) * shared + (part,)], shared, item, dtype, direct)
@@ -214,12 +215,12 @@ def scratch(a: Array, b: Array, shared: int, item: int, dtype: DTypeLike, direct
 
 
 def summed_in(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype in which numbers of another are multiplied by BLAS and added up: floats of 16 bits round once."""
+    """Returns the dtype in which BLAS multiplies and sums elements of a dtype; 16-bit floats are rounded once."""
     return np.dtype(np.float32 if is_float(dtype) and dtype.itemsize <= 4 else np.float64)
 
 
 def contraction_scratch(a: Array, b: Array, shared: int, item: int) -> int:
-    """Bytes that a contraction of numpy's numbers needs beside operands and result: what all cores do at a time."""
+    """Returns the bytes that a contraction of numpy's numbers needs besides operands and result, on all cores."""
     inner = summed_in(a.dtype)
     found = scratch(a, b, shared, item, inner, inner == a.dtype)
     exact = found.jobs * min(PART, found.multiplied) * 8 if not is_float(a.dtype) else 0
@@ -227,16 +228,16 @@ def contraction_scratch(a: Array, b: Array, shared: int, item: int) -> int:
 
 
 def _copied(block: Array, dims: tuple[int, int, int], dtype: DTypeLike) -> int:
-    """How many elements `_matrices` copies."""
+    """Returns the number of elements that `_matrices` copies."""
     kept = block.dtype == dtype and (block.shape == dims or block.flags.c_contiguous)
     return 0 if kept else block.size
 
 
 def _cut(size: int, weights: int) -> Iterator[slice]:
-    step = max(1, size * _MOST_WEIGHTS // weights)
+    step = max(1, size * _WEIGHTS_AT_ONCE // weights)
     return (slice(start, start + step) for start in range(0, size, step))
 
 
 def contracted_dims(a: Array, b: Array, shared: int, item: int) -> tuple[Any, ...]:
-    """The dims (G, A, B) of a contraction."""
+    """Returns the dims (G, A, B) of a contraction."""
     return (*a.shape[: a.ndim - item], *b.shape[shared : b.ndim - item])

@@ -1,4 +1,4 @@
-"""Short correlations by few products: the bilinear algorithms of Cook and Toom, which are Winograd's for windows."""
+"""Builds bilinear algorithms of Cook and Toom for short correlations, which are Winograd's algorithms for windows."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Matrix = tuple[tuple[Fraction, ...], ...]
 
 @dataclass(frozen=True)
 class CookToom:
-    """y = output ((filter g) * (data d)): m sums y[i] = sum over j of d[i + j] g[j], of r products each.
+    """y = output ((filter g) * (data d)): m sums y[i] = sum over j of d[i + j] g[j], each over r values of j.
 
-    `data` is alpha x alpha, `filter` alpha x r, `output` m x alpha, with alpha = m + r - 1 products instead of m r. In
-    the literature these are B^T, G and A^T. `data` and `output` are of integers without a common divisor in any row of
-    `data` and any column of `output`; fractions stand in `filter`, which is applied to weights beforehand.
+    `data` is alpha x alpha, `filter` alpha x r, `output` m x alpha; there are alpha = m + r - 1 products instead of m
+    r. The literature calls them B^T, G and A^T. `data` and `output` hold integers: rows of `data` and columns of
+    `output` have no common divisor. Fractions are in `filter`, which is applied to weights at compile time.
     """
 
     data: Matrix
@@ -29,9 +29,10 @@ class CookToom:
 
     @property
     def growth(self) -> Fraction:
-        """How many times larger than that of the direct sums the bound of rounding errors is, for numbers of any signs:
-        the most that an output's sum of absolute values is over r (Barabasz, Anderson, Soodhalter and Gregg, Error
-        analysis and improving the accuracy of Winograd convolution, 2020).
+        """The bound of rounding errors, as a multiple of that of direct sums, for numbers of any signs.
+
+        It is the maximum over outputs of the sum of absolute values, divided by r (Barabasz, Anderson, Soodhalter and
+        Gregg, Error analysis and improving the accuracy of Winograd convolution, 2020).
         """
         filters, data = ([sum(map(abs, row)) for row in matrix] for matrix in (self.filter, self.data))
         sums = [sum(abs(x) * g * d for x, g, d in zip(row, filters, data, strict=True)) for row in self.output]
@@ -39,7 +40,7 @@ class CookToom:
 
 
 def points() -> Iterator[Fraction]:
-    """0, 1, -1, 2, -2, 1/2, -1/2, 3, -3, 1/3, ..: what keeps the matrices small comes first."""
+    """Yields 0, 1, -1, 2, -2, 1/2, -1/2, 3, -3, 1/3, ..: points that keep the matrices' entries small come first."""
     yield Fraction(0)
     yield from (Fraction(1), Fraction(-1))
     for n in count(2):
@@ -47,10 +48,10 @@ def points() -> Iterator[Fraction]:
 
 
 def cook_toom(m: int, r: int, at: Sequence[Fraction] | None = None) -> CookToom:
-    """The algorithm F(m, r) at m + r - 2 distinct points and infinity; the first of `points()` unless given.
+    """Returns the algorithm F(m, r) at m + r - 2 distinct points and infinity; by default the first of `points()`.
 
-    A product of polynomials with r and m coefficients is known from its values at alpha points: V^-1 (V_r g * V_m h),
-    with V the powers of the points. Its transpose with respect to h is y = V_m' (V_r g * V^-1' d), the correlation.
+    A product of polynomials with r and m coefficients is determined by its values at alpha points: V^-1 (V_r g * V_m
+    h), with V the powers of the points. Its transpose with respect to h is y = V_m' (V_r g * V^-1' d), the correlation.
     Raises BadInput.
     """
     if m < 1 or r < 1 or m + r - 1 > MOST_TAPS:
@@ -79,7 +80,7 @@ def cook_toom(m: int, r: int, at: Sequence[Fraction] | None = None) -> CookToom:
 
 
 def _with_roots(roots: Sequence[Fraction]) -> list[Fraction]:
-    """The coefficients of the product of (x - p) over the roots p, that of 1 first."""
+    """Returns the coefficients of the product of (x - p) over the roots p, the constant term first."""
     coefficients = [Fraction(1)]
     for p in roots:
         shifted, kept = [Fraction(0), *coefficients], [*coefficients, Fraction(0)]
@@ -88,11 +89,11 @@ def _with_roots(roots: Sequence[Fraction]) -> list[Fraction]:
 
 
 def _to_integers(values: Sequence[Fraction]) -> Fraction:
-    """The positive number that makes these integers without a common divisor."""
+    """Returns the positive factor that makes these integers without a common divisor."""
     denominator = lcm(*(x.denominator for x in values))
     return Fraction(denominator, gcd(*(int(x * denominator) for x in values)))
 
 
 def spelled(matrix: Matrix) -> str:
-    """A matrix in row-major order, as `numbers` and `linear-map` take it: "1 0 -1/2"."""
+    """Spells a matrix in row-major order, as `numbers` and `linear-map` read it: "1 0 -1/2"."""
     return " ".join(str(x) for row in matrix for x in row)

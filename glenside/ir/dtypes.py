@@ -1,7 +1,7 @@
-"""The dtypes of elements, one record each: every list of dtypes, width and limit in the package is made of them.
+"""Defines the dtypes of elements, one record each, from which every list of dtypes, widths and limits derives.
 
-A dtype is computed in, or it is only stored: language models come in floats and integers of 8, 4 and 2 bits whose
-sums and products nobody wants in that dtype. Those are moved, and cast to what they are computed in.
+A dtype is either computed in, or only stored: language models use floats and integers of 8, 4 and 2 bits that are
+moved, and cast to a wider dtype for sums and products.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """One dtype. Its name is numpy's, which has those of `ml_dtypes` since that is imported here, and JAX's.
+    """One dtype. Its name is numpy's, including the names of `ml_dtypes`, which is imported here; JAX uses the same.
 
     kind     "float", "integer" or "bool"
-    bits     of one element in an ONNX file, which packs those of less than a byte; in memory each has bytes of its own
-    wider    the dtype of numpy's own that holds all values, where this is none of those: casts there and back lose
-             nothing, and what is computed is computed there and rounded once
-    sums     the dtype in which dot-product, reduce-sum and systolic-array accumulate, when it is another
+    bits     of one element in an ONNX file, which packs elements of less than a byte; in memory each has whole bytes
+    wider    numpy's own dtype that holds all values, if this is not one of numpy's: casts there and back lose
+             nothing, and operators compute there and round once
+    sums     the dtype in which dot-product, reduce-sum and systolic-array accumulate, if another
     stored   only moved and cast, never computed in
-    opset    the first version of ONNX in which operators that move and cast take it
+    opset    the first version of ONNX whose operators that move and cast take it
     onnx     its name in TensorProto.DataType
     """
 
@@ -39,12 +39,12 @@ class DType:
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """Of arrays in memory."""
+        """The numpy dtype of arrays in memory."""
         return np.dtype(self.name)
 
     @property
     def signed(self) -> bool:
-        """Whether an integer may be below 0."""
+        """True if an integer can be negative."""
         return not self.name.startswith("u")
 
 
@@ -91,73 +91,73 @@ INTEGERS = tuple(r.name for r in RECORDS.values() if r.kind == "integer" and not
 STORED = tuple(r.name for r in RECORDS.values() if r.stored)
 COMPUTED = tuple(name for name in DTYPES if name not in STORED)
 HALVES = tuple(r.name for r in RECORDS.values() if r.kind == "float" and r.bits == 16)
-"""Floats of which sums are to be made in float32."""
+"""Floats whose sums should be accumulated in float32."""
 REALS = tuple(r.name for r in RECORDS.values() if r.kind == "float")
-"""Floats that are computed in, and those that are stored."""
+"""All floats, computed in or only stored."""
 WHOLE = tuple(r.name for r in RECORDS.values() if r.kind == "integer")
-"""Integers that are computed in, and those that are stored."""
+"""All integers, computed in or only stored."""
 
 # Accumulating narrow integers widens them (operators.md, "Dtypes"); every other dtype is kept.
 WIDENED = {r.name: r.sums for r in RECORDS.values() if r.sums}
 
 
 def widen(dtype: str) -> str:
-    """The dtype in which dot-product, reduce-sum and systolic-array accumulate."""
+    """Returns the dtype in which dot-product, reduce-sum and systolic-array accumulate."""
     return WIDENED.get(dtype, dtype)
 
 
 def wider(dtype: str) -> str:
-    """The dtype of numpy's own that holds all values of one: that one, when it is numpy's."""
+    """Returns numpy's own dtype that holds all values of `dtype`, which may be `dtype` itself."""
     return RECORDS[dtype].wider or dtype
 
 
 @cache
 def name_of(dtype: np.dtype[Any]) -> str:
-    """What numpy calls a dtype, which it spells anew each time."""
+    """Returns numpy's name of a dtype; memoized, since numpy builds it anew each time."""
     return dtype.name
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
-    """Whether arrays of a numpy dtype have floats: those that numpy does not know have no kind there."""
+    """True if arrays of a numpy dtype hold floats, including floats that numpy itself lacks."""
     return (dtype.kind == "f" or dtype.kind == "V") and name_of(dtype) in REALS
 
 
 def is_integer(dtype: np.dtype[Any]) -> bool:
-    """Whether arrays of a numpy dtype have integers, which bool is none of."""
+    """True if arrays of a numpy dtype hold integers; bool does not count."""
     return dtype.kind in "iu" or (dtype.kind == "V" and dtype.name in WHOLE)
 
 
 def is_signed(dtype: np.dtype[Any]) -> bool:
-    """Whether they have integers that may be below 0."""
+    """True if arrays of a numpy dtype hold signed integers."""
     return is_integer(dtype) and RECORDS[dtype.name].signed
 
 
 def limits(dtype: str) -> tuple[int, int]:
-    """The least and the largest value of an integer dtype, or of bool."""
+    """Returns the least and the largest value of an integer dtype, or of bool."""
     record = RECORDS[dtype]
     if record.kind == "bool":
         return 0, 1
     return (-(1 << record.bits - 1), (1 << record.bits - 1) - 1) if record.signed else (0, (1 << record.bits) - 1)
 
 
-_finfo: Any = ml_dtypes.finfo  # of numpy's floats too; it has no types of its own
+_finfo: Any = ml_dtypes.finfo  # works for numpy's floats too; ml_dtypes has no type annotations
 
 
 def largest_float(dtype: str) -> float:
-    """The largest finite value of a float dtype."""
+    """Returns the largest finite value of a float dtype."""
     return float(_finfo(dtype).max)
 
 
 def fraction_bits(dtype: str) -> int:
-    """How many bits of a float's fraction are kept."""
+    """Returns the number of stored fraction bits of a float dtype."""
     return int(_finfo(dtype).nmant)
 
 
 def least_exponent(dtype: str) -> int:
-    """The exponent of the smallest float of full precision."""
+    """Returns the exponent of the smallest normal float."""
     return int(_finfo(dtype).minexp)
 
 
 def bits_dtype(dtype: str) -> np.dtype[Any]:
-    """The unsigned integers of the same width in memory, as which the bits of a dtype are kept in files."""
+    """Returns the unsigned integer dtype of the same width, in which files store the bits of a dtype."""
     return np.dtype(f"u{RECORDS[dtype].numpy.itemsize}")

@@ -1,7 +1,7 @@
-"""What follows from a compute type's scalar expression: its meaning in any arithmetic, its memory, its types.
+"""Derives a compute type's evaluation, temporaries and type rule from its scalar expression.
 
-One primitive of whole operands is one call. All else is computed in blocks, straight into the result where a primitive
-takes a destination, so that a chain such as min(max(x, lo), hi) needs no memory beside its result.
+A single primitive of whole operands is one call. Other expressions are computed in blocks, straight into the result
+where a primitive takes a destination, so a chain such as min(max(x, lo), hi) needs no memory besides its result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from glenside.ir.types import AccessType
 
 
 def derived(record: Compute) -> dict[str, Any]:
-    """The fields of the record of a POINTWISE or FOLD type that its scalar expression decides."""
+    """Returns the fields of a POINTWISE or FOLD record that derive from its scalar expression."""
     names = [f.choices or (f.name,) for f in record.parameters]
     general = [record.expression(*parameters) for parameters in product(*names)]
     return {
@@ -40,7 +40,7 @@ def derived(record: Compute) -> dict[str, Any]:
 
 
 def _examples(record: Compute, expression: Scalar) -> tuple[Example, ...]:
-    """One, unless parameters are numbers, which nobody here knows."""
+    """Returns one example, or none if parameters are numbers, for which no default is known."""
     if any(not field.choices for field in record.parameters):
         return ()
     kind = " ".join([record.name, *(field.choices[0] for field in record.parameters)])
@@ -49,7 +49,7 @@ def _examples(record: Compute, expression: Scalar) -> tuple[Example, ...]:
 
 
 def _dtype_taken(expression: Scalar) -> str:
-    """The first of some dtypes, one for each domain, that an expression takes."""
+    """Returns the first dtype that an expression takes, of one per domain."""
     for dtype in ("float32", "int8"):
         with suppress(TypeMismatch):
             typed("", expression, dtype, "")
@@ -58,7 +58,9 @@ def _dtype_taken(expression: Scalar) -> str:
 
 
 def folds(expression: Scalar) -> bool:
-    """Whether operands are combined with what comes of those before; else there are as many as it reads."""
+    """True if each operand is combined with the result so far; otherwise the expression reads a fixed number of
+    operands.
+    """
     return arity(expression) == 2 and gives(expression) == "same"
 
 
@@ -78,19 +80,19 @@ def _parts(record: Compute, a: Operand) -> list[Array]:
 
 
 def _direct(expression: Scalar, parts: Sequence[Array]) -> bool:
-    """Whether it is one primitive of whole operands."""
+    """True if the expression is one primitive of whole operands."""
     return len(parts) == _whole_operands(expression)
 
 
 def _whole_operands(expression: Scalar) -> int:
-    """Of how many whole operands it is one primitive; 0 where it is more than one."""
+    """Returns the number of whole operands of a single primitive; 0 if the expression has several primitives."""
     arguments = expression.arguments if isinstance(expression, Applied) else ()
     plain = not any(isinstance(argument, Applied) for argument in arguments)
     return arity(expression) if plain and any(isinstance(a, Element) for a in arguments) else 0
 
 
 class _Meaning(NamedTuple):
-    """A scalar expression as a function of arrays: see `_compiled`. It is kept with the arithmetic of those."""
+    """A scalar expression as a function of arrays (see `_compiled`), memoized by the arithmetic."""
 
     value: Callable[[Sequence[Array], Array | None], Array]
     whole_operands: int
@@ -131,8 +133,9 @@ def _evaluate(record: Compute, arithmetic: Any, a: Operand, *parameters: str, ou
 
 
 def _compiled(expression: Scalar, arithmetic: Any, dtype: str) -> Callable[[Sequence[Array], Array | None], Array]:
-    """(operands, destination) -> the array of an expression: the destination where there is one and it is used, else a
-    new array or an operand.
+    """Compiles an expression to (operands, destination) -> array.
+
+    The array is the destination if one is given and used, otherwise a new array or an operand.
     """
     if isinstance(expression, Element):
         position = expression.position
@@ -141,7 +144,7 @@ def _compiled(expression: Scalar, arithmetic: Any, dtype: str) -> Callable[[Sequ
         constant: Array = arithmetic.constant(expression.value, dtype)
         return lambda operands, out: constant
     assert isinstance(expression, Applied)
-    primitive, heir, truth = expression.primitive, _heir(expression), gives(expression) == "bool"
+    primitive, heir, truth = expression.primitive, _in_place_argument(expression), gives(expression) == "bool"
     own = arithmetic.own.get(primitive.name)
     steps = [(_compiled(argument, arithmetic, dtype), i == heir) for i, argument in enumerate(expression.arguments)]
 
@@ -163,8 +166,8 @@ def _dtype(expression: Scalar, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.bool_) if gives(expression) == "bool" else dtype
 
 
-def _heir(expression: Applied) -> int | None:
-    """The argument that may be computed in the destination of the whole, which then reads it there."""
+def _in_place_argument(expression: Applied) -> int | None:
+    """Returns the number of the argument that may be computed into the destination of the whole expression, or None."""
     if expression.primitive.arithmetic is not None or expression.primitive.gives != "same":
         return None
     alike = gives(expression)
@@ -172,44 +175,44 @@ def _heir(expression: Applied) -> int | None:
 
 
 def _scratch(record: Compute, a: Operand, *parameters: str) -> int:
-    """Bytes that the evaluation in numpy's numbers needs beside operands and result."""
+    """Returns the bytes that evaluation in numpy's numbers needs besides operands and result."""
     expression, parts = record.expression(*parameters), _parts(record, a)
     if _direct(expression, parts):
-        return _own(expression, parts[0].shape, parts[0].dtype)
+        return _outermost_scratch(expression, parts[0].shape, parts[0].dtype)
     return block_scratch(record, a, *parameters)
 
 
 def block_scratch(record: Compute, a: Operand, *parameters: str) -> int:
-    """The same where the result is computed in blocks, into an array that is there."""
+    """Returns the same for a result that is computed in blocks, into an existing array."""
     expression, parts = record.expression(*parameters), _parts(record, a)
     dims, dtype = parts[0].shape, parts[0].dtype
     count = block_size(dims, PART)
     if record.category is not Category.FOLD or not folds(expression) or len(parts) == 2:
-        return _most(expression, count, dtype, True)
-    return _most(expression, count, dtype, False) + count * dtype.itemsize if len(parts) > 2 else 0
+        return _peak_bytes(expression, count, dtype, True)
+    return _peak_bytes(expression, count, dtype, False) + count * dtype.itemsize if len(parts) > 2 else 0
 
 
-def _own(expression: Scalar, dims: Sequence[int], dtype: np.dtype[Any]) -> int:
-    """What the outermost primitive needs."""
+def _outermost_scratch(expression: Scalar, dims: Sequence[int], dtype: np.dtype[Any]) -> int:
+    """Returns the temporaries of the outermost primitive, in bytes."""
     if not isinstance(expression, Applied) or expression.primitive.scratch is None:
         return 0
     return expression.primitive.scratch(dims, *(_dtype(argument, dtype) for argument in expression.arguments))
 
 
-def _most(expression: Scalar, count: int, dtype: np.dtype[Any], into: bool) -> int:
-    """The most bytes that are held at once while a block of so many elements is computed, its result included."""
+def _peak_bytes(expression: Scalar, count: int, dtype: np.dtype[Any], into: bool) -> int:
+    """Returns the peak bytes held while a block of `count` elements is computed, including its result."""
     if not isinstance(expression, Applied):
         return 0
     most = held = 0
-    handed = _heir(expression) if into else None
+    handed = _in_place_argument(expression) if into else None
     for i, argument in enumerate(expression.arguments):
-        most = max(most, held + _most(argument, count, dtype, i == handed))
+        most = max(most, held + _peak_bytes(argument, count, dtype, i == handed))
         held += _size(argument, count, dtype, i == handed)
-    return max(most, held + _size(expression, count, dtype, into) + _own(expression, (count,), dtype))
+    return max(most, held + _size(expression, count, dtype, into) + _outermost_scratch(expression, (count,), dtype))
 
 
 def _size(expression: Scalar, count: int, dtype: np.dtype[Any], into: bool) -> int:
-    """Bytes of the array that a block's value is, beside operands and destination."""
+    """Returns the bytes of a block's value, unless it is an operand or the destination."""
     if not isinstance(expression, Applied) or (into and expression.primitive.arithmetic is None):
         return 0
     return count * _dtype(expression, dtype).itemsize

@@ -1,4 +1,4 @@
-"""The errors that bad input raises: each message is one sentence that says what is required and what was given."""
+"""Defines the errors of bad input: each message is one sentence with the requirement and the given value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in a text something stands; lines and columns count from 1."""
+    """A position in a text; lines and columns count from 1."""
 
     file: str
     line: int
@@ -18,11 +18,11 @@ class Place:
         return f"{self.file}:{self.line}:{self.column}"
 
 
-_LONG = re.compile(r"\S{200,}")  # nobody reads such a word
+_LONG = re.compile(r"\S{200,}")  # too long to be read
 
 
 class GlensideError(Exception):
-    """Something is wrong, most often what a user gave. The command line prints `str(error)` and exits with `status`."""
+    """The base of Glenside's errors, mostly bad input. The command line prints `str(error)` and exits with `status`."""
 
     status = 2
 
@@ -40,22 +40,22 @@ class GlensideError(Exception):
 
 
 class ParseError(GlensideError):
-    """The text is not a program: unbalanced parentheses, an unknown operator, a forward reference."""
+    """A text that is not a program: unbalanced parentheses, an unknown operator, a forward reference."""
 
 
 class TypeMismatch(GlensideError):
-    """A term cannot be built: "access-pad requires axis < 4, got 5"."""
+    """A term that cannot be built: "access-pad requires axis < 4, got 5"."""
 
 
 class BadInput(GlensideError):
-    """A file, an array, a flag or a name is not what is needed."""
+    """A file, array, option or name that does not meet its requirement."""
 
 
 class OutOfBounds(BadInput):
-    """A computed index is outside of the axis that it selects from."""
+    """A computed index outside of the axis that it selects from."""
 
 
 class Failed(GlensideError):
-    """A rule is wrong, or a search process died, and there is no answer without it."""
+    """A wrong rule, or a search process that died, without which there is no answer."""
 
     status = 3

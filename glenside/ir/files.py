@@ -1,4 +1,4 @@
-"""Programs, shapes and arrays in files. What cannot be read or written is a BadInput that names the path."""
+"""Reads and writes programs, shapes and arrays in files. A failure is a BadInput that names the path."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def load(
     weights: PathLike | None = None,
     dtypes: Mapping[str, str] | None = None,
 ) -> Program:
-    """The program of a text file, with the values of constants of an .npz file.
+    """Loads the program of a text file, with the values of constants from an .npz file.
 
-    A tensor that the text does not declare is a constant when `weights` holds it, of that shape and dtype.
+    A tensor that the text does not declare is a constant if `weights` holds it, with that array's shape and dtype.
     """
     text = read_text(path)
     arrays = array_outlines(weights) if weights is not None else {}
@@ -53,7 +53,7 @@ def load(
 
 
 def save(program: Program, path: PathLike) -> None:
-    """Write the text, and beside it, as .npz, the values of constants when there are any: both or neither."""
+    """Writes the text, and the values of constants as .npz next to it, if there are any: both files or neither."""
 
     def verify(text: str) -> None:
         require_same_program(path, parse(text), program)
@@ -62,25 +62,26 @@ def save(program: Program, path: PathLike) -> None:
 
 
 def require_same_program(path: PathLike, found: Program, meant: Program) -> None:
-    """Raise WrittenWrong unless a program that was read back is the one that was meant: its term and its tensors."""
+    """Raises WrittenWrong unless a program that was read back equals the intended one: its term and its tensors."""
     if found.term is not meant.term:
-        raise WrittenWrong(path, "its term is another one")
+        raise WrittenWrong(path, "its term differs")
     if list(found.tensors.items()) != list(meant.tensors.items()):
-        raise WrittenWrong(path, f"its tensors are {', '.join(found.tensors)}, for {', '.join(meant.tensors)}")
+        raise WrittenWrong(path, f"its tensors are {', '.join(found.tensors)} instead of {', '.join(meant.tensors)}")
 
 
 def read_text(path: PathLike) -> str:
-    """The text of a UTF-8 file. Raises BadInput."""
+    """Returns the text of a UTF-8 file. Raises BadInput."""
     try:
-        # A byte order mark is no part of the text.
+        # A byte order mark is not part of the text.
         return read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise BadInput(f"cannot read {shown(path)}: it is not UTF-8 text") from None
 
 
 def place_in_toml(path: PathLike, table: str, key: str) -> str:
-    """The file, and the line of a key in a table where it can be found; of a table or a key outside of all where
-    `table` is "".
+    """Returns the file, with the line of a key in a table if it is found.
+
+    With `table` "", it looks for a table of that name, or for a key outside of all tables.
     """
     here = ""
     for number, line in enumerate(read_text(path).splitlines(), 1):
@@ -95,7 +96,7 @@ def place_in_toml(path: PathLike, table: str, key: str) -> str:
 
 
 def read_toml(path: PathLike) -> dict[str, Any]:
-    """What a TOML file holds. Raises BadInput."""
+    """Returns the content of a TOML file. Raises BadInput."""
     try:
         return tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
@@ -105,7 +106,7 @@ def read_toml(path: PathLike) -> dict[str, Any]:
 
 
 def read_bytes(path: PathLike, most: int = TEXT_BYTES) -> bytes:
-    """The bytes of a regular file that is not too long. Raises BadInput."""
+    """Returns the bytes of a regular file of at most `most` bytes. Raises BadInput."""
     try:
         _refuse_special(path)
         with open(path, "rb") as file:
@@ -118,13 +119,13 @@ def read_bytes(path: PathLike, most: int = TEXT_BYTES) -> bytes:
 
 
 def _refuse_special(path: PathLike) -> None:
-    """Devices and pipes may have no end, or nobody who writes. Raises BadInput and OSError."""
+    """Refuses devices and pipes, which may never end or never be written. Raises BadInput and OSError."""
     if not stat.S_ISREG(mode := os.stat(path).st_mode) and not stat.S_ISDIR(mode):
         raise BadInput(f"cannot read {shown(path)}: it is not a regular file")
 
 
 def read_shapes(path: PathLike) -> dict[str, tuple[int, ...]]:
-    """Shapes by the names of tensors, from JSON: {"x": [1, 3, 32, 32]}."""
+    """Reads shapes by tensor name from JSON: {"x": [1, 3, 32, 32]}."""
     try:
         pairs = json.loads(read_text(path), object_pairs_hook=_Pairs)
     except json.JSONDecodeError as error:
@@ -139,33 +140,33 @@ def read_shapes(path: PathLike) -> dict[str, tuple[int, ...]]:
             raise BadInput(f"{path} requires one shape for {json.dumps(name)}, got two")
         good = isinstance(dims, list) and not isinstance(dims, _Pairs)
         if not good or not all(type(n) is int and 0 <= n < 2**63 for n in dims):
-            raise BadInput(f"{path} requires a list of sizes for {json.dumps(name)}, got {_brief(dims)}")
+            raise BadInput(f"{path} requires a list of sizes for {json.dumps(name)}, got {_abbreviated(dims)}")
         shapes[name] = tuple(dims)
     return shapes
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A JSON object that still shows a name written twice."""
+    """A JSON object that keeps duplicate names."""
 
 
-def _brief(value: Any) -> str:
+def _abbreviated(value: Any) -> str:
     text = json.dumps(dict(value) if isinstance(value, _Pairs) else value)
     return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def read_array(path: PathLike) -> Array:
-    """The array of a .npy file. Objects are never loaded."""
+    """Reads the array of a .npy file. Objects are never loaded."""
     with _opened(path, "a .npy file") as file:
         return _array(file)
 
 
 def array_outlines(path: PathLike) -> dict[str, Array]:
-    """Zeros in no memory, of the shapes and dtypes of the arrays of a .npz file: to refuse some before any is read."""
+    """Returns zeros in no memory, with the shapes and dtypes of a .npz file's arrays, to check these before reading."""
     return _members(path, _outline)
 
 
 def read_arrays(path: PathLike) -> dict[str, Array]:
-    """The arrays of a .npz file by name. Objects are never loaded."""
+    """Reads the arrays of a .npz file by name. Objects are never loaded."""
     return _members(path, _array)
 
 
@@ -191,16 +192,16 @@ def _outline(file: IO[bytes]) -> Array:
 
 
 def _known(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype in this machine's order of bytes; of elements that are kept as bits, what they are. Raises BadInput."""
+    """Returns the native dtype, or the dtype whose elements are stored as bits. Raises BadInput."""
     if dtype.hasobject:
         raise BadInput("it holds Python objects, which are never loaded")
     if dtype.names is not None and len(dtype.names) == 1 and dtype.names[0] in _AS_BITS:
         name = dtype.names[0]
         if dtype[name].newbyteorder("=") != bits_dtype(name):
-            raise BadInput(f"elements of {name} are kept as {bits_dtype(name)}, and it has {dtype[name]}")
+            raise BadInput(f"elements of {name} are stored as {bits_dtype(name)}, but it has {dtype[name]}")
         return np.dtype(name)
     if dtype.kind == "V":
-        words = f"a dtype that numpy cannot name in a file, {dtype}; of bfloat16, say, the bits can be saved"
+        words = f"a dtype that numpy cannot name in a file, {dtype}; save the bits of bfloat16, for example, instead"
         raise BadInput(f'it has {words}: array.view([("bfloat16", "u2")])')
     if dtype.name not in DTYPES:
         raise BadInput(f"its dtype {dtype.name} is none of {', '.join(DTYPES)}")
@@ -209,7 +210,7 @@ def _known(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 @contextmanager
 def _opened(path: PathLike, kind: str) -> Iterator[IO[bytes]]:
-    """A file to read arrays from; numpy and zipfile raise whatever their input provokes, this only BadInput."""
+    """Opens a file of arrays. Other errors of numpy and zipfile become BadInput."""
     try:
         _refuse_special(path)
         file = open(path, "rb")
@@ -228,15 +229,16 @@ def _opened(path: PathLike, kind: str) -> Iterator[IO[bytes]]:
 
 
 def write_text(path: PathLike, text: str, verify: Verify | None = None) -> None:
-    """Write a text whole or not at all. Raises BadInput."""
+    """Writes a text whole or not at all. Raises BadInput."""
     write_bytes(path, text.encode(), verify)
 
 
 def write_with_arrays(
     path: PathLike, text: str, arrays: Mapping[str, Array], verify: Callable[[str], None] | None = None
 ) -> None:
-    """Write a text, and beside it, as .npz, arrays when there are any: both or neither. Both are read back before they
-    take their names; `verify` is given the text. Raises BadInput.
+    """Writes a text, and arrays as .npz next to it if there are any: both files or neither.
+
+    Both are read back before they take their names; `verify` is given the text. Raises BadInput.
     """
 
     def read_back(written: Path) -> None:
@@ -257,48 +259,50 @@ def write_with_arrays(
 def write_together(
     contents: Mapping[Path, bytes], verify: Callable[[Mapping[Path, Path]], None] = lambda written: None
 ) -> None:
-    """Write files that belong together: all, the last one first, or none. `verify` reads them back before they take
-    their names: of each path where it is until then. Raises BadInput.
+    """Writes files that belong together: all of them, the last one first, or none.
+
+    `verify` maps each path to the temporary file that holds its content, before the files take their names. Raises
+    BadInput.
     """
     written: dict[Path, Path] = {}
     with ExitStack() as files:
         for path, content in contents.items():
             file = files.enter_context(replacing(path))
             file.write(content)
-            file.flush()  # a full disk is found before the first file takes its place
+            file.flush()  # find a full disk before the first file takes its name
             os.fsync(file.fileno())
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 _require_same_bytes(path, Path(file.name), content)
                 written[path] = Path(file.name)
         if len(written) == len(contents):
             verify(written)
-        with undisturbed(then=True):  # between two of them is no time to stop
+        with undisturbed(then=True):  # do not stop between two renames
             files.close()
 
 
 def write_bytes(path: PathLike, content: bytes, verify: Verify | None = None) -> None:
-    """Write a file whole or not at all; `verify` reads it back before. Raises BadInput."""
+    """Writes a file whole or not at all; `verify` reads it back first. Raises BadInput."""
     with replacing(path, verify) as file:
         file.write(content)
 
 
 def write_array(path: PathLike, array: Array) -> None:
-    """Write one array as .npy, whole or not at all, and as it is when it is read back. Raises BadInput."""
+    """Writes one array as .npy, whole or not at all, after comparing it with what is read back. Raises BadInput."""
     with replacing(path, lambda written: _require_same(path, "", read_array(written), array)) as file:
         np.lib.format.write_array(file, _plain(path, array), allow_pickle=False)
 
 
 def write_arrays(path: PathLike, arrays: Mapping[str, Array]) -> None:
-    """An .npz file, as it is when it is read back: the same arrays give the same bytes."""
+    """Writes an .npz file, after comparing it with what is read back; equal arrays give equal bytes."""
     with replacing(path, lambda written: require_same_arrays(path, written, arrays)) as file:
         dump_arrays(file, arrays)
 
 
 def require_same_arrays(path: PathLike, written: Path, arrays: Mapping[str, Array]) -> None:
-    """Raise WrittenWrong unless an .npz file that becomes the path holds these arrays, bit by bit."""
+    """Raises WrittenWrong unless the .npz file written for `path` holds these arrays, bit by bit."""
     found = read_arrays(written)
     if found.keys() != arrays.keys():
-        raise WrittenWrong(path, f"its arrays are {', '.join(found) or 'none'}, for {', '.join(arrays)}")
+        raise WrittenWrong(path, f"its arrays are {', '.join(found) or 'none'} instead of {', '.join(arrays)}")
     for name, array in arrays.items():
         _require_same(path, name, found.pop(name), array)
 
@@ -315,15 +319,15 @@ def _require_same_bytes(path: PathLike, written: Path, content: bytes) -> None:
     with open(written, "rb") as file:
         same = all(file.read(_PIECE) == content[at : at + _PIECE] for at in range(0, len(content) + 1, _PIECE))
     if not same:
-        raise WrittenWrong(path, "its bytes are others")
+        raise WrittenWrong(path, "its bytes differ")
 
 
 _PIECE = 1 << 24
 
 
 def dump_arrays(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
-    """Write the arrays as .npz into an open file. Raises BadInput: a name or a dtype that such a file cannot hold."""
-    # numpy.savez takes names as keywords, so that an array cannot be called "file", and stores the time.
+    """Writes arrays as .npz into an open file. Raises BadInput for a name or a dtype that .npz cannot hold."""
+    # numpy.savez takes names as keywords, so an array could not be called "file", and it stores the time.
     with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
         for name, array in arrays.items():
             member = zipfile.ZipInfo(f"{name}.npy")
@@ -334,8 +338,9 @@ def dump_arrays(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
 
 
 _AS_BITS = tuple(record.name for record in RECORDS.values() if record.wider)
-"""Dtypes that a .npy file cannot name: their bits are kept, as unsigned integers in a field that has the dtype's name,
-so that the file says what they are. Integers of 4 and 2 bits take a byte each, as in memory.
+"""Dtypes that a .npy file cannot name: it stores their bits as unsigned integers in a field named by the dtype.
+
+Integers of 4 and 2 bits take a byte each, as in memory.
 """
 
 

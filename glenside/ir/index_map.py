@@ -1,13 +1,13 @@
-"""Index maps: for each element of a result, the element of an operand that it is, as data.
+"""Defines index maps: for each element of a result, the index of the operand's element that it equals, as data.
 
-The map of a transposed, padded or dilated array says the same of it whatever the machine: which numbers an address
-generator counts with, which loads a loop makes, where a gradient goes back to. An index is a quasi-affine expression of
-the result's axes i0, i1 ..: sums, multiples, and quotients and remainders by constants, rounded down.
+The map of a transposed, padded or dilated array is independent of the machine. From it derive the counters of address
+generators, the loads of a loop and the adjoint of a gradient. An index is a quasi-affine expression of the result's
+axes i0, i1 ..: sums, multiples, and quotients and remainders by constants, rounded down.
 
-    a[i0, i1*2 + i2]                           windows of 2 neighbours, or more, at every second place
-    a[i0, i1 - 1] if 1 <= i1 < 6 else 0        padded with zeros
-    a[i0, i1//3] if i1 % 3 == 0 else 0         two zeros between neighbours
-    a[i0] if i0 < 4; b[i0 - 4] if i0 >= 4      a, then b
+  a[i0, i1*2 + i2]                           windows of 2 or more neighbours, with stride 2
+  a[i0, i1 - 1] if 1 <= i1 < 6 else 0        padded with zeros
+  a[i0, i1//3] if i1 % 3 == 0 else 0         two zeros between neighbours
+  a[i0] if i0 < 4; b[i0 - 4] if i0 >= 4      a, then b
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from glenside.ir.types import Dims
 
 
 class Fill(Enum):
-    """What stands where no piece of a map applies."""
+    """The value where no piece of a map applies."""
 
     ZERO = "0"
     LOWEST = "lowest"  # the lowest value of the dtype
@@ -34,7 +34,7 @@ class Fill(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of the result: a number from 0 to size - 1."""
+    """An axis of the result: an integer from 0 to size - 1."""
 
     number: int
     size: int
@@ -76,14 +76,16 @@ Atom = Axis | Divided
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A sum of atoms, each times its factor, and a constant. Quotients and remainders that bounds decide are gone."""
+    """A sum of atoms, each times its factor, and a constant. Quotients and remainders that bounds decide are
+    simplified.
+    """
 
     terms: tuple[tuple[Atom, int], ...] = ()
     constant: int = 0
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """Two numbers between which, both included, it lies; as near as its atoms are independent."""
+        """The inclusive bounds of the index; exact if its atoms are independent."""
         low = high = self.constant
         for atom, factor in self.terms:
             ends = [factor * end for end in atom.bounds]
@@ -109,7 +111,7 @@ class Index:
         return Index(terms, self.constant * factor)
 
     def __floordiv__(self, divisor: int) -> Index:
-        """Rounded down: multiples of the divisor leave the quotient.
+        """Divides, rounding down; multiples of the divisor leave the quotient.
 
         A divisor of 0, the size of an axis without elements, counts as 1: there is no index to divide.
         """
@@ -120,7 +122,7 @@ class Index:
         return multiple + (Index(((Divided(rest, divisor), 1),)) if step == 1 else whole // (divisor // step))
 
     def __mod__(self, divisor: int) -> Index:
-        """From 0 to divisor - 1: multiples of it are left out. A divisor of 0 counts as 1, as for quotients."""
+        """Returns the remainder, from 0 to divisor - 1; multiples of the divisor vanish. A divisor of 0 counts as 1."""
         _, rest, decided = self._divided(max(divisor, 1))
         if decided:
             return rest
@@ -130,9 +132,11 @@ class Index:
         return whole % (divisor // step) * step + small
 
     def _in_steps(self, divisor: int) -> tuple[Index, Index, int]:
-        """whole, small and the largest step that divides the divisor: it is whole * step + small, 0 <= small < step.
+        """Returns (whole, small, step): the index is whole * step + small, 0 <= small < step, and step divides the
+        divisor.
 
-        (32 i + j) // 1024 is i // 32 where j is from 0 to 31: what is smaller than a step decides nothing.
+        The step is as large as possible. (32 i + j) // 1024 is i // 32 if j is from 0 to 31: `small` does not affect
+        the quotient.
         """
         for _, factor in sorted(self.terms, key=lambda term: -abs(term[1])):
             step = gcd(factor, divisor)
@@ -144,19 +148,21 @@ class Index:
         return self, Index(), 1
 
     def _divided(self, divisor: int) -> tuple[Index, Index, bool]:
-        """multiple and rest, where it is multiple * divisor + rest, and whether bounds decide them: rest < divisor."""
+        """Returns (multiple, rest, decided): the index is multiple * divisor + rest; decided: bounds prove rest <
+        divisor.
+        """
         multiple = Index(tuple((a, f // divisor) for a, f in self.terms if f % divisor == 0), self.constant // divisor)
         rest = Index(tuple((a, f) for a, f in self.terms if f % divisor), self.constant % divisor)
         first, last = (end // divisor for end in rest.bounds)
         return (multiple + first, rest - first * divisor, True) if first == last else (multiple, rest, False)
 
     def at(self, places: Sequence[Index]) -> Index:
-        """The expression with `places[i]` for axis i."""
+        """Substitutes `places[i]` for axis i."""
         found: Index = Index() + self.evaluate(places)
         return found
 
     def evaluate(self, axes: Sequence[Any] | Mapping[int, Any]) -> Any:
-        """Its value where axis i is `axes[i]`: numbers, indices, or arrays that broadcast to each other."""
+        """Evaluates the index at `axes[i]` for axis i: numbers, indices, or arrays that broadcast to each other."""
         return sum((atom.evaluate(axes) * factor for atom, factor in self.terms), self.constant)
 
     def in_brackets(self) -> str:
@@ -226,7 +232,7 @@ Guard = Within | Multiple
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The elements that come from one operand: its index along each of its axes, where all guards hold."""
+    """The elements that come from one operand: the index along each of its axes, where all guards hold."""
 
     operand: int
     indices: tuple[Index, ...]
@@ -236,7 +242,7 @@ class Piece:
         object.__setattr__(self, "guards", tuple(dict.fromkeys(g for g in self.guards if not g.always)))
 
     def at(self, places: Sequence[Index], guards: Sequence[Guard] = ()) -> Piece:
-        """The same where the result's axis i is `places[i]`, and these guards hold too."""
+        """Substitutes `places[i]` for axis i of the result, and adds guards."""
         indices = tuple(index.at(places) for index in self.indices)
         return Piece(self.operand, indices, (*guards, *(replace(g, index=g.index.at(places)) for g in self.guards)))
 
@@ -247,7 +253,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class IndexMap:
-    """A result of some dims: no element is of two pieces; one of none is the fill."""
+    """The map of a result of given dims: at most one piece holds for each element; without a piece it is the fill."""
 
     dims: Dims
     pieces: tuple[Piece, ...]
@@ -258,16 +264,19 @@ class IndexMap:
         return text if self.fill is None else f"{text} else {self.fill.value}"
 
     def then(self, other: IndexMap) -> IndexMap:
-        """The map of `other`, of one operand, over what this one gives. Raises ValueError where their fills differ."""
+        """Composes with `other`, a map of one operand, which this map computes. Raises ValueError if their fills
+        differ.
+        """
         if None not in (self.fill, other.fill) and self.fill is not other.fill:
             raise ValueError(f"one map requires one fill, got {self.fill} and {other.fill}")
         pieces = [mine.at(theirs.indices, theirs.guards) for theirs in other.pieces for mine in self.pieces]
         return IndexMap(other.dims, tuple(pieces), self.fill or other.fill)
 
     def places(self, piece: Piece, operand: Sequence[int]) -> tuple[Array, Array]:
-        """Where in an operand of those dims, in row-major order, each element of the result is; and whether it is.
+        """Returns, per element of the result, its row-major position in an operand of these dims, and whether the piece
+        holds.
 
-        Both are of the result's dims; a place where it is not is 0.
+        Both arrays have the result's dims; the position is 0 where the piece does not hold.
         """
         axes = np.ogrid[tuple(slice(0, n) for n in self.dims)] if self.dims else []
         held: Any = np.True_
@@ -280,7 +289,7 @@ class IndexMap:
         return np.where(held, place, 0), held
 
     def gather(self, operands: Sequence[Array], lowest: Any = None) -> Array:
-        """The result's array; `lowest` fills where the fill is the lowest value of the dtype."""
+        """Computes the result's array; `lowest` is the fill where the map fills with the lowest value of the dtype."""
         fill = lowest if self.fill is Fill.LOWEST else 0
         result = np.full(self.dims, fill, operands[0].dtype)
         for piece in self.pieces:
@@ -292,41 +301,41 @@ class IndexMap:
 
 
 def axes_of(dims: Sequence[int]) -> list[Index]:
-    """The axes of a result of those dims, as indices."""
+    """Returns the axes of a result of `dims`, as indices."""
     return [Index(((Axis(i, n), 1),)) if n != 1 else Index() for i, n in enumerate(dims)]
 
 
 def mapped(dims: Sequence[int], indices: Iterable[Index], *guards: Guard, fill: Fill | None = None) -> IndexMap:
-    """A map of one operand."""
+    """Returns a map of one operand."""
     return IndexMap(Dims(dims), (Piece(0, tuple(indices), guards),), fill)
 
 
 def along(dims: Sequence[int], axis: int, index: Callable[[Index], Index]) -> list[Index]:
-    """The axes of a result with another index along one of them."""
+    """Returns the axes of a result, with another index along one of them."""
     axes = axes_of(dims)
     return [*axes[:axis], index(axes[axis]), *axes[axis + 1 :]]
 
 
 def same(dims: Sequence[int]) -> IndexMap:
-    """Every element at its own place."""
+    """Returns the identity map."""
     return mapped(dims, axes_of(dims))
 
 
 def transposed(dims: Sequence[int], order: Sequence[int]) -> IndexMap:
-    """Axis i of the result is axis `order[i]` of an operand of those dims."""
+    """Returns the map of a transpose: axis i of the result is axis `order[i]` of an operand of `dims`."""
     result = [dims[axis] for axis in order]
     axes = axes_of(result)
     return mapped(result, [axes[order.index(axis)] for axis in range(len(dims))])
 
 
 def broadcast(operand: Sequence[int], dims: Sequence[int]) -> IndexMap:
-    """Axes of size 1 repeated to those dims."""
+    """Returns the map that repeats axes of size 1 to `dims`."""
     axes = zip(axes_of(dims), operand, dims, strict=True)
     return mapped(dims, [axis if have == want else Index() for axis, have, want in axes])
 
 
 def flattened(indices: Sequence[Index], dims: Sequence[int]) -> Index:
-    """Where an element of some dims stands in row-major order."""
+    """Returns the row-major position of an element of `dims`."""
     flat = Index()
     for index, size in zip(indices, dims, strict=True):
         flat = flat * size + index
@@ -334,7 +343,7 @@ def flattened(indices: Sequence[Index], dims: Sequence[int]) -> Index:
 
 
 def reshaped(operand: Sequence[int], dims: Sequence[int]) -> IndexMap:
-    """The elements of an operand in row-major order under other dims."""
+    """Returns the map of a reshape: the operand's elements in row-major order under other dims."""
     return _reshaped(tuple(operand), tuple(dims))
 
 

@@ -1,5 +1,7 @@
-"""Ctrl-C and SIGTERM: raised until somebody answers them, since Python loses what is raised in a callback of a weak
-reference or of the garbage collector.
+"""Handles Ctrl-C and SIGTERM: raises again until someone answers, since Python loses an exception raised in some
+callbacks.
+
+Those are the callbacks of weak references and of the garbage collector.
 """
 
 from __future__ import annotations
@@ -19,34 +21,32 @@ STOPS = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED = 128 + signal.SIGINT
 """The exit status of a command that Ctrl-C ended."""
 GRACE = 1.25
-"""Seconds from the first signal on in which what is being made may still be finished: two are the most that a user
-waits, and to tidy up takes some.
-"""
+"""Seconds after the first signal in which current work may finish: users wait two at most, including clean-up."""
 _AGAIN = 0.25  # seconds
 _TIMED = hasattr(signal, "setitimer")  # not on Windows
 _received: list[int] = []
 _began = 0.0
-"""When the first signal was received."""
+"""The time of the first signal."""
 _unanswered = False
 _written = ""
 """The file that holds the answer so far."""
 _is_over: Callable[[], bool] | None = None
-"""Whether the time of the block that runs is over; None where it has as much as it likes."""
+"""True once the time limit of the running block is over; None without a limit."""
 _disturbs = True
-"""Whether signals do anything just now."""
+"""True if signals have any effect now."""
 
 
 def raise_until_answered() -> None:
-    """Let signals that stop raise KeyboardInterrupt, and again until `answered` is called."""
+    """Lets stop signals raise KeyboardInterrupt, repeatedly until `answered` is called."""
     for which in STOPS:
         signal.signal(which, _receive)
     if _TIMED:
         signal.signal(signal.SIGALRM, _raise)
-        _tell_nothing_of_lost_ones()
+        _silence_lost_exceptions()
 
 
-def _tell_nothing_of_lost_ones() -> None:
-    """What a callback loses comes again, so Python need not say that it was lost."""
+def _silence_lost_exceptions() -> None:
+    """Silences Python's report of exceptions that a callback lost, since they are raised again."""
     before = sys.unraisablehook
 
     def say(lost: Any) -> None:
@@ -85,9 +85,10 @@ def _raise(which: int, frame: object) -> None:
 
 @contextmanager
 def ended_after(seconds: Callable[[], float]) -> Iterator[Callable[[], bool]]:
-    """Raise KeyboardInterrupt, and again until `answered` is called, once a block has taken so many seconds, which may
-    change meanwhile. Yields whether they are over, for whoever runs where no timer can be set: outside the main thread,
-    or where another one is.
+    """Raises KeyboardInterrupt, repeatedly until `answered` is called, once a block has run for `seconds()`.
+
+    The limit may change while the block runs. Yields a predicate that is true once the time is over, for code where no
+    timer can be set: outside the main thread, or where another timer is set.
     """
     global _is_over
     began, ended = monotonic(), False
@@ -119,7 +120,7 @@ def ended_after(seconds: Callable[[], float]) -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def _alarm() -> Iterator[bool]:
-    """Let SIGALRM raise KeyboardInterrupt, unless somebody else has a use for it; yields whether it does."""
+    """Lets SIGALRM raise KeyboardInterrupt, unless it is in use elsewhere; yields whether it does."""
     if not _TIMED or threading.current_thread() is not threading.main_thread():
         yield False
         return
@@ -137,7 +138,7 @@ def _alarm() -> Iterator[bool]:
 
 
 def answered() -> None:
-    """Whoever catches KeyboardInterrupt and goes on says so."""
+    """Ends the repeated raising: call it after catching KeyboardInterrupt and continuing."""
     global _unanswered
     if _unanswered:
         _unanswered = False
@@ -146,28 +147,28 @@ def answered() -> None:
 
 
 def unanswered() -> bool:
-    """Whether a signal came that nobody has answered."""
+    """True if a signal came that was not answered."""
     return _unanswered
 
 
 def write_down(path: str) -> None:
-    """An answer is in a file: who sends a signal from now on has that."""
+    """Records that an answer is in a file, for users who interrupt from now on."""
     global _written
     _written = path
 
 
 def written() -> str:
-    """The file that holds the answer so far; "" where there is none."""
+    """Returns the file that holds the answer so far, or ""."""
     return _written
 
 
 def stopped() -> bool:
-    """Whether a signal came at all, answered or not."""
+    """True if a signal came, answered or not."""
     return bool(_received)
 
 
 def unless_stopped() -> None:
-    """Raise KeyboardInterrupt where a signal came: whoever answered it has no answer for the user."""
+    """Raises KeyboardInterrupt if a signal came that was answered without an answer for the user."""
     global _unanswered
     if stopped():
         _unanswered = True
@@ -175,12 +176,12 @@ def unless_stopped() -> None:
 
 
 def first() -> int:
-    """The first signal that was received, or SIGINT."""
+    """Returns the first signal that was received, or SIGINT."""
     return _received[0] if _received else signal.SIGINT
 
 
 def ignore() -> None:
-    """What is left to do is to leave."""
+    """Ignores stop signals: the process only has to exit."""
     for which in STOPS:
         signal.signal(which, signal.SIG_IGN)
     answered()
@@ -188,8 +189,9 @@ def ignore() -> None:
 
 @contextmanager
 def undisturbed(then: bool = False) -> Iterator[None]:
-    """Let both do nothing: what is done is what whoever sent them waits for. What came is raised `then`, or lost;
-    inside another such block, that one decides.
+    """Suppresses stop signals during work that the user waits for.
+
+    Signals that came are raised at the end if `then` is set, otherwise lost; an enclosing block of this kind decides.
     """
     global _disturbs
     if not _disturbs or threading.current_thread() is not threading.main_thread():
@@ -217,7 +219,7 @@ def undisturbed(then: bool = False) -> Iterator[None]:
 
 @contextmanager
 def raised_once() -> Iterator[None]:
-    """Let each signal raise KeyboardInterrupt once: what is called catches it, and returns its best answer."""
+    """Lets each signal raise KeyboardInterrupt once, for a callee that catches it and returns its best answer."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -235,9 +237,9 @@ def raised_once() -> Iterator[None]:
 
 @contextmanager
 def finishing(seconds: float = GRACE) -> Iterator[None]:
-    """Let what is being made be finished: a signal is raised when so many seconds have passed since the first one.
+    """Lets current work finish: a signal is raised once `seconds` have passed since the first one.
 
-    A further signal is raised at once. `stopped` says whether one came.
+    A further signal is raised at once. `stopped` tells whether one came.
     """
     if not _TIMED or signal.getsignal(signal.SIGALRM) is not _raise:
         yield
@@ -268,13 +270,14 @@ def finishing(seconds: float = GRACE) -> Iterator[None]:
 
 def _restore(handlers: dict[signal.Signals, Any]) -> None:
     for which, handler in handlers.items():
-        signal.signal(which, signal.SIG_DFL if handler is None else handler)  # None is not Python's own
+        # None: the handler was not set from Python
+        signal.signal(which, signal.SIG_DFL if handler is None else handler)
 
 
 def waited_for(run: Callable[[], _T]) -> _T:
-    """What a function gives that Python cannot interrupt, such as one of C: Ctrl-C does not wait for its end.
+    """Returns the result of a function that Python cannot interrupt, such as C code, without delaying Ctrl-C.
 
-    It goes on then, in a thread that ends with the process.
+    After Ctrl-C the function continues in a thread that ends with the process.
     """
     found: list[_T] = []
     failed: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""What an operator's meaning is given for a term: its type and its value; that of a product need not be in memory."""
+"""Defines the operands of an evaluation: type and value; the value of a product need not be in memory."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Array = NDArray[Any]
 
 
 def as_array(what: str, value: Any) -> Array:
-    """The array of a value that a user gives. Raises BadInput for a masked element: no operator knows a mask."""
+    """Converts a user's value to an array. Raises BadInput for a masked element, since no operator supports masks."""
     if np.ma.is_masked(value):
         raise BadInput(f"{what} requires an array without masked elements; x.filled(0) of a masked array x is one")
     return np.asarray(value)
 
 
 def distinct(a: Array) -> Array:
-    """One element of each axis along which a is only repeated."""
+    """Returns a with one element along each axis that only repeats it."""
     return a[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in a.strides)]
 
 
@@ -31,8 +31,8 @@ def distinct(a: Array) -> Array:
 class Product:
     """The value of a product, not yet in memory: (G, A)(I) x (G, B)(I) with `shared` = |G| and `item` = |I| axes.
 
-    A dot-product of it is one contraction and a fold combines its two parts: neither needs the paired array, which
-    for a matrix product is as large as all its multiplications.
+    Its dot-product is one contraction and a fold combines its two parts: neither needs the paired array, which for a
+    matrix product has as many elements as the product has multiplications.
     """
 
     a: Array
@@ -41,8 +41,8 @@ class Product:
     item: int
 
     def parts(self) -> list[Array]:
-        """Both operands as views of dims (G, A, B, I)."""
-        if self.a.ndim == self.b.ndim == self.shared + self.item:  # no rows: each as it is
+        """Returns both operands as views of dims (G, A, B, I)."""
+        if self.a.ndim == self.b.ndim == self.shared + self.item:  # no rows: both unchanged
             return [self.a, self.b]
         a_rows = self.a.shape[self.shared : self.a.ndim - self.item]
         b_rows = self.b.shape[self.shared : self.b.ndim - self.item]
@@ -54,7 +54,7 @@ class Product:
 
     @cached_property
     def array(self) -> Array:
-        """The pairs themselves: dims (G, A, B, 2, I)."""
+        """The array of pairs: dims (G, A, B, 2, I)."""
         a, b = self.parts()
         return np.stack([a, b], a.ndim - self.item)
 
@@ -63,19 +63,19 @@ Value = Array | Product | tuple[Any, ...]
 
 
 def in_memory(value: Value) -> Any:
-    """The array of a value: a product is formed, arrays and tuples are as they are."""
+    """Returns the array of a value: a product is formed; arrays and tuples are returned unchanged."""
     return value.array if isinstance(value, Product) else value
 
 
 def arrays(value: Any) -> list[Array]:
-    """The arrays of a value, from left to right; an array is one, a tuple any number."""
+    """Returns the arrays of a value from left to right: an array is one, a tuple any number."""
     if not isinstance(value, tuple):
         return [value]
     return [array for item in value for array in arrays(item)]
 
 
 class Typed:
-    """What stands for a term, with the term's type."""
+    """The base of stand-ins for a term that carry the term's type."""
 
     __slots__ = ()
     type: Type
@@ -86,7 +86,7 @@ class Typed:
         return self.type
 
 
-@dataclass(slots=True, eq=False)  # not frozen: that takes as long as some operators
+@dataclass(slots=True, eq=False)  # not frozen: freezing costs as much as some operators
 class Operand(Typed):
     """A value with its type."""
 
@@ -107,7 +107,7 @@ class Operand(Typed):
         return tuple(range(self.access.split, self.access.rank))
 
     def parts(self) -> list[Array]:
-        """What stands along the first item axis, as views."""
+        """Returns the parts along the first item axis, as views."""
         if isinstance(self.value, Product):
             return self.value.parts()
         return list(np.moveaxis(self.array, self.split, 0))

@@ -1,4 +1,4 @@
-"""One operator, one record: text, fields, type rule, meaning and documentation.
+"""Defines the record of an operator: text, fields, type rule, meaning and documentation.
 
 Parser, printer, e-graph encoding, e-graph type facts, interpreter and the reference page are short loops over
 `OPERATORS` and `COMPUTES`; adding an operator is adding a record to a file of `glenside/ir/operators/`.
@@ -26,7 +26,7 @@ Record = TypeVar("Record", bound="Operator | Compute")
 
 
 class Kind(Enum):
-    """What an argument of an operator is, in the text, in a term and in the e-graph."""
+    """The kind of an operator's argument: its form in the text, in a term and in the e-graph."""
 
     TERM = "term"  # a child
     TERMS = "terms"  # all remaining arguments are children
@@ -44,7 +44,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One argument of an operator; `choices` are what a KEYWORD may be."""
+    """One argument of an operator; `choices` are the values that a KEYWORD may have."""
 
     name: str
     kind: Kind
@@ -52,28 +52,28 @@ class Field:
 
 
 def fields(**kinds: Kind | Field) -> tuple[Field, ...]:
-    """`fields(a=Kind.TERM, axis=Kind.INT)`, in the order in which the arguments are written."""
+    """Returns fields from `fields(a=Kind.TERM, axis=Kind.INT)`, in the order in which arguments are written."""
     return tuple(k if isinstance(k, Field) else Field(name, k) for name, k in kinds.items())
 
 
 class OperatorKind(Enum):
-    """What becomes of the elements of the operands."""
+    """What an operator does with the elements of its operands."""
 
     LEAF = "leaf"  # no operands: a tensor or numbers
-    VIEW = "view"  # the same elements, found by addressing: none is written again
-    MOVEMENT = "movement"  # the same elements, copied to other places
+    VIEW = "view"  # the same elements under other indices: nothing is copied
+    MOVEMENT = "movement"  # the same elements, copied to other indices
     COMPUTE = "compute"  # new elements
-    INSTRUCTION = "instruction"  # new elements, by a machine that has it
+    INSTRUCTION = "instruction"  # new elements, computed by a machine that has the instruction
 
 
 class Keeps(Flag):
-    """What a function of arrays leaves as it is.
+    """Properties that a function of arrays preserves.
 
     ZERO      it maps zeros to zeros: zero padding may move through it
-    ORDER     where no element of the operands becomes less, none of the result does
-    DISTANCE  by choices and signs alone, without rounding: no element of the result changes by more than some element
-              of the operands, so that it is as far from the right one as they are
-    FACTOR    a factor of the first operand is one of the result, as in products and quotients
+    ORDER     it is monotone: if no element of the operands decreases, none of the result does
+    DISTANCE  it selects and negates without rounding: an error of the result is at most the largest error of the
+              operands
+    FACTOR    a factor of the first operand is a factor of the result, as in products and quotients
     """
 
     NOTHING = 0
@@ -84,26 +84,28 @@ class Keeps(Flag):
 
 
 MOVED = Keeps.ZERO | Keeps.ORDER | Keeps.DISTANCE
-"""What is kept where elements are only moved."""
+"""The properties that movement of elements preserves."""
 MONOTONE = Keeps.ZERO | Keeps.ORDER
-"""What a function keeps that rises through 0."""
+"""The properties that a monotone function through 0 preserves."""
 
 SIZES = (2, 3, 4, 5, 7)
 
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A small program that shows a record at work, for its reference and for the tests that hold it to account.
+    """A small program that shows a record, for its reference page and for the tests that run it.
 
-    A text with sizes as `$letters`, and the dims of its tensors: `Example("(access (access-tensor x) 1)",
-    {"x": "m 3 n"})`.
+    It is a text with sizes as `$letters`, and the dims of its tensors: `Example("(access (access-tensor x) 1)", {"x":
+    "m 3 n"})`.
     """
 
     text: str
     shapes: Mapping[str, str] = field(default_factory=dict)
 
     def program(self, seed: int = 0) -> Program:
-        """The program at sizes drawn by the seed; different letters get different sizes: a square hides errors."""
+        """Builds the program at sizes drawn by the seed; different letters get different sizes, since squares hide
+        errors.
+        """
         from glenside.ir.text import parse
 
         words = [*re.findall(r"\$(\w+)", self.text), *(w for dims in self.shapes.values() for w in dims.split())]
@@ -117,51 +119,51 @@ class Example:
 
 
 def example(text: str, **shapes: str) -> tuple[Example]:
-    """The examples of a record that needs one."""
+    """Returns the examples of a record that needs one."""
     return (Example(text, shapes),)
 
 
 def of_compute(kind: str, dims: str = "m k n", dtype: str = "float32") -> tuple[Example]:
-    """A compute type over the items of a tensor, which are all axes but the first."""
+    """Returns an example of a compute type whose items are all axes of a tensor but the first."""
     operand = "(access-tensor x)" if dtype == "float32" else f"(cast (access-tensor x) {dtype})"
     return example(f"(compute {kind} (access {operand} 1))", x=dims)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Operator:
-    """A record. `check` and `result` take the arguments in field order: types for terms, plain values for the rest.
+    """A record of an operator. `check` and `result` take the arguments in field order: types for terms, plain values
+    else.
 
-    kind      what becomes of the elements; what machines, analyses and exports do by default follows from it
-    check     raises TypeMismatch, through `require`, when a term cannot be built
-    result    the type rule, in the algebra of `glenside.ir.types`
-    evaluate  the meaning: (arithmetic, *arguments) with arrays for terms; returns the array of all axes
-    symbolic  False when `result` uses more than the algebra: then rules of the e-graph must not build this operator
-    linear    whether the result is a sum of elements of the operands, each times a number that the arguments say; a
-              function of the arguments where it depends on them. What is moved to places that are known is, if nothing
-              says otherwise
-    keeps     what else it leaves as it is, as `linear`; what is moved to places that are known keeps all but FACTOR
-    index_map  where each element of the result comes from: a function of the arguments as types. None where elements
-              are computed, or moved to places that are
-    matrices  (groups, rows, depth, columns) of the matrix products that it computes: a function of the arguments as
-              types
-    typed     True when `evaluate` takes each term as an `Operand`: its type and its value, perhaps not in memory
-    examples  programs that show it; every record but an opaque one has some
-    opaque    True when nobody here knows the meaning: a check draws one, and nothing is run or folded with it
-    shares    True when the array that `evaluate` gives is a view of operands, or a copy only where numpy cannot reshape
-              without one; a function of evaluate's arguments where it depends on them. All else gives a new array in
-              row-major order. Views do, if nothing says otherwise
-    places    where each operand lies in the result, for operators that only move their operands: a function of an array
-              like the result, and of the arguments as types. Views of that array, None where there is no such view
-    stores    whether evaluate takes `out=`, an array in which the result is stored, which may have gaps: a function of
-              that array and of the arguments as types. What has places and gives a new array takes any
-    scratch   bytes that evaluate needs beside operands and result: a function of its arguments, and their strides
-    operations  additions, multiplications and the like of one evaluation, a multiplication that is added being one:
-              a function of the arguments as types
-    adjoint   the derivative, backwards: (terms, g, *arguments), with g like the result but of split 0, and terms for
-              operands -> what comes of g for each operand, None for nothing; or a sentence that says why there is none.
-              `terms` is what they are built with (`glenside.gradients.algebra`), as `arithmetic` is for evaluate
-    moved     bytes read and written, a function of evaluate's arguments, where it is not each operand and the result
-              once
+      kind      what it does with elements; defaults of machines, analyses and exports follow from it
+      check     raises TypeMismatch, through `require`, if a term cannot be built
+      result    the type rule, in the algebra of `glenside.ir.types`
+      evaluate  the meaning: (arithmetic, *arguments) with arrays for terms; returns the array of all axes
+      symbolic  False if `result` uses more than the algebra: then rules of the e-graph must not build this operator
+      linear    True if the result is a sum of elements of the operands, each times a number that the arguments give; or
+                a function of the arguments. By default, movement to known indices is linear
+      keeps     the properties that it preserves, or a function like `linear`; by default, movement to known indices
+                preserves all but FACTOR
+      index_map  the operand's element of each element of the result: a function of the arguments as types. None if
+                 elements are computed, or moved to computed indices
+      matrices  (groups, rows, depth, columns) of the matrix products that it computes: a function of the arguments as
+                types
+      typed     True if `evaluate` takes each term as an `Operand`: its type and its value, which need not be in memory
+      examples  programs that show it; every record but an opaque one has some
+      opaque    True if the meaning is unknown: a check draws one, and nothing is run or folded with it
+      shares    True if `evaluate` returns a view of operands, or a copy only where numpy cannot reshape without one; or
+                a function of evaluate's arguments. Other operators return a new array in row-major order. By default, a
+                VIEW shares
+      places    the part of the result that each operand fills, for operators that only move their operands: a function
+                of an array like the result, and of the arguments as types; returns views, None where a part is no view
+      stores    True if evaluate takes `out=`, an array, perhaps strided, for the result: a function of that array and
+                of the arguments as types. Operators with `places` that return a new array take any
+      scratch   bytes that evaluate needs besides operands and result: a function of its arguments and their strides
+      operations  arithmetic operations of one evaluation, a multiply-add counting as one: a function of the arguments
+                  as types
+      adjoint   the derivative in reverse mode: (terms, g, *arguments) -> the cotangent of each operand, None for zero;
+                or a sentence that says why there is none. g has the result's dims and split 0; operands are terms;
+                `terms` builds terms (`glenside.gradients.algebra`), as `arithmetic` does for evaluate
+      moved     bytes read and written, a function of evaluate's arguments, if not each operand and the result once
     """
 
     name: str
@@ -192,44 +194,42 @@ class Operator:
 
     @property
     def moves(self) -> bool:
-        """Whether each element of the result is one of an operand, or fills a gap between them."""
+        """True if each element of the result is an operand's element, or fills a gap between them."""
         return self.kind in (OperatorKind.VIEW, OperatorKind.MOVEMENT)
 
     @property
     def is_addressed(self) -> bool:
-        """Whether it moves elements to places that do not depend on any."""
+        """True if it moves elements to indices that do not depend on data."""
         return self.kind is OperatorKind.VIEW or self.index_map is not None
 
     def is_constant(self, operands: Iterable[bool], tensor_is_constant: bool = False) -> bool:
-        """Whether a node is made of constants alone, where that is said of its operands: nothing is of a black box, and
-        a tensor is what it was declared to be.
-        """
+        """True if a node is constant, given which operands are; black boxes are not, and a tensor is as declared."""
         if self.kind is OperatorKind.LEAF and any(field.kind is Kind.TENSOR for field in self.fields):
             return tensor_is_constant
         return not self.opaque and all(operands)
 
     @property
     def is_priced(self) -> bool:
-        """Whether the record says what a node takes: nothing for addressing, its elements for movement, else so many
-        operations or matrix products.
+        """True if the record gives the cost of a node: nothing for views, elements for movement, else operations or
+        matrices.
         """
         new = self.kind in (OperatorKind.COMPUTE, OperatorKind.INSTRUCTION)
         return not new or self.operations is not None or self.matrices is not None
 
     def is_linear(self, *arguments: Any) -> bool:
-        """`linear` for a node's arguments."""
-        return bool(_said(self.linear, arguments, self.is_addressed))
+        """Returns `linear` for a node's arguments."""
+        return bool(_fact(self.linear, arguments, self.is_addressed))
 
     def kept(self, *arguments: Any) -> Keeps:
-        """`keeps` for a node's arguments."""
-        return Keeps(_said(self.keeps, arguments, MOVED if self.is_addressed else Keeps.NOTHING))
+        """Returns `keeps` for a node's arguments."""
+        return Keeps(_fact(self.keeps, arguments, MOVED if self.is_addressed else Keeps.NOTHING))
 
     def is_shared(self, *arguments: Any) -> bool:
-        """`shares` for the arguments of an evaluation."""
-        return bool(_said(self.shares, arguments, self.kind is OperatorKind.VIEW))
+        """Returns `shares` for the arguments of an evaluation."""
+        return bool(_fact(self.shares, arguments, self.kind is OperatorKind.VIEW))
 
     def __call__(self, *arguments: Any) -> Any:
-        """Build the term: the arguments in field order. Raises TypeMismatch. Patterns give a pattern."""
+        """Builds the term from the arguments in field order. Raises TypeMismatch. Given patterns, builds a pattern."""
         for argument in arguments:
             if hasattr(argument, "__applied__"):
                 return argument.__applied__(self, arguments)
@@ -238,8 +238,8 @@ class Operator:
         return make(self, arguments)
 
 
-def _said(fact: Any, arguments: tuple[Any, ...], default: Any) -> Any:
-    """What a record says of these arguments."""
+def _fact(fact: Any, arguments: tuple[Any, ...], default: Any) -> Any:
+    """Returns a fact of the record for these arguments."""
     if fact is None:
         return default
     return fact(*arguments) if callable(fact) else fact
@@ -257,22 +257,23 @@ class Category(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Compute:
-    """A compute type: what `(compute NAME A)` or `(compute (NAME parameter ..) A)` means.
+    """A compute type: the meaning of `(compute NAME A)` or `(compute (NAME parameter ..) A)`.
 
     scalar         for POINTWISE and FOLD types: the expression of one element, or a function from parameters to it.
-                   `evaluate`, `scratch`, `dtype`, `linear`, `keeps`, `examples` and derivatives follow, and more of
-                   `check`
-    combine        for REDUCTION types: the primitive that joins an item's elements to one, in some order
-    check          raises TypeMismatch for an operand type (type, *parameters) it cannot take
-    evaluate       (arithmetic, operand, *parameters) -> array; the operand is an `Operand`, parameters are their texts
+                   `evaluate`, `scratch`, `dtype`, `linear`, `keeps`, `examples`, derivatives and part of `check`
+                   derive from it
+    combine        for REDUCTION types: the primitive that reduces an item's elements to one, in some order
+    check          raises TypeMismatch for an operand type (type, *parameters) that it cannot take
+    evaluate       (arithmetic, operand, *parameters) -> array; the operand is an `Operand`, parameters are their
+                   texts
     dtype          the result's dtype: "same", "widen", or a dtype
-    linear         whether the result is a sum of elements, each times a number: of all operands together
-    orders         whether it depends on which of two numbers is the larger one
-    keeps          what else it leaves as it is
+    linear         True if the result is a sum of elements of all operands, each times a number
+    orders         True if it depends on which of two numbers is larger
+    keeps          the other properties that it preserves
     examples       programs that show it
-    scratch        bytes that evaluate needs beside operand and result: a function of (operand, *parameters)
-    adjoint        (terms, g, operand, *parameters) -> what comes of g for the operand, as for operators, where there is
-                   no scalar expression. What gives no reals needs none
+    scratch        bytes that evaluate needs besides operand and result: a function of (operand, *parameters)
+    adjoint        (terms, g, operand, *parameters) -> the operand's cotangent, as for operators, if there is no
+                   scalar expression. A type whose results are no reals needs none
     """
 
     name: str
@@ -298,12 +299,12 @@ class Compute:
             object.__setattr__(self, name, value)
 
     def expression(self, *parameters: str) -> Scalar:
-        """The scalar expression for parameters by their texts."""
+        """Returns the scalar expression for parameters by their texts."""
         assert self.scalar is not None, f"{self.name} has no scalar expression"
         return self.scalar(*parameters) if callable(self.scalar) else self.scalar
 
     def __call__(self, *arguments: Any) -> Any:
-        """The term `(compute NAME A)`, or the pattern of such a term: its parameters, then A. Raises TypeMismatch."""
+        """Builds the term `(compute NAME A)`, or its pattern, from its parameters and A. Raises TypeMismatch."""
         from glenside.ir.operators.compute import compute, compute_text
 
         *parameters, operand = arguments
@@ -315,7 +316,7 @@ COMPUTES: dict[str, Compute] = {}
 
 
 def register(record: Record) -> Record:
-    """Put a record into the tables. Two records of one name are a mistake in the code, not in the input."""
+    """Puts a record into the tables. Two records of one name are an error in the code, not in the input."""
     table: dict[str, Any] = OPERATORS if isinstance(record, Operator) else COMPUTES
     if record.name in table:
         raise ValueError(f"{record.name} is declared twice")
@@ -326,7 +327,7 @@ def register(record: Record) -> Record:
 
 
 def _declaring(make: Callable[P, Record]) -> Callable[P, Record]:
-    """The constructor of records which also puts them into the tables."""
+    """Returns a constructor of records that also puts them into the tables."""
     return lambda *values, **named: register(make(*values, **named))
 
 
@@ -335,6 +336,6 @@ compute_type = _declaring(Compute)
 
 
 def require(condition: bool, operator: str, requirement: str, got: object) -> None:
-    """Raise "OPERATOR requires REQUIREMENT, got GOT" unless the condition holds."""
+    """Raises "OPERATOR requires REQUIREMENT, got GOT" unless the condition holds."""
     if not condition:
         raise TypeMismatch(f"{operator} requires {requirement}, got {got}")

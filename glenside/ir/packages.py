@@ -1,4 +1,4 @@
-"""Packages that are not always there. Whoever needs one is told how to install it."""
+"""Loads optional packages, and tells the user how to install a missing one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _NAME = "glenside"
 
 
 def load(names: Iterable[str]) -> None:
-    """Load modules that declare something, each as a whole: half of one would be loaded once more, and declare the same
-    again. Raises KeyboardInterrupt between two of them.
+    """Imports modules that declare records, each one whole: a half-imported one would be imported and declared again.
+
+    Raises KeyboardInterrupt only between two modules.
     """
     for name in names:
         with undisturbed(then=True):
@@ -27,7 +28,7 @@ def load(names: Iterable[str]) -> None:
 
 
 def import_onnx() -> Any:
-    """The package onnx. Raises BadInput."""
+    """Returns the package onnx. Raises BadInput."""
     try:
         return import_module("onnx")
     except ImportError:
@@ -35,14 +36,14 @@ def import_onnx() -> Any:
 
 
 def require_onnxruntime() -> str:
-    """The version of the package onnxruntime, which is not loaded: it runs in processes of its own. Raises BadInput."""
+    """Returns the version of onnxruntime without importing it, since it runs in child processes. Raises BadInput."""
     from importlib.metadata import PackageNotFoundError, version
 
     if find_spec("onnxruntime") is None:
         raise _absent("onnxruntime", "a check in onnxruntime requires")
     try:
         return version("onnxruntime")
-    except PackageNotFoundError:  # a build of it has another name
+    except PackageNotFoundError:  # a build under another name
         return "of an unknown version"
 
 
@@ -51,10 +52,11 @@ def _absent(name: str, need: str) -> BadInput:
 
 
 def install_command(extra: str) -> str:
-    """The pip command that installs an extra of pyproject.toml: from the folder that this package is run or was
-    installed from, else the packages of the extra by name.
+    """Returns the pip command that installs an extra of pyproject.toml.
+
+    It names the source folder that this package is run or was installed from, or else the packages of the extra.
     """
-    from importlib.metadata import requires  # takes as long to import as much of this package
+    from importlib.metadata import requires  # as slow to import as much of this package
 
     folder, editable = _source_folder()
     if folder is not None:
@@ -66,7 +68,7 @@ def install_command(extra: str) -> str:
 
 
 def _source_folder() -> tuple[Path | None, bool]:
-    """The folder of the sources, and True if the package is run from there; None where there is none any more."""
+    """Returns the source folder, or None if it is gone, and True if the package is run from there."""
     from importlib.metadata import PackageNotFoundError, distribution
     from urllib.parse import unquote, urlsplit
 

@@ -1,4 +1,4 @@
-"""Elements of less than a byte as ONNX keeps them: the first in the lowest bits, the last byte filled with zeros."""
+"""Packs elements of less than a byte as ONNX does: the first in the lowest bits, the last byte padded with zeros."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from glenside.ir.operand import Array
 
 
 def packed_bytes(dims: Sequence[int], dtype: str) -> int:
-    """How many bytes an array takes in an ONNX file."""
+    """Returns the bytes of an array in an ONNX file."""
     return -(-prod(dims) * RECORDS[dtype].bits // 8)
 
 
 def packed(array: Array) -> Array:
-    """The bytes of an array in row-major order, little-endian, several elements to a byte where they are that small."""
+    """Returns the bytes of an array in row-major order, little-endian, with small elements packed into bytes."""
     dtype = array.dtype.name
     bits = RECORDS[dtype].bits
     if not RECORDS[dtype].wider:
@@ -33,7 +33,7 @@ def packed(array: Array) -> Array:
 
 
 def unpacked(data: Array, dims: Sequence[int], dtype: str) -> Array:
-    """The array of such bytes, of which there are as many as it takes; a view of them where they lie as in memory."""
+    """Returns the array of packed bytes; a view of them if their layout is that of memory."""
     bits = RECORDS[dtype].bits
     if bits >= 8:
         known = RECORDS[dtype].numpy

@@ -1,4 +1,4 @@
-"""The primitives of scalar expressions, one row each: what numpy, exact numbers, ONNX and JAX make of it."""
+"""Defines the primitives of scalar expressions, one row each: their meaning in numpy, exact numbers, ONNX and JAX."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["PRIMITIVES", "maximum", "minimum", "select"]
 
 
 def _row(name: str, arity: int, takes: Domain, doc: str, numpy: Any, onnx: str, exact: Any, **known: Any) -> Primitive:
-    """JAX has most functions of numpy's under numpy's names."""
+    """Registers a primitive. JAX has most functions of numpy under numpy's names."""
     if name in PRIMITIVES:
         raise ValueError(f"{name} is declared twice")
     jax = known.pop("jax", "") or f"jnp.{numpy.__name__}"
@@ -32,12 +32,12 @@ def _row(name: str, arity: int, takes: Domain, doc: str, numpy: Any, onnx: str, 
 
 
 def _integer_blocks(dims: Sequence[int], dtype: np.dtype[Any], _: np.dtype[Any]) -> int:
-    """What integers are divided, and raised to powers, by way of."""
+    """Returns the bytes of temporaries of integer division and powers."""
     return 3 * block_size(dims, PART) * dtype.itemsize if dtype.kind in "iu" else 0
 
 
 def _erf_scratch(dims: Sequence[int], dtype: np.dtype[Any]) -> int:
-    """A list of Python's floats, and those that come of it."""
+    """Returns the bytes of a list of Python floats and of the list of results."""
     return block_size(dims, ERF_PART) * (dtype.itemsize + 8 + 24 + 8)
 
 
@@ -46,7 +46,7 @@ def _quotient(a: Fraction, b: Fraction) -> Fraction | None:
 
 
 def _power(a: Fraction, b: Fraction) -> Fraction | None:
-    """Of whole exponents that are not large."""
+    """Returns the power for integer exponents of small magnitude."""
     return a ** int(b) if b.denominator == 1 and abs(b) <= 64 and (a or b >= 0) else None
 
 
@@ -66,14 +66,14 @@ def _sigmoid(x: Array, out: Array) -> None:
 
 
 def _erf(x: Array, out: Array) -> None:
-    """numpy has no erf; the standard library's is exact to the last place."""
+    """Computes erf, which numpy lacks; the standard library's is exact to the last place."""
     for index in blocks(x.shape, ERF_PART):
         part = x[index]
         out[index] = np.fromiter(map(math.erf, part.ravel().tolist()), np.float64, part.size).reshape(part.shape)
 
 
 def _wide_blocks(own: Callable[..., int] | None, dims: Sequence[int], dtype: np.dtype[Any]) -> int:
-    """What a function of reals needs, and what bfloat16 is computed in: float32, which is rounded once."""
+    """Returns the bytes that a function of reals needs, including the float32 in which bfloat16 is computed."""
     needs = 0 if own is None else own(dims, dtype)
     wide = RECORDS[dtype.name].wider
     return needs + (2 * np.dtype(wide).itemsize * block_size(dims, PART) if wide else 0)
@@ -94,7 +94,8 @@ def _of(name: str, x: Scalar) -> Scalar:
 
 
 # Derivatives. At corners they are JAX's: |x| has 1 at 0, sign and rounding have 0 everywhere, equal operands of min and
-# max share alike. Against a number, as in relu and clip, it wins: 0 there, as jax.nn.relu and lax.clamp have it.
+# max get equal shares. Compared with a number, as in relu and clip, the number wins: 0 there, as in jax.nn.relu and
+# lax.clamp.
 _TWO_OVER_ROOT_PI = "1.12837916709551257389615890312154517"
 
 
@@ -112,7 +113,7 @@ def _extreme_derivative(beyond: str, x: Scalar, y: Scalar) -> tuple[Scalar | Non
 
 
 def _power_derivative(x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]:
-    """By x it is 0 where y is 0, at 0^0 too, where JAX has nan; by y it is 0 where x is 0, which has no logarithm."""
+    """Returns both derivatives: by x, 0 where y is 0, at 0^0 too, where JAX has nan; by y, 0 where x is 0."""
     no_power, no_base = PRIMITIVES["eq"](y, 0), PRIMITIVES["eq"](x, 0)
     less = select(no_power, 1, y - 1)
     return select(no_power, 0, y * x**less), _of("log", select(no_base, 1, x)) * x**y
@@ -124,7 +125,9 @@ def _remainder_derivative(x: Scalar, y: Scalar) -> tuple[int, Scalar]:
 
 
 def _pair(name: str, doc: str, numpy: Any, onnx: str, exact: Any, *more: str, method: str = "", **known: Any) -> None:
-    """A function of two numbers that an arithmetic has as a method, of its name unless given, of `more` arguments."""
+    """Registers a function of two numbers that is a method of an arithmetic, `name` by default, with arguments
+    `more`.
+    """
     call = lambda arithmetic, a, b: getattr(arithmetic, method or name)(a, b, *more)  # noqa: E731
     _row(name, 2, NUMBERS, doc, numpy, onnx, exact, arithmetic=call, **known)
 
@@ -155,7 +158,7 @@ _pair(
     keeps=FACTOR,
     derivative=lambda x, y: (y, x),
 )
-_DIVIDE = "x / y; of integers cut towards zero, and n / 0 is 0 for them."
+_DIVIDE = "x / y; integer quotients are truncated towards zero, and n / 0 is 0 for integers."
 _pair(
     "divide",
     _DIVIDE,
@@ -167,7 +170,7 @@ _pair(
     keeps=FACTOR,
     derivative=lambda x, y: (1 / y, -(x / (y * y))),
 )
-_POW = "x to the power of y; of integers, powers below 0 are cut towards zero, and those of 0 are 0."
+_POW = "x to the power y; for integers and y < 0 the result is truncated towards zero, and 0 for x = 0."
 _pair("pow", _POW, np.power, "Pow", _power, method="power", scratch=_integer_blocks, derivative=_power_derivative)
 _MOD, _REM = "x - y * floor(x / y); n mod 0 is 0 for integers.", "x - y * trunc(x / y); n rem 0 is 0 for integers."
 _pair(
@@ -234,7 +237,7 @@ minimum = _row(
     "min",
     2,
     ANY,
-    "The smaller one.",
+    "The smaller of x and y.",
     np.minimum,
     "Min",
     min,
@@ -247,7 +250,7 @@ maximum = _row(
     "max",
     2,
     ANY,
-    "The larger one.",
+    "The larger of x and y.",
     np.maximum,
     "Max",
     max,
@@ -260,9 +263,9 @@ _row("lt", 2, ANY, "x < y.", np.less, "Less", operator.lt, symbol="<", gives="bo
 _row("le", 2, ANY, "x <= y.", np.less_equal, "LessOrEqual", operator.le, symbol="<=", gives="bool", orders=True)
 _row("gt", 2, ANY, "x > y.", np.greater, "Greater", operator.gt, symbol=">", gives="bool", orders=True)
 _row("ge", 2, ANY, "x >= y.", np.greater_equal, "GreaterOrEqual", operator.ge, symbol=">=", gives="bool", orders=True)
-_row("eq", 2, ANY, "x is y.", np.equal, "Equal", operator.eq, symbol="==", gives="bool")
-_row("ne", 2, ANY, "x is not y.", np.not_equal, "", operator.ne, symbol="!=", gives="bool")
-_SELECT = "y where x, of any dtype, is not zero, else z."
+_row("eq", 2, ANY, "x equals y.", np.equal, "Equal", operator.eq, symbol="==", gives="bool")
+_row("ne", 2, ANY, "x differs from y.", np.not_equal, "", operator.ne, symbol="!=", gives="bool")
+_SELECT = "y where x, of any dtype, is nonzero, else z."
 select: Primitive = _row(
     "select",
     3,
@@ -276,17 +279,26 @@ select: Primitive = _row(
     derivative=lambda c, x, y: (None, select(c, 1, 0), select(c, 0, 1)),
 )
 
-_row("logical-not", 1, TRUTHS, "x does not hold.", np.logical_not, "Not", operator.not_)
+_row("logical-not", 1, TRUTHS, "Not x.", np.logical_not, "Not", operator.not_)
 _BOTH, _EITHER = (lambda a, b: bool(a and b)), (lambda a, b: bool(a or b))
-_row("logical-and", 2, TRUTHS, "Both hold.", np.logical_and, "And", _BOTH, associative=True, keeps=ORDER)
-_row("logical-or", 2, TRUTHS, "One holds, or both.", np.logical_or, "Or", _EITHER, associative=True, keeps=ORDER)
-_row("bitwise-and", 2, WHOLE, "The bits of both.", np.bitwise_and, "BitwiseAnd", _bits(operator.and_), associative=True)
-_row("bitwise-or", 2, WHOLE, "The bits of either.", np.bitwise_or, "BitwiseOr", _bits(operator.or_), associative=True)
-_row("bitwise-xor", 2, WHOLE, "The bits of one.", np.bitwise_xor, "BitwiseXor", _bits(operator.xor), associative=True)
+_row("logical-and", 2, TRUTHS, "x and y.", np.logical_and, "And", _BOTH, associative=True, keeps=ORDER)
+_row("logical-or", 2, TRUTHS, "x or y.", np.logical_or, "Or", _EITHER, associative=True, keeps=ORDER)
+_row("bitwise-and", 2, WHOLE, "The bitwise and.", np.bitwise_and, "BitwiseAnd", _bits(operator.and_), associative=True)
+_row("bitwise-or", 2, WHOLE, "The bitwise or.", np.bitwise_or, "BitwiseOr", _bits(operator.or_), associative=True)
+_row(
+    "bitwise-xor",
+    2,
+    WHOLE,
+    "The bitwise exclusive or.",
+    np.bitwise_xor,
+    "BitwiseXor",
+    _bits(operator.xor),
+    associative=True,
+)
 
 
 def _function(name: str, doc: str, numpy: Callable[..., Any], keeps: Keeps = Keeps.NOTHING, **known: Any) -> None:
-    """A function of reals. In a prime field a fixed pseudo-random function of that name stands for it."""
+    """Registers a function of reals. In a prime field a fixed pseudo-random function of its name replaces it."""
     call = lambda arithmetic, a: arithmetic.apply(name, a, Keeps.ZERO in keeps)  # noqa: E731
     known["scratch"] = partial(_wide_blocks, known.get("scratch"))
     _row(name, 1, REALS, doc, numpy, name.capitalize(), None, arithmetic=call, keeps=keeps, **known)
@@ -320,20 +332,20 @@ _function("cos", "The cosine.", np.cos, derivative=lambda x: (-_of("sin", x),))
 _function("tan", "The tangent.", np.tan, Keeps.ZERO, derivative=lambda x: (1 + _of("tan", x) * _of("tan", x),))
 _function(
     "asin",
-    "The angle in [-pi/2, pi/2] of which x is the sine.",
+    "The inverse sine, in [-pi/2, pi/2].",
     np.arcsin,
     MONOTONE,
     derivative=lambda x: (1 / _of("sqrt", 1 - x * x),),
 )
 _function(
     "acos",
-    "The angle in [0, pi] of which x is the cosine.",
+    "The inverse cosine, in [0, pi].",
     np.arccos,
     derivative=lambda x: (-(1 / _of("sqrt", 1 - x * x)),),
 )
 _function(
     "atan",
-    "The angle in [-pi/2, pi/2] of which x is the tangent.",
+    "The inverse tangent, in [-pi/2, pi/2].",
     np.arctan,
     MONOTONE,
     derivative=lambda x: (1 / (1 + x * x),),
@@ -342,34 +354,30 @@ _function("sinh", "The hyperbolic sine.", np.sinh, MONOTONE, derivative=lambda x
 _function("cosh", "The hyperbolic cosine.", np.cosh, derivative=lambda x: (_of("sinh", x),))
 _function(
     "asinh",
-    "The number of which x is the hyperbolic sine.",
+    "The inverse hyperbolic sine.",
     np.arcsinh,
     MONOTONE,
     derivative=lambda x: (1 / _of("sqrt", x * x + 1),),
 )
 _function(
     "acosh",
-    "The number that is not negative of which x is the hyperbolic cosine.",
+    "The inverse hyperbolic cosine, which is at least 0.",
     np.arccosh,
     ORDER,
     derivative=lambda x: (1 / _of("sqrt", (x - 1) * (x + 1)),),
 )
 _function(
     "atanh",
-    "The number of which x is the hyperbolic tangent.",
+    "The inverse hyperbolic tangent.",
     np.arctanh,
     MONOTONE,
     derivative=lambda x: (1 / (1 - x * x),),
 )
-_function(
-    "floor", "The largest integer that is not above x.", np.floor, MONOTONE, orders=True, derivative=lambda x: (None,)
-)
-_function(
-    "ceil", "The smallest integer that is not below x.", np.ceil, MONOTONE, orders=True, derivative=lambda x: (None,)
-)
+_function("floor", "x rounded down to an integer.", np.floor, MONOTONE, orders=True, derivative=lambda x: (None,))
+_function("ceil", "x rounded up to an integer.", np.ceil, MONOTONE, orders=True, derivative=lambda x: (None,))
 _function(
     "round",
-    "The nearest integer; halves go to the even one.",
+    "x rounded to the nearest integer, ties to even.",
     np.rint,
     MONOTONE,
     jax="jnp.round",

@@ -1,4 +1,4 @@
-"""Programs: a term, the names of its layers, and the values of its constants."""
+"""Defines programs: a term, the names of its layers, and the values of its constants."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from glenside.ir.types import Tensor, TupleType
 
 
 def is_product(term: Term) -> bool:
-    """Whether it is the product of a layer: (compute dot-product ..)."""
+    """True if the term is the product of a layer: (compute dot-product ..)."""
     return term.operator.name == "compute" and term.attributes[0] == "dot-product"
 
 
 def default_layer_name(position: int) -> str:
-    """What the n-th product of a program is called, counted from 1 in network order, unless it has a name."""
+    """Returns the default name of the n-th product of a program, counted from 1 in network order."""
     return f"product-{position}"
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What the file that a program came from says of it, and what others who read it rely on.
+    """The interface of the file that a program came from, on which its other readers rely.
 
-    inputs   in their order, also those that nothing depends on. A program completes them: inputs of its term that are
-             not declared follow in order of first use, so that `replace(program, term=..)` keeps the order of arguments
-    outputs  the names of the results, in their order; empty where they have none
+    inputs   in their order, also unused ones. A program completes them: undeclared inputs of its term follow in order
+             of first use, so that `replace(program, term=..)` keeps the order of arguments
+    outputs  the names of the results, in their order; empty if they have none
     values   of its inputs that are constants of the program
-    fixed    constants that are no weights: all but its initializers that have axes
-    remarks  what must be said of how the file was read
+    fixed    constants that are not weights: all but the initializers that have axes
+    remarks  messages to the user about how the file was read
     """
 
     inputs: tuple[Tensor, ...] = ()
@@ -53,19 +53,20 @@ class Signature:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A term with what its user calls things.
+    """A term with its names and constants.
 
-    layers     name -> node in network order. In a program as written these are its products, all of them: those without
-               a name get a default one. In an optimized program they are what became of the original's products.
-    labels     layer name -> words such as "conv 3x3/2"; a text does not keep them
-    constants  name -> value, for constants whose value is known; a mapping other than a dict is read when needed only
-    names      let name -> other node of the text that it came from; printing uses them again
-    signature  the order of inputs, also of unused ones, and the names of results; a text keeps only the inputs
-    origins    term -> the node of a file that it was, as a black box of the same operands; a text does not keep them
-    nodes      term -> the node of a file that it is of, in words; a text does not keep them
-    gradient_of  what its results are the gradients of; neither a text nor a program of another term keeps that
+      layers     name -> node in network order. In a program as written these are all of its products; unnamed products
+                 get a default name. In an optimized program they are the replacements of the original's products
+      labels     layer name -> words such as "conv 3x3/2"; a text does not keep them
+      constants  name -> value, for constants whose value is known; a mapping other than a dict is read only when needed
+      names      let name -> other node of the text that it came from; the printer uses these names again
+      signature  the order of inputs, also of unused ones, and the names of results; a text keeps only the inputs
+      origins    term -> the file's node that computed it, as a black box of the same operands; a text does not keep
+                 them
+      nodes      term -> the file's node that it belongs to, in words; a text does not keep them
+      gradient_of  the program of which its results are the gradients; a text or a program of another term drops it
 
-    Names of what the term does not hold are dropped, so `replace(program, term=...)` is a program again.
+    Names of nodes that the term does not contain are dropped, so `replace(program, term=...)` is a valid program.
     Raises BadInput: two different tensors of one name, a value that does not fit.
     """
 
@@ -83,7 +84,7 @@ class Program:
     def __post_init__(self) -> None:
         if self.gradient_of is not None and self.gradient_of.term is not self.term:
             object.__setattr__(self, "gradient_of", None)
-        inputs = self._declared_inputs()  # two of one name are an error now, not when something reads them
+        inputs = self._declared_inputs()  # report duplicate names now, not when something reads them
         if inputs != self.signature.inputs:
             object.__setattr__(self, "signature", replace(self.signature, inputs=inputs))
         optimized = any(not is_product(node) for node in self.layers.values())
@@ -101,7 +102,7 @@ class Program:
             for name, value in constants.items():
                 _check_value(self.constants_declared[name], value)
         elif any(name not in self.constants_declared for name in constants):
-            constants = _Part(constants, self.constants_declared)
+            constants = _Subset(constants, self.constants_declared)
         object.__setattr__(self, "layers", layers)
         object.__setattr__(self, "labels", {n: words for n, words in self.labels.items() if n in layers})
         object.__setattr__(self, "constants", constants)
@@ -127,7 +128,7 @@ class Program:
         return ProgramInfo(self.roots)
 
     def _declared_inputs(self) -> tuple[Tensor, ...]:
-        """The inputs of the signature, as the term reads them where it does, then other inputs of the term."""
+        """Returns the inputs of the signature, as the term reads them if it does, then other inputs of the term."""
         declared = {t.name: self._read.get(t.name, t) for t in self.signature.inputs}
         return tuple(t for t in {**declared, **self._read}.values() if not t.constant)
 
@@ -151,16 +152,18 @@ class Program:
 
     @property
     def inputs(self) -> Mapping[str, Tensor]:
-        """The tensors that change from run to run in the order of arguments, also those that the term does not read."""
+        """The tensors that change from run to run, in the order of arguments, also those that the term does not
+        read.
+        """
         return {name: tensor for name, tensor in self.tensors.items() if not tensor.constant}
 
     @cached_property
     def constants_declared(self) -> Mapping[str, Tensor]:
-        """The tensors that do not, whether their values are known or not."""
+        """The tensors that are constant, whether their values are known or not."""
         return {name: tensor for name, tensor in self.tensors.items() if tensor.constant}
 
     def with_constants(self, values: Mapping[str, Array]) -> Program:
-        """The program with these values of constants, over those it has. Raises BadInput."""
+        """Returns the program with these values of constants added or replaced. Raises BadInput."""
         for name in values:
             if name in self.inputs:
                 raise BadInput(f"the value of a constant requires a constant, got the input {spelled_name(name)}")
@@ -170,7 +173,7 @@ class Program:
         return replace(self, constants={**self.constants, **values})
 
     def with_values(self, values: Mapping[str, Any]) -> Program:
-        """The program with these values of tensors, as `valued` takes them: an input that has one is a constant then.
+        """Returns the program with values of tensors, as `valued` takes them: an input with a value becomes a constant.
 
         Raises BadInput.
         """
@@ -190,31 +193,33 @@ class Program:
         return changed.with_constants({name: array for name, array in arrays.items() if name in self._read})
 
     def with_inputs_open(self) -> tuple[Program, Mapping[str, Array]]:
-        """The program where inputs that were given values are inputs again, for any value; and those values."""
+        """Returns the program in which inputs that were given values are inputs again, and those values."""
         values = {name: self.constants[name] for name in self.signature.values if name in self.constants}
         constants = {name: array for name, array in self.constants.items() if name not in values}
         return self.with_roots(rebuild_all(self.roots, _made_constant(values, False)), constants=constants), values
 
     def results(self) -> dict[str, Term]:
-        """The results by name."""
+        """Returns the results by name."""
         return dict(zip(self.result_names(), items_of(self.term), strict=True))
 
     def result_names(self) -> list[str]:
-        """The names of the results: those of the file that it came from, else output, or output_0, output_1 .."""
+        """Returns the names of the results: those of the file, or else output, or output_0, output_1 .."""
         items = self.term.type.items if isinstance(self.term.type, TupleType) else None
         if len(self.signature.outputs) == (1 if items is None else len(items)):
             return [*self.signature.outputs]
         return ["output"] if items is None else [f"output_{i}" for i in range(len(items))]
 
     def as_written(self) -> Program:
-        """The program with its own products as layers, also when it is what became of another one's."""
+        """Returns the program with its own products as layers, also if it is the optimized form of another program."""
         products = {name: node for name, node in self.layers.items() if is_product(node)}
         if len(products) == len(self.layers):
             return self
         return replace(self, layers=products, names={**self.names, **self.layers})
 
     def seeded_constants(self, seed: int) -> Program:
-        """The program with a value for every constant: those missing are drawn, each by the seed and its name alone."""
+        """Returns the program with a value for every constant; missing ones are drawn by the seed and their name
+        alone.
+        """
         missing = [t for n, t in self.constants_declared.items() if n not in self.constants]
         return replace(self, constants={**self.constants, **{t.name: seeded(t, seed) for t in missing}})
 
@@ -230,12 +235,12 @@ class Program:
 
 
 class GradientOf(NamedTuple):
-    """What a term is said to be the gradients of: a check finds out.
+    """The claim that a term computes gradients, which a check verifies.
 
     program     the program that was differentiated
-    wrt         by which of its tensors, in the order of the term's last results
-    of          the names of its results, layers or other terms that are; None for all its results
-    cotangents  the tensors that weigh those; none where the only one is a number
+    wrt         the tensors by which, in the order of the term's last results
+    of          the names of the differentiated results, layers or other terms; None for all results
+    cotangents  the tensors that weight these; none if the only one is a number
     """
 
     term: Term
@@ -245,8 +250,8 @@ class GradientOf(NamedTuple):
     cotangents: Sequence[str]
 
 
-class _Part(Mapping[str, Array]):
-    """What another mapping holds under some names; values are read there, when they are asked for."""
+class _Subset(Mapping[str, Array]):
+    """A subset of another mapping by names; values are read from it on demand."""
 
     def __init__(self, whole: Mapping[str, Array], names: Container[str]) -> None:
         self._whole = whole
@@ -265,7 +270,7 @@ class _Part(Mapping[str, Array]):
 
 
 def by_node(names: Mapping[str, Term]) -> dict[Term, list[str]]:
-    """The names of each node, in their order."""
+    """Returns the names of each node, in their order."""
     named: dict[Term, list[str]] = {}
     for name, node in names.items():
         named.setdefault(node, []).append(name)
@@ -273,7 +278,7 @@ def by_node(names: Mapping[str, Term]) -> dict[Term, list[str]]:
 
 
 def _complete(term: Term, given: Mapping[str, Term], others: Mapping[str, Term]) -> dict[str, Term]:
-    """Every product of the term under its names, in network order; a default name avoids those of the others."""
+    """Returns every product of the term by name, in network order; default names avoid names in `others`."""
     names = by_node(given)
     products = [node for node in postorder(term) if is_product(node)]
     taken = {name for node in products for name in names.get(node, ())} | others.keys()
@@ -286,14 +291,14 @@ def _complete(term: Term, given: Mapping[str, Term], others: Mapping[str, Term])
 
 
 def has_default_name(program: Program, name: str, position: int) -> bool:
-    """Whether the n-th product would get that name if it had none."""
+    """True if the n-th product would get that name by default."""
     default = default_layer_name(position)
     taken = default in program.layers or default in program.names
     return name == default or (taken and re.fullmatch(rf"{default}-\d+", name) is not None)
 
 
 def _made_constant(names: Container[str], constant: bool) -> Replace:
-    """Replace the leaves of these names by constants, or else by inputs."""
+    """Replaces the leaves of these names by constants, or by inputs."""
 
     def changed(term: Term, _: tuple[Term, ...]) -> Term | None:
         tensor = term.attributes[0] if term.attributes else None
@@ -305,8 +310,9 @@ def _made_constant(names: Container[str], constant: bool) -> Replace:
 
 
 def valued(tensor: Tensor, value: Any) -> Array:
-    """A value of a tensor: an array of its shape and dtype, or numbers of Python, which take its dtype where that has
-    them; one number is that number everywhere. Raises BadInput.
+    """Returns a value of a tensor: an array of its shape and dtype, or Python numbers, converted to its dtype.
+
+    A single number is repeated everywhere. Raises BadInput if the dtype cannot hold the numbers.
     """
     plain = not isinstance(value, np.ndarray | np.generic)
     try:
@@ -342,7 +348,7 @@ def _check_value(tensor: Tensor, value: Array) -> None:
 
 
 def seeded(tensor: Tensor, seed: int) -> Array:
-    """A value that keeps a network's numbers moderate, from the seed and the tensor's name alone."""
+    """Draws a value that keeps a network's numbers moderate, from the seed and the tensor's name alone."""
     digest = hashlib.sha256(f"{seed} {tensor.name}".encode()).digest()
     random = np.random.default_rng(int.from_bytes(digest[:16], "big"))
     if tensor.dtype not in REALS:
@@ -350,8 +356,8 @@ def seeded(tensor: Tensor, seed: int) -> Array:
         lowest, end = max(-3, least), min(3, most) + 1
         return random.integers(lowest, end, tensor.dims).astype(tensor.dtype)
     if len(tensor.dims) < 2:
-        # A vector may be a variance: it must be positive, and far from 0.
+        # A vector may be a variance: it must be positive and not close to 0.
         return random.uniform(0.5, 1.5, tensor.dims).astype(tensor.dtype)
-    # Weights, the outputs first: sums over the rest keep the size of their operands.
+    # Weights, outputs first: sums over the other axes keep the magnitude of their operands.
     scale = 1 / sqrt(max(1, tensor.dims.drop(1).product()))
     return (random.standard_normal(tensor.dims) * scale).astype(tensor.dtype)

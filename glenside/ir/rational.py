@@ -1,6 +1,6 @@
-"""Numbers as texts write them: exact ones, and amounts of memory.
+"""Parses exact numbers and amounts of memory from text.
 
-"1.5", "-3", "1e-5" and "1/3" stand for rationals, whatever dtype they become later.
+"1.5", "-3", "1e-5" and "1/3" denote rationals, whatever dtype they become later.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 from glenside.ir.dtypes import REALS, STORED, limits
 from glenside.ir.errors import BadInput
 
-# Three digits of exponent: the fraction behind "1e999999999" would not fit into memory.
+# Three digits of exponent: the fraction of "1e999999999" would not fit into memory.
 _NUMBER = re.compile(r"[+-]?(\d+/\d+|(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?)", re.ASCII)
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
 @lru_cache(maxsize=4096)
 def exact(text: str) -> Fraction | None:
-    """The rational that a text stands for; None when it stands for none (also "inf", "nan" and "1/0")."""
+    """Returns the rational that a text denotes, or None (also for "inf", "nan" and "1/0")."""
     if len(text) > 1000 or not _NUMBER.fullmatch(text):
         return None
     try:
@@ -34,27 +34,29 @@ def exact(text: str) -> Fraction | None:
 
 @lru_cache(maxsize=4096)
 def one_minus(text: str) -> str:
-    """Return 1 - x of the text of an exact number x."""
+    """Returns 1 - x for the text of an exact number x."""
     number = exact(text)
     assert number is not None, "checked when it was given"
     return str(1 - number)
 
 
 def exact_numbers(text: str) -> tuple[Fraction, ...] | None:
-    """The rationals that a text of words stands for, such as "1 0 -1/2"; None when one of them stands for none."""
+    """Returns the rationals of a text of words, such as "1 0 -1/2"; None if a word is not a number."""
     found = tuple(exact(word) for word in text.split())
     return None if None in found else tuple(value for value in found if value is not None)
 
 
 def over_one_denominator(values: Sequence[Fraction]) -> tuple[list[int], int]:
-    """Fractions as whole numbers, and what each is divided by."""
+    """Returns fractions as integers over one common denominator."""
     denominator = math.lcm(*[v.denominator for v in values])
     return [int(v * denominator) for v in values], denominator
 
 
 def represents(text: str, dtype: str) -> bool:
-    """Whether a dtype can hold a number: integers exactly and in range, floats by rounding, but not to infinity, and
-    floats that are only stored exactly.
+    """True if a dtype can hold a number.
+
+    Integers must be exact and in range. Floats may be rounded, but not to infinity; floats that are only stored must be
+    exact.
     """
     value = exact(text)
     if value is None:
@@ -71,7 +73,7 @@ def represents(text: str, dtype: str) -> bool:
 
 
 def byte_count(text: str, what: str) -> int:
-    """`8MB`, `512KiB`, `1.5GB` or a number of bytes -> bytes; K is 1024. Raises BadInput, naming what it is for."""
+    """Parses `8MB`, `512KiB`, `1.5GB` or a number of bytes; K is 1024. Raises BadInput, naming the purpose `what`."""
     match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?)\s*(?:([KMG])?i?B)?", text.strip(), re.IGNORECASE)
     if match is None:
         raise BadInput(f"{what} is written as 500MB or 2GB, got {text!r}")

@@ -1,8 +1,8 @@
-"""Rearrangements: the same elements in another row-major order, as parts of what there was and an order of those.
+"""Defines rearrangements: the same elements in another row-major order, as a split into parts and their permutation.
 
-`parts` cut the elements in row-major order, `order[i]` is the part that stands i-th in the result. Any chain of
-reshapes and transposes is one rearrangement, and its canonical form is the same however the chain was spelled. Layouts
-(NCHW, NHWC, blocked) are told apart by nothing else.
+`parts` split the elements in row-major order; `order[i]` is the part that becomes part i of the result. Any chain of
+reshapes and transposes is one rearrangement, and its canonical form does not depend on how the chain was spelled.
+Layouts (NCHW, NHWC, blocked) are identified by it.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ class Rearrangement:
 
     @property
     def result(self) -> tuple[int, ...]:
-        """The sizes of the parts as they stand in the result."""
+        """The sizes of the parts in the order of the result."""
         return tuple(self.parts[i] for i in self.order)
 
     @property
     def is_identity(self) -> bool:
-        """Whether every element stays where it is: a reshape, at most."""
+        """True if every element keeps its position: at most a reshape."""
         moved = [i for i in self.order if self.parts[i] != 1]
         return moved == sorted(moved)
 
     def canonical(self) -> Rearrangement:
-        """The same with the fewest parts: none of size 1, none that stay side by side."""
+        """Returns the same rearrangement with the fewest parts: none of size 1, no two that stay adjacent."""
         order = [i for i in self.order if self.parts[i] != 1]
         groups: list[list[int]] = []
         for i in order:
@@ -47,12 +47,12 @@ class Rearrangement:
         return Rearrangement(tuple(sizes) or (1,), tuple(place[g[0]] for g in groups) or (0,))
 
     def inverse(self) -> Rearrangement:
-        """What undoes it."""
+        """Returns the inverse rearrangement."""
         back = sorted(range(len(self.order)), key=self.order.__getitem__)
         return Rearrangement(self.result, tuple(back))
 
     def then(self, other: Rearrangement) -> Rearrangement | None:
-        """Both, this one first; None where the parts of one do not cut those of the other into whole numbers."""
+        """Composes both, this one first; returns None if no common split of both parts exists."""
         sizes = refined(self.result, other.parts)
         if sizes is None:
             return None
@@ -63,30 +63,32 @@ class Rearrangement:
         return Rearrangement(mine.parts, order).canonical()
 
     def cut_parts(self, sizes: Sequence[int]) -> Rearrangement | None:
-        """The same with these sizes, of which each part is a run; None where they are not."""
+        """Splits parts into these finer sizes; returns None if the parts are not products of runs of them."""
         runs = runs_of(self.parts, sizes)
         if runs is None:
             return None
         return Rearrangement(tuple(sizes), tuple(j for i in self.order for j in runs[i]))
 
     def cut_result(self, sizes: Sequence[int]) -> Rearrangement | None:
-        """The same with parts so fine that the result's sizes are these; None where they do not fit."""
+        """Splits parts so that the result's sizes are these; returns None if they do not fit."""
         cut = self.inverse().cut_parts(sizes)
         return None if cut is None else cut.inverse()
 
 
 def identity(size: int) -> Rearrangement:
-    """Everything as one part."""
+    """Returns the identity: one part with all elements."""
     return Rearrangement((size,), (0,))
 
 
 def of_transpose(dims: Sequence[int], order: Sequence[int]) -> Rearrangement:
-    """The transpose of an array of these dims."""
+    """Returns the transpose of an array of `dims`."""
     return Rearrangement(tuple(dims), tuple(order)).canonical()
 
 
 def refined(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...] | None:
-    """The fewest sizes of which every size of a and of b is a run's product; None where there are none."""
+    """Returns the coarsest common refinement: every size of a and of b is the product of a run; None if there is
+    none.
+    """
     cuts = sorted({*_cuts(a), *_cuts(b)})
     if any(low == 0 or high % low for low, high in pairwise(cuts)):
         return None
@@ -94,12 +96,14 @@ def refined(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...] | None:
 
 
 def _cuts(sizes: Sequence[int]) -> list[int]:
-    """How many elements lie behind each cut, that behind all of them included."""
+    """Returns the number of elements after each cut, including the cut before all of them."""
     return list(accumulate(reversed(sizes), operator.mul, initial=1))
 
 
 def runs_of(whole: Sequence[int], sizes: Sequence[int]) -> list[list[int]] | None:
-    """For each size of `whole`, the places in `sizes` whose product it is, in order; a size of 1 may have none."""
+    """Returns, for each size of `whole`, the indices in `sizes` whose product it is, in order; a size 1 may have
+    none.
+    """
     runs: list[list[int]] = []
     at = 0
     for size in whole:
@@ -119,11 +123,11 @@ def runs_of(whole: Sequence[int], sizes: Sequence[int]) -> list[list[int]] | Non
     return runs if runs or not sizes else None
 
 
-def places_along(parts: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Places along axes of row-major parts, in that order of the axes, said with the fewest parts and axes.
+def canonical_axes(parts: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Canonicalizes a selection of axes of row-major parts, in the given order of axes: the fewest parts, and its axes.
 
-    None of size 1; what is not of the axes is one part between them, and axes that follow one another are one. Both are
-    empty where all places are one.
+    No part has size 1; adjacent unselected parts are merged, and so are selected axes that follow one another. Both
+    results are empty if the selection has one element.
     """
     turn = {axis: i for i, axis in enumerate(axis for axis in axes if parts[axis] != 1)}
     groups: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""The reference of the language, written from the records: no page about an operator is kept by hand."""
+"""Generates the reference of the language from the records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from glenside.ir.operator import COMPUTES, OPERATORS, Category, Compute, Field, 
 from glenside.ir.operators import SHAPE_FORMS, ShapeForm
 from glenside.ir.scalar import arity, derivative, takes_reals
 
-# Forms whose text says more than their fields.
+# Forms whose text is not given by their fields.
 _FORMS = {
     "access-literal": "(access-literal (literal value dtype))",
     "access-product": "(access-product a b n) | (access-cartesian-product a b) | (access-pair a b)",
@@ -34,7 +34,7 @@ def _argument(field: Field) -> str:
 
 
 def form(record: Operator | Compute | ShapeForm) -> str:
-    """How it is written: `(access-slice a axis lo hi)`, `(compute (clip lo hi) a)`."""
+    """Returns how a record is written: `(access-slice a axis lo hi)`, `(compute (clip lo hi) a)`."""
     if isinstance(record, Compute):
         words = [record.name, *map(_argument, record.parameters)]
         return f"(compute {words[0] if len(words) == 1 else '(' + ' '.join(words) + ')'} a)"
@@ -44,7 +44,7 @@ def form(record: Operator | Compute | ShapeForm) -> str:
 
 
 def summary() -> list[tuple[str, str]]:
-    """One (form, meaning) for each operator, compute type and shape form, by name within each kind."""
+    """Returns (form, meaning) of each operator, compute type and shape form, by name within each kind."""
     records: list[Operator | Compute | ShapeForm] = []
     for table in (OPERATORS, COMPUTES, SHAPE_FORMS):
         records += [table[name] for name in sorted(table)]
@@ -52,17 +52,17 @@ def summary() -> list[tuple[str, str]]:
 
 
 def markdown() -> str:
-    """The reference page."""
+    """Returns the reference page."""
     lines = ["# Operators", "", "An access pattern `(S)(I)` is a collection of shape S of items of shape I.", ""]
-    sums = f"Sums of bfloat16 are made in float32 and rounded once, {', '.join(WIDENED)} are added up in int32"
+    sums = f"Sums of bfloat16 are accumulated in float32 and rounded once, sums of {', '.join(WIDENED)} in int32"
     lines += [f"Dtypes that are computed in: {', '.join(COMPUTED)}. {sums}.", ""]
-    held = "Each of their elements has a byte of its own in memory; ONNX files pack those of 4 and 2 bits"
+    held = "Each element has a byte of its own in memory; ONNX files pack elements of 4 and 2 bits"
     lines += [f"Dtypes that are only stored, moved and cast: {', '.join(STORED)}. {held}.", ""]
-    lines += _table("kind, what is kept, index map", [OPERATORS[name] for name in sorted(OPERATORS)])
+    lines += _table("kind, preserved properties, index map", [OPERATORS[name] for name in sorted(OPERATORS)])
     for category, effect in _EFFECTS.items():
         kinds = [COMPUTES[name] for name in sorted(COMPUTES) if COMPUTES[name].category is category]
         lines += ["", f"## Compute types: {category.value}", "", f"{effect}.", ""]
-        lines += _table("result dtype, what is kept", kinds)
+        lines += _table("result dtype, preserved properties", kinds)
     forms = [SHAPE_FORMS[name] for name in sorted(SHAPE_FORMS)]
     lines += ["", "## Shapes", "", "Evaluated when a text is read.", "", *_table("", forms)]
     return "\n".join(lines) + "\n"
@@ -79,7 +79,7 @@ def _table(extra: str, records: list[Operator] | list[Compute] | list[ShapeForm]
 
 
 def described(record: Operator | Compute) -> dict[str, str]:
-    """All that its record says: how it is written, what it means, what is kept, examples."""
+    """Returns the content of a record: its form, meaning, properties, derivative and examples."""
     shown = "; ".join(example.text for example in record.examples)
     facts = ", ".join(facts_of(record))
     words = {"form": form(record), "meaning": record.doc, "facts": facts, "derivative": differentiated(record)}
@@ -88,10 +88,10 @@ def described(record: Operator | Compute) -> dict[str, str]:
 
 
 def differentiated(record: Operator | Compute) -> str:
-    """Its derivative in words: expressions of scalar ones, or that its record has an adjoint, or why there is none."""
+    """Describes a record's derivative: scalar expressions, its adjoint, or why there is none."""
     if isinstance(record, Operator):
         if record.name == "compute":
-            return "as its compute type says"
+            return "defined by its compute type"
         if record.adjoint is None:
             return "nothing to differentiate" if record.kind is OperatorKind.LEAF else "none declared"
         return f"none: {record.adjoint}" if isinstance(record.adjoint, str) else "its adjoint"
@@ -107,14 +107,14 @@ def differentiated(record: Operator | Compute) -> str:
 
 
 def facts_of(record: Operator | Compute) -> list[str]:
-    """What its record says beside its meaning, in words; an index map is that of its first example."""
+    """Describes the properties of a record; the index map is that of its first example."""
     if isinstance(record, Compute):
         return [_dtype(record), *_kept(record.linear, record.keeps)]
     if record.kind in (OperatorKind.LEAF, OperatorKind.INSTRUCTION) or not record.examples:
         return [record.kind.value]
     term = record.examples[0].program().term
     if record.name == "compute":
-        return [record.kind.value, "as its compute type says"]
+        return [record.kind.value, "defined by its compute type"]
     arguments = term.arguments()
     facts = [record.kind.value, *_kept(record.is_linear(*arguments), record.kept(*arguments))]
     return facts if term.index_map is None else [*facts, f"`{term.index_map}`"]

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their path, read back, and renamed."""
+"""Replaces files atomically: writes a temporary file next to the path, reads it back, and renames it."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from glenside.ir.names import one_line
 PathLike = str | os.PathLike[str]
 
 Verify = Callable[[Path], None]
-"""Reads a file back under a temporary name; raises WrittenWrong where it is not what was meant."""
+"""Reads a file back under its temporary name; raises WrittenWrong if its content is not the intended one."""
 
 
 class WrittenWrong(BadInput):
-    """What was written for a path is read back as something else. Nothing has taken the path's place."""
+    """A file that reads back differently from what was written. The path itself is unchanged."""
 
     status = 1
 
     def __init__(self, path: PathLike, fault: str, *_: Any) -> None:
-        words = "is not written: what was written for it is read back as something else"
+        words = "was not written: its content reads back differently"
         super().__init__(f"{shown(path)} {words}: {fault}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self.message,)
+        return _unpickled, (self.message,)
 
 
-def _again(message: str) -> WrittenWrong:
-    """One that came from another process."""
+def _unpickled(message: str) -> WrittenWrong:
+    """Rebuilds an error that was pickled in another process."""
     found = WrittenWrong("", "")
     found.message, found.args = message, (message,)
     return found
@@ -44,9 +44,9 @@ def _again(message: str) -> WrittenWrong:
 
 @contextmanager
 def replacing(path: PathLike, verify: Verify | None = None) -> Iterator[IO[bytes]]:
-    """A new file that takes the place of the path when the block ends well, and is gone otherwise.
+    """Opens a new file that replaces the path if the block succeeds, and is removed otherwise.
 
-    verify  reads the file back before it takes the place, and raises where it is not what was meant
+    verify  reads the file back before it is renamed, and raises if its content is wrong
     """
     temporary: Path | None = None
     try:
@@ -77,7 +77,7 @@ def replacing(path: PathLike, verify: Verify | None = None) -> Iterator[IO[bytes
 
 
 def _created(folder: Path, mark: str) -> tuple[Path, IO[bytes]]:
-    """A new file that is locked; one that another writer removed before it was locked counts for nothing."""
+    """Creates a file and locks it; retries if another writer removed it before it was locked."""
     while True:
         path = folder / f".{mark}-{secrets.token_hex(8)}.tmp"
         file = open(path, "xb")
@@ -93,7 +93,9 @@ def _created(folder: Path, mark: str) -> tuple[Path, IO[bytes]]:
 
 
 def _lock(file: IO[bytes]) -> bool:
-    """True if nobody else has a file, which is ours then until it is closed; also where a system has no locks."""
+    """True if no other process holds the file, which is then locked until it is closed; also true without lock
+    support.
+    """
     try:
         import fcntl
 
@@ -106,9 +108,9 @@ def _lock(file: IO[bytes]) -> bool:
 
 
 def _remove_left(folder: Path, mark: str) -> None:
-    """Remove temporary files for one path, of processes that were killed before they removed them."""
+    """Removes temporary files for a path that killed processes left behind."""
     if importlib.util.find_spec("fcntl") is None:
-        return  # nobody knows whose they are
+        return  # their owners are unknown
     for path in folder.glob(f".{mark}-*.tmp"):
         with suppress(OSError), open(path, "rb") as file:
             if _lock(file):
@@ -116,10 +118,10 @@ def _remove_left(folder: Path, mark: str) -> None:
 
 
 def failed(what: str, path: PathLike, error: OSError | ValueError) -> BadInput:
-    """What the system says when a path cannot be opened."""
+    """Returns the error for a path that cannot be opened, with the system's reason."""
     return BadInput(f"cannot {what} {shown(path)}: {(error.strerror if isinstance(error, OSError) else '') or error}")
 
 
 def shown(path: PathLike) -> str:
-    """Return a path as one line."""
+    """Returns a path as one line."""
     return one_line(os.fspath(path))

@@ -1,8 +1,8 @@
-"""Scalar expressions: what a compute type does to one element, or to one element of each of its operands.
+"""Defines scalar expressions: what a compute type does to one element of each operand.
 
 `maximum(x, 0)` is relu and `x + y` is a sum. An expression is built with Python's operators and the primitives of
-`glenside.ir.primitives`, and prints as it is read. Numpy, prime fields, ONNX and JAX follow from it, through the one
-row that each primitive has in `PRIMITIVES`.
+`glenside.ir.primitives`, and prints as it is written. Its meaning in numpy, prime fields, ONNX and JAX derives from the
+row of each primitive in `PRIMITIVES`.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ TRUTHS = Domain("dtype bool", ("bool",))
 
 @dataclass(frozen=True, eq=False)
 class Primitive:
-    """One row: everything that is known of a function of one to three elements of one dtype.
+    """One row: the properties of a function of one to three elements of one dtype.
 
-    takes        the dtypes; the first operand of `select` may be of another one
+    takes        the dtypes; the first operand of `select` may have another one
     numpy        the function of arrays, which writes into `out`
-    arithmetic   (arithmetic, *arrays) -> a new array, where that depends on what numbers are; without it numpy's
-                 function serves every arithmetic, since it sees order, signs and bits alone
-    gives        the dtype of the result, "same" being that of the last operand
-    exact        the meaning of exact operands, Fractions and bools; None for functions of reals
-    keeps        what it leaves as it is, as records say it; ZERO only of functions of reals, where nothing is exact
-    linear       the sum of its operands, each times a number
-    orders       it depends on which of two numbers is the larger one
-    associative  operands that are folded may be combined in any grouping
-    neutral      the number that changes no other one when it is combined with it
-    symbol       how it is written between its operands, or before the only one
-    derivative   (*operands) -> the derivative by each operand, all of them expressions; None for one of 0. A primitive
-                 without it gives no reals, or takes none
-    onnx, jax    the node, and the function, that mean the same where the exporters have nothing of their own
-    scratch      (dims, *dtypes of operands) -> bytes that numpy needs beside operands and result
+    arithmetic   (arithmetic, *arrays) -> a new array, if the meaning depends on the number system; otherwise numpy's
+                 function serves all, since it depends on order, signs and bits alone
+    gives        the dtype of the result; "same" is that of the last operand
+    exact        the meaning for exact operands, Fractions and bools; None for functions of reals
+    keeps        the properties that it preserves; ZERO is declared only for functions of reals, the others derive it
+    linear       it is the sum of its operands, each times a number
+    orders       it depends on which of two numbers is larger
+    associative  folds may group operands in any way
+    neutral      the neutral element of a fold
+    symbol       the sign between its operands, or before the only one
+    derivative   (*operands) -> the derivative by each operand, as expressions; None for 0. A primitive without it
+                 takes or gives no reals
+    onnx, jax    the node, and the function, of the same meaning, unless the exporters have their own
+    scratch      (dims, *dtypes of operands) -> bytes that numpy needs besides operands and result
     """
 
     name: str
@@ -75,7 +75,7 @@ class Primitive:
     scratch: Callable[..., int] | None = None
 
     def __call__(self, *arguments: Value) -> Applied:
-        """The expression. Numbers are exact constants; a wrong number of operands is a ValueError."""
+        """Builds the expression. Numbers are exact constants; a wrong number of operands is a ValueError."""
         if len(arguments) != self.arity:
             raise ValueError(f"{self.name} requires {self.arity} operands, got {len(arguments)}")
         return Applied(self, tuple(map(scalar, arguments)))
@@ -115,7 +115,7 @@ class Element(Scalar):
 
 @dataclass(frozen=True)
 class Number(Scalar):
-    """An exact number, by its text; a text that stands for none names a parameter that is not known."""
+    """An exact number, by its text; a text that is not a number names an unknown parameter."""
 
     text: str
 
@@ -129,7 +129,7 @@ class Number(Scalar):
 
 @dataclass(frozen=True)
 class Applied(Scalar):
-    """A primitive of expressions."""
+    """A primitive applied to expressions."""
 
     primitive: Primitive
     arguments: tuple[Scalar, ...]
@@ -138,15 +138,17 @@ class Applied(Scalar):
         symbol, written = self.primitive.symbol, [str(argument) for argument in self.arguments]
         if not symbol:
             return f"{self.primitive.name}({', '.join(written)})"
-        height = _height(self)
-        # What stands to the right of an operator is grouped even where it binds as much.
-        grouped = [_height(a) < height or (i > 0 and _height(a) == height) for i, a in enumerate(self.arguments)]
+        height = _precedence(self)
+        # Parenthesize right operands even at equal precedence.
+        grouped = [
+            _precedence(a) < height or (i > 0 and _precedence(a) == height) for i, a in enumerate(self.arguments)
+        ]
         written = [f"({text})" if group else text for text, group in zip(written, grouped, strict=True)]
         return f" {symbol} ".join(written) if len(written) > 1 else f"{symbol}{written[0]}"
 
 
-def _height(expression: Scalar) -> int:
-    """How tightly the outermost sign of an expression binds."""
+def _precedence(expression: Scalar) -> int:
+    """Returns the precedence of an expression's outermost operator."""
     if isinstance(expression, Applied) and expression.primitive.symbol:
         levels = {"+": 2, "-": 2, "*": 3, "/": 3}
         return levels.get(expression.primitive.symbol, 1) if len(expression.arguments) > 1 else 4
@@ -160,32 +162,34 @@ x, y, z = Element(0), Element(1), Element(2)
 
 
 def scalar(value: Value) -> Scalar:
-    """The expression itself, or the constant that an exact number or its text stands for."""
+    """Returns the expression itself, or the constant of an exact number or its text."""
     return value if isinstance(value, Scalar) else Number(str(value))
 
 
 def arity(expression: Scalar) -> int:
-    """The number of operands that it reads."""
+    """Returns the number of operands that an expression reads."""
     if isinstance(expression, Applied):
         return max(map(arity, expression.arguments), default=0)
     return expression.position + 1 if isinstance(expression, Element) else 0
 
 
 def gives(expression: Scalar) -> str:
-    """The dtype of the result, or "same": that of the operands."""
+    """Returns the dtype of the result, or "same": that of the operands."""
     if not isinstance(expression, Applied):
         return "same"
     return gives(expression.arguments[-1]) if expression.primitive.gives == "same" else expression.primitive.gives
 
 
 def require_computed(name: str, dtype: str, got: object) -> None:
-    """The dtype is computed in, and not only stored. Raises TypeMismatch, which says to what elements are cast."""
+    """Requires a dtype that is computed in. Raises TypeMismatch, naming the dtype to cast to."""
     if dtype in STORED:
         require(False, name, f"a dtype that is computed in, such as {wider(dtype)}, to which {dtype} is cast", got)
 
 
 def typed(name: str, expression: Scalar, dtype: str, got: object) -> str:
-    """The dtype that it gives for operands of that dtype. Raises TypeMismatch: `name` requires .., got `got`."""
+    """Returns the dtype of an expression for operands of `dtype`. Raises TypeMismatch: `name` requires .., got
+    `got`.
+    """
     if isinstance(expression, Number):
         require(dtype in NUMBERS.dtypes, name, NUMBERS.words, got)
         if expression.value is not None:
@@ -201,14 +205,14 @@ def typed(name: str, expression: Scalar, dtype: str, got: object) -> str:
 
 
 def takes_reals(expression: Scalar) -> bool:
-    """Whether every primitive in it takes floats, or what a comparison gives."""
+    """True if every primitive in it takes floats or the results of comparisons."""
     if not isinstance(expression, Applied):
         return True
     return not {*FLOATS}.isdisjoint(expression.primitive.takes.dtypes) and all(map(takes_reals, expression.arguments))
 
 
 def at_zero(expression: Scalar) -> Fraction | bool | None:
-    """The exact value where all operands are 0; None where it is not known, or depends on parameters that are not."""
+    """Returns the exact value where all operands are 0; None if it is unknown or depends on unknown parameters."""
     if isinstance(expression, Element):
         return Fraction(0)
     if not isinstance(expression, Applied):
@@ -224,46 +228,46 @@ def at_zero(expression: Scalar) -> Fraction | bool | None:
 
 
 def keeps(expression: Scalar) -> Keeps:
-    """What a function leaves as it is, whatever the parameters that are not known."""
+    """Returns the properties that an expression preserves, for any values of unknown parameters."""
     zero = Keeps.ZERO if at_zero(expression) == 0 else Keeps.NOTHING
     if isinstance(expression, Applied) and expression.primitive.keeps & Keeps.FACTOR and expression.arguments == (x, y):
         return zero | expression.primitive.keeps
-    return zero | _through(expression)
+    return zero | _kept_by_steps(expression)
 
 
-def _through(expression: Scalar) -> Keeps:
-    """What of ORDER and DISTANCE every step keeps: a number that is not whole may be rounded."""
+def _kept_by_steps(expression: Scalar) -> Keeps:
+    """Returns ORDER and DISTANCE if every step preserves them; a constant that is not an integer may be rounded."""
     if isinstance(expression, Applied):
-        steps = [expression.primitive.keeps, *map(_through, expression.arguments)]
+        steps = [expression.primitive.keeps, *map(_kept_by_steps, expression.arguments)]
         return reduce(Keeps.__and__, steps, Keeps.ORDER | Keeps.DISTANCE)
     inexact = isinstance(expression, Number) and (expression.value is None or expression.value.denominator != 1)
     return Keeps.ORDER if inexact else Keeps.ORDER | Keeps.DISTANCE
 
 
 def orders(expression: Scalar) -> bool:
-    """Whether it depends on which of two numbers is the larger one."""
+    """True if the result depends on which of two numbers is larger."""
     parts = expression.arguments if isinstance(expression, Applied) else ()
     return (isinstance(expression, Applied) and expression.primitive.orders) or any(map(orders, parts))
 
 
 def primitives(expression: Scalar) -> set[str]:
-    """The names of all primitives that are applied in it."""
+    """Returns the names of all primitives in an expression."""
     if not isinstance(expression, Applied):
         return set()
     return {expression.primitive.name}.union(*map(primitives, expression.arguments))
 
 
 def is_linear(expression: Scalar) -> bool:
-    """Whether it is a sum of operands, each perhaps negated."""
+    """True if the expression is a sum of operands, each perhaps negated."""
     if not isinstance(expression, Applied):
         return isinstance(expression, Element)
     return expression.primitive.linear and all(map(is_linear, expression.arguments))
 
 
 def derivative(expression: Scalar, position: int) -> Scalar | None:
-    """The derivative by the operand at a position, from those of the primitives; None where it is 0 everywhere.
+    """Returns the derivative by the operand at a position; None if it is 0 everywhere.
 
-    Corners are JAX's: those of the primitives say so.
+    At corners it is JAX's, as the primitives define.
     """
     if not isinstance(expression, Applied):
         return Number("1") if expression == Element(position) else None
@@ -282,10 +286,10 @@ _BEYOND = {"max": "gt", "min": "lt"}
 
 
 def derivative_of_clip(expression: Scalar) -> Scalar | None:
-    """The derivative of maxima and minima of an operand and numbers, one within another, as an expression of what they
-    give: it lies beyond each number, or is one. None for others.
+    """Differentiates nested maxima and minima of one operand and numbers, as an expression of their result; else None.
 
-    So a gradient reads what a program stores anyway, and what went into it need not be kept.
+    The operand was selected where the result is beyond each number. So a gradient reads the result, which a program
+    stores anyway, and the operand need not be kept.
     """
     if not isinstance(expression, Applied) or expression.primitive.name not in _BEYOND:
         return Number("1") if expression == Element(0) else None
@@ -297,7 +301,7 @@ def derivative_of_clip(expression: Scalar) -> Scalar | None:
 
 
 def _times(a: Scalar, b: Scalar) -> Scalar:
-    """a * b, without factors of 1; a choice stays one, so that what is not chosen is not multiplied."""
+    """Returns a * b without factors of 1; a select stays outermost, so that only selected branches are multiplied."""
     if Number("1") in (a, b):
         return b if a == Number("1") else a
     if isinstance(a, Applied) and a.primitive.name == "select":
@@ -308,7 +312,7 @@ def _times(a: Scalar, b: Scalar) -> Scalar:
 
 
 def _plus(a: Scalar, b: Scalar) -> Scalar:
-    """a + b; two choices by one condition, each with a branch of 0, are one."""
+    """Returns a + b; two selects by one condition, each with a branch of 0, are merged."""
     if isinstance(a, Applied) and isinstance(b, Applied) and a.primitive.name == b.primitive.name == "select":
         (condition, *left), (other, *right) = a.arguments, b.arguments
         pairs = [[part for part in pair if part != Number("0")] for pair in zip(left, right, strict=True)]

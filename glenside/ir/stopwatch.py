@@ -14,25 +14,25 @@ OTHERS = "others"
 
 @dataclass
 class Stopwatch:
-    """Seconds by stage: those of a stage inside another one are its own alone; `others` are outside of all stages."""
+    """Seconds per stage, without the stages nested in it; `others` is the time outside of all stages."""
 
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     _stages: list[str] = field(default_factory=lambda: [OTHERS])
     _since: float = field(default_factory=time.perf_counter)
 
     def turn(self) -> None:
-        """Give the seconds since the last turn to the stage that runs."""
+        """Adds the seconds since the last call to the running stage."""
         now = time.perf_counter()
         self.seconds[self._stages[-1]] += now - self._since
         self._since = now
 
     def enter(self, name: str) -> None:
-        """Begin a stage, inside the one that runs."""
+        """Begins a stage nested in the running one."""
         self.turn()
         self._stages.append(name)
 
     def leave(self) -> None:
-        """End the stage that runs."""
+        """Ends the running stage."""
         self.turn()
         self._stages.pop()
 
@@ -46,7 +46,7 @@ _WATCH: ContextVar[Stopwatch | None] = ContextVar("watch", default=None)
 
 @contextmanager
 def watched() -> Iterator[Stopwatch]:
-    """Time the stages of a block, in this thread."""
+    """Times the stages of a block, in this thread."""
     watch = Stopwatch()
     token = _WATCH.set(watch)
     try:
@@ -58,7 +58,7 @@ def watched() -> Iterator[Stopwatch]:
 
 @contextmanager
 def stage(name: str, alone: bool = False) -> Iterator[None]:
-    """Time a block as a stage, where somebody times them; with `alone` the stages inside are not told apart."""
+    """Times a block as a stage, if a stopwatch runs; with `alone`, nested stages count as part of it."""
     watch = _WATCH.get()
     if watch is None:
         yield

@@ -1,4 +1,4 @@
-"""Terms: typed, immutable, shared. Equal terms are one object, so a term is a DAG and equality is identity.
+"""Defines terms: typed, immutable, shared. Equal terms are one object, so a term is a DAG and equality is identity.
 
 Nothing here recurses: a term may be a hundred thousand operators deep.
 """
@@ -33,18 +33,18 @@ class Term:
 
     @property
     def access(self) -> AccessType:
-        """The type of a term that is an access pattern; a tuple here is an error."""
+        """The type of a term that is an access pattern. Raises TypeMismatch for a tuple."""
         if isinstance(self.type, TupleType):
             raise TypeMismatch(f"{self.operator.name} is a tuple where an access pattern is required, got {self.type}")
         return self.type
 
     def arguments(self) -> tuple[Any, ...]:
-        """Children and attributes in field order: what the operator is called with to build this term again."""
+        """Returns children and attributes in field order, from which the operator builds this term again."""
         return weave(self.operator, self.children, self.attributes)
 
     @property
     def index_map(self) -> IndexMap | None:
-        """Where each element comes from; None where elements are computed, or moved to places that are."""
+        """The index map of the term; None if elements are computed, or moved to computed indices."""
         if self.operator.index_map is None:
             return None
         return _index_map(self.operator, tuple(c.type for c in self.children), self.attributes)
@@ -64,7 +64,7 @@ _sharing = Lock()
 
 
 def make(operator: Operator, arguments: Sequence[Any]) -> Term:
-    """The term `operator(*arguments)`; checks everything, infers the type, shares equal terms.
+    """Returns the term `operator(*arguments)`: checks it, infers its type and shares equal terms.
 
     An ACCESS_SHAPE argument is a pair of dims. Raises TypeMismatch.
     """
@@ -72,22 +72,22 @@ def make(operator: Operator, arguments: Sequence[Any]) -> Term:
 
 
 def _shared(operator: Operator, children: tuple[Term, ...], attributes: tuple[Attribute, ...]) -> Term:
-    """The same of attributes in canonical form."""
+    """Returns the shared term of attributes in canonical form."""
     key = (operator.name, attributes, tuple(map(id, children)))
     known = _terms.get(key)
     if known is None:
         operands = tuple([c.type for c in children])
-        # What is hashed recurses, and tuples may be nested deep.
+        # Hashing recurses, and tuples may be deeply nested.
         flat = not any(isinstance(type_, TupleType) for type_ in operands)
         type_ = (_known_type_of if flat else _type_of)(operator, attributes, operands)
         made = Term(operator, attributes, children, type_)
-        with _sharing:  # another thread may have made it meanwhile
+        with _sharing:  # another thread may have made it
             known = _terms.setdefault(key, made)
     return known
 
 
 def _type_of(operator: Operator, attributes: tuple[Attribute, ...], operands: tuple[Type, ...]) -> Type:
-    """What an operator gives of operands of these types. Raises TypeMismatch."""
+    """Returns the result type of an operator for operands of these types. Raises TypeMismatch."""
     typed = weave(operator, operands, attributes)
     for type_, field in zip(operands, (f for f in operator.fields if f.kind is Kind.TERM), strict=False):
         if isinstance(type_, TupleType) and operator.name != "tuple-get-item":
@@ -101,7 +101,7 @@ _known_type_of = lru_cache(maxsize=1 << 14)(_type_of)  # a network has few types
 
 
 def unweave(operator: Operator, arguments: Sequence[Any]) -> tuple[tuple[Term, ...], tuple[Attribute, ...]]:
-    """Arguments in field order -> (children, attributes in canonical form)."""
+    """Splits arguments in field order into (children, attributes in canonical form)."""
     children: list[Term] = []
     attributes: list[Attribute] = []
     variadic = bool(operator.fields) and operator.fields[-1].kind is Kind.TERMS
@@ -134,7 +134,9 @@ def _as_term(operator: Operator, field: Field, value: Any) -> Term:
 
 
 def weave(operator: Operator, children: Sequence[Any], attributes: Sequence[Attribute]) -> tuple[Any, ...]:
-    """The inverse of `unweave`: one value per argument, in field order; an ACCESS_SHAPE is a pair."""
+    """Merges children and attributes into arguments in field order, the inverse of `unweave`; an ACCESS_SHAPE is a
+    pair.
+    """
     child, attribute = iter(children), iter(attributes)
     result: list[Any] = []
     for field in operator.fields:
@@ -156,12 +158,12 @@ def _index_map(operator: Operator, types: tuple[Type, ...], attributes: tuple[At
 
 
 def build(name: str, *arguments: Any) -> Term:
-    """`build("access-slice", a, 0, 1, 3)`: the operator of that name applied to arguments in field order."""
+    """Builds a term by its operator's name: `build("access-slice", a, 0, 1, 3)`, with arguments in field order."""
     return make(OPERATORS[name], arguments)
 
 
 def items_of(term: Term) -> Sequence[Term]:
-    """Return the items of a tuple; of anything else itself."""
+    """Returns the items of a tuple, or a list of any other term."""
     if not isinstance(term.type, TupleType):
         return [term]
     if term.operator.name == "construct-tuple":
@@ -170,9 +172,9 @@ def items_of(term: Term) -> Sequence[Term]:
 
 
 def postorder(*roots: Term, without: Container[Term] = ()) -> Iterator[Term]:
-    """Every distinct term under the roots once, children before parents, left to right.
+    """Yields every distinct term under the roots once, children before parents, left to right.
 
-    What is in `without`, and what only such terms need, is left out.
+    Terms in `without`, and terms that only they need, are skipped.
     """
     done: dict[Term, None] = {}
     stack = [*reversed(roots)]
@@ -195,7 +197,7 @@ Replace = Callable[[Term, tuple[Term, ...]], Term | None]
 
 
 def nearest(*roots: Term, stops: Callable[[Term], bool]) -> list[Term]:
-    """Return the first terms at or below roots for which `stops` holds, in order of appearance."""
+    """Returns the first terms at or below roots for which `stops` holds, in order of appearance."""
     found, stack, seen = list[Term](), [*reversed(roots)], set[Term]()
     while stack:
         term = stack.pop()
@@ -210,31 +212,31 @@ def nearest(*roots: Term, stops: Callable[[Term], bool]) -> list[Term]:
 
 
 def rebuild(root: Term, replace: Replace) -> Term:
-    """The term with some subterms replaced: `replace` sees each with its new children; None keeps it as it is."""
+    """Rebuilds a term: `replace` gets each subterm with its new children and returns its replacement, or None."""
     return rebuild_all([root], replace)[0]
 
 
 def rebuild_all(roots: Sequence[Term], replace: Replace, done: dict[Term, Term] | None = None) -> list[Term]:
-    """The same for several terms, each subterm once; `done` holds those of earlier calls, and gets the new ones."""
+    """Rebuilds several terms, each subterm once; `done` holds the results of earlier calls, and gets the new ones."""
     done = {} if done is None else done
     for term in postorder(*roots, without=done):
         children = tuple([done[c] for c in term.children])
         new = replace(term, children)
-        if new is None:  # terms are equal where they are one
+        if new is None:  # equal terms are one object
             new = term if children == term.children else _shared(term.operator, children, term.attributes)
         done[term] = new
     return [done[root] for root in roots]
 
 
 def tensors(*roots: Term) -> Iterable[Term]:
-    """The distinct `access-tensor` leaves, in order of first appearance."""
+    """Returns the distinct `access-tensor` leaves, in order of first appearance."""
     return (t for t in postorder(*roots) if t.operator.name == "access-tensor")
 
 
 def constants_under(*roots: Term) -> dict[Term, bool]:
-    """For each term under some roots whether it is made of constants alone, and so can be computed before any run.
+    """Returns for each term under the roots whether it is constant, so that it can be computed at compile time.
 
-    No input is, and no black box. What an operator adds to it is `Operator.is_constant`; so is it for e-classes.
+    Inputs and black boxes are not constant. `Operator.is_constant` decides for each operator, for e-classes too.
     """
     found: dict[Term, bool] = {}
     for term in postorder(*roots):

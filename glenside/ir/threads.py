@@ -1,4 +1,4 @@
-"""Jobs of numpy's that need no other job, done by all processors at a time: numpy lets go of Python's lock."""
+"""Runs independent numpy jobs on all processors: numpy releases Python's lock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _controller() -> Any:
 
 
 class _OneThread:
-    """BLAS on one thread, for as long as anybody asks for it: to say so takes longer than a small product."""
+    """Limits BLAS to one thread while any caller asks for it; setting the limit costs more than a small product."""
 
     def __init__(self) -> None:
         self._lock, self._asking = Lock(), 0
@@ -48,13 +48,14 @@ BLAS_ON_ONE_THREAD = _OneThread()
 
 
 def processors() -> int:
-    """Return how many logical processors this process may use."""
+    """Returns the number of logical processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class found_once(Generic[Found]):
-    """A property that is found the first time it is asked for, and kept: as functools.cached_property, but that threads
-    find those of several objects at a time, where up to Python 3.11 one waits for the other. All get the same object.
+class concurrent_cached_property(Generic[Found]):
+    """A property that is computed at first use and kept, like functools.cached_property, but per object.
+
+    Up to Python 3.11, cached_property blocks threads that compute it for different objects. All threads get one value.
     """
 
     def __init__(self, find: Callable[[Any], Found]) -> None:
@@ -69,10 +70,11 @@ class found_once(Generic[Found]):
 
 
 def in_parallel(work: Callable[[Job, Space], None], jobs: Iterable[Job], space: Callable[[Job], Space]) -> None:
-    """Do all jobs, one per core at a time, with BLAS on one thread; each worker in a space for jobs like the first.
+    """Runs all jobs, one per core at a time, with BLAS on one thread; each worker has temporaries for jobs like the
+    first.
 
-    Threads of BLAS wait for each other by spinning: while anything else runs, small products were 10 times slower.
-    A job needs no other job, so here nothing waits.
+    BLAS threads wait by spinning: while other work ran, small products were 10 times slower. Independent jobs never
+    wait.
     """
     remaining: Iterator[Job] = iter(jobs)
     first = list(islice(remaining, 2))
@@ -85,7 +87,7 @@ def in_parallel(work: Callable[[Job, Space], None], jobs: Iterable[Job], space: 
     lock = Lock()
 
     def drain(space: Space) -> None:
-        with np.errstate(all="ignore"):  # numpy's error state belongs to a thread
+        with np.errstate(all="ignore"):  # numpy's error state is per thread
             while True:
                 with lock:
                     job = next(remaining, None)

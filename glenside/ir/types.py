@@ -1,8 +1,8 @@
-"""Access-pattern types, and the small algebra of shapes in which every type rule is written.
+"""Defines access-pattern types, and the small algebra of shapes in which every type rule is written.
 
 A type rule is one Python function over `AccessType`. Called with concrete types it types a term; called with the
-symbolic stand-ins of `glenside.egraph.type_rules`, which have the same methods, it becomes the rules that give types to
-e-classes. So a rule may use only what is here: `take drop set get append insert remove permute product windows`, `+
+symbolic stand-ins of `glenside.egraph.type_rules`, which have the same methods, it becomes the rules that type
+e-classes. So a rule may use only this algebra: `take drop set get append insert remove permute product windows`, `+
 - *`.
 """
 
@@ -15,26 +15,26 @@ from typing import Any
 
 from glenside.ir.dtypes import widen
 
-# Arithmetic on sizes that reads the same for ints and for what stands for an int in a rule of the e-graph.
+# Arithmetic on sizes that works for ints and for symbolic sizes in rules of the e-graph.
 
 
 def ceil_div(a: Any, b: Any) -> Any:
-    """a / b rounded up, for a >= 0 and b >= 1."""
+    """Returns a / b rounded up, for a >= 0 and b >= 1."""
     return (a + b - 1) // b
 
 
 def largest(a: Any, b: Any) -> Any:
-    """The larger of two sizes."""
+    """Returns the larger of two sizes."""
     return max(a, b) if isinstance(a, int) and isinstance(b, int) else _symbolic(a, b).combine("max", a, b)
 
 
 def smallest(a: Any, b: Any) -> Any:
-    """The smaller of two sizes."""
+    """Returns the smaller of two sizes."""
     return min(a, b) if isinstance(a, int) and isinstance(b, int) else _symbolic(a, b).combine("min", a, b)
 
 
 def if_fits(size: Any, capacity: Any, then: Any, otherwise: Any) -> Any:
-    """`then` where size <= capacity, else `otherwise`: sums and products only, so that it can stand in a rule."""
+    """Returns `then` if size <= capacity, else `otherwise`, using only sums and products, as rules require."""
     over = smallest(1, largest(0, size - capacity))
     return then + over * (otherwise - then)
 
@@ -80,11 +80,11 @@ class Dims(tuple[int, ...]):
         return math.prod(self)
 
     def windows(self, window: Iterable[int], strides: Iterable[int]) -> Dims:
-        """How many windows fit along each axis: floor((size - window) / stride) + 1."""
+        """Returns the number of windows along each axis: floor((size - window) / stride) + 1."""
         return Dims((n - k) // t + 1 for n, k, t in zip(self, window, strides, strict=True))
 
     def access(self, item: Iterable[int], dtype: str) -> AccessType:
-        """The type (self)(item) of that dtype."""
+        """Returns the type (self)(item) of that dtype."""
         return AccessType(self.append(item), len(self), dtype)
 
 
@@ -147,9 +147,9 @@ Type = AccessType | TupleType
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A declared tensor: what `(access-tensor name)` reads.
+    """A declared tensor, which `(access-tensor name)` reads.
 
-    Constants cost nothing at run time and may be rearranged.
+    Constants cost nothing at run time and may be rearranged at compile time.
     """
 
     name: str

@@ -15,7 +15,7 @@ from glenside.builder import layout
 from glenside.builder.layout import broadcast, split_at, transpose
 from glenside.ir.operator import Category
 from glenside.ir.operators.compute import compute_of, name_of
-from glenside.ir.rearrangement import places_along
+from glenside.ir.rearrangement import canonical_axes
 from glenside.ir.term import Term, build, constants_under, postorder, rebuild_all, tensors
 from glenside.ir.types import AccessType, Dims, Tensor
 
@@ -99,7 +99,7 @@ def function_of(term: Term, base: Term, constant: Mapping[Term, bool]) -> tuple[
     done = {base: build("access-tensor", Tensor(ELEMENT, sizes, base.access.dtype))}
     for c, z in narrow.items():
         done[c] = broadcast(reshape(z, [z.access.dims[axis] for axis in axes]), sizes)
-    parts, kept = places_along(dims, axes)
+    parts, kept = canonical_axes(dims, axes)
     return rebuild_all([term], lambda *_: None, done)[0], Dims(parts), Dims(kept)
 
 

@@ -15,7 +15,7 @@ from glenside.builder.layout import split_at
 from glenside.ir.names import primed
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
-from glenside.ir.rearrangement import places_along
+from glenside.ir.rearrangement import canonical_axes
 from glenside.ir.term import Term, build, constants_under, postorder, rebuild_all
 from glenside.ir.types import AccessType, Dims, Tensor
 from glenside.passes.element_functions import applied, function_of, operands_of, pair_of, reshape, steps
@@ -75,7 +75,7 @@ def outlined(program: Program) -> Outlined:
         if term in items:
             function, of = items[term]
             dims = of.base.access.dims
-            places = places_along(dims, range(of.split, len(dims)))
+            places = canonical_axes(dims, range(of.split, len(dims)))
             return box("opaque-items", function, of.base, term, *map(Dims, places))
         if term not in bases:
             return None

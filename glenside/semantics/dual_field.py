@@ -1,13 +1,13 @@
-"""Dual numbers a + b e with e^2 = 0 over a prime field: what a program computes, and how that changes with its inputs.
+"""Computes with dual numbers a + b e, e^2 = 0, over a prime field: the value of a program and its tangent.
 
-Every operator's own meaning runs through them, so that the derivative of a program follows from what it computes and
-from nothing else that is known of operators. A number is a complex one as in `OrderedField`: the real part is its place
-on the real line, and the imaginary part holds two residues, its own and that of its change: r 2^24 + t. Where something
-is chosen by order, the change of what is chosen is taken. Equal numbers that change differently are a corner, where
-there is no derivative; of numbers drawn at random none are equal but those that are the same.
+Dual numbers run through the operators' own meanings, so the derivative of a program follows from what it computes and
+from no second definition of the operators. As in `OrderedField`, a dual number is stored as a complex number: the real
+part is its position on the real line, and the imaginary part packs two residues as r 2^24 + t: of the value (r) and of
+the tangent (t). A selection by order takes the tangent of the selected operand. Equal numbers with different tangents
+are a corner, where no derivative exists; random numbers are equal only if they are the same number.
 
-What is rounded to whole numbers, and what is made of integers, truths and bits, does not change. A cast between floats
-passes on what changes.
+Rounding to integers, and values of integer, bool or bitwise operators, have tangent 0. A cast between floats passes the
+tangent on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import DTypeLike
 
-from glenside.ir.blockwise import as_they_lie
+from glenside.ir.blockwise import in_operand_layout
 from glenside.ir.dtypes import REALS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -31,36 +31,36 @@ from glenside.semantics.ordered_field import OrderedField, contracted, is_number
 from glenside.semantics.prime_field import PART
 
 _SHIFT = 2.0**24
-"""Sums of two representatives, below 2^22, do not reach half of it."""
+"""Sums of two representatives are below 2^22, less than half of this shift."""
 TWO_OVER_ROOT_PI = Fraction("1.1283791670955126")
-"""The float64 nearest to 2 / sqrt(pi), with which erf is differentiated: what is compared has to have the same one."""
+"""The float64 nearest to 2 / sqrt(pi), with which erf is differentiated; both compared programs must use the same."""
 _CONSTANT = Number("2 / sqrt(pi)")
 
 
-def _of(name: str, argument: Scalar = x) -> Scalar:
+def _function(name: str, argument: Scalar = x) -> Scalar:
     return PRIMITIVES[name](argument)
 
 
 DERIVATIVES: dict[str, Scalar] = {
-    "sqrt": 1 / (2 * _of("sqrt")),
-    "exp": _of("exp"),
+    "sqrt": 1 / (2 * _function("sqrt")),
+    "exp": _function("exp"),
     "log": 1 / x,
-    "tanh": 1 - _of("tanh") * _of("tanh"),
-    "sigmoid": _of("sigmoid") * (1 - _of("sigmoid")),
-    "erf": _of("exp", 0 - x * x) * _CONSTANT,
-    "sin": _of("cos"),
-    "cos": 0 - _of("sin"),
-    "tan": 1 + _of("tan") * _of("tan"),
-    "asin": 1 / _of("sqrt", 1 - x * x),
-    "acos": -1 / _of("sqrt", 1 - x * x),
+    "tanh": 1 - _function("tanh") * _function("tanh"),
+    "sigmoid": _function("sigmoid") * (1 - _function("sigmoid")),
+    "erf": _function("exp", 0 - x * x) * _CONSTANT,
+    "sin": _function("cos"),
+    "cos": 0 - _function("sin"),
+    "tan": 1 + _function("tan") * _function("tan"),
+    "asin": 1 / _function("sqrt", 1 - x * x),
+    "acos": -1 / _function("sqrt", 1 - x * x),
     "atan": 1 / (1 + x * x),
-    "sinh": _of("cosh"),
-    "cosh": _of("sinh"),
-    "asinh": 1 / _of("sqrt", x * x + 1),
-    "acosh": 1 / _of("sqrt", x * x - 1),
+    "sinh": _function("cosh"),
+    "cosh": _function("sinh"),
+    "asinh": 1 / _function("sqrt", x * x + 1),
+    "acosh": 1 / _function("sqrt", x * x - 1),
     "atanh": 1 / (1 - x * x),
 }
-"""The derivative of each function of reals at x; those that are not here are rounded, and do not change."""
+"""The derivative of each function of reals at x; a function that is missing here rounds, so its derivative is 0."""
 
 
 class DualField(Native):
@@ -76,14 +76,14 @@ class DualField(Native):
         self.own = {**compared, **extremes, "select": self._select, "abs": self._abs, "sign": self._sign}
 
     def dual(self, number: Array, change: Array | float = 0.0) -> Array:
-        """Numbers of the ordered field, with the residues of their changes."""
+        """Packs numbers of the ordered field with the residues of their tangents."""
         result = np.empty(number.shape, np.complex128)
         result.real = number.real
         result.imag = number.imag * _SHIFT + change
         return result
 
     def parts(self, a: Array) -> tuple[Array, Array]:
-        """Numbers of the ordered field, and the residues of their changes; of other arrays those are 0."""
+        """Returns the numbers of the ordered field and the residues of their tangents, which are 0 for other arrays."""
         if a.dtype.kind != "c":
             return a, np.zeros((), np.float32)
         number = np.empty(a.shape, np.complex128)
@@ -101,7 +101,7 @@ class DualField(Native):
         return self.numbers.ranked(self.parts(a)[0])
 
     def encode(self, name: str, array: Array, dtype: str) -> Array:
-        """Residues that do not change; what is dual already is that."""
+        """Encodes residues with tangent 0; dual numbers are returned as they are."""
         return array if is_number(array) else self._constant(self.numbers.encode(name, array, dtype))
 
     def constant(self, value: Fraction | int, dtype: str) -> Array:
@@ -111,7 +111,7 @@ class DualField(Native):
         return self._constant(self.numbers.lowest(dtype))
 
     def _constant(self, a: Array) -> Array:
-        """What does not change."""
+        """Returns a with tangent 0."""
         return self.dual(a) if is_number(a) else a
 
     # Sums and products.
@@ -131,7 +131,7 @@ class DualField(Native):
             residue, change = _split(np.asarray(function(x.imag, y.imag)))
             out.imag = self.field.reduce(residue) * _SHIFT + self.field.reduce(change)
 
-        return as_they_lie(store, (a, b), np.complex128, PART)
+        return in_operand_layout(store, (a, b), np.complex128, PART)
 
     def multiply(self, a: Array, b: Array) -> Array:
         if not is_number(a):
@@ -143,10 +143,10 @@ class DualField(Native):
             change = self.field.reduce(np.asarray(first * other + second * moved))
             out.imag = self.field.reduce(np.asarray(first * second)) * _SHIFT + change
 
-        return as_they_lie(store, (a, b), np.complex128, PART)
+        return in_operand_layout(store, (a, b), np.complex128, PART)
 
     def divide(self, a: Array, b: Array) -> Array:
-        """The change of a / b is (a' - b' a / b) / b."""
+        """Returns a / b, whose tangent is (a' - b' a / b) / b."""
         (x, moved), (y, other) = self.parts(a), self.parts(b)
         quotient = self.numbers.divide(x, y)
         if not is_number(a):
@@ -168,7 +168,7 @@ class DualField(Native):
         return self.multiply(self.sum(a, axes), self.constant(Fraction(1, length), "float32"))
 
     def product(self, a: Array, axes: tuple[int, ...]) -> Array:
-        """Of halves, until one number is left."""
+        """Multiplies halves of the array until one number is left."""
         if not is_number(a):
             return self.numbers.product(a, axes)
         lead = a.shape[: a.ndim - len(axes)]
@@ -185,7 +185,7 @@ class DualField(Native):
         return contracted(a, b, shared, item, self._residues_matmul)
 
     def _residues_matmul(self, a: Array, b: Array, out: Array) -> Array:
-        """(g, m, k) x (g, n, k) of residues with their changes."""
+        """Multiplies (g, m, k) x (g, n, k), residues with their tangents."""
         (first, moved), (second, other) = _split(a), _split(b)
         part = np.empty(out.shape)
         change = np.zeros(out.shape)
@@ -209,7 +209,7 @@ class DualField(Native):
     # Functions.
 
     def power(self, a: Array, b: Array) -> Array:
-        """The change of a^b is b a^(b - 1) a' + a^b log(a) b'."""
+        """Returns a^b, whose tangent is b a^(b - 1) a' + a^b log(a) b'."""
         (base, moved), (exponent, other) = self.parts(a), self.parts(b)
         result = self.numbers.power(base, exponent)
         if not is_number(a):
@@ -243,41 +243,43 @@ class DualField(Native):
         return self.dual(result, self._times(slope.imag, change))
 
     def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
-        """Nothing overflows here."""
+        """Returns a: nothing overflows here."""
         return a
 
-    # What is chosen.
+    # Selections.
 
     def _numbers(self, a: Array) -> Array:
         return self.parts(a)[0]
 
-    def _told(self, name: str, *operands: Array) -> Array:
-        """A primitive of the numbers alone, by what may look at which sides it takes."""
+    def _observed(self, name: str, *operands: Array) -> Array:
+        """Applies a primitive to the numbers without tangents, so that an observer of branch outcomes sees its
+        operands.
+        """
         known: Callable[..., Array] = self.numbers.own.get(name, PRIMITIVES[name].numpy)
         return np.asarray(known(*map(self._numbers, operands)))
 
     def _compare(self, name: str, a: Array, b: Array) -> Array:
-        return self._told(name, a, b)
+        return self._observed(name, a, b)
 
     def _extreme(self, name: str, a: Array, b: Array) -> Array:
         if not is_number(a):
-            return self._told(name, a, b)
+            return self._observed(name, a, b)
         if name in self.numbers.own:
-            self._told(name, a, b)
+            self._observed(name, a, b)
         return np.asarray(PRIMITIVES[name].numpy(a, b))
 
     def _select(self, condition: Array, then: Array, otherwise: Array) -> Array:
-        self._told("select", condition, then, otherwise)
+        self._observed("select", condition, then, otherwise)
         return np.where(_split(condition.imag)[0] != 0 if is_number(condition) else condition != 0, then, otherwise)
 
     def _abs(self, a: Array) -> Array:
-        found = self._told("abs", a)
+        found = self._observed("abs", a)
         return np.where(a.real < 0, -a, a) if is_number(a) else found
 
     def _sign(self, a: Array) -> Array:
-        return self._constant(self._told("sign", a))
+        return self._constant(self._observed("sign", a))
 
-    # Other kinds of numbers.
+    # Casts and black boxes.
 
     def cast(self, a: Array, dtype: str) -> Array:
         number, change = self.parts(a)
@@ -290,28 +292,28 @@ class DualField(Native):
         return self._constant(self.numbers.reinterpret(self.parts(a)[0], dtype))
 
     def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
-        numbers = [self._unchanged(key, a, dtype) for a in operands]
+        numbers = [self._without_tangent(key, a, dtype) for a in operands]
         return self._constant(self.numbers.opaque(key, numbers, dims, dtype))
 
     def opaque_pointwise(self, key: str, a: Array, dtype: str, places: Array | None = None) -> Array:
-        return self._constant(self.numbers.opaque_pointwise(key, self._unchanged(key, a, dtype), dtype, places))
+        return self._constant(self.numbers.opaque_pointwise(key, self._without_tangent(key, a, dtype), dtype, places))
 
-    def _unchanged(self, key: str, a: Array, dtype: str) -> Array:
-        """The numbers of an operand that a black box is given. Raises BadInput where they change what it gives."""
+    def _without_tangent(self, key: str, a: Array, dtype: str) -> Array:
+        """Returns the numbers of a black box's operand. Raises BadInput if its tangent would reach the result."""
         number, change = self.parts(a)
         if dtype in REALS and change.any():
-            raise BadInput(f"the black box {name_of(key)} has no derivative that is known")
+            raise BadInput(f"the black box {name_of(key)} has no known derivative")
         return number
 
 
 def _split(both: Array) -> tuple[Array, Array]:
-    """Residues and their changes, or sums of two of them, which are not reduced."""
+    """Unpacks residues and tangents, or unreduced sums of two of them."""
     residue = np.asarray(np.rint(both * (1 / _SHIFT)))
     return residue, np.asarray(both - residue * _SHIFT)
 
 
 def slope_of(function: str, arithmetic: Native, argument: Array, two_over_root_pi: Fraction) -> Array:
-    """The derivative of a function of reals at an array of numbers."""
+    """Evaluates the derivative of a function of reals at an array of numbers."""
 
     def value(expression: Scalar) -> Array:
         if isinstance(expression, Element):

@@ -1,4 +1,4 @@
-"""Predicts how long the interpreter takes, so that whoever may leave a comparison out knows before."""
+"""Predicts the time of the interpreter, so that a caller can skip a comparison that would take too long."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from glenside.ir.term import Term, postorder
 from glenside.ir.types import AccessType
 
 _ELEMENT, _OPERAND, _MOVED = 1e-8, 3e-9, 2e-9
-"""Seconds for an element that is computed, read to compute another one, copied: measured, times about two."""
+"""Seconds to compute an element, to read an operand element, to copy an element: twice the measured values."""
 _PRODUCT, _SLOW_PRODUCT = 5e-11, 2e-9
-"""Seconds for a product in a sum: by BLAS, and of dtypes that BLAS does not have."""
+"""Seconds of a multiply-add: in BLAS, and for dtypes that BLAS lacks."""
 _OF_BLAS = ("float32", "float64")
 
 
 def seconds(*roots: Term, product: float = _PRODUCT) -> float:
-    """Predicts the seconds that `evaluate` takes on one thread; `product` is that of a product of float32.
+    """Predicts the seconds of `evaluate` on one thread; `product` is the time of a float32 multiply-add.
 
-    MobileNetV1 is predicted as 0.24 and takes 0.1, U-Net as 1.4 and takes 0.6.
+    MobileNetV1 is predicted as 0.24 s and takes 0.1 s; U-Net is predicted as 1.4 s and takes 0.6 s.
     """
     found = 0.0
     for term in postorder(*roots):

@@ -1,16 +1,16 @@
-"""Residues in which functions of reals keep the laws by which they are differentiated.
+"""Computes residues for which functions of reals keep the laws by which they are differentiated.
 
-In a prime field a function of reals is pseudo-random. The derivative of one is written in several ways, such as
-s (1 - s) and exp(-x) / (1 + exp(-x))^2 for a sigmoid, which are equal by laws that do not hold of such functions. Here
-these hold of all arguments:
+In a prime field a function of reals is pseudo-random. A derivative can be written in several ways, such as s (1 - s)
+and exp(-x) / (1 + exp(-x))^2 for a sigmoid, which are equal only by laws that pseudo-random functions break. In this
+field the following laws hold for all arguments:
 
-    exp(-x) = 1 / exp(x), exp(0) = 1; sigmoid, sinh, cosh and tanh are what they are of exp(x)
-    sin(x)^2 + cos(x)^2 = 1, tan(x) = sin(x) / cos(x); sin and tan are odd, cos is even
-    tan, asin, atan, asinh, atanh and erf are odd
-    x^n is a product for whole n, and x^(n + 1/2) one of square roots, up to 64
+  exp(-x) = 1 / exp(x), exp(0) = 1; sigmoid, sinh, cosh and tanh are computed from exp(x)
+  sin(x)^2 + cos(x)^2 = 1, tan(x) = sin(x) / cos(x); sin and tan are odd, cos is even
+  tan, asin, atan, asinh, atanh and erf are odd
+  x^n is a product for integer n, and x^(n + 1/2) a product of square roots, for exponents up to 64
 
-There is no law of exponents, exp(log x) is not x, and sqrt(x)^2 is not x: a program and its gradient may use those on
-neither side, or on both alike.
+The law of exponents does not hold, exp(log x) is not x, and sqrt(x)^2 is not x: a program and its gradient must both
+use such a law, or neither.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from glenside.ir.operand import Array
 from glenside.semantics.ordered_field import OrderedField
 from glenside.semantics.prime_field import PrimeField
 
-_MOST = 64
-"""Of larger exponents a power is pseudo-random."""
-_NEAR = 1e-9  # how near the same numbers lie, in their magnitude
+_MAX_EXPONENT = 64
+"""The largest exponent whose power is a product; larger powers are pseudo-random."""
+_SAME_NUMBER_TOLERANCE = 1e-9  # relative distance within which equal residues are the same number
 _ODD = ("asin", "atan", "asinh", "atanh", "erf")
 _OF_EXP = ("exp", "sigmoid", "sinh", "cosh", "tanh")
 _OF_ANGLES = ("sin", "cos", "tan")
 
 
 class FormalField(PrimeField):
-    """A prime field with these laws; all else is as there."""
+    """A prime field in which the laws above hold; everything else is inherited."""
 
     def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
         if function in _OF_EXP:
@@ -60,7 +60,7 @@ class FormalField(PrimeField):
         return self.divide(less if function == "sinh" else more, one + one)
 
     def _of_angle(self, function: str, a: Array) -> Array:
-        """By the tangent of half the angle, which is an odd function."""
+        """Computes sin, cos and tan from the tangent of half the angle, which is an odd function."""
         half = np.sign(a) * super().apply("tan", np.abs(a), True)
         square = self.multiply(half, half)
         if function == "cos":
@@ -73,7 +73,7 @@ class FormalField(PrimeField):
             return super().power(a, b)
         a, b = np.broadcast_arrays(a, b)
         twice = self.add(b, b)
-        known = np.abs(twice) <= 2 * _MOST
+        known = np.abs(twice) <= 2 * _MAX_EXPONENT
         if known.all():
             result = np.empty(a.shape, a.dtype)
         else:
@@ -84,7 +84,7 @@ class FormalField(PrimeField):
         return result
 
     def _power(self, x: Array, twice: int) -> Array:
-        """x to the power of half a whole number."""
+        """Returns x^(twice / 2)."""
         if twice % 2:
             x = super().apply("sqrt", x, True)
         else:
@@ -104,8 +104,10 @@ class FormalField(PrimeField):
 
 
 class FormalNumbers(OrderedField):
-    """Numbers of a formal field with their places, which are drawn apart: such a number is any there is. Two of them
-    are equal where their residues and their places are, so that none is 0 by chance on its way to a comparison.
+    """Numbers of a formal field, with residue and position drawn independently, so that a drawn number can be any real.
+
+    Two numbers are equal if both their residues and their positions are, so no number becomes 0 by chance on its way to
+    a comparison.
     """
 
     def __init__(self, field: FormalField) -> None:
@@ -114,7 +116,7 @@ class FormalNumbers(OrderedField):
         self.own = {**self.own, **compared, "sign": self._sign}
 
     def cast(self, a: Array, dtype: str) -> Array:
-        """Between floats of any width nothing changes: rounding is no part of what is differentiated."""
+        """Returns casts between float widths unchanged: rounding is not differentiated."""
         return a if a.dtype.kind == "c" and dtype in REALS else super().cast(a, dtype)
 
     def _compared(self, name: str, known: Callable[..., Array], a: Array, b: Array) -> Array:
@@ -137,5 +139,5 @@ _ORDER = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
 def _same(a: Array, b: Array) -> Array:
-    near = np.abs(a.real - b.real) <= _NEAR * np.maximum(1.0, np.abs(b.real))
+    near = np.abs(a.real - b.real) <= _SAME_NUMBER_TOLERANCE * np.maximum(1.0, np.abs(b.real))
     return np.asarray((a.imag == b.imag) & near)

@@ -1,4 +1,4 @@
-"""The meaning of programs: every operator's `evaluate`, each shared term once, arrays freed when nothing reads them."""
+"""Evaluates programs by the operators' `evaluate`: each shared term once; an array is freed after its last read."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ def evaluate(
     watch: Callable[[Term, Any], None] | None = None,
     begin: Callable[[Term], None] = lambda term: None,
 ) -> list[Any]:
-    """The arrays of the roots (tuples for tuples), from the arrays of tensors by name.
+    """Returns the arrays of the roots (tuples for tuples), from the arrays of tensors by name.
 
-    `given` holds values of inner terms: what stands below them is evaluated only if something else needs it.
-    With `watch`, each root is handed over as soon as it is computed, none is kept, and the result is []; `begin` is
-    told of it before.
-    Raises BadInput when a tensor has no value, or one of another shape or dtype.
+    `given` holds values of inner terms: their operands are evaluated only if another term needs them. With `watch`,
+    each root is passed to `watch` as soon as it is computed, none is kept, and the result is []; `begin` is called
+    before it. Raises BadInput if a tensor has no value, or a value of another shape or dtype.
     """
     run = Run(roots, values, arithmetic or Native(), given or {}, keep_roots=watch is None)
     wanted = set(roots) if watch is not None else set()
@@ -53,7 +52,7 @@ def evaluate(
 
 
 def needed(roots: Sequence[Term], given: Container[Term]) -> Iterator[Term]:
-    """The terms to evaluate, operands first; nothing below a given term unless it is needed elsewhere."""
+    """Yields the terms to evaluate, operands first; operands of a given term only if another term needs them."""
     done: set[Term] = set()
     for root in roots:
         stack: list[tuple[Term, bool]] = [(root, False)]
@@ -70,16 +69,16 @@ def needed(roots: Sequence[Term], given: Container[Term]) -> Iterator[Term]:
 
 
 class _Step(NamedTuple):
-    """How a term is evaluated: its arguments but for its operands, where those have their places among them, and which
-    of them nothing reads after it.
+    """The evaluation of a term: its arguments with gaps for operands; (position, operand, is last read) for each
+    operand.
     """
 
     arguments: Sequence[Any]
     reads: Sequence[tuple[int, Term, bool]]
     read: bool
-    """Whether something reads the term itself."""
+    """True if a term reads this one."""
     placed: bool
-    """Whether it is computed in a part of another one's result, or others in parts of its own."""
+    """True if it is computed into a part of another result, or if operands are computed into parts of its result."""
 
 
 class _Plan(NamedTuple):
@@ -90,7 +89,9 @@ class _Plan(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _plan(roots: Sequence[Term], given: Container[Term], keep_roots: bool) -> _Plan:
-    """In which order terms are evaluated, how, and where each lies: a check does so many times."""
+    """Returns the evaluation order, the step of each term and the placement; memoized, since a check runs it many
+    times.
+    """
     order = list(needed(roots, given))
     reads = Counter(roots if keep_roots else ())
     for term in order:
@@ -114,13 +115,13 @@ def _plan(roots: Sequence[Term], given: Container[Term], keep_roots: bool) -> _P
 
 @lru_cache(maxsize=1 << 10)
 def _places(operator: Operator, operands: int) -> Sequence[int]:
-    """Where so many operands are among the arguments."""
+    """Returns the positions of the operands among the arguments."""
     woven = weave(operator, [None] * operands, [0] * (2 * len(operator.fields)))
     return [place for place, argument in enumerate(woven) if argument is None]
 
 
 class Run:
-    """One evaluation: the values held, of which each goes with its last read."""
+    """One evaluation: holds each value until its last read."""
 
     def __init__(
         self,
@@ -134,10 +135,10 @@ class Run:
         self.held: dict[Term, Value] = {}
         self.order, self._steps, self.placement = _plan(tuple(roots), frozenset(given), keep_roots)
         self.results: dict[Term, Array] = {}
-        """Of terms that are not computed yet, of which parts are."""
+        """Results that are not computed yet, but of which parts are."""
 
     def step(self, term: Term) -> Value:
-        """Evaluate one term whose operands are held, and free those that nothing reads after it."""
+        """Evaluates one term whose operands are held, and frees operands after their last read."""
         step = self._steps[term]
         value = self.known(term) if term in self.given else self._evaluate(term, step)
         if step.read:
@@ -155,7 +156,9 @@ class Run:
         return self.apply(term, arguments, self._destination(term) if step.placed else None)
 
     def apply(self, term: Term, arguments: Sequence[Any], out: Array | None) -> Value:
-        """The value of one term from its arguments in field order, with operands in place of its children; in `out`."""
+        """Evaluates one term from its arguments in field order, with operands in place of its children; into `out` if
+        given.
+        """
         evaluate = term.operator.evaluate
         value: Value
         if out is None:
@@ -165,7 +168,7 @@ class Run:
         return np.asarray(value) if isinstance(value, np.generic) else value
 
     def _destination(self, term: Term) -> Array | None:
-        """Where a term is computed; None where that is an array of its own, or a view."""
+        """Returns the array into which a term is computed; None if it makes an array of its own, or a view."""
         if term in self.results:
             return self.results.pop(term)
         stores = type(self.arithmetic) is Native and term.operator.stores is not None  # others make arrays of their own
@@ -174,7 +177,7 @@ class Run:
         return self._part(term)
 
     def _part(self, term: Term) -> Array:
-        """Of the result in which a term lies, which is allocated when its first part is computed."""
+        """Returns a term's part of the enclosing result, which is allocated when its first part is computed."""
         above, i = self.placement[term]
         if above in self.placement:
             whole = self._part(above)
@@ -185,15 +188,15 @@ class Run:
         else:
             whole = self.results[above] = self.allocate(above)
         part = parts_of(above, whole)[i]
-        assert part is not None, "only what has a place is placed"
+        assert part is not None, "only operands with a place are placed"
         return part
 
     def allocate(self, term: Term) -> Array:
-        """The array of a result before it is computed."""
+        """Allocates the array of a result."""
         return np.empty(tuple(term.access.dims), self.arithmetic.kept(term.access.dtype))
 
     def tensor(self, tensor: Tensor) -> Array:
-        """The value of an input or a constant, as the arithmetic keeps it. Raises BadInput."""
+        """Returns the value of an input or a constant, as the arithmetic stores it. Raises BadInput."""
         if tensor.name not in self.values:
             raise BadInput(f"tensor {tensor.name} requires a value of shape {spelled(tensor.dims)}, got none")
         array = as_array(f"tensor {tensor.name}", self.values[tensor.name])
@@ -203,7 +206,7 @@ class Run:
         return self.arithmetic.encode(tensor.name, array, tensor.dtype)
 
     def known(self, term: Term) -> Array:
-        """The value given for a term. Raises BadInput when it does not fit."""
+        """Returns the value given for a term. Raises BadInput if its shape differs."""
         array = self.given[term]
         if isinstance(term.type, AccessType) and array.shape != term.type.dims:
             need, have = spelled(term.type.dims), spelled(array.shape)

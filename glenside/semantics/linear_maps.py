@@ -1,4 +1,4 @@
-"""Constant matrices times an axis, as products of matrices: for numbers of which a sum may be taken in any order."""
+"""Multiplies an axis by a constant matrix, as matrix products, for numbers whose sums may be taken in any order."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from glenside.ir.blockwise import blocks
 from glenside.ir.operand import Array
 from glenside.ir.threads import in_parallel
 
-_PART = 1 << 16
-"""Numbers of slices and sums at a time: they stay in the cache."""
+_BLOCK_ELEMENTS = 1 << 16
+"""Elements of slices and sums per block, so that a block stays in the cache."""
 
 
 class _Overlap(NamedTuple):
-    """Two axes that are one in memory: `size` places along `outer`, `step` apart, `window` from each along `inner`."""
+    """Two axes that overlap in memory: `outer` has `size` windows `step` apart, of `window` elements along `inner`."""
 
     outer: int
     inner: int
@@ -30,16 +30,16 @@ class _Overlap(NamedTuple):
 
     @property
     def place(self) -> int:
-        """Which axis both are, as one."""
+        """The index of the axis into which both are merged."""
         return self.outer - (self.inner < self.outer)
 
-    def joined(self, a: Array) -> Array:
+    def merged(self, a: Array) -> Array:
         dims, strides = list(a.shape), list(a.strides)
         dims[self.outer], strides[self.outer] = (self.size - 1) * self.step + self.window, strides[self.inner]
         del dims[self.inner], strides[self.inner]
         return as_strided(a, dims, strides, writeable=False)
 
-    def parted(self, a: Array) -> Array:
+    def split(self, a: Array) -> Array:
         dims, strides = list(a.shape), list(a.strides)
         stride = strides[self.place]
         dims[self.place], strides[self.place] = self.size, self.step * stride
@@ -49,7 +49,7 @@ class _Overlap(NamedTuple):
 
 
 def _overlap(a: Array) -> _Overlap | None:
-    """Two of all axes but the first that overlap, as those of windows do."""
+    """Returns two overlapping axes, as those of windows are, or None; the first axis is excluded."""
     for inner, outer in permutations(range(1, a.ndim), 2):
         (size, window), stride = (a.shape[outer], a.shape[inner]), a.strides[inner]
         if stride > 0 and size > 1 and a.strides[outer] % stride == 0 and 0 < a.strides[outer] // stride < window:
@@ -58,28 +58,29 @@ def _overlap(a: Array) -> _Overlap | None:
 
 
 def map_axis(store: Callable[[Array, Array], None], a: Array, axis: int, rows: int, dtype: DTypeLike) -> Array:
-    """An array like a, with so many rows along an axis: `store(sums, slices)` fills them, part by part, where sums are
-    (rows)(..) and slices (count)(..). The rows lie one after the other in memory, and each as a does: what overlaps in
-    a is computed once, and overlaps again.
+    """Returns an array like a, with `rows` elements along `axis`; `store(sums, slices)` fills it block by block.
+
+    `sums` is (rows)(..) and `slices` is (count)(..). The rows are contiguous in memory, each in the layout of a.
+    Elements that overlap in a are computed once and overlap in the result too.
     """
     slices, overlaps = np.moveaxis(a, axis, 0), list[_Overlap]()
     while (overlap := _overlap(slices)) is not None:
         overlaps.append(overlap)
-        slices = overlap.joined(slices)
+        slices = overlap.merged(slices)
     order = sorted(range(1, slices.ndim), key=lambda other: -abs(slices.strides[other]))
     slices = slices.transpose(0, *order)
     sums = np.empty((rows, *slices.shape[1:]), dtype)
-    parts = blocks(slices.shape[1:], _PART // max(1, rows + slices.shape[0]))
+    parts = blocks(slices.shape[1:], _BLOCK_ELEMENTS // max(1, rows + slices.shape[0]))
     in_parallel(
         lambda index, _: store(sums[(slice(None), *index)], slices[(slice(None), *index)]), parts, lambda _: None
     )
     result = sums.transpose(np.argsort([0, *order]))
     for overlap in reversed(overlaps):
-        result = overlap.parted(result)
+        result = overlap.split(result)
     return np.moveaxis(result, 0, axis)
 
 
 def times(matrix: Array, slices: Array) -> Array:
-    """(R, C) x (C)(..) -> (R)(..), in float64."""
+    """Multiplies (R, C) x (C)(..) -> (R)(..), in float64."""
     columns = np.ascontiguousarray(slices, np.float64).reshape(slices.shape[0], prod(slices.shape[1:]))
     return (matrix @ columns).reshape(matrix.shape[0], *slices.shape[1:])

@@ -1,4 +1,4 @@
-"""Residues as loops compute with them: a softmax subtracts the largest element, whose order is that of residues."""
+"""Computes residues as generated loops do: a softmax subtracts the largest element, by the order of residues."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from glenside.semantics.prime_field import PrimeField
 
 
 class LoopField(PrimeField):
-    """A prime field in which nothing is left out that rounded numbers need, so that programs and their loops, which do
-    the same to each element, give the same residues.
+    """A prime field that keeps the steps that only rounded numbers need, as generated loops do.
+
+    A program and its loops then apply the same steps to each element, and give the same residues.
     """
 
     def encode(self, name: str, array: Array, dtype: str) -> Array:
-        """Residues, of numbers that are not finite too: one for each infinity and one for NaN, as a mask has them."""
+        """Encodes residues, also of infinities and NaN, as masks have them: one residue each for inf, -inf and NaN."""
         if dtype not in REALS or not is_float(array.dtype) or np.isfinite(array).all():
             return super().encode(name, array, dtype)
         real = array.astype(np.float64)
@@ -27,7 +28,8 @@ class LoopField(PrimeField):
         residues[np.isnan(real)] = self.half // 5
         return residues
 
-    own: Mapping[str, Callable[..., Array]] = MappingProxyType({"flushed": np.asarray})  # there is no order of size
+    # residues have no order of magnitude
+    own: Mapping[str, Callable[..., Array]] = MappingProxyType({"flushed": np.asarray})
 
     def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
         if a.dtype.kind != "f":

@@ -1,12 +1,12 @@
-"""Exact numbers that know their order: a residue says what a number is, an approximation where it lies.
+"""Computes with exact ordered numbers: a residue identifies a number, a float64 gives its position on the real line.
 
-A prime field has sums, products and quotients exactly, and no order: that of residues is not that of the numbers they
-stand for, 1/2 being the lowest of all. Here a number is a complex one: the imaginary part is its residue, the real part
-the number itself in float64. Two numbers are equal where their residues are; of others the larger is the one whose real
-part is. Equal programs round differently, but to another order only where two numbers that differ are closer than
-rounding: of numbers drawn at random that is once in about 1e15.
+A prime field has exact sums, products and quotients, but the order of residues is not that of the numbers that they
+represent: 1/2 would be the lowest. Here a number is stored as a complex number: the imaginary part is its residue, the
+real part its value in float64. Two numbers are equal if their residues are; otherwise the one with the larger real part
+is larger. Equal programs round differently, but the order changes only where different numbers are closer than the
+rounding error: about once in 1e15 random numbers.
 
-numpy orders complex numbers by their real parts first, so movement, minimum and maximum need nothing of their own.
+numpy orders complex numbers by their real parts first, so movement, minimum and maximum need no code of their own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from glenside.ir.blockwise import as_they_lie, row_major
+from glenside.ir.blockwise import in_operand_layout, row_major
 from glenside.ir.contraction import contract_into, contracted_dims, matmul
 from glenside.ir.dtypes import REALS, RECORDS, STORED, fraction_bits
 from glenside.ir.operand import Array, distinct
@@ -31,28 +31,30 @@ from glenside.semantics.native import Native
 from glenside.semantics.prime_field import PART, REDUCED, SUMMED, PrimeField
 
 LARGEST = 1e100
-"""The magnitude to which numbers are cut: residues tell them apart, and sums and products of some stay finite."""
-_NEAR = 1e-9
-"""How near numbers of one residue are, in their magnitude, that are the same number."""
-_ROUNDED = 2.0**-48
-"""What sums and products of some numbers round by, in their magnitude."""
-_KNOWN = 3e11
-"""Of larger numbers nobody knows the last bits, which are what is left where they wrap: residues stand for those."""
-_WIDEST = 64  # bits
-_STRAYED = 2.0**-26
-"""By how much of its magnitude a number strays, as the residue of its function says: what stands for exp has no law of
-exponents, and numbers that are the same by such laws alone would be in no order.
+"""Magnitudes are clamped to this: residues still distinguish the numbers, and sums and products of a few stay finite.
+"""
+_SAME_NUMBER_TOLERANCE = 1e-9
+"""Relative distance within which numbers of one residue are the same number."""
+_SUM_ERROR = 2.0**-48
+"""Relative rounding error of sums and products of some numbers."""
+_MAX_EXACT_MAGNITUDE = 3e11
+"""Beyond this, rounding has lost the last bits, which remain when an integer wraps: the residue replaces them."""
+_WIDEST_INTEGER_BITS = 64  # bits
+_PERTURBATION = 2.0**-26
+"""Relative perturbation of a function's argument, by the residue of its result.
+
+The stand-in of exp has no law of exponents, so numbers that are equal by such laws alone would have no order.
 """
 
-_OF_NOTHING = 314159.0
-"""The residue of the number that a division by 0 divides by."""
+_ZERO_RESIDUE = 314159.0
+"""The residue of the divisor in a division by 0."""
 
 
 class OrderedField(Native):
-    """Floats are residues of a prime field with their places on the real line; integers and bool are numpy's own.
+    """Ordered numbers: floats are residues of a prime field with real positions; integers and bool are numpy's own.
 
-    Functions are total: 1/0 is one number above all others, the square root and the logarithm are those of the
-    magnitude, and the inverse functions of sine and cosine are of what is cut to -1 .. 1. Rounding gives integers.
+    Functions are total: 1/0 is one number above all others, the square root and the logarithm apply to the magnitude,
+    and the inverses of sine and cosine apply to the argument clamped to -1 .. 1. Rounding gives integers.
     """
 
     has_blas = False
@@ -66,30 +68,30 @@ class OrderedField(Native):
         return np.complex128 if dtype in REALS else dtype
 
     def identity(self, a: Array) -> Array:
-        """The residues, which float32 holds exactly."""
+        """Returns the residues, which float32 holds exactly."""
         return a.imag.astype(np.float32) if is_number(a) else np.asarray(a)
 
     def ranked(self, a: Array) -> Array:
-        """Equal numbers lie at the same place, wherever rounding had put them."""
+        """Gives equal numbers equal positions, whatever their rounding errors."""
         if not is_number(a) or a.size < 2:
             return a
         order = np.lexsort((a.real.ravel(), a.imag.ravel()))
         places, residues = a.real.ravel()[order], a.imag.ravel()[order]
-        apart = np.diff(places) > _NEAR * np.maximum(1.0, np.abs(places[1:]))
+        apart = np.diff(places) > _SAME_NUMBER_TOLERANCE * np.maximum(1.0, np.abs(places[1:]))
         begins = np.r_[True, apart | (np.diff(residues) != 0)]
         result = np.empty(a.size, np.complex128)
         result[order] = _number(places[begins][np.cumsum(begins) - 1], residues)
         return result.reshape(a.shape)
 
     def encode(self, name: str, array: Array, dtype: str) -> Array:
-        """The residues of floats, and the floats. What is a number here already is that."""
+        """Returns the residues of floats with the floats; numbers of this system are returned as they are."""
         if is_number(array):
             return array
         residues = self.field.encode(name, array, dtype)
         return _number(np.asarray(array, np.float64), residues) if dtype in REALS else residues
 
     def constant(self, value: Fraction | int, dtype: str) -> Array:
-        """An exact number of a dtype, or of that of arrays here."""
+        """Returns an exact number of a dtype, or of the stored dtype of this system."""
         if dtype in REALS or dtype == "complex128":
             return _number(float(value), self.field.constant(value, "float32"))
         return self.field.constant(value, dtype)
@@ -99,7 +101,7 @@ class OrderedField(Native):
         return _number(-LARGEST, lowest) if dtype in REALS else lowest
 
     def _both(self, method: str, a: Array, *arguments: Any) -> Array:
-        """A method of residues, and the same of real numbers; of integers, numpy's."""
+        """Applies a method to residues and to real parts; integers use numpy's method."""
         if not is_number(a):
             return np.asarray(getattr(self._native, method)(a, *arguments))
         real = getattr(self._native, method)(_real(a), *map(_real, arguments))
@@ -125,7 +127,7 @@ class OrderedField(Native):
             function(x.real, y.real, out=out.real)
             out.imag = self.field.reduce(function(x.imag, y.imag))
 
-        return as_they_lie(store, (a, b), np.complex128, PART)
+        return in_operand_layout(store, (a, b), np.complex128, PART)
 
     def sum(self, a: Array, axes: tuple[int, ...]) -> Array:
         return self._both("sum", a, axes)
@@ -142,7 +144,10 @@ class OrderedField(Native):
         return contracted(a, b, shared, item, self.field.matmul)
 
     def linear_map(self, a: Array, axis: int, values: Sequence[Sequence[Fraction]], out: Array | None = None) -> Array:
-        """Places are sums of whole multiples over one denominator, as they round least."""
+        """Multiplies an axis by a constant matrix; positions are sums of integer multiples over one denominator.
+
+        That order of operations has the least rounding error.
+        """
         if not is_number(a) or not 0 < a.shape[axis] <= SUMMED or not values:
             return super().linear_map(a, axis, values, out)
         rows = [over_one_denominator(row) for row in values]
@@ -158,26 +163,26 @@ class OrderedField(Native):
     def divide(self, a: Array, b: Array) -> Array:
         if not is_number(a):
             return self._native.divide(a, b)
-        b = distinct(b) if b.shape == a.shape else b  # what is repeated is inverted once
+        b = distinct(b) if b.shape == a.shape else b  # invert repeated elements once
         if b.size == 1 < a.size:
             return self._divided(a, b.item())
         none, real, residue = b.imag == 0, b.real, b.imag
         if none.any():
-            real, residue = np.where(none, 1 / LARGEST, real), np.where(none, _OF_NOTHING, residue)
+            real, residue = np.where(none, 1 / LARGEST, real), np.where(none, _ZERO_RESIDUE, residue)
         if not real.all():
             real = np.where(real == 0, 1 / LARGEST, real)
         return _number(_finite(a.real / real), self.field.divide(a.imag, residue))
 
     def _divided(self, a: Array, number: complex) -> Array:
-        """Numbers divided by one of them, as `divide` does."""
-        real, residue = (number.real or 1 / LARGEST, number.imag) if number.imag else (1 / LARGEST, _OF_NOTHING)
+        """Divides an array by one number, as `divide` does."""
+        real, residue = (number.real or 1 / LARGEST, number.imag) if number.imag else (1 / LARGEST, _ZERO_RESIDUE)
         inverse = float(self.field.inverse(np.asarray(residue)))
 
         def store(out: Array, x: Array) -> None:
             out.real = _finite(x.real / real)
             out.imag = self.field.reduce(x.imag * inverse)
 
-        return as_they_lie(store, (a,), np.complex128, PART)
+        return in_operand_layout(store, (a,), np.complex128, PART)
 
     def power(self, a: Array, b: Array) -> Array:
         if not is_number(a):
@@ -187,7 +192,7 @@ class OrderedField(Native):
         return _number(np.where(odd, -power, power), self.field.power(a.imag, b.imag))
 
     def remainder(self, a: Array, b: Array, rounding: str) -> Array:
-        """a - b * q, where q is a / b rounded down or cut."""
+        """Returns a - b * q, where q is a / b rounded down or truncated."""
         if not is_number(a):
             return self._native.remainder(a, b, rounding)
         quotient = self._whole(np.floor if rounding == "floor" else np.trunc, self.divide(a, b))
@@ -198,7 +203,7 @@ class OrderedField(Native):
             return self._whole(PRIMITIVES[function].numpy, a)
         x = np.where(a.imag == 0, 0.0, a.real) if keeps_zero else a.real
         residue = self.field.apply(function, a.imag, keeps_zero)
-        x = x * (1 + _STRAYED / self.field.half * residue.astype(np.float64))
+        x = x * (1 + _PERTURBATION / self.field.half * residue.astype(np.float64))
         real = _on_domain(partial(self._native.apply, function, keeps_zero=keeps_zero), function, x)
         return _number(_finite(real), residue)
 
@@ -209,9 +214,11 @@ class OrderedField(Native):
         return self.encode("", np.clip(whole, -(2.0**52), 2.0**52), "float64")
 
     def _settled(self, a: Array, bits: int | None = None) -> Array:
-        """Places, of whole numbers and halves exactly: their residues say which they are, wherever rounding had put
-        them. With `bits`, of floats with so many of a fraction, and what is between two of them. What is so near that
-        nobody knows on which side it lies is there too.
+        """Returns positions, with integers and half-integers exact: their residues identify them, whatever the rounding
+        error.
+
+        With `bits`, the same for floats with `bits` fraction bits and for the midpoints between two of them. A number
+        within the rounding error of such a point is moved to it too.
         """
         if bits is None:
             twice = np.asarray(np.rint(a.real * 2))
@@ -220,7 +227,7 @@ class OrderedField(Native):
             least = np.frexp(a.real)[1] - bits - 2
             halves = np.ldexp(np.rint(np.ldexp(a.real, -least)), least)
             residue = self.field.encode("", halves, "float64")
-        same = (residue == a.imag) | (np.abs(a.real - halves) <= _ROUNDED * np.abs(halves))
+        same = (residue == a.imag) | (np.abs(a.real - halves) <= _SUM_ERROR * np.abs(halves))
         return np.where(same, halves, a.real)
 
     @cached_property
@@ -228,11 +235,11 @@ class OrderedField(Native):
         return float(self.field.constant(Fraction(1, 2), "float32"))
 
     def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
-        """Nothing overflows here, and exp of a difference is no quotient."""
+        """Returns a: nothing overflows here, and exp of a difference is not a quotient."""
         return a
 
     def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
-        """Of residues alone: the real parts of equal numbers differ by rounding."""
+        """Returns the black box of the residues alone: the real parts of equal numbers differ by rounding."""
         self.field.opaque_below = self.opaque_below
         return self._drawn(self.field.opaque(key, list(map(_residue, operands)), dims, dtype), dtype)
 
@@ -252,13 +259,13 @@ class OrderedField(Native):
         cut = np.asarray(np.minimum(np.maximum(a.real, -(2.0**62)), 2.0**62))
         whole = np.asarray(np.rint(cut))
         whole = whole if (whole == cut).all() else np.trunc(np.clip(self._settled(a), -(2.0**62), 2.0**62))
-        far = np.abs(whole) > _KNOWN
-        if RECORDS[dtype].bits < _WIDEST and far.any():
+        far = np.abs(whole) > _MAX_EXACT_MAGNITUDE
+        if RECORDS[dtype].bits < _WIDEST_INTEGER_BITS and far.any():
             whole = np.where(far, a.imag, whole)
         return self._native.cast(whole.astype(np.int64), dtype)
 
     def _stored(self, a: Array, dtype: str) -> Array:
-        """The float of a few bits that is nearest, of numbers as near as to be equal to one between two the same."""
+        """Rounds to a float of few bits; numbers within the rounding error of a midpoint round alike."""
         real = self._settled(a, fraction_bits(dtype)) if is_number(a) else a.astype(np.float64)
         kept = rounded(real, dtype).astype(np.float64)
         return self.encode("", np.where(np.isfinite(kept), kept, np.copysign(LARGEST, real)), "float64")
@@ -269,12 +276,12 @@ class OrderedField(Native):
         return self._drawn(self.field.reinterpret(_residue(a), dtype), dtype)
 
     def _drawn(self, residue: Array, dtype: str) -> Array:
-        """A pseudo-random number lies anywhere: near 0, as what is compared does."""
+        """Gives pseudo-random residues positions near 0, where comparisons have both outcomes."""
         return _number(8 * residue.astype(np.float64) / self.field.half, residue) if dtype in REALS else residue
 
 
 def is_number(a: object) -> bool:
-    """True if an array holds numbers as a field has them, complex ones, and no integers or truths."""
+    """True if an array holds numbers of a field, which are complex, rather than integers or bool."""
     return isinstance(a, np.ndarray | np.generic) and a.dtype.kind == "c"
 
 
@@ -287,7 +294,7 @@ def _residue(a: Any) -> Any:
 
 
 def contracted(a: Array, b: Array, shared: int, item: int, residues: Callable[[Array, Array, Array], Array]) -> Array:
-    """Contract places on the real line as floats, and what stands in the imaginary part by `residues`."""
+    """Contracts the real positions as floats, and the imaginary parts by `residues`."""
     out = np.empty(contracted_dims(a, b, shared, item), np.complex128)
     contract_into(out.real, a.real, b.real, shared, item, np.float64, matmul, any_order=True)
     contract_into(out.imag, a.imag, b.imag, shared, item, np.float64, residues, any_order=True)
@@ -327,9 +334,9 @@ def _finite(x: Array) -> Array:
 
 
 class _Tail(NamedTuple):
-    """Where a function is so near its limit, or so large, that numbers beyond could not be told apart.
+    """Where a function is too near to its limit, or too large, to distinguish its values in float64.
 
-    at         from this magnitude on it comes as near its limits as 1/x does, or grows as x
+    at         beyond this magnitude it approaches its limits as 1/x does, or grows as x
     low, high  its limits below and above; None where it grows
     """
 
@@ -346,19 +353,20 @@ _TAILS = {
     "sinh": _Tail(8.0),
     "cosh": _Tail(8.0),
 }
-"""Functions that float64 takes to their limits soon. What stands for each rises and falls with it, between the same
-limits: of numbers that differ, order is known.
+"""Functions that reach their limits in float64 early.
+
+Each stand-in is monotone with the same limits, so that the order of different numbers is known.
 """
 
 
 def _on_domain(apply: Callable[[Array], Array], function: str, x: Array) -> Array:
-    """A function, or what stands for it where it is not defined, or not told apart from its limit."""
+    """Applies a function; outside its domain, or near its limits, applies its stand-in."""
     tail = _TAILS.get(function)
     if tail is None:
         return apply(_domain(function, x))
     inside = apply(np.clip(x, -tail.at, tail.at))
     beyond = np.maximum(np.abs(x) - tail.at, 0.0)
-    if not beyond.any():  # as of most arrays
+    if not beyond.any():  # as for most arrays
         return inside
     far = 1.0 + beyond
     ends = [inside * far if limit is None else limit + (inside - limit) / far for limit in (tail.low, tail.high)]
@@ -366,7 +374,7 @@ def _on_domain(apply: Callable[[Array], Array], function: str, x: Array) -> Arra
 
 
 def _domain(function: str, x: Array) -> Array:
-    """x, or where a function of reals is not defined, a number for which it is."""
+    """Returns x, moved into the domain of a function of reals."""
     match function:
         case "sqrt":
             return np.asarray(np.abs(x))

@@ -1,10 +1,9 @@
-"""Where results are computed: straight into the place that they take in what is put together of them.
+"""Decides which results are computed in place: straight into their part of an enclosing result.
 
-A concatenation, a padding or an interleaving copies its operands into its result. Where nothing else reads an operand,
-the result is allocated first, and the operand is computed into its part of it, which may have gaps: phases of a
-transposed convolution are never held twice. Operands before one that needs much memory on the way are copied after
-all, if that takes less. What is decided depends on the program alone, so that `glenside.analysis.liveness` can tell
-how much it takes.
+A concatenation, a padding or an interleaving copies its operands into its result. If nothing else reads an operand, the
+result is allocated first, and the operand is computed into its part of it, which may be strided: phases of a transposed
+convolution are never held twice. Operands that precede one with large temporaries are still copied, if that lowers the
+peak. The decision depends on the program alone, so that `glenside.analysis.liveness` can predict the memory.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from glenside.ir.term import Term, constants_under, weave
 from glenside.ir.types import AccessType
 
 Placement = Mapping[Term, tuple[Term, int]]
-"""term -> the term in whose result it lies, and as which of its operands."""
+"""term -> (the term whose result contains it, its operand number there)"""
 
 
 def placement(order: Sequence[Term], reads: Mapping[Term, int], given: Container[Term]) -> Placement:
-    """What is computed in place, of terms in the order in which they are evaluated, each read so many times."""
+    """Returns the terms that are computed in place, given the evaluation order and the number of reads of each term."""
 
     def free(term: Term) -> bool:
         return reads[term] == 1 and term not in given and isinstance(term.type, AccessType)
@@ -51,14 +50,14 @@ def placement(order: Sequence[Term], reads: Mapping[Term, int], given: Container
 
 
 def gathers(term: Term) -> bool:
-    """Whether the result is a new array in which the operands have their places."""
+    """True if the result is a new array that contains the operands."""
     operator = term.operator
     return operator.places is not None and operator.kind is OperatorKind.MOVEMENT and not operator.shares
 
 
 def parts_of(term: Term, out: Array) -> Sequence[Array | None]:
-    """Where each operand lies in the result of a term; None where that is no view of it."""
-    assert term.operator.places is not None, "asked of operators that have places alone"
+    """Returns the view of `out` that each operand fills; None where its part is no view."""
+    assert term.operator.places is not None, "only operators with places have parts"
     parts: Sequence[Array | None] = term.operator.places(out, *_types(term))
     return parts
 
@@ -70,7 +69,7 @@ def _types(term: Term) -> tuple[Any, ...]:
 def _path(
     term: Term, i: int, part: Array | None, free: Callable[[Term], bool]
 ) -> tuple[Term, Array, dict[Term, tuple[Term, int]]] | None:
-    """From an operand down through views to what is computed into its part of the result."""
+    """Follows an operand down through views to the term that can be computed into its part of the result."""
     links: dict[Term, tuple[Term, int]] = {}
     child = term.children[i]
     while part is not None and free(child):
@@ -85,28 +84,28 @@ def _path(
 
 
 def stores(term: Term, out: Array | None = None) -> bool:
-    """Whether a result can be computed in an array that is there; in row-major order unless one is given."""
+    """True if a result can be computed into an existing array: `out`, or one in row-major order."""
     may = term.operator.stores
     return may is not None and bool(may(_layout(term) if out is None else out, *_types(term)))
 
 
 def _layout(term: Term) -> Array:
-    """An array like the result of a term, of which nothing is read or written: it takes addresses and no memory."""
+    """Returns an array with the shape of a result that is never accessed: it takes addresses but no memory."""
     dims, dtype = term.access.dims, np.dtype(term.access.dtype)
     return np.ndarray(tuple(dims), dtype, mmap.mmap(-1, max(1, prod(dims) * dtype.itemsize)))
 
 
 class _Profile:
-    """Bytes that are held while each of some terms is computed: by sizes, without what operators need on the way."""
+    """Bytes held while each term is computed: the sizes of results, without the operators' temporaries."""
 
     def __init__(self, order: Sequence[Term], given: Container[Term]) -> None:
         self.order = order
         self.place = {term: k for k, term in enumerate(order)}
-        constant = constants_under(*order)  # computed beforehand, or one number everywhere: no memory of this run
+        constant = constants_under(*order)  # computed at compile time, or one number everywhere: no memory of this run
         self.size = array("q", [0 if t in given or constant[t] or _is_view(t) else _bytes_of(t) for t in order])
         self.born = array("q", range(len(order)))
         last = array("q", range(len(order)))
-        for k in reversed(range(len(order))):  # a view keeps what it is a view of
+        for k in reversed(range(len(order))):  # a view keeps its base alive
             until = last[k] if _is_view(order[k]) else k
             for child in order[k].children if order[k] not in given else ():
                 if child in self.place:
@@ -118,7 +117,7 @@ class _Profile:
         self.held = array("q", accumulate(changes))
 
     def decide(self, free: Callable[[Term], bool]) -> dict[Term, int]:
-        """The first operand that is computed in place, for each term that gathers some, in their order."""
+        """Returns the first operand that is computed in place, for each gathering term, in evaluation order."""
         first: dict[Term, int] = {}
         for k, term in enumerate(self.order):
             if gathers(term) and self.size[k]:
@@ -133,7 +132,7 @@ class _Profile:
         return first
 
     def _with(self, parts: Sequence[int], begin: int, k: int) -> array[int]:
-        """What is held from `begin` to k, where these operands are computed in the result of the term k."""
+        """Returns the bytes held from `begin` to k if these operands are computed in the result of term k."""
         held = self.held[begin : k + 1]
         for part in parts:
             for x in range(self.born[part], k + 1):
@@ -154,7 +153,7 @@ def _bytes_of(term: Term) -> int:
 
 
 def _producer(term: Term, free: Callable[[Term], bool]) -> Term | None:
-    """What may be computed in place, below the views over it."""
+    """Returns the term below views that can be computed in place, or None."""
     while free(term):
         if gathers(term) or stores(term):
             return term

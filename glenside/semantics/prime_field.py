@@ -1,7 +1,7 @@
-"""Exact checking of real-valued programs: residues modulo a prime, in float64 BLAS.
+"""Computes with residues modulo a prime in float64 BLAS, to check real-valued programs exactly.
 
-A residue is kept as its signed representative, |r| <= (p - 1) / 2 < 2^21, in float32: exact, and half the memory. The
-order of representatives stands for the order of reals in relu, maximum and comparisons.
+A residue is stored as its signed representative, |r| <= (p - 1) / 2 < 2^21, in float32: exact, in half the memory. The
+order of representatives replaces the order of reals in relu, maximum and comparisons.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import DTypeLike
 
-from glenside.ir.blockwise import as_they_lie, blocks
+from glenside.ir.blockwise import blocks, in_operand_layout
 from glenside.ir.contraction import contract_into, contracted_dims
 from glenside.ir.dtypes import REALS, STORED, is_float, name_of, wider
 from glenside.ir.errors import BadInput
@@ -26,33 +26,33 @@ from glenside.semantics.native import Native
 # The two largest primes below 2^22.
 PRIMES = (4194301, 4194287)
 
-# Products of representatives are below 2^42. Sums of 512, and one more representative, stay below 2^51, so that the
-# nearest multiple of p is found by one multiplication with 1/p (see PrimeField.reduce). Sums of 2048 stay below 2^53:
-# they are exact in float64, and seldom as large as 2^51.
+# Products of representatives are below 2^42. Sums of 512, plus one representative, stay below 2^51, so that one
+# multiplication by 1/p finds the nearest multiple of p (see PrimeField.reduce). Sums of 2048 stay below 2^53: they are
+# exact in float64, and seldom reach 2^51.
 SUMMED = 512
 _EXACT = 2048
 REDUCED = 2.0**51
 
 PART = 1 << 17
-"""Elements that are computed at a time: few enough to stay in the cache, so many that threads seldom wait."""
-_BLOCK = 1 << 16
-_FEW = 100  # elements of which one inverse each takes no longer than three products
-_FINE = 2.0**20  # what is drawn is a multiple of 1 / _FINE
+"""Elements per block: few enough to stay in the cache, enough that threads seldom wait."""
+_SUM_BLOCK_ELEMENTS = 1 << 16
+_SINGLE_INVERSES_ELEMENTS = 100  # up to this size, single inverses are as fast as three products per element
+_FINE = 2.0**20  # drawn floats are multiples of 1 / _FINE
 
-_KEPT = np.float32
+_STORED_DTYPE = np.float32
 
 
 @lru_cache(maxsize=64)
 def function_seed(function: str) -> np.uint64:
-    """What the pseudo-random function is begun with that stands for one of reals."""
+    """Returns the seed of the pseudo-random function that replaces a function of reals."""
     return np.uint64(int.from_bytes(hashlib.blake2b(function.encode(), digest_size=8).digest(), "big"))
 
 
 class PrimeField(Native):
-    """Floats are residues modulo p; integers (indices) and bool are numpy's own.
+    """Residues modulo p for floats; integers (indices) and bool are numpy's own.
 
-    Division multiplies by the inverse, and the inverse of 0 is 0. Literals and floats given are exact rationals.
-    exp, sqrt and their like are fixed pseudo-random functions of the residue, one for each name.
+    Division multiplies by the inverse, and the inverse of 0 is 0. Literals and given floats are exact rationals. exp,
+    sqrt and similar functions are fixed pseudo-random functions of the residue, one for each name.
     """
 
     has_blas = False
@@ -65,13 +65,13 @@ class PrimeField(Native):
         self.half = (p - 1) // 2
 
     def kept(self, dtype: str) -> DTypeLike:
-        return _KEPT if dtype in REALS else dtype
+        return _STORED_DTYPE if dtype in REALS else dtype
 
     def reduce(self, x: Array) -> Array:
-        """Signed representatives of the integers below 2^51 in a float64 array, or 2^22 in a float32 one, in place.
+        """Reduces in place to signed representatives: integers below 2^51 in float64, or below 2^22 in float32.
 
-        The nearest multiple q * p is exact: rounding moves x * (1/p) by less than 2^-23, and no x / p is nearer than
-        1/2p > 2^-23 to where the nearest integer changes.
+        The nearest multiple q * p is exact: rounding moves x * (1/p) by less than 2^-23, and x / p is at least 1/2p >
+        2^-23 away from where the nearest integer changes.
         """
         x = np.asarray(x)  # numpy turns a product of scalars into a number
         q = np.asarray(np.multiply(x, 1.0 / self.p))
@@ -80,15 +80,15 @@ class PrimeField(Native):
         return np.asarray(np.subtract(x, q, out=x))
 
     def _blockwise(self, function: Callable[..., Array], *arrays: Array) -> Array:
-        """An elementwise function of float64 arrays, in parts that stay in the cache."""
+        """Applies an elementwise function of float64 arrays in blocks that stay in the cache."""
 
         def store(out: Array, *parts: Array) -> None:
             out[...] = function(*(x.astype(np.float64) for x in parts))
 
-        return as_they_lie(store, arrays, _KEPT, PART)
+        return in_operand_layout(store, arrays, _STORED_DTYPE, PART)
 
     def encode(self, name: str, array: Array, dtype: str) -> Array:
-        """Residues of integers and of floats alike: a finite float is an integer times a power of 2."""
+        """Returns residues of integers and of floats: a finite float is an integer times a power of 2."""
         if dtype not in REALS:
             return super().encode(name, array, dtype)
         if is_float(array.dtype):
@@ -102,7 +102,7 @@ class PrimeField(Native):
         return self._blockwise(self._of_floats, array)
 
     def _of_floats(self, x: Array) -> Array:
-        """Residues of float64 numbers: mostly small multiples of a power of 2."""
+        """Returns residues of float64 numbers, which mostly are small multiples of a power of 2."""
         scaled = x * _FINE
         if np.abs(scaled).max(initial=0.0) < REDUCED and (np.rint(scaled) == scaled).all():
             return self.reduce(self.reduce(scaled) * self._fine)
@@ -118,48 +118,48 @@ class PrimeField(Native):
 
     @cached_property
     def _powers_of_two(self) -> Array:
-        """2^e for every exponent that a float64 can have when its mantissa is an integer."""
+        """Returns 2^e for each exponent of a float64 whose mantissa is an integer."""
         exponents = range(self._least_exponent, 1025)
-        return np.array([self._signed(pow(2, e % (self.p - 1), self.p)) for e in exponents], _KEPT)
+        return np.array([self._signed(pow(2, e % (self.p - 1), self.p)) for e in exponents], _STORED_DTYPE)
 
     def _signed(self, residue: int) -> int:
         return residue - self.p if residue > self.half else residue
 
     def _integers(self, array: Array) -> Array:
-        if array.dtype.itemsize <= 2:  # representatives as they are
-            return array.astype(_KEPT)
+        if array.dtype.itemsize <= 2:  # already representatives
+            return array.astype(_STORED_DTYPE)
         if array.dtype.itemsize <= 4:
-            return self.reduce(array.astype(np.float64)).astype(_KEPT)
+            return self.reduce(array.astype(np.float64)).astype(_STORED_DTYPE)
         residues = np.mod(array, np.asarray(self.p, array.dtype if array.dtype.itemsize > 4 else np.int64))
         signed = residues.astype(np.int64)
-        return np.asarray(np.where(signed > self.half, signed - self.p, signed), _KEPT)
+        return np.asarray(np.where(signed > self.half, signed - self.p, signed), _STORED_DTYPE)
 
     def constant(self, value: Fraction | int, dtype: str) -> Array:
         if dtype not in REALS:
             return super().constant(value, dtype)
         rational = Fraction(value)
         residue = rational.numerator * pow(rational.denominator, self.p - 2, self.p) % self.p
-        return np.asarray(self._signed(residue), _KEPT)
+        return np.asarray(self._signed(residue), _STORED_DTYPE)
 
     def lowest(self, dtype: str) -> Array:
-        return np.asarray(-self.half, _KEPT) if dtype in REALS else super().lowest(dtype)
+        return np.asarray(-self.half, _STORED_DTYPE) if dtype in REALS else super().lowest(dtype)
 
     def add(self, a: Array, b: Array) -> Array:
-        return super().add(a, b) if a.dtype.kind != "f" else self._near(np.add, a, b)
+        return super().add(a, b) if a.dtype.kind != "f" else self._reduced(np.add, a, b)
 
     def accumulate(self, total: Array, a: Array) -> None:
         total[...] = self.add(total, a)
 
     def subtract(self, a: Array, b: Array) -> Array:
-        return super().subtract(a, b) if a.dtype.kind != "f" else self._near(np.subtract, a, b)
+        return super().subtract(a, b) if a.dtype.kind != "f" else self._reduced(np.subtract, a, b)
 
-    def _near(self, function: np.ufunc, a: Array, b: Array) -> Array:
-        """Representatives of sums of two of them, which float32 holds exactly."""
+    def _reduced(self, function: np.ufunc, a: Array, b: Array) -> Array:
+        """Reduces sums or differences of two representatives, which float32 holds exactly."""
 
         def store(out: Array, x: Array, y: Array) -> None:
             self.reduce(function(x, y, out=out, casting="same_kind"))
 
-        return as_they_lie(store, (a, b), _KEPT, PART)
+        return in_operand_layout(store, (a, b), _STORED_DTYPE, PART)
 
     def multiply(self, a: Array, b: Array) -> Array:
         if a.dtype.kind != "f":
@@ -168,7 +168,7 @@ class PrimeField(Native):
         def store(out: Array, x: Array, y: Array) -> None:
             out[...] = self.reduce(np.multiply(x, y, dtype=np.float64))
 
-        return as_they_lie(store, (a, b), _KEPT, PART)
+        return in_operand_layout(store, (a, b), _STORED_DTYPE, PART)
 
     def divide(self, a: Array, b: Array) -> Array:
         if a.dtype.kind != "f":
@@ -176,22 +176,22 @@ class PrimeField(Native):
         return self.multiply(a, self.inverse(distinct(b)))
 
     def inverse(self, a: Array) -> Array:
-        """1 / a, and 0 where a is 0: halves are multiplied until one number is left: 3 products for each element."""
-        if a.size <= _FEW:
+        """Returns 1 / a, and 0 where a is 0: multiplies halves down to one number, with 3 products per element."""
+        if a.size <= _SINGLE_INVERSES_ELEMENTS:
             inverses = [self._signed(pow(x, -1, self.p)) if x else 0 for x in map(int, a.ravel().tolist())]
-            return np.array(inverses, _KEPT).reshape(a.shape)
-        levels = [np.where(a == 0, _KEPT(1), a).ravel()]
+            return np.array(inverses, _STORED_DTYPE).reshape(a.shape)
+        levels = [np.where(a == 0, _STORED_DTYPE(1), a).ravel()]
         while levels[-1].size > 1:
             x = levels[-1]
             half = x.size // 2
             levels.append(np.concatenate([self.multiply(x[:half], x[half : 2 * half]), x[2 * half :]]))
-        result = np.array([self._signed(pow(int(x) % self.p, -1, self.p)) for x in levels.pop()], _KEPT)
+        result = np.array([self._signed(pow(int(x) % self.p, -1, self.p)) for x in levels.pop()], _STORED_DTYPE)
         while levels:
             x = levels.pop()
             half = x.size // 2
             first, second = self.multiply(result[:half], x[half : 2 * half]), self.multiply(result[:half], x[:half])
             result = np.concatenate([first, second, result[half:]])
-        return np.where(a == 0, _KEPT(0), result.reshape(a.shape))
+        return np.where(a == 0, _STORED_DTYPE(0), result.reshape(a.shape))
 
     def power(self, a: Array, b: Array) -> Array:
         return super().power(a, b) if a.dtype.kind != "f" else self._scatter_pairs("pow", a, b)
@@ -210,7 +210,9 @@ class PrimeField(Native):
         return self._blockwise(lambda x: self._scatter(function, x), a)
 
     def _scatter(self, function: str, x: Array) -> Array:
-        """A pseudo-random residue for each integer of a float64 array: multiply, mix, multiply, keep the top bits."""
+        """Returns a pseudo-random residue for each integer of a float64 array: multiply, mix, multiply, keep the top
+        bits.
+        """
         key = x.astype(np.int64).view(np.uint64)
         key += function_seed(function)
         key *= np.uint64(0x9E3779B97F4A7C15)
@@ -222,7 +224,7 @@ class PrimeField(Native):
         return key.astype(np.float64) - self.half
 
     def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
-        """Nothing overflows here, and exp of a difference is no quotient."""
+        """Returns a: nothing overflows here, and exp of a difference is not a quotient."""
         return a
 
     def sum(self, a: Array, axes: tuple[int, ...]) -> Array:
@@ -231,9 +233,9 @@ class PrimeField(Native):
         lead, length = a.shape[: a.ndim - len(axes)], math.prod(a.shape[a.ndim - len(axes) :])
         if length == 1:
             return a.reshape(lead)
-        out = np.empty(lead, _KEPT)
+        out = np.empty(lead, _STORED_DTYPE)
         trailing = tuple(range(-len(axes), 0))
-        for index in blocks(lead, max(1, 4 * _BLOCK // max(length, 1))):
+        for index in blocks(lead, max(1, 4 * _SUM_BLOCK_ELEMENTS // max(length, 1))):
             out[index] = self.reduce(np.asarray(a[index].sum(trailing, dtype=np.float64)))
         return out
 
@@ -245,7 +247,7 @@ class PrimeField(Native):
         if a.dtype.kind != "f":
             return super().product(a, axes)
         lead, length = a.shape[: a.ndim - len(axes)], math.prod(a.shape[a.ndim - len(axes) :])
-        x = a.reshape((*lead, length)) if length else np.ones((*lead, 1), _KEPT)
+        x = a.reshape((*lead, length)) if length else np.ones((*lead, 1), _STORED_DTYPE)
         while x.shape[-1] > 1:
             half = x.shape[-1] // 2
             paired = self.multiply(x[..., :half], x[..., half : 2 * half])
@@ -255,12 +257,12 @@ class PrimeField(Native):
     def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
         if a.dtype.kind != "f":
             return super().contract(a, b, shared, item)
-        out = np.empty(contracted_dims(a, b, shared, item), _KEPT)
+        out = np.empty(contracted_dims(a, b, shared, item), _STORED_DTYPE)
         contract_into(out, a, b, shared, item, np.float64, self.matmul, any_order=True)
         return out
 
     def matmul(self, a: Array, b: Array, total: Array) -> Array:
-        """(g, m, k) x (g, n, k) -> the representatives of the sums over k, in `total` (g, m, n); all of float64."""
+        """Multiplies (g, m, k) x (g, n, k) -> the sums over k, reduced, into `total` (g, m, n); all float64."""
         columns = b.swapaxes(1, 2)
         if a.shape[2] <= _EXACT:
             np.matmul(a, columns, out=total)
@@ -282,20 +284,21 @@ class PrimeField(Native):
         def store(sums: Array, slices: Array) -> None:
             sums[...] = self.reduce(times(matrix, slices))
 
-        return map_axis(store, a, axis, len(values), _KEPT)
+        return map_axis(store, a, axis, len(values), _STORED_DTYPE)
 
     def matrix(self, values: Sequence[Sequence[Fraction]]) -> Array:
-        """The residues of exact numbers."""
+        """Returns the residues of exact numbers."""
         return np.array([[float(self.constant(value, "float32")) for value in row] for row in values], np.float64)
 
     def drawn(self, drawn: Array, dtype: str) -> Array:
         if dtype not in REALS:
             return super().drawn(drawn, dtype)
-        return np.asarray((drawn * np.uint64(self.p) >> np.uint64(32)).astype(np.float64) - self.half, _KEPT)
+        return np.asarray((drawn * np.uint64(self.p) >> np.uint64(32)).astype(np.float64) - self.half, _STORED_DTYPE)
 
     def cast(self, a: Array, dtype: str) -> Array:
-        """Between floats that are computed in nothing changes: they stand for reals. Those that are only stored are
-        few, and to be rounded to them is a function like any other, of which 0 is 0.
+        """Casts: a float that is computed in stands for a real, so casts between such floats change nothing.
+
+        Rounding to a dtype that is only stored is a pseudo-random function that maps 0 to 0.
         """
         if dtype in REALS and dtype in STORED:
             return self.apply(f"cast {dtype}", self.cast(a, "float32"), keeps_zero=True)
@@ -304,7 +307,7 @@ class PrimeField(Native):
         return super().cast(a.astype(np.int64) if a.dtype.kind == "f" else a, dtype)
 
     def reinterpret(self, a: Array, dtype: str) -> Array:
-        """Residues have no bits: what leads from floats to integers, or back, is a fixed pseudo-random function."""
+        """Reinterprets bits: residues have none, so float to integer, or back, is a fixed pseudo-random function."""
         if a.dtype.kind != "f" and dtype not in REALS:
             return super().reinterpret(a, dtype)
         if a.dtype.kind == "f" and dtype in REALS:

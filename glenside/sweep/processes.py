@@ -17,7 +17,7 @@ from dataclasses import asdict
 
 from glenside.ir.child_processes import answers, end, how_ended, start, watch_parent
 from glenside.ir.errors import BadInput
-from glenside.ir.ways import command_line
+from glenside.ir.option_hints import command_line
 from glenside.sweep.cells import Cell, Row, Runner, Stop, optimize_cell
 
 POLL = 0.1  # seconds

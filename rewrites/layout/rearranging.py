@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from glenside.ir.rearrangement import Rearrangement, identity, of_transpose, places_along, refined, runs_of
+from glenside.ir.rearrangement import Rearrangement, canonical_axes, identity, of_transpose, refined, runs_of
 from glenside.ir.types import Dims
 from glenside.rewrites.facts import table
 
@@ -136,7 +136,7 @@ def places_before(p: Dims, o: Dims, u: Dims, v: Dims) -> tuple[Dims, Dims] | Non
     if (found := _cut(Rearrangement(tuple(p), tuple(o)), u)) is None:
         return None
     fine, runs = found
-    parts, axes = places_along(fine.parts, [fine.order[i] for axis in v for i in runs[axis]])
+    parts, axes = canonical_axes(fine.parts, [fine.order[i] for axis in v for i in runs[axis]])
     return Dims(parts), Dims(axes)
 
 

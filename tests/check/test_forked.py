@@ -12,7 +12,7 @@ import pytest
 import glenside as gl
 from glenside.builder import Builder
 from glenside.check.exact import CheckReport
-from glenside.check.forked import beside
+from glenside.check.forked import forked_check
 from glenside.check.verdicts import EXACT
 
 EQUAL = CheckReport({"layer": EXACT}, EXACT, "random integers", 0.5)
@@ -23,7 +23,7 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is a second process, whatever threads run the tests."""
     if sys.platform != "linux":
         pytest.skip("there is no second process elsewhere")
-    monkeypatch.setattr("glenside.ir.copies.may_be_copied", lambda: True)
+    monkeypatch.setattr("glenside.ir.forked_work.may_fork", lambda: True)
 
 
 def _of(report: CheckReport) -> Callable[..., CheckReport]:
@@ -32,7 +32,7 @@ def _of(report: CheckReport) -> Callable[..., CheckReport]:
 
 @pytest.mark.usefixtures("copies")
 def test_what_is_equal_is_believed_from_a_process_of_its_own() -> None:
-    with beside(lambda _: CheckReport({}, EXACT, str(os.getpid()), 0.0)) as verdict:
+    with forked_check(lambda _: CheckReport({}, EXACT, str(os.getpid()), 0.0)) as verdict:
         found = verdict()
     assert found is not None
     assert found.result == EXACT
@@ -49,9 +49,9 @@ def test_what_is_equal_is_believed_from_a_process_of_its_own() -> None:
     ],
 )
 def test_whatever_else_it_finds_is_found_again(report: CheckReport) -> None:
-    with beside(_of(EQUAL)) as verdict:
+    with forked_check(_of(EQUAL)) as verdict:
         assert verdict() == EQUAL
-    with beside(_of(report)) as verdict:
+    with forked_check(_of(report)) as verdict:
         assert verdict() is None
 
 
@@ -60,13 +60,13 @@ def test_a_process_that_fails_says_nothing() -> None:
     def failing(_: object) -> CheckReport:
         os._exit(3)
 
-    with beside(failing) as verdict:
+    with forked_check(failing) as verdict:
         assert verdict() is None
 
 
 def test_where_there_may_be_none_this_process_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glenside.ir.copies.may_be_copied", lambda: False)
-    with beside(_of(EQUAL)) as verdict:
+    monkeypatch.setattr("glenside.ir.forked_work.may_fork", lambda: False)
+    with forked_check(_of(EQUAL)) as verdict:
         assert verdict() is None
 
 
@@ -79,7 +79,7 @@ def test_it_ends_with_the_block() -> None:
         time.sleep(600)
         return EQUAL
 
-    with beside(waiting):
+    with forked_check(waiting):
         process = int(os.read(begin, 20))
         os.kill(process, 0)
     with pytest.raises(ProcessLookupError):

@@ -23,15 +23,15 @@ from glenside.builder.layout import broadcast
 from glenside.builder.pointwise import cast, multiply, relu
 from glenside.check import check, rounds, speculative
 from glenside.check.comparison import OutOfTime
-from glenside.ir import copies
-from glenside.ir.copies import Ahead
+from glenside.ir import forked_work
+from glenside.ir.forked_work import RoundWorker
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no second process elsewhere")
 
 
-class Watched(Ahead):
+class Watched(RoundWorker):
     """Notes each process, and what it told."""
 
     processes: list[int]
@@ -52,7 +52,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
     """Every check is shared, however short its turns are."""
     monkeypatch.setattr(rounds, "LEAST_SECONDS", -1.0)
     monkeypatch.setattr(rounds, "possible", lambda *_: True)
-    monkeypatch.setattr(rounds, "Ahead", Watched)
+    monkeypatch.setattr(rounds, "RoundWorker", Watched)
     monkeypatch.setattr(Watched, "processes", [], raising=False)
     monkeypatch.setattr(Watched, "told", [], raising=False)
     return Watched
@@ -111,7 +111,7 @@ def test_a_process_that_ends_is_done_without(shared: type[Watched], monkeypatch:
     alone = said(term, other)
 
     def ask(self: Watched, turn: int) -> None:
-        Ahead.ask(self, turn)
+        RoundWorker.ask(self, turn)
         os.kill(self._process, signal.SIGKILL)
 
     monkeypatch.setattr(shared, "ask", ask, raising=False)
@@ -148,7 +148,7 @@ def test_what_is_waited_for_is_not_waited_for_beyond_a_limit() -> None:
     def out_of_time() -> None:
         raise OutOfTime
 
-    slow = Ahead(lambda turn, look: time.sleep(60))
+    slow = RoundWorker(lambda turn, look: time.sleep(60))
     started = time.monotonic()
     try:
         slow.start()
@@ -161,7 +161,7 @@ def test_what_is_waited_for_is_not_waited_for_beyond_a_limit() -> None:
 
 
 def test_what_takes_too_long_is_nothing() -> None:
-    slow = Ahead(lambda turn, look: time.sleep(60))
+    slow = RoundWorker(lambda turn, look: time.sleep(60))
     try:
         slow.start()
         slow.ask(0)
@@ -171,7 +171,7 @@ def test_what_takes_too_long_is_nothing() -> None:
 
 
 def test_what_it_fails_at_is_nothing() -> None:
-    failing = Ahead(lambda turn, look: 1 // turn)
+    failing = RoundWorker(lambda turn, look: 1 // turn)
     try:
         failing.start()
         failing.ask(1)
@@ -186,14 +186,14 @@ def test_what_it_fails_at_is_nothing() -> None:
 
 _KILLED = """
 import os, signal, time
-from glenside.ir.copies import Ahead
+from glenside.ir.forked_work import RoundWorker
 
 def work(turn, look):
     while True:
         time.sleep(0.01)
         look()
 
-ahead = Ahead(work)
+ahead = RoundWorker(work)
 ahead.start()
 ahead.ask(0)
 print(ahead._process, flush=True)
@@ -211,11 +211,11 @@ def test_it_ends_with_the_process_that_it_is_a_copy_of() -> None:
 
 def test_large_arrays_are_left_to_all_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     term, _ = pairs(0)[0]
-    monkeypatch.setattr(copies, "processors", lambda: 2)
-    monkeypatch.setattr(copies.threading, "enumerate", lambda: [copies.threading.current_thread()])
+    monkeypatch.setattr(forked_work, "processors", lambda: 2)
+    monkeypatch.setattr(forked_work.threading, "enumerate", lambda: [forked_work.threading.current_thread()])
     assert speculative.possible(term)
     monkeypatch.setattr(speculative, "_LARGEST", 1)
     assert not speculative.possible(term)
     monkeypatch.undo()
-    monkeypatch.setattr(copies, "processors", lambda: 1)
+    monkeypatch.setattr(forked_work, "processors", lambda: 1)
     assert not speculative.possible(term)

@@ -54,7 +54,7 @@ def test_c_that_means_something_else(machine: str, fault: str, tmp_path: Path, m
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert {*before} == {"net.c", "net.h", "net.weights"}
     monkeypatch.setattr(export, "texts", changed)
-    with pytest.raises(WrittenWrong, match=f"is read back as something else: .*{fault}"):
+    with pytest.raises(WrittenWrong, match=f"its content reads back differently: .*{fault}"):
         written_c.write(one, tmp_path / "net.c")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 

@@ -14,7 +14,7 @@ from differences import results
 
 import glenside as gl
 from glenside.ir.errors import BadInput
-from glenside.ir.ways import command_line
+from glenside.ir.option_hints import command_line
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

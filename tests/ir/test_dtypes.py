@@ -233,7 +233,7 @@ def test_arrays_that_do_not_say_what_they_are_are_refused(tmp_path: Path) -> Non
     with pytest.raises(BadInput, match=re.escape('array.view([("bfloat16", "u2")])')):
         read_array(tmp_path / "a.npy")
     np.save(tmp_path / "a.npy", np.zeros(3, [("bfloat16", "u4")]))
-    with pytest.raises(BadInput, match="elements of bfloat16 are kept as uint16, and it has uint32"):
+    with pytest.raises(BadInput, match="elements of bfloat16 are stored as uint16, but it has uint32"):
         read_array(tmp_path / "a.npy")
     np.save(tmp_path / "a.npy", np.zeros(3, [("a", "u2"), ("b", "u2")]))
     with pytest.raises(BadInput, match="cannot name"):

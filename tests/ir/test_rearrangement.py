@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glenside.ir.rearrangement import Rearrangement, identity, of_transpose, places_along, refined, runs_of
+from glenside.ir.rearrangement import Rearrangement, canonical_axes, identity, of_transpose, refined, runs_of
 
 SIZES = st.sampled_from((1, 2, 3, 4, 6))
 
@@ -152,11 +152,11 @@ def test_places_along_axes_are_said_with_the_fewest_parts() -> None:
     for _ in range(300):
         parts = [rng.choice((1, 2, 3, 4)) for _ in range(rng.randint(0, 5))]
         axes = rng.sample(range(len(parts)), rng.randint(0, len(parts)))
-        few, kept = places_along(parts, axes)
+        few, kept = canonical_axes(parts, axes)
         assert (_places(few, kept, math.prod(parts)) == _places(parts, axes, math.prod(parts))).all()
         assert 1 not in few
         again = [size for n in parts for size in ((n, 1) if n % 2 else (n // 2, 2))]
-        assert places_along(again, [i for axis in axes for i in (2 * axis, 2 * axis + 1)]) == (few, kept)
+        assert canonical_axes(again, [i for axis in axes for i in (2 * axis, 2 * axis + 1)]) == (few, kept)
 
 
 def _places(parts: Sequence[int], axes: Sequence[int], size: int) -> np.ndarray:

@@ -304,7 +304,7 @@ MISTAKES = {
     "(\n(access-tensor x))": "2:1: a parenthesis requires an operator after it, got (",
     "(access\n  (acess-tensor x) 1)": "2:3: unknown operator acess-tensor; did you mean access-tensor?",
     "(relu (access-tensor x))": "1:1: unknown operator relu; a compute type is written (compute relu ..)",
-    "(let () (input z (shape 1)))": "1:9: unknown operator input; declarations stand before the term",
+    "(let () (input z (shape 1)))": "1:9: unknown operator input; declarations come before the term",
     "(access (access-tensor z) 1)": '1:24: no shape for tensor "z": declare it with (input z (shape ..)) or give it '
     'with shapes={"z": ..}',
     "(access-tensor 3)": "1:16: access-tensor requires tensor to be the name of a tensor, got 3 (such a name "

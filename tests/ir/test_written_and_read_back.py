@@ -35,7 +35,7 @@ def test_another_text_does_not_take_the_name(ending: str, tmp_path: Path, monkey
     before = {name: (tmp_path / name).read_bytes() for name in _listed(tmp_path)}
     read = files.read_text
     monkeypatch.setattr(files, "read_text", lambda path: read(path).replace("relu", "negative").replace("(x", "(y"))
-    with pytest.raises(WrittenWrong, match="read back as something else"):
+    with pytest.raises(WrittenWrong, match="reads back differently"):
         save(_program(), path)
     assert {name: (tmp_path / name).read_bytes() for name in _listed(tmp_path)} == before
 

@@ -12,7 +12,7 @@ from command_line import run as command
 
 import glenside as gl
 from glenside.cli import npu_runs
-from glenside.ir import copies
+from glenside.ir import forked_work
 from glenside.ir.program import Program
 from glenside.npu.isa.base import Instruction
 from glenside.npu.lowering.emission import infer_synchronization_forked
@@ -75,24 +75,24 @@ def _alike() -> IntegerNetwork:
 def told(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Copies are made for small networks too; whether each told anything."""
     found = list[bool]()
-    queues, answer = WaitsBeside.queues, copies.Ahead.answer
+    queues, answer = WaitsBeside.queues, forked_work.RoundWorker.answer
 
     def noted_queues(self: WaitsBeside) -> Mapping[str, tuple[Instruction, ...]] | None:
         own = queues(self)
         found.append(own is not None)
         return own
 
-    def noted_answer(self: copies.Ahead, *arguments: Any) -> Any:
+    def noted_answer(self: forked_work.RoundWorker, *arguments: Any) -> Any:
         own = answer(self, *arguments)
         found.append(own is not None)
         return own
 
     monkeypatch.setattr(WaitsBeside, "queues", noted_queues)
-    monkeypatch.setattr(copies.Ahead, "answer", noted_answer)
+    monkeypatch.setattr(forked_work.RoundWorker, "answer", noted_answer)
     for module in (emit_network, compile_network):
         monkeypatch.setattr(module, "MANY", 1)
-    for module in (copies, infer_synchronization_forked):
-        monkeypatch.setattr(module, "may_be_copied", lambda: True)
+    for module in (forked_work, infer_synchronization_forked):
+        monkeypatch.setattr(module, "may_fork", lambda: True)
     return found
 
 
@@ -104,8 +104,8 @@ def test_what_copies_tell_is_what_one_process_finds(monkeypatch: pytest.MonkeyPa
     made = _made()
     assert len(told) > 1
     assert all(told)
-    for module in (copies, infer_synchronization_forked):
-        monkeypatch.setattr(module, "may_be_copied", lambda: False)
+    for module in (forked_work, infer_synchronization_forked):
+        monkeypatch.setattr(module, "may_fork", lambda: False)
     told.clear()
     assert _made() == made
     assert not any(told)
@@ -161,7 +161,7 @@ def test_a_program_is_run_by_two_processes_as_by_one(
     monkeypatch: pytest.MonkeyPatch, told: list[bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "p.bin"
-    monkeypatch.setattr(copies, "may_be_copied", lambda: False)
+    monkeypatch.setattr(forked_work, "may_fork", lambda: False)
     binary_format.save(_program(), path)
     told.clear()
 
@@ -171,7 +171,7 @@ def test_a_program_is_run_by_two_processes_as_by_one(
     one = ran()
     assert one[0] == 0
     monkeypatch.setattr(npu_runs, "_MANY", 1)
-    monkeypatch.setattr(copies, "may_be_copied", lambda: True)
+    monkeypatch.setattr(forked_work, "may_fork", lambda: True)
     assert ran() == one
     assert told == [True]
     monkeypatch.setattr(split_execution, "require_order", _fail)

@@ -12,7 +12,7 @@ from command_line import run
 
 import glenside as gl
 from glenside.cli import instructions
-from glenside.ir import copies
+from glenside.ir import forked_work
 from glenside.npu.isa.base import Stream
 from glenside.npu.model import reference_results
 from glenside.npu.program.program import NpuProgram
@@ -77,7 +77,7 @@ def test_a_second_process_interprets_the_network_that_is_to_run(
     monkeypatch.setattr(layers, "MANY", 1)
     said = list[Any]()
     for may, finds in ((False, None), (True, None), (True, fails)):
-        monkeypatch.setattr(copies, "may_be_copied", lambda may=may: may)
+        monkeypatch.setattr(forked_work, "may_fork", lambda may=may: may)
         if finds is not None:
             monkeypatch.setattr(reference_results, "results_wanted", finds)
         assert run(*network, "--on", "simulator", "--json", "made.json") == 0

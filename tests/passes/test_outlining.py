@@ -15,7 +15,7 @@ from glenside.builder.layout import broadcast, reshape, transpose
 from glenside.builder.pointwise import add, cast, compute, divide, filled, gelu, multiply, relu, sigmoid, subtract
 from glenside.check import EXACT, check
 from glenside.ir.program import Program
-from glenside.ir.rearrangement import places_along
+from glenside.ir.rearrangement import canonical_axes
 from glenside.ir.term import Term, build, postorder
 from glenside.passes.outlining import outlined
 
@@ -107,7 +107,7 @@ def test_constants_of_any_axes_are_put_back_in_any_order(shape: tuple[int, ...])
     key, dtype, *_ = found.program.term.attributes
     assert check(program, found.inlined(found.program)).result == EXACT
     turned, moved = transpose(x, (1, 2, 0)), (1, 2, 0)
-    parts, after = places_along(turned.access.dims, [moved.index(a) for a in _axes_of(shape, (4,))])
+    parts, after = canonical_axes(turned.access.dims, [moved.index(a) for a in _axes_of(shape, (4,))])
     again = build("opaque-pointwise", key, reshape(turned, (6, 4)), dtype, parts, after)
     result = transpose(reshape(again, (3, 4, 2)), (2, 0, 1))
     assert check(program, found.inlined(Program(result))).result == EXACT
@@ -158,7 +158,7 @@ def test_items_are_put_back_wherever_they_lie(order: tuple[int, ...]) -> None:
     program = b.finish(_normalized(b, x, 1))
     found = outlined(program)
     key, dtype, *_ = found.program.term.attributes
-    parts, axes = places_along([x.access.dims[axis] for axis in order], [order.index(1), order.index(2)])
+    parts, axes = canonical_axes([x.access.dims[axis] for axis in order], [order.index(1), order.index(2)])
     again = build("opaque-items", key, transpose(x, order), dtype, parts, axes)
     back = transpose(again, sorted(range(3), key=order.__getitem__))
     inlined = found.inlined(Program(back))

@@ -21,7 +21,7 @@ COMPUTE_EXPORTS: writer.Exports[Value] = writer.Exports()
 PRIMITIVE_EXPORTS: writer.Exports[Value] = writer.Exports()
 
 # What is not written, and why. Everything else of the language has an export.
-OPERATORS_LEFT_OUT = dict.fromkeys(("opaque", "opaque-pointwise", "opaque-items"), "nobody here knows its meaning")
+OPERATORS_LEFT_OUT = dict.fromkeys(("opaque", "opaque-pointwise", "opaque-items"), "its meaning is unknown")
 
 
 def left_out(what: str) -> BadInput:

@@ -28,8 +28,8 @@ from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.names import shortened
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
+from glenside.ir.option_hints import black_boxes
 from glenside.ir.term import Term, build, postorder
-from glenside.ir.ways import black_boxes
 
 DEPTH = 64
 """Functions and subgraphs in each other."""

@@ -21,7 +21,7 @@ from glenside.importers.onnx.known import KnownValues
 from glenside.importers.onnx.node import DependsOnData, Items, NoTerm, Value
 from glenside.importers.onnx.order import part_of
 from glenside.importers.onnx.tensors import check_size, dtype_name
-from glenside.ir import ways
+from glenside.ir import option_hints
 from glenside.ir.errors import BadInput
 from glenside.ir.files import read_bytes
 from glenside.ir.names import shortened
@@ -173,7 +173,7 @@ def walk(
     graph = part_of(model.graph, outputs, {*values, *optional})
     builder = Builder(model.graph.name or "model")
     versions = {plain_domain(opset.domain): opset.version for opset in model.opset_import}
-    given = " ".join([*([ways.dims(dims)] if dims else []), *([ways.shapes(shapes)] if shapes else [])])
+    given = " ".join([*([option_hints.dims(dims)] if dims else []), *([option_hints.shapes(shapes)] if shapes else [])])
     scope = Scope(builder, KnownValues(known or {}), versions, functions_of(model), folder, allow_opaque)
     scope.dims, scope.given = dims, given
     initialized = {tensor.name for tensor in graph.initializer if tensor.name not in optional}
@@ -207,7 +207,7 @@ def _valued_by(inputs: Sequence[Tensor]) -> str:
     """What to give so that a value is known which these inputs decide."""
     if not inputs:
         return ""
-    given = ways.values({tensor.name: prod(tensor.dims) for tensor in inputs})
+    given = option_hints.values({tensor.name: prod(tensor.dims) for tensor in inputs})
     return f"; {given} make{'s' * (len(inputs) == 1)} it known"
 
 
@@ -217,9 +217,9 @@ def _cut(names: Sequence[str]) -> str:
         return ""
     words = ",".join(names)
     if len(words) > _WORDS:
-        first = ways.outputs([shortened(names[0])])
+        first = option_hints.outputs([shortened(names[0])])
         return f"; {first} leaves out this node and what needs it, and so can {len(names) - 1} other tensors"
-    return f"; {ways.outputs(names)} leaves out this node and what needs it"
+    return f"; {option_hints.outputs(names)} leaves out this node and what needs it"
 
 
 _WORDS = 160  # characters of names in one sentence
@@ -279,7 +279,9 @@ def _sizes(formal: Any, dims: Mapping[str, int], given: Sequence[int] | None) ->
             raise BadInput(f"input {name} requires a shape of {len(tensor.shape.dim)} sizes, got {spelled(given)}")
         return check_size(f"input {name}", given)
     if not tensor.HasField("shape"):
-        raise BadInput(f"input {name} has no shape; {ways.shapes({formal.name: [1, 3, 224, 224]})} gives it one")
+        raise BadInput(
+            f"input {name} has no shape; {option_hints.shapes({formal.name: [1, 3, 224, 224]})} gives it one"
+        )
     sizes, open_ = [], []
     for axis, dim in enumerate(tensor.shape.dim):
         kind = dim.WhichOneof("value")
@@ -295,5 +297,9 @@ def _sizes(formal: Any, dims: Mapping[str, int], given: Sequence[int] | None) ->
     likely = {axis: 1 if axis < 2 else 64 for axis in range(len(tensor.shape.dim))}  # which halves and halves again
     fixed = [dim.dim_value if dim.dim_value > 0 else likely[axis] for axis, dim in enumerate(tensor.shape.dim)]
     whole = not all(param for _, param in open_)
-    how = ways.shapes({formal.name: fixed}) if whole else ways.dims({param: likely[axis] for axis, param in open_})
+    how = (
+        option_hints.shapes({formal.name: fixed})
+        if whole
+        else option_hints.dims({param: likely[axis] for axis, param in open_})
+    )
     raise BadInput(f"input {name} has open dimensions, {words}; {how} fixes them")

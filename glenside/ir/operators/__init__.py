@@ -1,4 +1,4 @@
-"""The operators and compute types. Every module of this package is found and loaded; no list is edited to add one."""
+"""Loads the operators and compute types: every module of this package is found and imported."""
 
 from importlib import import_module
 from pkgutil import iter_modules

@@ -1,4 +1,4 @@
-"""Other numbers for the same elements: another dtype, or fewer fractional bits."""
+"""Defines casts: to another dtype, to the same bits, and to fewer fractional bits."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ cast = operator(
     scratch=lambda a, dtype: rounding_scratch(a.shape, a.dtype, dtype),
     operations=lambda a, dtype: a.size,
     adjoint=lambda terms, g, a, dtype: (terms.cast(g, a.access.dtype),),
-    doc="The same values in another dtype. In an integer floats are cut towards zero and integers wrap; in a float "
-    "numbers are rounded to the nearest, of two the even one, and those beyond the largest are inf, or what there is "
-    "in its place: nan in float8_e4m3fn, float8_e4m3fnuz and float8_e5m2fnuz, the largest in float4_e2m1fn, which has "
-    "no nan either; bool is `not zero`.",
+    doc="The same values in another dtype. To an integer, floats are truncated towards zero and integers wrap. To a "
+    "float, numbers are rounded to nearest, ties to even; beyond the largest they become inf, or nan in float8_e4m3fn, "
+    "float8_e4m3fnuz and float8_e5m2fnuz, or the largest in float4_e2m1fn, which has neither. To bool: `not zero`.",
     keeps=Keeps.ZERO,
     examples=example("(cast (access (access-tensor x) 1) int8)", x="m n"),
 )
@@ -50,7 +49,7 @@ bitcast = operator(
 )
 
 
-# Fixed-point numbers, as protocols of secure computation have them: each is an integer times 2^-f.
+# Fixed-point numbers of secure computation protocols: each is an integer times 2^-f.
 truncate = operator(
     name="truncate",
     kind=OperatorKind.VIEW,
@@ -60,7 +59,7 @@ truncate = operator(
     index_map=lambda a: same(a.dims),
     evaluate=lambda arithmetic, a: arithmetic.truncate(a),
     adjoint=lambda terms, g, a: (g,),
-    doc="a, with as many fractional bits as before its last product: that of fixed-point numbers of f bits has 2 f "
-    "of them, and cutting f off rounds by less than 2^-f. The number that it stands for is that of a.",
+    doc="a, with the fractional bits that it had before its last product. A product of fixed-point numbers of f "
+    "fractional bits has 2 f of them; dropping f rounds by less than 2^-f. As a real number it equals a.",
     examples=example("(truncate (access (access-tensor x) 1))", x="m n"),
 )

@@ -1,4 +1,4 @@
-"""`(compute KIND A)`: one operator for all compute types; the types themselves are records of other modules."""
+"""Defines `(compute KIND A)`, the operator of all compute types, which are records of other modules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from glenside.ir.scalar import require_computed
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType
 
-# The type of (compute KIND A) apart from its dtype, in the algebra of glenside.ir.types: the e-graph reads it too.
+# The type of (compute KIND A) without its dtype, in the algebra of glenside.ir.types, which the e-graph reads too.
 CATEGORY_RESULT: dict[Category, Callable[[Any], Any]] = {
     Category.POINTWISE: lambda a: a,
     Category.FOLD: lambda a: a.with_dims(a.dims.remove(a.split)),
@@ -25,18 +25,18 @@ CATEGORY_RESULT: dict[Category, Callable[[Any], Any]] = {
 
 
 def compute_text(name: str, *parameters: object) -> str:
-    """The canonical text of a compute type: `relu`, `(clip 0 6)`."""
+    """Returns the canonical text of a compute type: `relu`, `(clip 0 6)`."""
     return f"({' '.join([name, *map(str, parameters)])})" if parameters else name
 
 
 def name_of(term: Term) -> str:
-    """What a term is called in messages: its operator, or its compute type."""
+    """Returns the name of a term for messages: its compute type, or else its operator."""
     return str(term.attributes[0]) if term.operator is compute else term.operator.name
 
 
 @lru_cache(maxsize=4096)
 def parse_compute(text: str) -> tuple[Compute, tuple[str, ...]]:
-    """The record and the parameters that a canonical text names. Raises TypeMismatch."""
+    """Returns the record and the parameters of a canonical text. Raises TypeMismatch."""
     name, *parameters = (text[1:-1].split() or [""]) if text.startswith("(") else [text]
     require(name in COMPUTES and compute_text(name, *parameters) == text, "compute", "a compute type", text)
     compute = COMPUTES[name]
@@ -79,13 +79,13 @@ def _result_compute(kind: str, a: AccessType) -> AccessType:
 
 def _evaluate_compute(arithmetic: Any, kind: str, a: Operand, **out: Array) -> Array:
     compute, parameters = parse_compute(kind)
-    assert compute.evaluate is not None, "a compute type has a scalar expression or a meaning of its own"
+    assert compute.evaluate is not None, "a compute type has a scalar expression or its own evaluate"
     result: Array = compute.evaluate(arithmetic, a, *parameters, **out)
     return result
 
 
 def _operations(kind: str, a: AccessType) -> int:
-    """One for each element that is computed, or joined to what there is."""
+    """Counts one operation per element that is computed, or combined with a partial result."""
     record, _ = parse_compute(kind)
     if record.category in (Category.FOLD, Category.CONTRACTION):
         return a.dims.remove(a.split).product() * max(a.item[0] - 1, 1)
@@ -108,7 +108,7 @@ compute = operator(
     result=_result_compute,
     evaluate=_evaluate_compute,
     adjoint=_adjoint,
-    doc="A computation on each item of a; what it does is its compute type.",
+    doc="Computes each item of a, as its compute type defines.",
     linear=lambda kind, a: parse_compute(kind)[0].linear,
     keeps=lambda kind, a: parse_compute(kind)[0].keeps,
     typed=True,

@@ -1,4 +1,4 @@
-"""Compute types that fold the first axis of the item, left to right."""
+"""Defines compute types that fold the first item axis, left to right."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from glenside.ir.scalar import Scalar, x, y, z
 
 
 def _fold(name: str, doc: str, expression: Scalar | None = None) -> Compute:
-    """A compute type with a scalar expression; without one it is the primitive of its name, of two operands."""
+    """Registers a compute type by its scalar expression, or by the primitive of its name on two operands."""
     return compute_type(name, Category.FOLD, doc, scalar=PRIMITIVES[name](x, y) if expression is None else expression)
 
 
@@ -16,21 +16,23 @@ elementwise_add = _fold("elementwise-add", "Sums the operands.", x + y)
 elementwise_mul = _fold("elementwise-mul", "Multiplies the operands.", x * y)
 elementwise_div = _fold(
     "elementwise-div",
-    "Divides the first operand by the others; integers are cut towards zero, and n / 0 is 0 for them.",
+    "Divides the first operand by the others; integer quotients are truncated towards zero, and n / 0 is 0 for "
+    "integers.",
     x / y,
 )
 subtract = _fold("subtract", "Subtracts the others from the first operand.")
 power = _fold(
     "pow",
-    "The first operand to the power of the next; of integers, powers below 0 are cut towards zero, those of 0 are 0.",
+    "The first operand to the power of the next; for integers, results for negative exponents are truncated towards "
+    "zero, and 0 to a negative power is 0.",
 )
 least = _fold("minimum", "The smallest operand.", minimum(x, y))
 largest = _fold("maximum", "The largest operand.", maximum(x, y))
-logical_and = _fold("logical-and", "All operands hold.")
-logical_or = _fold("logical-or", "Some operand holds.")
-bitwise_and = _fold("bitwise-and", "The bits that all operands have.")
-bitwise_or = _fold("bitwise-or", "The bits that some operand has.")
-bitwise_xor = _fold("bitwise-xor", "The bits that an odd number of operands has.")
+logical_and = _fold("logical-and", "True if all operands are true.")
+logical_or = _fold("logical-or", "True if some operand is true.")
+bitwise_and = _fold("bitwise-and", "The bitwise and of the operands.")
+bitwise_or = _fold("bitwise-or", "The bitwise or of the operands.")
+bitwise_xor = _fold("bitwise-xor", "The bitwise exclusive or of the operands.")
 chosen = _fold("select", "Of three operands: the second where the first is not zero, else the third.", select(x, y, z))
 
 mod = compute_type(
@@ -38,8 +40,8 @@ mod = compute_type(
     category=Category.FOLD,
     parameters=(Field("rounding", Kind.KEYWORD, ("floor", "truncate")),),
     scalar=lambda rounding: PRIMITIVES["mod" if rounding == "floor" else "rem"](x, y),
-    doc="What a division by the next operand leaves: the quotient is rounded down (floor: a result of the "
-    "divisor's sign) or cut towards zero (truncate: of the dividend's); n mod 0 is 0 for integers.",
+    doc="The remainder of a division by the next operand. The quotient is rounded down (floor: the result has the "
+    "divisor's sign) or truncated towards zero (truncate: the dividend's sign); n mod 0 is 0 for integers.",
 )
 
 compare = compute_type(
@@ -47,5 +49,5 @@ compare = compute_type(
     category=Category.FOLD,
     parameters=(Field("relation", Kind.KEYWORD, ("lt", "le", "gt", "ge", "eq", "ne")),),
     scalar=lambda relation: PRIMITIVES[relation](x, y),
-    doc="Whether the first of two operands stands in that relation to the second.",
+    doc="True if the relation holds between the first and the second operand.",
 )

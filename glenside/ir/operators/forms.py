@@ -1,4 +1,4 @@
-"""Forms of a text that are no operators: other spellings of one, and forms whose value is a shape."""
+"""Defines text forms that are not operators: other spellings of an operator, and forms whose value is a shape."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ ShapeValue = Dims | tuple[Dims, Dims]
 
 @dataclass(frozen=True)
 class Spelling:
-    """Another text of an operator: read into it, and printed where it says the same in fewer words.
+    """Another text of an operator: the parser reads it as the operator, and the printer uses it where it is shorter.
 
-    `expand` takes the arguments of this text, and gives those of the operator; it may raise TypeMismatch.
-    `contract` is its inverse: it takes the operator's arguments, and gives None for a term that has no such text.
+    `expand` maps the arguments of this text to those of the operator; it may raise TypeMismatch. `contract` is its
+    inverse: it returns None for a term that has no such text.
     """
 
     name: str
@@ -54,23 +54,23 @@ _SPELLINGS = (
         fields=fields(a=Kind.TERM, b=Kind.TERM),
         expand=_expand_pair,
         contract=_contract_pair,
-        doc="Each item of a with that of b at the same place: (S)(2, I).",
+        doc="Each item of a with the item of b at the same index: (S)(2, I).",
     ),
 )
 
 # The first that applies is printed: a product of two single items is a cartesian product.
 SPELLINGS: dict[str, Spelling] = {spelling.name: spelling for spelling in _SPELLINGS}
 
-# Their access shape may be written as a plain shape, which is then split as the first operand is.
+# Operators whose access shape may be written as a plain shape, split like the first operand.
 SPLIT_AS_OPERAND = frozenset({"access-broadcast"})
 
 
 @dataclass(frozen=True)
 class ShapeForm:
-    """A form whose value is a shape. It is evaluated when a text is read and leaves no trace in the term.
+    """A form whose value is a shape. It is evaluated when a text is read, and is not part of the term.
 
-    `evaluate` takes the arguments: a type for a term, a Tensor, Dims for a shape, an int. Its value is a shape (Dims)
-    or an access shape (the pair of shape and item). Raises TypeMismatch.
+    `evaluate` takes the arguments: a type for a term, a Tensor, Dims for a shape, an int. It returns a shape (Dims) or
+    an access shape (the pair of shape and item). Raises TypeMismatch.
     """
 
     name: str
@@ -110,7 +110,10 @@ _SHAPE_FORMS = (
         "slice-shape", fields(shape=Kind.SHAPE, count=Kind.INT), _slice_shape, "The shape without its first dims."
     ),
     ShapeForm(
-        "shape-insert-axis", fields(shape=Kind.SHAPE, axis=Kind.INT), _insert_axis, "The shape with a 1 put at axis."
+        "shape-insert-axis",
+        fields(shape=Kind.SHAPE, axis=Kind.INT),
+        _insert_axis,
+        "The shape with a dim of 1 inserted at axis.",
     ),
     ShapeForm(
         "shape-remove-axis",

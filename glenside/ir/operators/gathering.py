@@ -1,4 +1,4 @@
-"""Elements picked by computed indices, and elements put where computed indices say."""
+"""Defines gathers from, and scatters to, computed indices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glenside.ir.types import AccessType, Dims
 
 
 def _within(operator: str, indices: Array, size: int) -> Array:
-    """The indices as positions: those below 0 count from the end. Raises OutOfBounds."""
+    """Converts indices to positions: negative ones count from the end. Raises OutOfBounds."""
     if indices.size and not (-size <= int(indices.min()) and int(indices.max()) < size):
         least, most = indices.min(), indices.max()
         raise OutOfBounds(f"{operator} requires indices from {-size} to {size - 1}, got {least} to {most}")
@@ -26,7 +26,7 @@ def _within(operator: str, indices: Array, size: int) -> Array:
 
 
 def _position_bytes(indices: Array) -> int:
-    """What positions take at most: those that are as given are not kept a second time."""
+    """Returns the maximum bytes of positions; indices that are already positions are not copied."""
     return indices.size * 8 * (1 if indices.dtype == np.intp else 2)
 
 
@@ -80,12 +80,12 @@ def _check_places(operator: str, a: AccessType, indices: AccessType, shared: int
 
 
 def picked_dims(a: Dims, indices: Dims, shared: int) -> Dims:
-    """The dims of what indices of those dims pick from an array of dims a."""
+    """Returns the dims of a gather by indices of dims `indices` from an array of dims `a`."""
     return indices.take(len(indices) - 1).append(a.drop(shared + indices[-1]))
 
 
 def _places(operator: str, a: Array, indices: Array, shared: int) -> tuple[Array, ...]:
-    """An array of positions for each of the axes that are picked from, which broadcast to each other."""
+    """Returns one array of positions per selected axis; they broadcast to each other."""
     lead = indices.shape[:-1]
     grid = [np.arange(n).reshape(tuple(n if j == i else 1 for j in range(len(lead)))) for i, n in enumerate(lead)]
     sizes = a.shape[shared : shared + indices.shape[-1]]
@@ -104,8 +104,8 @@ access_gather_nd = operator(
         terms.scatter_nd(terms.filled(a, 0), indices, g, shared, "add"),
         None,
     ),
-    doc="Elements at computed places: with a of dims (G, n.., R) and indices of dims (G, M, k), |G| = shared, "
-    "each k numbers say where in the k axes n.. to look, which gives dims (G, M, R). The split is among G.",
+    doc="Elements at computed indices: with a of dims (G, n.., R) and indices of dims (G, M, k), |G| = shared, each k "
+    "numbers are an index into the k axes n..; the result has dims (G, M, R). The split is within G.",
     symbolic=False,  # k is a size
     examples=example("(access-gather-nd (access-tensor x) (cast (access-tensor i) int64) 0)", x="m n k", i="l 2"),
 )
@@ -134,8 +134,8 @@ def _check_scatter(a: AccessType, indices: AccessType, updates: AccessType, shar
         require_number(name, a)
 
 
-def _turns(positions: Array) -> list[Array]:
-    """Which positions to treat together, so that no place occurs twice in one turn and each in order."""
+def _rounds(positions: Array) -> list[Array]:
+    """Groups positions into rounds, so that no position occurs twice in a round and repeated ones keep their order."""
     order = np.argsort(positions, kind="stable")
     ordered = positions[order]
     first = np.searchsorted(ordered, ordered)
@@ -153,14 +153,14 @@ def _evaluate_scatter(arithmetic: Any, a: Array, indices: Array, updates: Array,
     positions = np.ravel_multi_index(places, sizes).reshape(-1)
     flat = result.reshape((-1, *a.shape[len(places) :]))
     new = updates.reshape((len(positions), *a.shape[len(places) :]))
-    for turn in _turns(positions):
+    for turn in _rounds(positions):
         at = positions[turn]
         flat[at] = REDUCTIONS[reduction](arithmetic, flat[at], new[turn])
     return result
 
 
 def _adjoint_replaced(terms: Any, g: Any, a: Any, indices: Any, updates: Any, shared: int) -> tuple[Any, None, Any]:
-    """Of several updates for one place the last one is there: the one whose number is found where it was put."""
+    """Passes g to the last update of each index: scattering the updates' numbers shows which one is last."""
     count = updates.access.size
     numbers = terms.reshape(terms.iota(count + 1, "int64"), (count + 1,))
     own = terms.reshape(terms.slice(numbers, 0, 1, count + 1), updates.access.dims)
@@ -172,9 +172,9 @@ def _adjoint_replaced(terms: Any, g: Any, a: Any, indices: Any, updates: Any, sh
 
 
 def _adjoint_multiplied(terms: Any, g: Any, a: Any, indices: Any, updates: Any, shared: int) -> tuple[Any, None, Any]:
-    """Each update gets what it is multiplied with: the product of all without it, for which zeros are counted.
+    """Multiplies g by the product of all other factors of an element, counting zeros.
 
-    Where two updates of one place are 0, second derivatives are taken as 0.
+    Where two updates of one index are 0, second derivatives are taken as 0.
     """
     ones = terms.filled(a, 1)
     of_updates = terms.scatter_nd(ones, indices, updates, shared, "mul")
@@ -197,7 +197,7 @@ def _adjoint_multiplied(terms: Any, g: Any, a: Any, indices: Any, updates: Any, 
 def _adjoint_extreme(
     terms: Any, g: Any, a: Any, indices: Any, updates: Any, shared: int, reduction: str
 ) -> tuple[Any, None, Any]:
-    """All that are the smallest or largest share alike."""
+    """Divides g equally among all elements that attain the extreme."""
     result = terms.scatter_nd(a, indices, updates, shared, reduction)
     own = terms.compare("eq", a, result)
     theirs = terms.compare("eq", updates, terms.gather_nd(result, indices, shared))
@@ -240,8 +240,8 @@ access_scatter_nd = operator(
     scratch=lambda a, indices, updates, shared, reduction: 5 * _position_bytes(indices) + 2 * updates.nbytes,
     operations=lambda a, indices, updates, shared, reduction: updates.size if reduction != "replace" else 0,
     adjoint=_adjoint_scatter,
-    doc="a with updates where access-gather-nd would look: they replace what is there, or are combined with it. "
-    "Several for one place are taken in row-major order.",
+    doc="a with updates at the indices from which access-gather-nd would read: they replace elements, or are combined "
+    "with them. Several updates of one index apply in row-major order.",
     examples=example(
         "(access-scatter-nd (access-tensor x) (cast (access-tensor i) int64) (access-tensor y) 0 add)",
         x="m n k",

@@ -1,4 +1,4 @@
-"""Terms without operands: tensors and constants."""
+"""Defines terms without operands: tensors and constants."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ access_tensor = operator(
     fields=fields(tensor=Kind.TENSOR),
     check=_check_tensor,
     result=lambda tensor: AccessType(tensor.dims, 0, tensor.dtype),
-    # The interpreter reads the tensor's array and gives that in place of its declaration.
+    # The interpreter passes the tensor's array in place of its declaration.
     evaluate=lambda _, array: array,
     shares=True,
     doc="A declared input or constant, as one item: ()(dims).",
@@ -35,7 +35,7 @@ access_tensor = operator(
 
 
 def constant(arithmetic: Any, value: str, dtype: str, dims: Dims) -> Array:
-    """An array that holds one number everywhere, without memory for each element."""
+    """Returns an array of one repeated number, without memory for each element."""
     return np.broadcast_to(arithmetic.constant(exact(value), dtype), dims)
 
 
@@ -119,7 +119,9 @@ def _check_iota(n: int, dtype: str) -> None:
 
 
 def counted(arithmetic: Any, numbers: Array, dtype: str) -> Array:
-    """Whole numbers in a dtype: rounded where it is a float that is only stored, which does not hold each of them."""
+    """Converts integers to a dtype: rounded if it is a float dtype that is only stored, which may not hold each of
+    them.
+    """
     if dtype in STORED and dtype in REALS:
         return np.asarray(arithmetic.cast(arithmetic.encode("iota", numbers.astype(np.int64), "int64"), dtype))
     return np.asarray(arithmetic.encode("iota", numbers.astype(dtype), dtype))

@@ -1,4 +1,4 @@
-"""Small constant matrices applied along an axis, by additions."""
+"""Defines small constant matrices that are applied along an axis, by additions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _evaluate(arithmetic: Any, a: Array, axis: int, rows: int, coefficients: str
 
 
 def _operations(a: AccessType, axis: int, rows: int, coefficients: str) -> int:
-    """Multiplications by what is not 1 or -1, additions, and one multiplication of a row of fractions."""
+    """Counts multiplications by numbers other than 1 and -1, additions, and one multiplication per row of fractions."""
     values, count = exact_numbers(coefficients) or (), a.dims[axis]
     spent = 0
     for row in range(rows):
@@ -40,10 +40,10 @@ def _operations(a: AccessType, axis: int, rows: int, coefficients: str) -> int:
 
 
 def _adjoint(terms: Any, g: Any, a: Any, axis: int, rows: int, coefficients: str) -> tuple[Any]:
-    """The transposed matrix."""
+    """Applies the transposed matrix."""
     words, columns = coefficients.split(), a.access.dims[axis]
-    turned = " ".join(words[row * columns + column] for column in range(columns) for row in range(rows))
-    return (terms.linear_map(g, axis, columns, turned),)
+    transposed = " ".join(words[row * columns + column] for column in range(columns) for row in range(rows))
+    return (terms.linear_map(g, axis, columns, transposed),)
 
 
 linear_map = operator(
@@ -54,14 +54,13 @@ linear_map = operator(
     result=lambda a, axis, rows, coefficients: a.with_dims(a.dims.set(axis, rows)),
     evaluate=_evaluate,
     stores=lambda *_: True,
-    # Blocks: the sum before and after, and what is added to it.
+    # Blocks: the sum before and after an addition, and the addend.
     scratch=lambda a, axis, *_: 3 * block_size((*a.shape[:axis], *a.shape[axis + 1 :]), PART) * a.itemsize,
     operations=_operations,
     linear=True,
     keeps=Keeps.ZERO,
     adjoint=_adjoint,
-    doc="Each element along the axis becomes a sum of those there, each times an exact number: a constant matrix, "
-    "written in row-major order, times the axis. Terms that are 0 are left out, those of 1 and -1 are only added "
-    "and subtracted; a row of fractions is a sum of whole multiples over one denominator.",
+    doc="A constant matrix of exact numbers, written in row-major order, times the axis. Coefficients 0 are skipped, "
+    "and 1 and -1 only add and subtract; a row of fractions is a sum of integer multiples over one denominator.",
     examples=example('(linear-map (access (access-tensor x) 1) 1 2 "1 0 -1 -1/2 1 3")', x="m 3 n"),
 )

@@ -1,4 +1,4 @@
-"""Compute types that scale each item as a whole."""
+"""Defines compute types that scale each item as a whole."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from glenside.ir.operators.requirements import require_float
 
 
 def _evaluate(finish: Callable[..., Array], arithmetic: Any, a: Operand) -> Array:
-    """Of x, the items less their maximum where exp could overflow: `finish` of x, exp(x) and its sum, in blocks."""
+    """Computes `finish` of x, exp(x) and its sum, in blocks; x: items less their maximum where exp could overflow."""
     item, count = a.access.item, len(a.item_axes)
 
     def part(items: Array) -> Array:
         axes = tuple(range(items.ndim - count, items.ndim))
-        x = arithmetic.below_maximum(arithmetic.cast(items, wider(a.access.dtype)), axes)  # bfloat16 rounds once
+        x = arithmetic.below_maximum(arithmetic.cast(items, wider(a.access.dtype)), axes)  # bfloat16 is rounded once
         powers = arithmetic.apply("exp", x, False)
         total = arithmetic.sum(powers, axes)
         return np.asarray(finish(arithmetic, x, powers, total.reshape((*total.shape, *[1] * len(axes)))))
@@ -30,19 +30,19 @@ def _evaluate(finish: Callable[..., Array], arithmetic: Any, a: Operand) -> Arra
 
 
 def _scratch(a: Operand) -> int:
-    """Three blocks of items: less their maximum, exp of that, and the result; of bfloat16 all in float32."""
+    """Counts three blocks of items: less their maximum, their exp, and the result; for bfloat16 all in float32."""
     length, wide = a.access.item.product(), np.dtype(wider(a.access.dtype))
     return 3 * block_size(a.access.shape, items_of(length)) * length * wide.itemsize
 
 
 def _adjoint_softmax(terms: Any, g: Any, a: Any) -> Any:
-    """s * (g - sum(s * g)), of the softmax s."""
+    """Returns s * (g - sum(s * g)), for the softmax s."""
     shares = terms.compute("softmax", a)
     return terms.multiply(shares, terms.subtract(g, terms.spread(terms.item_sum(terms.multiply(shares, g), a), a)))
 
 
 def _adjoint_log_softmax(terms: Any, g: Any, a: Any) -> Any:
-    """g - softmax * sum(g)."""
+    """Returns g - softmax * sum(g)."""
     total = terms.spread(terms.item_sum(g, a), a)
     return terms.subtract(g, terms.multiply(terms.compute("softmax", a), total))
 

@@ -1,4 +1,4 @@
-"""Black boxes: functions that nobody here knows, between parts of a program that are known."""
+"""Defines black boxes: functions of unknown meaning between known parts of a program."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ opaque = operator(
     check=_check,
     result=lambda key, type, dtype, *operands: type[0].access(type[1], dtype),
     evaluate=lambda f, key, type, dtype, *operands: f.opaque(key, operands, (*type[0], *type[1]), dtype),
-    doc="A function of the operands that only its key tells, with that result: a check puts the same "
-    "pseudo-random function in its place everywhere, and it cannot be run. The first word of the key is its name.",
-    symbolic=False,  # rules build no black boxes
+    doc="An unknown function of the operands, identified by its key, with a result of the given type. A check replaces "
+    "it by the same pseudo-random function everywhere; it cannot be run. The first word of the key is its name.",
+    symbolic=False,  # no rule builds black boxes
     opaque=True,
-    adjoint="nobody here knows its meaning",
+    adjoint="its meaning is unknown",
 )
 
 
@@ -53,7 +53,7 @@ def _check_pointwise(
 
 
 def _places(shape: Sequence[int], parts: Dims, axes: Dims) -> Array | None:
-    """The place of each element along the axes, one number for all of them; None where there are none."""
+    """Numbers each element by its index along the axes; None without axes."""
     if not axes:
         return None
     numbers = np.arange(math.prod(parts[axis] for axis in axes)).reshape([parts[axis] for axis in axes])
@@ -69,11 +69,11 @@ opaque_pointwise = operator(
     check=_check_pointwise,
     result=lambda key, a, dtype, parts, axes: a.with_dtype(dtype),
     evaluate=lambda f, key, a, dtype, parts, axes: f.opaque_pointwise(key, a, dtype, _places(a.shape, parts, axes)),
-    doc="A function of each element by itself that only its key tells, as `opaque` is one of whole operands. Where "
-    "there are axes, of its place too: along those axes of the elements in row-major order, cut into the parts.",
+    doc="An unknown function of single elements, identified by its key. With axes it also depends on the element's "
+    "index along those axes, of the elements in row-major order, cut into the parts.",
     operations=lambda key, a, dtype, parts, axes: a.size,
     opaque=True,
-    adjoint="nobody here knows its meaning",
+    adjoint="its meaning is unknown",
 )
 
 
@@ -96,21 +96,22 @@ opaque_items = operator(
     check=partial(_check_pointwise, name="opaque-items"),
     result=lambda key, a, dtype, parts, axes: a.with_dtype(dtype),
     evaluate=_of_items,
-    doc="A function of each item as a whole, to one like it, that only its key tells: an item are the elements along "
-    "the axes, in that order, of all elements in row-major order, cut into the parts; or, without parts, each element.",
+    doc="An unknown function of whole items to items of the same size, identified by its key. All elements in "
+    "row-major order are cut into the parts; an item spans the given axes in that order. Without parts, an item is one "
+    "element.",
     operations=lambda key, a, dtype, parts, axes: a.size,
     opaque=True,
-    adjoint="nobody here knows its meaning",
+    adjoint="its meaning is unknown",
 )
 
 
 def name_of(key: str) -> str:
-    """What a black box is called in messages."""
+    """Returns the name of a black box for messages."""
     return key.split(maxsplit=1)[0] if key.split() else key
 
 
 def black_boxes(root: Term) -> Mapping[str, int]:
-    """Name without its output -> how many black boxes of a term have it; outputs of one box are counted once."""
+    """Returns name without output -> the number of black boxes of a term; outputs of one box are counted once."""
     found = {
         (re.sub(r"#\d+$", "", name_of(key)), key.partition(" ")[2], term.children)
         for term in postorder(root)
@@ -121,8 +122,8 @@ def black_boxes(root: Term) -> Mapping[str, int]:
 
 
 def require_meaning(purpose: str, *roots: Term) -> None:
-    """Raise BadInput when one of the terms is, or depends on, a black box."""
+    """Raises BadInput if one of the terms is, or depends on, a black box."""
     boxes = dict.fromkeys(name_of(str(t.attributes[0])) for t in postorder(*roots) if t.operator.opaque)
     if boxes:
         first, more = next(iter(boxes)), f" and {len(boxes) - 1} more" if len(boxes) > 1 else ""
-        raise BadInput(f"{purpose} requires operators whose meaning is known, got the black box {first}{more}")
+        raise BadInput(f"{purpose} requires operators of known meaning, got the black box {first}{more}")

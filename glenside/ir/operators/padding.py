@@ -1,4 +1,4 @@
-"""Axes that grow: padding at the ends, zeros between neighbours."""
+"""Defines operators that enlarge axes: padding at the ends, zeros between neighbours."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _along(axis: int, part: slice) -> tuple[slice, ...]:
 def _check_pad(a: AccessType, kind: str, axis: int, before: int, after: int) -> None:
     require(kind in PADDINGS, "access-pad", " or ".join(PADDINGS), kind)
     require_axis("access-pad", axis, a.rank)
-    if kind == "min-padding":  # what is only stored has no -inf, and no maximum that would ignore it
+    if kind == "min-padding":  # dtypes that are only stored have no -inf, and no maximum to ignore it
         require_computed("access-pad of min-padding", a.dtype, a)
     require(min(before, after) >= 0, "access-pad", "before >= 0 and after >= 0", f"before {before} and after {after}")
 

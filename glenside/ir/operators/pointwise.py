@@ -1,4 +1,4 @@
-"""Compute types that treat each element by itself."""
+"""Defines compute types that compute each element by itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _pointwise(name: str, doc: str, expression: Scalar) -> Compute:
     return compute_type(name, Category.POINTWISE, doc, scalar=expression)
 
 
-# A primitive of one operand is a compute type of its name.
+# Each primitive of one operand is a compute type of its name.
 _OF_PRIMITIVES = {p.name: _pointwise(p.name, p.doc, p(x)) for p in PRIMITIVES.values() if p.arity == 1}
 negative = _OF_PRIMITIVES["negative"]
 relu = _pointwise("relu", "max(x, 0).", maximum(x, 0))

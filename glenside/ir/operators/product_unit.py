@@ -1,4 +1,4 @@
-"""A product of a unit that addresses its operands and its result by affine functions."""
+"""Defines the product of a unit that addresses its operands and its result by affine functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _ordered(what: str, size: int, parts: Dims, order: Dims) -> Dims:
 
 
 class _Side(NamedTuple):
-    """An operand, its type or its array, as it is read: in another order of its parts, and split there."""
+    """An operand, as a type or an array, as the unit reads it: with its parts reordered, then split."""
 
     operand: Any
     parts: Dims
@@ -32,7 +32,7 @@ def _side_fields(name: str) -> dict[str, Kind]:
 
 
 def _sides(given: tuple[Any, ...]) -> tuple[_Side, _Side, tuple[Dims, Dims]]:
-    """Both operands, and the parts of the result with their order."""
+    """Returns both operands, and the parts of the result with their order."""
     return _Side(*given[:4]), _Side(*given[4:8]), given[8:]
 
 
@@ -64,12 +64,12 @@ def _matrices(n: int, *given: Any) -> tuple[int, int, int, int]:
 
 
 def _adjoint(terms: Any, g: Any, n: int, *given: Any) -> tuple[Any, ...]:
-    """Two products, of the operands as the unit reads them."""
+    """Returns two products, of the operands as the unit reads them."""
     a, b, (_, order) = _sides(given)
     left, right = (terms.transpose(terms.reshape(s.operand, s.parts), s.order) for s in (a, b))
     rows, columns = left.access.dims.take(a.split), right.access.dims.take(b.split).drop(n)
-    turned = terms.reshape(terms.untransposed(g, order), rows.append(columns))
-    found = terms.contraction_adjoint(turned, terms.at(left, a.split), terms.at(right, b.split), n)
+    permuted = terms.reshape(terms.untransposed(g, order), rows.append(columns))
+    found = terms.contraction_adjoint(permuted, terms.at(left, a.split), terms.at(right, b.split), n)
     return tuple(
         terms.reshape(terms.untransposed(part, side.order), side.operand.access.dims)
         for part, side in zip(found, (a, b), strict=True)
@@ -88,9 +88,9 @@ product_unit = operator(
     keeps=Keeps.ZERO,
     matrices=_matrices,
     adjoint=_adjoint,
-    doc="The dot-product of the product of two operands with n shared axes, each read in another order of its "
-    "parts and split there: (G, A)(I) x (G, B)(I) -> (G, A, B), which is cut into parts and stored in another "
-    "order of those: ()(parts in that order).",
+    doc="The dot-product of the product of two operands with n shared axes: (G, A)(I) x (G, B)(I) -> (G, A, B). Each "
+    "operand is read with its parts reordered, then split; the result is cut into parts and stored with these "
+    "reordered: ()(parts in that order).",
     examples=example(
         "(product-unit 0 (access-tensor x) (shape $m $k) (list 0 1) 1 (access-tensor y) (shape $n $k) "
         "(list 0 1) 1 (shape $m $n) (list 1 0))",

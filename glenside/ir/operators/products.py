@@ -1,4 +1,4 @@
-"""Pairs of items."""
+"""Defines the product of access patterns: pairs of items."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from glenside.ir.types import AccessType
 
 
 def check_pairs(name: str, a: AccessType, b: AccessType, n: int) -> None:
-    """The shapes begin with n axes that agree, and so do items and dtypes. Raises TypeMismatch."""
+    """Requires n equal leading axes, equal items and equal dtypes. Raises TypeMismatch."""
     most = min(a.split, b.split)
     require(0 <= n <= most, name, f"0 <= n <= {most} shared axes", n)
     agree = {
@@ -18,12 +18,12 @@ def check_pairs(name: str, a: AccessType, b: AccessType, n: int) -> None:
         "dtypes": a.dtype == b.dtype,
     }
     for what, holds in agree.items():
-        if not holds:  # types are written out for the sentence alone
+        if not holds:  # spell types only for the message
             require(False, name, f"{what} to agree", f"{a} and {b}")
 
 
 def _map_product(a: AccessType, b: AccessType, n: int) -> IndexMap:
-    """Along the tuple axis a stands before b."""
+    """Maps elements: along the tuple axis a is before b."""
     dims = a.shape.append(b.shape.drop(n)).append([2]).append(a.item)
     axes, tuples = axes_of(dims), a.split + b.split - n
 

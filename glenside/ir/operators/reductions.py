@@ -1,4 +1,4 @@
-"""Compute types that make one number of each item, or tell the order of its elements."""
+"""Defines compute types that reduce each item to one number, or sort its elements."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _evaluate_dot_product(arithmetic: Any, a: Operand) -> Array:
         return contracted
     dtype = a.access.dtype
     wide = widen(dtype)
-    inner = wider(wide)  # bfloat16 rounds once, when what comes of it is stored
+    inner = wider(wide)  # bfloat16 is rounded once, when the result is stored
     axes = tuple(range(1 - len(a.item_axes), 0))
 
     def part(items: Array) -> Array:
@@ -52,7 +52,7 @@ def _evaluate_dot_product(arithmetic: Any, a: Operand) -> Array:
 
 
 def _adjoint_dot_product(terms: Any, g: Any, a: Any) -> Any:
-    """Two products of a pair of operands; else each part gets the product of all others."""
+    """Returns two products for a product of operands; otherwise each part gets the product of all others."""
     if a.operator.name == "access-product":
         return terms.contraction_adjoint(g, *a.arguments())
     parts = terms.parts(a)
@@ -64,7 +64,7 @@ def _adjoint_dot_product(terms: Any, g: Any, a: Any) -> Any:
 
 
 def _without_each(terms: Any, factors: Sequence[Any]) -> list[Any]:
-    """For each factor the product of all others, without division."""
+    """Returns for each factor the product of all others, without division."""
     one = terms.filled(factors[0], 1)
     before = [*accumulate(factors[:-1], terms.multiply, initial=one)]
     after = [*accumulate(factors[:0:-1], terms.multiply, initial=one)][::-1]
@@ -72,7 +72,7 @@ def _without_each(terms: Any, factors: Sequence[Any]) -> list[Any]:
 
 
 def _total_scratch(a: Operand) -> int:
-    """Sums before they are rounded, where they are kept in a wider dtype than the result."""
+    """Returns the bytes of unrounded sums, if these have a wider dtype than the result."""
     return 4 * a.access.shape.product() if a.access.dtype in HALVES else 0
 
 
@@ -103,7 +103,7 @@ dot_product = compute_type(
 def _combination(
     name: str, primitive: str, doc: str, evaluate: Callable[..., Array], dtype: str = "same", **known: Any
 ) -> Compute:
-    """A compute type that joins an item's elements by a primitive; an item of none gives its neutral element."""
+    """Registers a compute type that reduces an item by a primitive; an empty item gives the neutral element."""
     combine = PRIMITIVES[primitive]
 
     def check(a: AccessType) -> None:
@@ -139,7 +139,7 @@ reduce_sum = _combination(
 
 
 def _adjoint_product(terms: Any, g: Any, a: Any) -> Any:
-    """Each element gets the product of all others: of those before it, and of those after it."""
+    """Multiplies g by the product of all other elements of the item: of those before and those after each."""
     rows = terms.reshape(a, (*a.access.shape, a.access.item.product()))
     before = terms.running_product(rows)
     after = terms.flip(terms.running_product(terms.flip(rows, a.access.split)), a.access.split)
@@ -156,7 +156,7 @@ reduce_prod = _combination(
 
 
 def _adjoint_extreme(name: str, terms: Any, g: Any, a: Any) -> Any:
-    """All elements that are the largest, or the smallest, share alike."""
+    """Divides g equally among all elements that attain the extreme."""
     found = terms.compare("eq", terms.whole(a), terms.spread(terms.whole(terms.compute(name, a)), a))
     count = terms.item_sum(terms.select(found, terms.filled(a, 1), 0), a)
     return terms.select(found, terms.spread(terms.divide(g, count), a), 0)
@@ -198,7 +198,7 @@ reduce_mean = compute_type(
 
 
 def _rows(items: Array, a: Operand) -> Array:
-    """Each item as one axis, so that positions in it count in row-major order."""
+    """Flattens each item, so that positions in it count in row-major order."""
     return items.reshape((*items.shape[: items.ndim - len(a.item_axes)], a.access.item.product()))
 
 
@@ -211,7 +211,7 @@ def _extreme_position(name: str, which: str, function: Callable[..., Array]) -> 
         return in_blocks(part, a.access.shape, ranked, dtype=np.int64, part=items_of(a.access.item.product()))
 
     def scratch(a: Operand) -> int:
-        """A block of positions, and one of items in row-major order where they are not."""
+        """Counts a block of positions, and a block of items if these must be copied to row-major order."""
         length = a.access.item.product()
         items = block_size(a.access.shape, items_of(length))
         return items * (8 + (0 if a.array.flags.c_contiguous else length * a.array.itemsize))
@@ -234,7 +234,7 @@ argmin = _extreme_position("argmin", "smallest", np.argmin)
 
 
 def _ordered(items: Array) -> Array:
-    """The same order in a dtype that numpy sorts: of those it does not know, a nan has no place of its own."""
+    """Converts to a dtype that numpy sorts with the same order; for dtypes that numpy lacks it mishandles nan."""
     return items.astype(wider(items.dtype.name)) if items.dtype.kind == "V" else items
 
 
@@ -245,7 +245,7 @@ def _evaluate_argsort(arithmetic: Any, a: Operand, direction: str) -> Array:
         items = _ordered(_rows(block, a))
         if direction == "ascending":
             order = np.argsort(items, -1, kind="stable")
-        else:  # sorted from the last to the first and read backwards, equal elements keep their order
+        else:  # sort the reversed items and read backwards, so that equal elements keep their order
             order = items.shape[-1] - 1 - np.flip(np.argsort(np.flip(items, -1), -1, kind="stable"), -1)
         return order.astype(np.int64, copy=False).reshape(block.shape)
 
@@ -254,7 +254,7 @@ def _evaluate_argsort(arithmetic: Any, a: Operand, direction: str) -> Array:
 
 
 def _argsort_scratch(a: Operand, direction: str) -> int:
-    """A block of positions, again where they are counted from the other end, and one of items, maybe one wider."""
+    """Counts a block of positions, twice if they are counted from the end, and copies of items, perhaps wider."""
     length, copied = a.access.item.product(), 0 if a.array.flags.c_contiguous else a.array.itemsize
     copied += np.dtype(wider(a.access.dtype)).itemsize if a.array.dtype.kind == "V" else 0
     return (
@@ -268,8 +268,8 @@ argsort = compute_type(
     parameters=(Field("direction", Kind.KEYWORD, ("ascending", "descending")),),
     evaluate=_evaluate_argsort,
     scratch=_argsort_scratch,
-    doc="Where in the item the elements stand, in the order in which they follow each other when it is sorted: "
-    "places count in row-major order from 0, and the first of equal elements comes first.",
+    doc="The positions of the item's elements in sorted order. Positions count in row-major order from 0; the sort is "
+    "stable.",
     dtype="int64",
     orders=True,
     examples=of_compute("(argsort ascending)"),

@@ -1,4 +1,4 @@
-"""Requirements that several operators share, each with its message."""
+"""Defines requirements that several operators share, each with its message."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from glenside.ir.types import AccessType
 
 
 def spelled(sizes: Sequence[int]) -> str:
-    """Sizes as a text shows them: (2 3)."""
+    """Spells sizes as the text format does: (2 3)."""
     return f"({' '.join(map(str, sizes))})"
 
 
 def require_axis(operator: str, axis: int, rank: int) -> None:
-    """The axis is one of a's."""
+    """Requires an axis of a."""
     require(0 <= axis < rank, operator, f"0 <= axis < {rank}", axis)
 
 
 def require_order(operator: str, order: Sequence[int], count: int, what: str) -> None:
-    """Each of so many axes or parts stands once in the order."""
+    """Requires each of `count` axes or parts exactly once in the order."""
     require(sorted(order) == list(range(count)), operator, f"an order of {count} {what}", spelled(order))
 
 
 def require_sizes(operator: str, what: str, sizes: Sequence[int], least: int = 0) -> None:
-    """No size is below the least."""
+    """Requires sizes of at least `least`."""
     require(all(n >= least for n in sizes), operator, f"{what} of at least {least}", spelled(sizes))
 
 
 def require_dtype(operator: str, dtype: str) -> None:
-    """It is a dtype of the language."""
+    """Requires a dtype of the language."""
     require(dtype in DTYPES, operator, f"a dtype ({', '.join(DTYPES)})", dtype)
 
 
 def require_value(operator: str, value: str, dtype: str) -> None:
-    """A dtype, and an exact number that it can hold."""
+    """Requires a dtype and an exact number that it can hold."""
     require_dtype(operator, dtype)
     require(exact(value) is not None, operator, "an exact number, such as -2, 1.5, 1e-5 or 1/3", value)
     require(represents(value, dtype), operator, f"a value that {dtype} can hold", value)
 
 
 def require_values(operator: str, values: str, count: int, dtype: str) -> None:
-    """A dtype, and so many exact numbers, each of which it can hold."""
+    """Requires a dtype and `count` exact numbers that it can hold."""
     require_dtype(operator, dtype)
     found = exact_numbers(values)
     require(found is not None, operator, "exact numbers, such as 1 0 -1/2", values)
@@ -55,17 +55,17 @@ def require_values(operator: str, values: str, count: int, dtype: str) -> None:
 
 
 def require_number(operator: str, a: AccessType) -> None:
-    """The elements can be computed with: they are not bool, and not of a dtype that is only stored."""
+    """Requires elements that are numbers in a dtype that is computed in, not bool."""
     require_computed(operator, a.dtype, a)
     require(a.dtype != "bool", operator, "numbers", a)
 
 
 def require_float(operator: str, a: AccessType) -> None:
-    """The dtype is a float that is computed in."""
+    """Requires a float dtype that is computed in."""
     require_computed(operator, a.dtype, a)
     require(a.dtype in FLOATS, operator, f"a float dtype ({', '.join(FLOATS)})", a)
 
 
 def require_elements(operator: str, a: AccessType) -> None:
-    """No item is empty."""
+    """Requires items that are not empty."""
     require(a.item.product() > 0, operator, "an item of at least one element", a)

@@ -1,4 +1,4 @@
-"""A product whose windows are added up a tile at a time, as a processor with little memory does it."""
+"""Defines a product whose windows are added up tile by tile, as processors with little memory compute it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from glenside.ir.types import AccessType, Dims
 
 _NAME = "overlap-add-product"
 
-Box = tuple[tuple[int, int], ...]  # from first to last along each axis
+Box = tuple[tuple[int, int], ...]  # (first, last) along each axis
 
 
 def _check(
@@ -42,7 +42,7 @@ def _check(
 
 
 def _reached(first: int, last: int, stride: int, offset: int, size: int) -> tuple[slice, slice]:
-    """Which positions from first to last - 1 have a place from 0 to size - 1, and those: position * stride + offset."""
+    """Returns the positions from first to last - 1 with an index in 0 .. size - 1, and position * stride + offset."""
     first_in = max(first, -(offset // stride))
     last_in = min(last, (size - 1 - offset) // stride + 1)
     if last_in <= first_in:
@@ -53,14 +53,14 @@ def _reached(first: int, last: int, stride: int, offset: int, size: int) -> tupl
 
 @dataclass(frozen=True)
 class _Tiles:
-    """How one element of the shared axes is computed: a box of positions at a time, its products as a matrix."""
+    """The tiling of one element of the shared axes: a box of positions at a time, its products as a matrix."""
 
     places: tuple[int, ...]
     window: tuple[int, ...]
-    before: int  # axes of a, and of b, that are neither shared nor positions or elements of windows
+    before: int  # axes of a, and of b, that are neither shared nor positions or window axes
     after: int
     length: int  # of an item
-    columns: int  # products of one row: of b's own axes and the window
+    columns: int  # products of one row: b's own axes times the window
     tile: int
 
     @staticmethod
@@ -71,7 +71,7 @@ class _Tiles:
 
     @property
     def windows_last(self) -> list[int]:
-        """(A, box, B, window) -> (A, B, box, window)."""
+        """The permutation (A, box, B, window) -> (A, B, box, window)."""
         own, axes, box = range(self.before), len(self.places), self.before + len(self.places)
         return [
             *own,
@@ -81,7 +81,7 @@ class _Tiles:
         ]
 
     def boxes(self) -> Iterator[Box]:
-        """Boxes of at most `tile` positions which cut them all, as they are needed: of one position there are many."""
+        """Yields boxes of at most `tile` positions that cover them all."""
         for index in blocks(self.places, self.tile):
             box = [
                 (part, part + 1) if isinstance(part, int) else (part.start, min(part.stop, size))
@@ -90,7 +90,7 @@ class _Tiles:
             yield (*box, *((0, size) for size in self.places[len(box) :]))
 
     def part(self, a: Array, box: Box) -> Array:
-        """The rows of a box."""
+        """Returns the rows of a box."""
         own: tuple[Any, ...] = (*(slice(None),) * self.before, *(slice(*part) for part in box))
         found: Array = a[own]
         return found
@@ -111,10 +111,10 @@ def _evaluate(
     tile: int,
     out: Array | None = None,
 ) -> Array:
-    """Beside the result there are one tile's rows, unless they lie as a matrix, and its products."""
+    """Computes the product; it holds one tile's products, and its rows unless these form a matrix already."""
     left, right, item, tiles = a.array, b.array, len(a.item_axes), _Tiles.of(a, b, n, len(sizes), tile)
     empty = (*(slice(None),) * n, slice(0, 0))
-    none: Array = arithmetic.contract(left[empty], right[empty], n, item)  # what sums are kept in
+    none: Array = arithmetic.contract(left[empty], right[empty], n, item)  # gives the dtype of the sums
     own, other = left.shape[n : n + tiles.before], right.shape[n : n + tiles.after]
     result = np.empty((*left.shape[:n], *own, *other, *sizes), none.dtype) if out is None else out
     result[...] = 0
@@ -140,7 +140,7 @@ def _evaluate(
 
 
 def _by_blas(a: Array, b: Array, tiles: _Tiles) -> Iterator[Array]:
-    """The products (A, box, B, window) of one box after the other, in the same memory."""
+    """Yields the products (A, box, B, window) of each box, in the same memory."""
     weights = gathered_matrix(b, tiles.columns, tiles.length)
     first = tiles.part(a, next(tiles.boxes()))
     products = np.empty((tiles.rows(first), tiles.columns), a.dtype)
@@ -159,7 +159,7 @@ def _by_blas(a: Array, b: Array, tiles: _Tiles) -> Iterator[Array]:
 
 
 def _largest(a: Operand, b: Operand, n: int, axes: int, tile: int) -> tuple[_Tiles, Array, bool, bool]:
-    """The first tile, which is the largest: its rows, whether they are gathered first, and whether b's are."""
+    """Returns the first tile, which is the largest: its rows, whether they are gathered first, and whether b's are."""
     tiles = _Tiles.of(a, b, n, axes, tile)
     part = tiles.part(a.array[(0,) * n], next(tiles.boxes()))
     gathers = matrix_of(part, tiles.rows(part), tiles.length) is None
@@ -179,8 +179,10 @@ def _scratch(a: Operand, b: Operand, n: int, out: Dims, strides: Dims, dilations
 
 
 def _moved(a: Operand, b: Operand, n: int, out: Dims, strides: Dims, dilations: Dims, starts: Dims, tile: int) -> int:
-    """Rows that are gathered are read, written and read again, each tile reads b anew; products are written and read,
-    and what they are added to is read and written."""
+    """Counts bytes: gathered rows are read, written and read again, and each tile reads b again.
+
+    Products are written and read, and their sums are read and written.
+    """
     if not (a.access.size and b.access.size and out.product()):
         return 0
     tiles, _, gathers, _ = _largest(a, b, n, len(out), tile)
@@ -203,7 +205,7 @@ def _adjoint(
     starts: Dims,
     tile: int,
 ) -> tuple[Any, ...]:
-    """Windows of g, whose beginnings may lie before it; and the two products of those."""
+    """Returns the two products of windows of g, which may begin before it."""
     axes, split = len(out), g.access.rank - len(out)
     places = a.access.shape.drop(a.access.split - axes)
     window = b.access.shape.drop(b.access.split - axes)
@@ -245,9 +247,9 @@ overlap_add_product = operator(
     ),
     evaluate=_evaluate,
     stores=lambda *_: True,
-    doc="The dot-product of (G, A, positions)(I) and (G, B, window)(I), its windows added up: element u of the "
-    "window of position m goes to place stride m + dilation u - start of the result (G, A, B, out)(), or nowhere. "
-    "It is done for at most `tile` positions at a time: beside the result there are their products alone.",
+    doc="The dot-product of (G, A, positions)(I) and (G, B, window)(I), its windows added up: element u of the window "
+    "of position m is added at index stride m + dilation u - start of the result (G, A, B, out)(), or dropped outside. "
+    "It computes at most `tile` positions at a time, and holds only their products besides the result.",
     keeps=Keeps.ZERO,
     matrices=lambda a, b, n, *_: matrices_of(a, b, n),
     typed=True,

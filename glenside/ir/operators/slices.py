@@ -1,4 +1,4 @@
-"""Slices and concatenations along one axis."""
+"""Defines slices and concatenations along one axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A product of a plain processor: rows are gathered a tile at a time, and BLAS multiplies each tile."""
+"""Defines the product of a plain processor: rows are gathered tile by tile, and BLAS multiplies each tile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _check(a: AccessType, b: AccessType, n: int, tile: int) -> None:
 
 
 def by_blas(a: Array) -> bool:
-    """Whether BLAS has matrices of that dtype."""
+    """True if BLAS multiplies matrices of that dtype."""
     return a.dtype.char in "fd"
 
 
@@ -65,7 +65,7 @@ def _multiply_tiles(results: Array, a: Array, weights: Array, columns: Array, ro
 
 
 def _multiply(matrix: Array, weights: Array, out: Array) -> None:
-    """The products of rows and weights, into rows that may lie apart, in as few matrices as they can."""
+    """Multiplies rows by weights into rows that may be strided, with as few matrix products as possible."""
     flat = _viewed(out, (len(matrix), len(weights)))
     if flat is not None:
         np.matmul(matrix, weights.T, out=flat)
@@ -74,7 +74,7 @@ def _multiply(matrix: Array, weights: Array, out: Array) -> None:
 
 
 def _stores(out: Array, a: AccessType, b: AccessType, n: int, tile: int) -> bool:
-    """Whether BLAS can write each row of the result where it belongs: its columns lie next to each other."""
+    """True if BLAS can store each row of the result directly: its columns are contiguous."""
     if np.dtype(a.dtype).char not in "fd" or not out.size:
         return False
     rows, count = a.shape.drop(n), b.shape.drop(n).product()
@@ -83,7 +83,7 @@ def _stores(out: Array, a: AccessType, b: AccessType, n: int, tile: int) -> bool
 
 
 def matrix_of(a: Array, rows: int, columns: int) -> Array | None:
-    """The elements as a matrix that BLAS takes as it is, a view; None where they must be gathered first."""
+    """Returns the elements as a matrix that BLAS takes without a copy, a view; None if they must be gathered first."""
     matrix = _viewed(a, (rows, columns))
     if matrix is None or min(rows, columns) <= 1:
         return matrix if matrix is None or matrix.flags.c_contiguous else None
@@ -94,7 +94,7 @@ def matrix_of(a: Array, rows: int, columns: int) -> Array | None:
 
 
 def gathered_matrix(a: Array, rows: int, columns: int) -> Array:
-    """The elements as a matrix that BLAS takes, a copy where they must be gathered."""
+    """Returns the elements as a matrix for BLAS, a copy if they must be gathered."""
     matrix = matrix_of(a, rows, columns)
     return np.array(a, order="C").reshape(rows, columns) if matrix is None else matrix
 
@@ -108,7 +108,7 @@ def _viewed(a: Array, dims: tuple[int, ...]) -> Array | None:
 
 
 def gathered(a: Operand, n: int, tile: int) -> int:
-    """How many rows are copied next to each other at a time; 0 where they lie as BLAS takes them."""
+    """Returns the number of rows that are gathered at a time; 0 if BLAS takes them without a copy."""
     rows = a.access.shape.drop(n)
     if matrix_of(a.array[(0,) * n], rows.product(), a.access.item.product()) is not None:
         return 0
@@ -128,7 +128,7 @@ def _scratch(a: Operand, b: Operand, n: int, tile: int) -> int:
 
 
 def _moved(a: Operand, b: Operand, n: int, tile: int) -> int:
-    """Rows that are gathered are read, written and read again; each tile reads b anew."""
+    """Counts elements: gathered rows are read, written and read again; each tile reads b again."""
     left, right = a.array, b.array
     if not (left.size and right.size):
         return 0
@@ -139,7 +139,7 @@ def _moved(a: Operand, b: Operand, n: int, tile: int) -> int:
 
 
 def matrices_of(a: AccessType, b: AccessType, n: int) -> tuple[int, int, int, int]:
-    """(groups, rows, depth, columns) of (G, A)(I) times (G, B)(I) with |G| = n."""
+    """Returns (groups, rows, depth, columns) of (G, A)(I) times (G, B)(I) with |G| = n."""
     rows, columns = a.shape.drop(n).product(), b.shape.drop(n).product()
     return a.dims.take(n).product(), rows, a.item.product(), columns
 
@@ -155,8 +155,8 @@ tiled_product = operator(
     evaluate=_evaluate,
     adjoint=lambda terms, g, a, b, n, tile: terms.contraction_adjoint(g, a, b, n),
     doc="The dot-product of the product of a and b with n shared axes, (G, A)(I) x (G, B)(I) -> (G, A, B)(), as a "
-    "plain processor computes it: at most `tile` rows of a at a time are copied next to each other and multiplied "
-    "as a matrix, none where they lie so already. What it takes beside its result is one tile.",
+    "plain processor computes it: at most `tile` rows of a at a time are copied to contiguous memory, unless they are "
+    "contiguous already, and multiplied as a matrix. Its only temporary is one tile.",
     keeps=Keeps.ZERO,
     matrices=lambda a, b, n, tile: matrices_of(a, b, n),
     typed=True,

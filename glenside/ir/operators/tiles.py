@@ -1,4 +1,4 @@
-"""Instructions of a systolic array."""
+"""Defines the instructions of a systolic array."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from glenside.ir.types import AccessType
 
 
 def _evaluate_tile(arithmetic: Any, rows: int, columns: int, a: Operand, b: Operand) -> Array:
-    """(G, M, K) times (G, K, N); a of shape (G) is one row for each of G."""
+    """Multiplies (G, M, K) by (G, K, N); a of shape (G) is one row for each element of G."""
     single = a.split == b.split
     left = np.expand_dims(a.array, -2) if single else a.array
     result: Array = arithmetic.contract(left, np.swapaxes(b.array, -1, -2), b.split, 1)
@@ -22,23 +22,23 @@ def _evaluate_tile(arithmetic: Any, rows: int, columns: int, a: Operand, b: Oper
 
 
 def _matrices(rows: int, columns: int, a: AccessType, b: AccessType) -> tuple[int, int, int, int]:
-    """One product for each element of G: a row of a, or all that there are."""
+    """Returns one product for each element of G: of one row of a, or of all its rows."""
     groups, (depth, results) = b.shape.product(), b.item
     return groups, a.shape.product() // max(groups, 1), depth, results
 
 
 def _adjoint(terms: Any, g: Any, rows: int, columns: int, a: Any, b: Any) -> tuple[Any, ...]:
-    """Two products; b lies with its results last."""
+    """Returns two products; the results are the last axis of b."""
     split = b.access.split
-    turned = terms.at(terms.transpose(b, (*range(split), split + 1, split)), split + 1)
-    left, right = terms.contraction_adjoint(g, a, turned, split)
+    transposed = terms.at(terms.transpose(b, (*range(split), split + 1, split)), split + 1)
+    left, right = terms.contraction_adjoint(g, a, transposed, split)
     return left, terms.transpose(right, (*range(split), split + 1, split))
 
 
 def _instruction(
     name: str, check: Callable[..., None], result: Callable[..., AccessType], doc: str, examples: tuple[Example, ...]
 ) -> Operator:
-    """A product of tiles by an array of rows x columns; `check` says which tiles it takes."""
+    """Registers a product of tiles by an array of rows x columns; `check` refuses tiles that do not fit."""
 
     def checks(rows: int, columns: int, a: AccessType, b: AccessType) -> None:
         require(rows > 0 and columns > 0, name, "an array of at least 1 x 1", f"{rows} x {columns}")
@@ -92,7 +92,7 @@ systolic_array_output_stationary = _instruction(
     result=lambda rows, columns, a, b: (
         a.with_dims(a.shape.append([b.dims.get(b.split + 1)])).with_split(a.split + 1).widened()
     ),
-    doc="One tile of results that stays while its operands stream, for each element of G: a (G, rows)(K) times "
+    doc="One stationary tile of results whose operands stream, for each element of G: a (G, rows)(K) times "
     "b (G)(K, columns) -> (G, rows, columns)().",
     examples=example(
         "(systolic-array-output-stationary $m $n (access (access-tensor x) 1) (access-tensor y))", x="m k", y="k n"

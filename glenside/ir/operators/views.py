@@ -1,4 +1,4 @@
-"""The same elements in a tuple, or under another split, order or shape."""
+"""Defines operators that keep elements: in a tuple, or under another split, order or shape."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ access_transpose = operator(
 
 
 def _under(out: Array, dims: Sequence[int]) -> Array | None:
-    """A view under other dims; None where only a copy has them."""
+    """Returns a view under other dims; None if only a copy can have them."""
     try:
         return np.asarray(out.reshape(tuple(dims), copy=False))
     except ValueError:
@@ -137,8 +137,8 @@ access_rearrange = operator(
     adjoint=lambda terms, g, a, parts, order, target: (
         terms.reshape(terms.untransposed(terms.reshape(g, parts.permute(order)), order), a.access.dims),
     ),
-    doc="The elements of a, cut into parts in row-major order, with the parts in another order, under other dims: "
-    "any chain of reshapes and transposes as one step, whatever its splits.",
+    doc="The elements of a: cut into parts in row-major order, the parts permuted, then reshaped. Any chain of "
+    "reshapes and transposes is one such step, whatever its splits.",
     examples=example(
         "(access-rearrange (access-tensor x) (shape $m 2 $n) (list 1 2 0) (access-shape (shape 2) (shape $n $m)))",
         x="m 2 n",
@@ -160,7 +160,7 @@ access_flatten = operator(
     evaluate=lambda _, a: a.array.reshape(_flat(a.access.shape) + _flat(a.access.item)),
     adjoint=lambda terms, g, a, *_: (terms.reshape(g, a.access.dims),),
     doc="Shape and item each become one axis; an empty side stays empty.",
-    symbolic=False,  # whether a side is empty is a condition
+    symbolic=False,  # a condition decides whether a side is empty
     typed=True,
     examples=example("(access-flatten (access (access-tensor x) 2))", x="m n k l"),
 )
@@ -204,7 +204,7 @@ access_insert_axis = operator(
     places=lambda out, a, axis: [np.squeeze(out, axis)],
     adjoint=lambda terms, g, a, *_: (terms.reshape(g, a.access.dims),),
     doc="A new axis of size 1 at that position; up to the split, the split included, it belongs to the shape.",
-    symbolic=False,  # on which side of the split the axis lands is a condition
+    symbolic=False,  # a condition decides the side of the split
     examples=example("(access-insert-axis (access (access-tensor x) 1) 1)", x="m n"),
 )
 
@@ -225,7 +225,7 @@ access_squeeze = operator(
     places=lambda out, a, axis: [np.expand_dims(out, axis)],
     adjoint=lambda terms, g, a, *_: (terms.reshape(g, a.access.dims),),
     doc="Removes an axis of size 1.",
-    symbolic=False,  # on which side of the split the axis stood is a condition
+    symbolic=False,  # a condition decides the side of the split
     examples=example("(access-squeeze (access (access-tensor x) 1) 1)", x="m 1 n"),
 )
 

@@ -1,4 +1,4 @@
-"""Windows over the item, and their adjoint."""
+"""Defines windows over the item, and their adjoint."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _evaluate_windows(_: object, a: Array, window: Dims, strides: Dims) -> Array
     first = a.ndim - len(window)
     if not window:
         return a
-    bits = a.view(bits_dtype(a.dtype.name)) if a.dtype.name in STORED else a  # numpy cannot spell all of their dtypes
+    bits = a.view(bits_dtype(a.dtype.name)) if a.dtype.name in STORED else a  # numpy cannot spell all stored dtypes
     views: Array = sliding_window_view(bits, window, tuple(range(first, a.ndim))).view(a.dtype)
     return views[(slice(None),) * first + tuple(slice(None, None, t) for t in strides)]
 
@@ -76,13 +76,13 @@ def _check_overlap_add(a: AccessType, out: Dims, strides: Dims) -> None:
 
 
 def _evaluate_overlap_add(arithmetic: Any, a: Array, out: Dims, strides: Dims) -> Array:
-    """One strided addition per position in the window, in blocks: positions are few, windows are many."""
+    """Adds one strided slice per window position, in blocks: windows have few positions, and there are many windows."""
     lead, axes = a.ndim - 2 * len(out), len(out)
     result = np.zeros((*a.shape[:lead], *out), a.dtype)
     counts, window = a.shape[lead : lead + axes], a.shape[lead + axes :]
     for position in positions(window):
         steps = (slice(i, i + (c - 1) * t + 1, t) for i, c, t in zip(position, counts, strides, strict=True))
-        reached: tuple[Any, ...] = (..., *steps)  # a view, also where there are no axes
+        reached: tuple[Any, ...] = (..., *steps)  # a view, even without axes
         sums, parts = result[reached], a[(..., *position)]
         for index in blocks(parts.shape, PART):
             sums[index] = arithmetic.add(sums[index], parts[index])

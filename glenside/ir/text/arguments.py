@@ -1,4 +1,4 @@
-"""Arguments of a text that hold no terms: names, numbers, keywords, shapes, compute types."""
+"""Reads arguments of a text that contain no terms: names, numbers, keywords, shapes, compute types."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WANTED = {
 
 
 class Arguments:
-    """Reads one argument at the cursor, or raises ParseError. `owner` is what the argument belongs to."""
+    """Reads one argument at the cursor, or raises ParseError. `owner` is the form to which the argument belongs."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
@@ -45,7 +45,7 @@ class Arguments:
         return self.reader.error(f"{owner} requires the {what} {names}, got {count} of them", opening.offset)
 
     def plain(self, owner: str, field: Field) -> str | int:
-        """An integer, a number, a keyword, a text, a dtype or a compute type, as the field says."""
+        """Reads an integer, a number, a keyword, a text, a dtype or a compute type, depending on the field."""
         if field.kind is Kind.COMPUTE:
             return self.compute_kind()
         if field.kind is Kind.INT:
@@ -77,13 +77,13 @@ class Arguments:
         self._taken(owner, what, wanted, lambda t: t.kind == OPEN)
 
     def optional_dtype(self, owner: str, default: str) -> str:
-        """The dtype before the closing parenthesis, or the default."""
+        """Reads the dtype before the closing parenthesis, or returns the default."""
         if self.reader.token.kind == CLOSE:
             return default
         return self.keyword(owner, "dtype", DTYPES, WANTED[Kind.DTYPE])
 
     def compute_kind(self) -> str:
-        """A compute type, relu or (clip 0 6), as its canonical text."""
+        """Reads a compute type, relu or (clip 0 6), and returns its canonical text."""
         opening = self.reader.token
         if opening.kind == OPEN:
             self.reader.take()
@@ -111,7 +111,7 @@ class Arguments:
         return parameters
 
     def shape(self, owner: str) -> Dims:
-        """(shape 1 2), written out."""
+        """Reads (shape 1 2)."""
         self.open(owner, "shape", WANTED[Kind.SHAPE])
         head = self.reader.take()
         if head.kind != ATOM or head.text != "shape":
@@ -119,7 +119,7 @@ class Arguments:
         return Dims(self.integers("shape"))
 
     def integers(self, owner: str) -> list[int]:
-        """All integers up to the closing parenthesis, and that."""
+        """Reads all integers up to and including the closing parenthesis."""
         values = []
         while self.reader.token.kind != CLOSE:
             values.append(self.integer(owner, "each argument"))
@@ -130,7 +130,7 @@ class Arguments:
         token = self.reader.take()
         if token.kind != ATOM or not _INTEGER.fullmatch(token.text):
             raise self.error(owner, what, WANTED[Kind.INT], token)
-        # The length first: Python refuses to read thousands of digits, with an error of its own.
+        # Check the length first: Python refuses to read thousands of digits, with an error of its own.
         if len(token.text) > 20 or abs(int(token.text)) > LARGEST:
             raise self.reader.error(f"{owner} requires {what} to fit into 64 bits, got {token}", token.offset)
         return int(token.text)

@@ -1,4 +1,4 @@
-"""What a text builds while it is read: terms, tensors, and the names that `let` binds to values."""
+"""Builds terms, tensors and let bindings while a text is read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from glenside.ir import ways
+from glenside.ir import option_hints
 from glenside.ir.bounds import LARGEST
 from glenside.ir.errors import ParseError, Place, TypeMismatch
 from glenside.ir.names import shortened, spelled_name, suggestion
@@ -21,11 +21,11 @@ DECLARATIONS = ("input", "constant")
 
 
 def make_term(name: str, operator: str, arguments: Sequence[Any]) -> Term:
-    """The term that the text calls `name`. Raises TypeMismatch, also for sizes that no machine has."""
+    """Returns the term that the text calls `name`. Raises TypeMismatch, also for sizes that no machine has."""
     try:
         term = make(OPERATORS[operator], arguments)
     except TypeMismatch as error:
-        # A spelling's user has not heard of the operator behind it.
+        # The user of a spelling need not know its operator.
         raise TypeMismatch(error.message.replace(f"{operator} ", f"{name} ", 1)) from None
     if isinstance(term.type, AccessType) and prod(n or 1 for n in term.type.dims) > LARGEST:
         raise TypeMismatch(f"{name} requires a result of less than 2^63 elements, got {term.type}")
@@ -33,7 +33,7 @@ def make_term(name: str, operator: str, arguments: Sequence[Any]) -> Term:
 
 
 class Tensors:
-    """Tensors by name. What a text does not declare is found in `shapes` when it is first read."""
+    """Tensors by name. A tensor that the text does not declare is looked up in `shapes` when it is first read."""
 
     def __init__(
         self, reader: Reader, shapes: Mapping[str, Sequence[int]], dtypes: Mapping[str, str], constants: Collection[str]
@@ -42,15 +42,15 @@ class Tensors:
         self._tensors: dict[str, Tensor] = {}
 
     def names(self) -> Collection[str]:
-        """All names that can be read."""
+        """Returns all names that can be read."""
         return self._tensors.keys() | self._shapes.keys()
 
     def inputs(self) -> tuple[Tensor, ...]:
-        """The inputs, in the order in which the text declares or first reads them."""
+        """Returns the inputs, in the order in which the text declares or first reads them."""
         return tuple(tensor for tensor in self._tensors.values() if not tensor.constant)
 
     def declare(self, opening: Token) -> None:
-        """Read (input name (shape ..) dtype) or (constant ..), whose parenthesis is open already."""
+        """Reads (input name (shape ..) dtype) or (constant ..), after the opening parenthesis."""
         arguments = Arguments(self._reader)
         keyword = self._reader.take().text
         name = arguments.name(keyword, "name")
@@ -75,7 +75,7 @@ class Tensors:
                 plain = spelled_name(name)
                 message = (
                     f"no shape for tensor {shortened(name, quoted=True)}: declare it with (input {plain} (shape ..)) "
-                    f"or give it with {ways.shape(name)}"
+                    f"or give it with {option_hints.shape(name)}"
                 )
                 raise self._reader.error(message, token.offset)
             dims, dtype = Dims(self._shapes[name]), self._dtypes.get(name, "float32")
@@ -94,7 +94,7 @@ class Scope:
         self.defining: list[str] = []
         self._reader = reader
         self._values: dict[str, list[Any]] = {}
-        self._lists: list[int] = []  # the depths of parentheses inside the binding lists that are open
+        self._lists: list[int] = []  # the depths of parentheses inside the open binding lists
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
@@ -111,14 +111,14 @@ class Scope:
             del self._values[name]
 
     def open_list(self) -> None:
-        """A list of bindings begins: its parenthesis was just read."""
+        """Begins a list of bindings, whose parenthesis was just read."""
         self._lists.append(self._reader.depth)
 
     def close_list(self) -> None:
         self._lists.pop()
 
     def unknown(self, token: Token, tensors: Collection[str]) -> ParseError:
-        """The error of a name that is not bound where it is used."""
+        """Returns the error of a name that is not bound where it is used."""
         name, plain = token.text, spelled_name(token.text)
         later = self._bound_later(name)
         if name in self.defining:
@@ -132,7 +132,7 @@ class Scope:
         return self._reader.error(message, token.offset)
 
     def _bound_later(self, name: str) -> Place | None:
-        """The place of a later binding of that name in one of the binding lists that are open."""
+        """Returns the place of a later binding of that name in an open binding list, if any."""
         lists, depth, opened = list(self._lists), self._reader.depth, -1
         for token in self._reader.tokens_from(self._reader.token.offset):
             if not lists:

@@ -1,7 +1,7 @@
-"""From text to a program.
+"""Parses texts into programs.
 
-The grammar is written as recursive descent, but each form is a generator that yields the forms inside it and is sent
-their values: `_run` keeps them on a list, so nesting costs memory, never Python's stack.
+The parser is a recursive descent, but each form is a generator that yields its inner forms and is sent their values:
+`_run` keeps the generators on a list, so nesting costs memory, never Python's stack.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from glenside.ir.text.printer import GENERATED
 from glenside.ir.text.reader import ATOM, CLOSE, END, OPEN, Reader, Token
 from glenside.ir.types import Dims
 
-# A form: it yields the forms inside it, is sent the value of each, and returns its own value, which is a Term, a
-# shape (Dims), an access shape (a pair of Dims) or a list of integers.
+# A form: it yields its inner forms, is sent the value of each, and returns its own value, which is a Term, a shape
+# (Dims), an access shape (a pair of Dims) or a list of integers.
 Form = Generator[Any, Any, Any]
 
 _NESTED = (Kind.TERM, Kind.TERMS, Kind.SHAPE, Kind.INTS, Kind.ACCESS_SHAPE)
@@ -41,10 +41,11 @@ def parse(
     constants: Collection[str] = (),
     file: str = "<text>",
 ) -> Program:
-    """The program that a text stands for.
+    """Returns the program of a text.
 
-    Tensors that the text does not declare have their shapes from `shapes`, float32 unless `dtypes` says otherwise, and
-    are inputs unless they are among `constants`. Raises ParseError and TypeMismatch, with the place in the text.
+    Tensors that the text does not declare have their shapes from `shapes`, are float32 unless `dtypes` names another
+    dtype, and are inputs unless `constants` contains them. Raises ParseError and TypeMismatch, with the place in the
+    text.
     """
     reader = Reader(text, file)
     return _Parser(reader, Tensors(reader, shapes or {}, dtypes or {}, constants)).program()
@@ -72,7 +73,7 @@ class _Parser:
         self.bound: list[tuple[str, Term]] = []
 
     def program(self) -> Program:
-        """Declarations, then one term."""
+        """Reads declarations, then one term."""
         term = None
         while term is None:
             first = self.reader.token
@@ -93,7 +94,9 @@ class _Parser:
         return self._named(term)
 
     def _named(self, term: Term) -> Program:
-        """The program of a term: names of products are layers. Of nodes of one name, a layer keeps it, or the first."""
+        """Returns the program of a term. Names of products become layers; of nodes with one name, a layer or the first
+        keeps it.
+        """
         inside = set(postorder(term))
         layers: dict[str, Term] = {}
         names: dict[str, Term] = {}
@@ -103,7 +106,7 @@ class _Parser:
         return Program(term, layers=layers, names=names, signature=Signature(inputs=self.tensors.inputs()))
 
     def expression(self, owner: str, field: Field | None) -> Form:
-        """A form or a let name; without a field anything that can be bound."""
+        """Reads a form or a let name; without a field any value that can be bound."""
         token = self.reader.take()
         if token.kind == OPEN:
             return (yield self.form(owner, field, token))
@@ -115,7 +118,7 @@ class _Parser:
         return self._fitting(owner, field, self.scope[token.text], token)
 
     def form(self, owner: str, field: Field | None, opening: Token) -> Form:
-        """What follows a parenthesis that is open already."""
+        """Reads the rest of a form after its opening parenthesis."""
         head = self.reader.take()
         name = head.text if head.kind == ATOM else ""
         if name == "let":
@@ -136,7 +139,7 @@ class _Parser:
         return self._fitting(owner, field, value, opening)
 
     def let(self, owner: str, field: Field | None) -> Form:
-        """(let ((name value) ..) body), sequential; the body is what the owner expects there."""
+        """Reads (let ((name value) ..) body), sequential; the body is what the owner expects there."""
         self.arguments.open("let", "bindings", "a list of bindings, such as ((a (access-tensor x)))")
         bound: list[str] = []
         self.scope.open_list()
@@ -162,7 +165,7 @@ class _Parser:
         return body
 
     def operator(self, name: str, opening: Token) -> Form:
-        """An operator under its name or another spelling."""
+        """Reads an operator under its name or another spelling."""
         spelling = SPELLINGS.get(name)
         operator = spelling.operator if spelling else name
         wanted = spelling.fields if spelling else OPERATORS[name].fields
@@ -175,7 +178,7 @@ class _Parser:
         return self.reader.at(opening, lambda: make_term(name, operator, operands))
 
     def operands(self, owner: str, wanted: Sequence[Field], opening: Token) -> Form:
-        """All arguments, and the closing parenthesis."""
+        """Reads all arguments, and the closing parenthesis."""
         names = " ".join(field.name for field in wanted)
         values: list[Any] = []
         for field in wanted:
@@ -203,7 +206,7 @@ class _Parser:
         )
 
     def literal(self, opening: Token) -> Term:
-        """(access-literal (literal value dtype)), the dtype float32 unless it is given."""
+        """Reads (access-literal (literal value dtype)); the dtype is float32 by default."""
         wanted = "a literal, such as (literal 1.5)"
         if self.reader.token.kind == CLOSE:
             raise self.arguments.missing(_LITERAL, "arguments", "value", 0, opening)
@@ -218,7 +221,7 @@ class _Parser:
         return self.reader.at(opening, lambda: make_term(_LITERAL, _LITERAL, [value, dtype]))
 
     def _fitting(self, owner: str, field: Field | None, value: Any, token: Token) -> Any:
-        """The value, when it is what the field takes."""
+        """Returns the value if the field accepts it."""
         if field is None or _accepts(owner, field.kind, value):
             return value
         raise self.arguments.error(owner, field.name, WANTED[field.kind], token, _described(value))
@@ -229,7 +232,7 @@ class _Parser:
         if head.text in COMPUTES:
             hint = f"; a compute type is written (compute {head.text} ..)"
         elif head.text in DECLARATIONS:
-            hint = "; declarations stand before the term"
+            hint = "; declarations come before the term"
         else:
             hint = suggestion(head.text, ["let", "shape", "list", "access-shape", *OPERATORS, *SPELLINGS, *SHAPE_FORMS])
         return self.reader.error(f"unknown operator {head}{hint}", opening.offset)

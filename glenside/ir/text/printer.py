@@ -1,4 +1,4 @@
-"""From terms to text: each shared subterm once, lines of about 100 columns, and a size linear in that of the term."""
+"""Prints terms: each shared subterm once, in lines of about 100 columns; the text is linear in the size of the term."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from glenside.ir.program import Program, by_node, has_default_name, is_product
 from glenside.ir.term import Term, postorder, weave
 from glenside.ir.types import Dims, Tensor
 
-# Operators inside each other before a let names the inner one: indentation stays bounded, so the text stays linear.
+# Nesting depth at which a let names the inner operator: indentation stays bounded, so the text stays linear.
 _DEEPEST = 12
-_LINE = 72  # columns of a form on one line, its indentation aside
+_LINE = 72  # columns of a form on one line, without its indentation
 
-# Let names that the printer makes up. They are forgotten when read, and made up again.
+# Let names that the printer generates. The parser drops them, and the printer generates them again.
 GENERATED = re.compile(r"n\d+")
 
 
 def print_term(term: Term, names: Mapping[str, Term] | None = None) -> str:
-    """One expression without declarations; `names` are let names to use."""
+    """Prints one expression without declarations, with let names from `names`."""
     return "\n".join(_Printer(term, by_node(names or {})).lines())
 
 
 def print_program(program: Program) -> str:
-    """Declarations as `program.tensors` has them, then the term with its layers as let names; ends with a newline."""
+    """Prints declarations in the order of `program.tensors`, then the term with layers as let names and a final
+    newline.
+    """
     named = by_node({**program.layers, **program.names})
-    # A default name comes back by itself; it is written only where its node needs a name anyway.
+    # A default name is restored when read; it is printed only if its node needs a name anyway.
     reserve: dict[Term, str] = {}
     products = (node for node in program.info.order if is_product(node))
     for position, node in enumerate(products, 1):
@@ -44,13 +46,13 @@ def print_program(program: Program) -> str:
 
 
 def declaration(tensor: Tensor) -> str:
-    """The line that declares a tensor: (input x (shape 1 3 32 32) float32)."""
+    """Returns the declaration of a tensor: (input x (shape 1 3 32 32) float32)."""
     keyword = "constant" if tensor.constant else "input"
     return f"({keyword} {spelled_name(tensor.name)} {_shape('shape', tensor.dims)} {tensor.dtype})"
 
 
 class _Printer:
-    """The text of one term. `named` gives let names; `reserve` those of nodes that are bound only when they must be."""
+    """Prints one term. `named` gives let names; `reserve` gives names for nodes that may need a binding."""
 
     def __init__(self, root: Term, named: Mapping[Term, list[str]], reserve: Mapping[Term, str] | None = None) -> None:
         self.root, self.reserve = root, reserve or {}
@@ -94,7 +96,7 @@ def _let(bindings: list[list[str]], body: list[str]) -> list[str]:
 
 
 def _form(term: Term, children: Sequence[list[str]]) -> list[str]:
-    """The lines of one operator around those of its children."""
+    """Returns the lines of one operator around those of its children."""
     head, parts = _parts(term, children)
     texts = [part if isinstance(part, str) else part[0] for part in parts]
     if all(isinstance(part, str) or len(part) == 1 for part in parts):
@@ -115,7 +117,7 @@ def _form(term: Term, children: Sequence[list[str]]) -> list[str]:
 
 
 def _parts(term: Term, children: Sequence[list[str]]) -> tuple[str, list[str | list[str]]]:
-    """The operator's text, and its arguments in order: attributes as text, children as lines."""
+    """Returns the operator's text, and its arguments in order: attributes as text, children as lines."""
     operator = term.operator
     if operator.name == "access-literal":
         value, dtype = map(str, term.attributes)
@@ -127,7 +129,7 @@ def _parts(term: Term, children: Sequence[list[str]]) -> tuple[str, list[str | l
                 lines = iter(children)
                 return spelling.name, [next(lines) if isinstance(a, Term) else str(a) for a in arguments]
     woven = weave(operator, children, term.attributes)
-    fields = chain(operator.fields, cycle(operator.fields[-1:]))  # the last may take all remaining arguments
+    fields = chain(operator.fields, cycle(operator.fields[-1:]))  # the last field may take all remaining arguments
     return operator.name, [_argument(field, value) for field, value in zip(fields, woven, strict=False)]
 
 

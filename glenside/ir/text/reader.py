@@ -1,4 +1,4 @@
-"""Tokens of a text with their places. Nothing here keeps more than one token at a time."""
+"""Splits a text into tokens with their places, one token at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPEN, CLOSE, STRING, ATOM, END = "open", "close", "string", "atom", "end"
 
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _TOKEN = re.compile(rf'\s+|;[^\n]*|(?P<open>\()|(?P<close>\))|(?P<string>{_STRING})|(?P<atom>[^\s()";]+)', re.DOTALL)
-# Parentheses in runs: a text of ten million of them is a few matches.
+# Runs of parentheses: a text of ten million of them is a few matches.
 _PARENTHESES = re.compile(rf';[^\n]*|{_STRING}|(?P<open>\(+)|(?P<close>\)+)|(?P<quote>")', re.DOTALL)
 
 _NUMBER_LIKE = re.compile(r"[+-]?\.?[0-9]")
@@ -25,7 +25,7 @@ _NUMBER_LIKE = re.compile(r"[+-]?\.?[0-9]")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A parenthesis, a string (its text is what the quotes mean), an atom, or the end of the text."""
+    """A parenthesis, a string (unquoted), an atom, or the end of the text."""
 
     kind: str
     text: str
@@ -33,7 +33,7 @@ class Token:
 
     @property
     def is_name(self) -> bool:
-        """Whether it can name something: any string, and an atom that does not look like a number."""
+        """True if the token can be a name: any string, and an atom that does not look like a number."""
         return self.kind == STRING or (self.kind == ATOM and not _NUMBER_LIKE.match(self.text))
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Token:
 
 
 class Reader:
-    """A cursor over the tokens of a text. Raises ParseError at once when the parentheses are not balanced."""
+    """A cursor over the tokens of a text. Raises ParseError at once if the parentheses are not balanced."""
 
     def __init__(self, text: str, file: str) -> None:
         self.text, self.file = text, file
@@ -60,7 +60,7 @@ class Reader:
         return ParseError(message, self.place(offset))
 
     def at(self, opening: Token, build: Callable[[], T]) -> T:
-        """The value of `build`; a TypeMismatch of it gets the place of that parenthesis."""
+        """Returns the value of `build`; adds the place of the parenthesis to a TypeMismatch."""
         try:
             return build()
         except TypeMismatch as error:
@@ -68,7 +68,7 @@ class Reader:
             raise
 
     def take(self) -> Token:
-        """The token under the cursor, which moves on."""
+        """Returns the token under the cursor, and advances."""
         token = self.token
         if token.kind == OPEN:
             self.depth += 1
@@ -79,7 +79,7 @@ class Reader:
         return token
 
     def tokens_from(self, offset: int) -> Iterator[Token]:
-        """The tokens from there on, the cursor aside; the last one is END."""
+        """Yields the tokens from an offset on, without moving the cursor; the last one is END."""
         for match in _TOKEN.finditer(self.text, offset):
             kind = match.lastgroup
             if kind == STRING:

@@ -12,7 +12,7 @@ import numpy as np
 from glenside.builder.layout import element, pad, reshape, slice_axis, stack
 from glenside.builder.pointwise import select
 from glenside.importers.onnx.node import DependsOnData, Items, Node, Value, normal_axis, onnx_operator
-from glenside.ir import ways
+from glenside.ir import option_hints
 from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened
 from glenside.ir.term import Term, build, tensors
@@ -73,7 +73,7 @@ def _takes_one(condition: Term) -> str:
     inputs = {tensor.name: prod(tensor.dims) for tensor in read if isinstance(tensor, Tensor) and not tensor.constant}
     if not inputs:
         return ""
-    return f"; {ways.values(inputs)} takes one of them"
+    return f"; {option_hints.values(inputs)} takes one of them"
 
 
 def _either(condition: Term, a: Value, b: Value) -> Value:

@@ -17,7 +17,7 @@ import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.ir.threads import found_once
+from glenside.ir.threads import concurrent_cached_property
 from glenside.npu.lowering.allocation.bank_conflict_test import are_apart, distances, most_in_one
 from glenside.npu.lowering.tiling.layer_tiles import Layer
 from glenside.npu.lowering.util.fast_divmod import divided
@@ -84,12 +84,12 @@ class Reads:
                 return None
         return Reads(layer, dims, _coordinates(rows, dims), _coordinates(lanes, dims), used)
 
-    @found_once
+    @concurrent_cached_property
     def shapes(self) -> dict[Any, Any]:
         """Strides that were found for those who read so, by who else reads and writes."""
         return {}
 
-    @found_once
+    @concurrent_cached_property
     def zeros(self) -> Array:
         """The coordinates at which lanes read zeros that count, each once, (n)(axes)."""
         wide, found, numbers = _wide(self.dims), [np.zeros(0, np.int64)], self.layer.product.rows.numbers
@@ -107,7 +107,7 @@ class Reads:
         """Whether it reads zeros, of whatever byte those are."""
         return bool(len(self.zeros) or self.nothing.any())
 
-    @found_once
+    @concurrent_cached_property
     def nothing(self) -> Array:
         """Rows that have no element: they have no coordinates, and read what is behind the tensor, (tiles)(m)."""
         return np.asarray(self.layer.product.rows.numbers.max(axis=2, initial=0) == 0)

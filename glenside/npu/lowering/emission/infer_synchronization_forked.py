@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from glenside.ir.copies import Copy, may_be_copied
+from glenside.ir.forked_work import ForkedProcess, may_fork
 from glenside.ir.operand import Array
 from glenside.npu.isa.base import Instruction
 from glenside.npu.isa.encoding import all_decoded, all_encoded
@@ -33,14 +33,14 @@ class WaitsBeside:
 
     def __init__(self, machine: Machine, written: Written, image: Image) -> None:
         self.written, self.image = written, image
-        self._copy = Copy(lambda questions, answers, _: _serve(machine, questions, answers))
+        self._copy = ForkedProcess(lambda questions, answers, _: _serve(machine, questions, answers))
         self._sent: list[Instruction] = []
         self._parts = 0
         self._serves = False
 
     def start(self) -> None:
         """Make the copy, where there is room for one."""
-        if may_be_copied():
+        if may_fork():
             with suppress(OSError):
                 self._copy.start()
                 self._serves = True

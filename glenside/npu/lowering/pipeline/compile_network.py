@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glenside.ir.copies import beside
 from glenside.ir.errors import BadInput
+from glenside.ir.forked_work import forked
 from glenside.ir.stopwatch import stage
 from glenside.ir.term import Term
 from glenside.npu.analysis.retargeting import cycles_on, retargeted
@@ -121,7 +121,7 @@ def _planned(
         priced, known = options_of(network, fronts, own, show), Known()
         taken, choice = best(network, fronts, own, show, priced=priced, known=known)
         find = partial(_bounds, network, fronts, (own, machine), (priced, known), choice)
-        with beside(find, worth=len(network.layers) >= MANY) as told:
+        with forked(find, worth=len(network.layers) >= MANY) as told:
             try:
                 made = as_mapped(network, taken, own, seed, choice.axes, show, choice.held, choice.where)
             except Unlowered as error:

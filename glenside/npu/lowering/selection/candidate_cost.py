@@ -15,7 +15,7 @@ import numpy as np
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.ir.threads import found_once
+from glenside.ir.threads import concurrent_cached_property
 from glenside.npu.lowering.allocation.double_buffering import Plan
 from glenside.npu.lowering.allocation.scratchpad_allocation import Wanted, for_windows
 from glenside.npu.lowering.allocation.skewed_layout import Reads
@@ -50,7 +50,7 @@ class Priced:
     reserved: int
     refused: BadInput | None = None
 
-    @found_once
+    @concurrent_cached_property
     def layer(self) -> Layer:
         return self.tiles()
 
@@ -65,16 +65,16 @@ class Priced:
         except BadInput as error:
             self.refused = error
 
-    @found_once
+    @concurrent_cached_property
     def order(self) -> Order:
         depth = self.machine.half_depth - self.reserved
         return Order(self.layer, self.machine, depth, (self.reserved, self.machine.half_depth))
 
-    @found_once
+    @concurrent_cached_property
     def plan(self) -> Plan:
         return Plan.of(self.order, 0)
 
-    @found_once
+    @concurrent_cached_property
     def weights(self) -> int:
         """Beats of weights: of each tile as often as others took its place."""
         slots, beats = Slots(self.machine.weight_rows // self.machine.rows), 0
@@ -86,7 +86,7 @@ class Priced:
             beats += is_new * (rows if spread is None else len(spread.steps))
         return beats
 
-    @found_once
+    @concurrent_cached_property
     def _sample(self) -> tuple[Array, Array, Array, float]:
         """Elements that some rows of lanes hold, their lanes and rows, and how many times that all rows are."""
         rows = self.plan.chunks[0].rows[: max(1, _SOME // self.machine.rows)]
@@ -114,7 +114,7 @@ class Priced:
         rows = (self.machine.half_depth - self.reserved) // HALVES
         return inf if skew is None else cycles_of_windows(reads, skew.strides, axis, rows, self.machine)
 
-    @found_once
+    @concurrent_cached_property
     def _sums(self) -> tuple[Array, Array, Array, float]:
         """Elements whose sums leave the accumulators first, by number; their items and lanes; and how many times."""
         lines, m = list[Array](), self.layer.product.rows.numbers.shape[1]
@@ -137,7 +137,7 @@ class Priced:
         order = ordered(item)
         return elements[order], item[order], lane[order], len(place) / len(own)
 
-    @found_once
+    @concurrent_cached_property
     def _lines(self) -> tuple[Array, Array]:
         line, column = self.layer.lines()
         nothing = self.layer.elements.reshape(-1) <= 0

@@ -14,7 +14,7 @@ from glenside.ir.operand import Array
 from glenside.ir.operators.compute import name_of
 from glenside.ir.program import is_product
 from glenside.ir.term import Term
-from glenside.ir.threads import found_once
+from glenside.ir.threads import concurrent_cached_property
 from glenside.npu.lowering.tiling.dot_product_rows import Sums, expanded, summands, sums
 from glenside.npu.lowering.util.fast_divmod import divided
 from glenside.npu.lowering.util.fast_unique import distinct
@@ -71,18 +71,18 @@ class Layer:
     elements: Array
     greatest: bool = False
 
-    @found_once
+    @concurrent_cached_property
     def known(self) -> dict[Any, Any]:
         """What else is found out about it, once for all who ask."""
         return {}
 
-    @found_once
+    @concurrent_cached_property
     def enabled(self) -> Array:
         """The lanes that rows of each tile have elements in, (tiles)(R)."""
         found: Array = self.product.rows.numbers.max(axis=1, initial=0) > 0
         return found
 
-    @found_once
+    @concurrent_cached_property
     def loaded(self) -> list[int]:
         """How many rows of weights each tile needs: up to the last lane that is enabled."""
         width = self.enabled.shape[1]
@@ -94,7 +94,7 @@ class Layer:
         """The numbers of the elements of each tile's weights, as many rows of these as it needs."""
         return [own[:rows] for own, rows in zip(self.product.weights.numbers, self.loaded, strict=True)]
 
-    @found_once
+    @concurrent_cached_property
     def used(self) -> Array:
         """The columns of each tile whose sums are elements, (tiles)(C)."""
         of_group = np.asarray(self.wanted().any(axis=1))
@@ -120,7 +120,7 @@ class Layer:
         """Of each element the row of sums, among those of all groups, and its column: (dims) each."""
         return self._lines
 
-    @found_once
+    @concurrent_cached_property
     def _lines(self) -> tuple[Array, Array]:
         tiles, m, _ = self.product.rows.numbers.shape
         row, column = divided(self.elements - 1, self.product.weights.numbers.shape[2])

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from glenside.ir.operand import Array
-from glenside.ir.threads import found_once
+from glenside.ir.threads import concurrent_cached_property
 from glenside.npu.lowering.tiling.layer_tiles import Layer
 from glenside.npu.lowering.tiling.tile_order import Run, parts
 from glenside.npu.machine.model import HALVES, Machine
@@ -33,7 +33,7 @@ class Part:
     rows: Array
     elements: Array
 
-    @found_once
+    @concurrent_cached_property
     def reads(self) -> Array:
         """The elements of the tensor that streams that it reads, by number, (n)."""
         numbers, first = self.layer.product.rows.numbers, self.layer.product.rows.first
@@ -49,7 +49,7 @@ class Part:
         """Of each group the rows that follow each other: group, begin, end."""
         yield from zip(*(own.tolist() for own in self._ranges), strict=True)
 
-    @found_once
+    @concurrent_cached_property
     def _ranges(self) -> tuple[Array, Array, Array]:
         return _ranges(self.rows)
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from glenside.ir.operand import Array
-from glenside.ir.threads import found_once
+from glenside.ir.threads import concurrent_cached_property
 from glenside.npu.lowering.tiling.layer_tiles import Group, Layer
 from glenside.npu.lowering.util.fast_unique import placed
 from glenside.npu.machine.model import Machine
@@ -93,7 +93,7 @@ class Order:
     firsts: tuple[int, int]
     whole: bool = False
 
-    @found_once
+    @concurrent_cached_property
     def rows(self) -> Rows:
         return Rows(self.layer)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.ir.threads import found_once
+from glenside.ir.threads import concurrent_cached_property
 from glenside.npu.lowering.tiling.layer_tiles import Layer
 from glenside.npu.lowering.tiling.tile_order import Order
 from glenside.npu.lowering.transfer.dram_image import Image
@@ -90,7 +90,7 @@ class Brought:
     spread: Spreading | None = None
     used: Array | None = None
 
-    @found_once
+    @concurrent_cached_property
     def key(self) -> bytes:
         """Of equal bytes that are equally spread the same."""
         zeros = b"" if self.spread is None else self.spread.zeros.tobytes()
@@ -126,7 +126,7 @@ class Tiles:
     first: Mapping[Term, int]
     parts: Sequence[tuple[Array, Array]]
 
-    @found_once
+    @concurrent_cached_property
     def elements(self) -> Mapping[Term, Array]:
         """Of each leaf the pairs (n)(2) of its elements, by number, and where a byte of each is."""
         found = {}
@@ -136,7 +136,7 @@ class Tiles:
             found[leaf] = np.concatenate([np.stack([e[there] - first, at[there]], axis=1) for (e, at), there in pairs])
         return found
 
-    @found_once
+    @concurrent_cached_property
     def _addresses(self) -> Array:
         """Of each element by number one of those, -1 of those that no tile has."""
         found = np.full(1 + sum(leaf.access.size for leaf in self.first), -1)

@@ -1,4 +1,4 @@
-"""How a message says what a user may give: options on the command line, arguments of `gl.load` in Python."""
+"""Spells options for messages: flags on the command line, arguments of `gl.load` in Python."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from glenside.ir.names import shortened, spelled_name
 
 _FEW = 3
-"""Inputs that are named, of those that need a value."""
+"""The number of missing inputs that a message names."""
 _SHORT = 8
-"""Elements of a value that a user may write on the command line."""
+"""The most elements of a value that a message suggests to write on the command line."""
 _on_command_line = False
 
 
 @contextmanager
 def command_line() -> Iterator[None]:
-    """Let messages name options, while a command runs."""
+    """Lets messages name command-line flags while a command runs."""
     global _on_command_line
     before, _on_command_line = _on_command_line, True
     try:
@@ -27,7 +27,7 @@ def command_line() -> Iterator[None]:
 
 
 def values(sizes: Mapping[str, int]) -> str:
-    """Values of inputs; `sizes` are their numbers of elements."""
+    """Spells the option that gives values of inputs; `sizes` are their numbers of elements."""
     named = list(sizes)[:_FEW]
     if _on_command_line:
         words = [_option("--input", f"{shortened(n)}={'VALUE' if sizes[n] <= _SHORT else 'FILE.npy'}") for n in named]
@@ -37,21 +37,21 @@ def values(sizes: Mapping[str, int]) -> str:
 
 
 def outputs(names: Sequence[str]) -> str:
-    """Tensors that are results instead of the file's own."""
+    """Spells the option that selects tensors as results instead of the file's own."""
     if _on_command_line:
         return f"--outputs {shlex.quote(','.join(names))}"
     return f"outputs=[{', '.join(_quoted(name) for name in names)}]"
 
 
 def dims(sizes: Mapping[str, int]) -> str:
-    """Sizes of named dimensions."""
+    """Spells the option that gives sizes of named dimensions."""
     if _on_command_line:
         return " ".join(_option("--dim", f"{shortened(name)}={size}") for name, size in sizes.items())
     return f"dims={{{', '.join(f'{_quoted(name)}: {size}' for name, size in sizes.items())}}}"
 
 
 def shapes(sizes: Mapping[str, Sequence[int]]) -> str:
-    """Whole shapes of inputs."""
+    """Spells the option that gives whole shapes of inputs."""
     if _on_command_line:
         return " ".join(
             _option("--shape", f"{shortened(name)}={','.join(map(str, shape))}") for name, shape in sizes.items()
@@ -61,12 +61,12 @@ def shapes(sizes: Mapping[str, Sequence[int]]) -> str:
 
 
 def shape(name: str) -> str:
-    """The shape of one tensor."""
+    """Spells the option that gives the shape of one tensor."""
     return f"--shapes or --shape {spelled_name(name)}=.." if _on_command_line else f"shapes={{{_quoted(name)}: ..}}"
 
 
 def black_boxes() -> str:
-    """Operators without a meaning are kept as black boxes."""
+    """Spells the option that keeps operators of unknown meaning as black boxes."""
     return "--allow-opaque" if _on_command_line else "allow_opaque=True"
 
 

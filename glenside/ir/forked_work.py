@@ -1,8 +1,7 @@
-"""Copies of this process that do something while it goes on with something else: threads would wait for one lock of
-Python's.
+"""Runs work in a forked copy of this process, because threads would share Python's interpreter lock.
 
-A copy has all that this process had when it was made, and what it finds comes back as JSON or bytes. It is never
-needed: where it tells nothing, this process does the same by itself.
+A copy has all of this process's state at the fork, and returns its result as JSON or bytes. A copy is never required:
+without an answer, this process does the work itself.
 """
 
 from __future__ import annotations
@@ -28,18 +27,19 @@ from glenside.ir.threads import processors
 
 _POLL = 0.05  # seconds
 _NICE = 5
-"""How much later the turns of a copy come whose answer is asked for at the end, where others want a processor."""
+"""The niceness of a copy whose answer is needed only at the end, when other processes want a processor."""
 _TURN = struct.Struct("<q")
 
 Work = Callable[[int, Callable[[], None]], Any]
-"""(turn, what is to be called now and then) -> what is told of it, as JSON has it; None where that is nothing."""
+"""(round, a callback to call regularly) -> the answer, as JSON; None for no answer."""
 Serve = Callable[[int, int, Callable[[], None]], None]
-"""(file of questions, file of answers, what is to be called now and then): what a copy does until it has no more."""
+"""(file of questions, file of answers, a callback to call regularly): runs in the copy until it has no more work."""
 
 
-def may_be_copied() -> bool:
-    """Whether there is a processor for a second process, and nothing in this one that a copy must not have: threads
-    that compute. Those that only show something are daemons.
+def may_fork() -> bool:
+    """True if a processor is free for a second process, and no thread of this process computes.
+
+    A fork must not copy computing threads. Threads that only display progress are daemons.
     """
     others = (thread for thread in threading.enumerate() if thread is not threading.current_thread())
     alone = multiprocessing.parent_process() is None and all(thread.daemon for thread in others)
@@ -48,10 +48,10 @@ def may_be_copied() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-class Copy:
-    """A copy of this process as it is at `start`, that serves until it is ended, or has nobody to tell.
+class ForkedProcess:
+    """A forked copy of this process, made by `start`, that serves until it is ended or its parent is gone.
 
-    to_it, from_it  files to write questions to, and to read answers from
+    to_it, from_it  file descriptors for questions to it, and for answers from it
     """
 
     def __init__(self, serve: Serve) -> None:
@@ -61,14 +61,14 @@ class Copy:
         self._ends: list[int] = []
 
     def start(self) -> None:
-        """Make the copy. Raises OSError."""
+        """Forks the copy. Raises OSError."""
         self._ends += os.pipe()
         self._ends += os.pipe()
         questions, self.to_it, self.from_it, answers = self._ends
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until this process knows whom to end
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until this process knows its child
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # of threads: they only show something
+                warnings.simplefilter("ignore", DeprecationWarning)  # about threads: they only display progress
                 parent, self._process = os.getpid(), os.fork()
             if not self._process:
                 _serve(self._serve, questions, answers, (self.to_it, self.from_it), parent)
@@ -79,7 +79,7 @@ class Copy:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def end(self) -> None:
-        """End it, whatever it does."""
+        """Kills the copy."""
         process, self._process = self._process, 0
         if process:
             os.kill(process, signal.SIGKILL)
@@ -89,32 +89,32 @@ class Copy:
 
 
 def _serve(serve: Serve, questions: int, answers: int, others: tuple[int, ...], parent: int) -> NoReturn:
-    """What the copy does until it is ended."""
+    """Runs in the copy until it is ended."""
 
     def look() -> None:
         if os.getppid() != parent:
             os._exit(1)
 
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this process
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which then ends this process
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-        gc.freeze()  # it would touch all of the memory that is shared
+        gc.freeze()  # a collection would touch all shared memory
         for other in others:
             os.close(other)
         serve(questions, answers, look)
     finally:
-        os._exit(1)  # nothing that this process is a copy of is to be left as on its end
+        os._exit(1)  # skip the exit handlers inherited from the parent
 
 
-class Ahead(Copy):
-    """A copy of this process that does `work` for turns that it is asked for, one at a time."""
+class RoundWorker(ForkedProcess):
+    """A copy of this process that does `work` for requested rounds, one at a time."""
 
     def __init__(self, work: Work) -> None:
         super().__init__(self._answered)
         self._work = work
         self.turn: int | None = None
-        """What it was asked for last, and has not told."""
+        """The round that was requested last and is not answered yet."""
 
     def _answered(self, questions: int, answers: int, look: Callable[[], None]) -> None:
         while turn := os.read(questions, _TURN.size):
@@ -123,15 +123,15 @@ class Ahead(Copy):
                 stream.write(_TURN.pack(len(told)) + told)
 
     def ask(self, turn: int) -> None:
-        """Let it begin with a turn, where it has told what it was asked for."""
+        """Requests a round, unless an earlier request is unanswered."""
         if self.turn is None:
             with suppress(BrokenPipeError):
                 os.write(self.to_it, _TURN.pack(turn))
                 self.turn = turn
 
     def answer(self, look: Callable[[], None], seconds: float) -> Any:
-        """What it tells of its turn, with `look` called now and then until it does; None where that is nothing, or
-        takes longer.
+        """Returns the answer to the request, calling `look` regularly until then; None for no answer or after
+        `seconds`.
         """
         self.turn, data, until = None, bytearray(), time.monotonic() + seconds
         while len(data) < _TURN.size or len(data) < _TURN.size + _TURN.unpack_from(data)[0]:
@@ -147,19 +147,21 @@ class Ahead(Copy):
 
 
 @contextmanager
-def beside(find: Callable[[Callable[[], None]], Any], worth: bool = True) -> Iterator[Callable[[], Any]]:
-    """Let a copy of this process find something, as JSON has it, as long as the block lasts. What is given waits for
-    it, once: None where this process has to find it by itself, or where it is not `worth` a copy. `find` takes what is
-    to be called now and then.
+def forked(find: Callable[[Callable[[], None]], Any], worth: bool = True) -> Iterator[Callable[[], Any]]:
+    """Runs `find` in a copy of this process for the duration of the block, and yields a function that awaits its
+    result.
+
+    The function may be called once; it returns JSON, or None where this process must compute the result itself, or
+    where it is not `worth` a copy. `find` takes a callback to call regularly.
     """
 
     def found(_: int, look: Callable[[], None]) -> Any:
         os.nice(_NICE)
         return find(look)
 
-    other, started = Ahead(found), False
+    other, started = RoundWorker(found), False
     try:
-        if worth and may_be_copied():
+        if worth and may_fork():
             with suppress(OSError):
                 other.start()
                 started = True
