@@ -245,7 +245,7 @@ def test_contractions_in_blocks(arithmetic: Arithmetic, block: int, weights: int
         a, b = a.copy(order="F"), np.repeat(b[None], 2, 0)[1]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(contraction, "BLOCK", block)
-        patch.setattr(contraction, "_MOST_WEIGHTS", weights)
+        patch.setattr(contraction, "_WEIGHTS_AT_ONCE", weights)
         patch.setattr(contraction, "_LEAST_ROWS", 2)
         found = arithmetic.contract(a, b, len(g), len(k))
     axes = list(range(20))
