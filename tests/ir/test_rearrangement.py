@@ -146,7 +146,7 @@ def test_runs_that_there_are_not() -> None:
     assert runs_of((4,), (4, 1)) == [[0, 1]]
 
 
-def test_places_along_axes_are_said_with_the_fewest_parts() -> None:
+def test_canonical_axes_have_the_fewest_parts() -> None:
     """As numpy numbers them, and alike however they were spelled."""
     rng = random.Random(0)
     for _ in range(300):
