@@ -37,7 +37,7 @@ def _escaped(text: str) -> str:
 
 def python() -> str:
     """Returns a page with a directive for mkdocstrings for each public name."""
-    names = sorted((name for name in gl._EXPORTS if name != "models"), key=str.lower)
+    names = sorted(set(gl._EXPORTS) - gl._MODULES, key=str.lower)
     return "\n\n".join(
         ["# Python", "`import glenside as gl`. Names below are attributes of `gl`.", *map(_object, names)]
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -30,8 +30,10 @@ from glenside.targets.base import Target, Way
 if TYPE_CHECKING:
     from glenside.check.compiled import Function
     from glenside.codegen.processor.model import Machine
+    from glenside.egraph.rule import Rule
     from glenside.ir.operand import Array
     from glenside.npu.program.program import NpuProgram
+    from glenside.targets.custom import CostOfNode
 
 REPEATABLE = (SATURATED, NODE_LIMIT, ITERATION_LIMIT)
 """Stop reasons that do not depend on the speed of the computer: only such answers are cached."""
@@ -39,8 +41,10 @@ REPEATABLE = (SATURATED, NODE_LIMIT, ITERATION_LIMIT)
 
 def optimize(
     program: Program,
-    target: Target | str,
+    target: Target | str | None = None,
     *,
+    rules: Iterable[Rule | str] = (),
+    cost: CostOfNode | None = None,
     limits: Limits | None = None,
     blocking: str = "tile-loops",
     mapping: str = "best",
@@ -61,6 +65,10 @@ def optimize(
     """Finds the equal program that uses the target best, and checks that it is equal.
 
     target    an object or text: `gl.NPU(64)` or "npu:64x64"
+    rules     rules of `gl.rule`, and names of families, beside those of the target
+    cost      a cost function instead of the target's cost model: (node) -> whole number, summed over distinct nodes, or
+              (node, costs of its operands) -> cost of the term; see `gl.target`. Without a target, only `rules` are
+              used, by default those that compose and move movement
     limits    limits of each search: e-nodes, seconds, iterations and memory
     blocking, mapping, method, extract_seconds, explain
               how to search, where the target leaves a choice: see `glenside.targets.base.Way`
@@ -81,10 +89,15 @@ def optimize(
     is none; `result.stopped` is the reason. Raises BadInput, and Unfinished if there was no time for any answer.
     """
     with _told_to(listener, progress) as listener:
-        program, target = _program(program, "optimized").as_written(), as_target(target)
+        program = _program(program, "optimized").as_written()
+        target, rules = _searched_for(target, cost, rules)
         way = replace(way_of(target, blocking, mapping, method, extract_seconds, explain), trace=trace)
         limits = limits or Limits()
-        key = answers.key(program, target, limits, way, seed, verify) if cache is not None and target.repeatable else ""
+        key = (
+            answers.key(program, target, limits, way, seed, verify)
+            if cache is not None and target.repeatable and not rules
+            else ""
+        )
         if cache is not None and key:
             # A search for a trace must break ties as the stored one did: a trace numbers e-classes in another order.
             how = {**way.choices(), "trace": trace}
@@ -93,7 +106,7 @@ def optimize(
             if known is not None and _holds(known, cache, on_answer, verify, meanwhile):
                 return known
         clock = Clock(load_seconds)
-        stages = Stages(program, target, way, Search(limits, worker), listener, clock, seed, on_answer)
+        stages = Stages(program, target, way, Search(limits, worker), listener, clock, seed, on_answer, rules)
         try:
             result = stages.run()
         except KeyboardInterrupt:
@@ -252,6 +265,23 @@ def as_target(target: Target | str) -> Target:
     if not isinstance(target, Target):
         raise BadInput(f"a target is one such as gl.CPU(), or text such as 'cpu:8MB', got {target!r}")
     return target
+
+
+def _searched_for(
+    target: Target | str | None, cost: CostOfNode | None, rules: Iterable[Rule | str]
+) -> tuple[Target, tuple[Rule | str, ...]]:
+    """Returns the target, and the rules beside its own. Raises BadInput."""
+    from glenside.rewrites import known_rules
+
+    if target is None and cost is None:
+        raise BadInput("give a target, such as 'cpu' or gl.NPU(16), or a cost function")
+    own, more = None if target is None else as_target(target), known_rules(rules)
+    if cost is not None:
+        from glenside.targets.custom import CostTarget
+
+        return CostTarget(cost, rules=more, over=own), ()
+    assert own is not None
+    return own, more
 
 
 def _program(given: Program, use: str) -> Program:

@@ -49,6 +49,7 @@ class Stages:
     """The stages prepare -> saturate -> extract, with their state: an interrupt makes its answer of it.
 
     on_draft  callback for each answer that will still be refined
+    rules     rules and families beside those of the target
     stopped   the first reason why a search stopped early, or saturation
     faults    why searches failed
     wrong     the rules at fault; later searches leave them out
@@ -62,6 +63,7 @@ class Stages:
     clock: Clock
     seed: int
     on_draft: Callable[[Result], None] = lambda _: None
+    rules: Sequence[str | Rule] = ()
     stopped: str = SATURATED
     prepared: Program | None = None
     problem: Problem | None = None
@@ -76,7 +78,7 @@ class Stages:
         """
         passes = self.target.passes(self.way)
         parts = search_parts(self.program, self.target)
-        own = partial(rules_to_precompile, self.program, self.target, self.way)
+        own = partial(rules_to_precompile, self.program, self.target, self.way, self.rules)
         start_workers_early(self.search.limits, own, behind=bool(passes), parts=parts)
         self.prepared = self._prepare(passes)
         self.clock.lap("fold")
@@ -202,7 +204,8 @@ class Stages:
 
     def _problem(self, problem: Problem, way: Way) -> tuple[Sequence[Term], Sequence[Rule], Parameters]:
         """Returns the nodes, rules and parameters of a search."""
-        rules = [r for r in of_families(self.target.families(way, problem.nodes)) if r.name not in self.wrong]
+        families = (*self.target.families(way, problem.nodes), *self.rules)
+        rules = [r for r in of_families(families) if r.name not in self.wrong]
         return problem.nodes, rules, self.target.rule_parameters()
 
     def _extracted(self, problem: Problem, searched: SearchResult, way: Way) -> Result | None:
@@ -255,9 +258,9 @@ def search_parts(program: Program, target: Target) -> int:
     return target.search_parts if len(program.layers) >= MANY else 1
 
 
-def rules_to_precompile(program: Program, target: Target, way: Way) -> str:
+def rules_to_precompile(program: Program, target: Target, way: Way, more: Sequence[str | Rule] = ()) -> str:
     """Returns the declarations of a search for this program, as long as passes do not change the rules it needs."""
-    rules = of_families(target.families(way, program.info.order))
+    rules = of_families((*target.families(way, program.info.order), *more))
     return declared(rules, target.rule_parameters(), way.explain or way.trace)[0]
 
 

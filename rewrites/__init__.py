@@ -12,6 +12,7 @@ from pkgutil import walk_packages
 from typing import Any
 
 from glenside.egraph.rule import Rule
+from glenside.ir.errors import BadInput
 from glenside.ir.names import suggestion
 from glenside.ir.packages import load
 from glenside.rewrites import declare
@@ -45,10 +46,24 @@ def families() -> list[str]:
     return sorted({r.family for r in _rules().values()})
 
 
-def of_families(names: Iterable[str]) -> tuple[Rule, ...]:
-    """The rules of these families, in a fixed order. Raises KeyError for a family that has none."""
-    wanted = list(names)
+def of_families(names: Iterable[str | Rule]) -> tuple[Rule, ...]:
+    """Returns the rules of these families, and these rules, in a fixed order. Raises KeyError for an empty family."""
+    given = list(names)
+    wanted = [name for name in given if isinstance(name, str)]
     unknown = [name for name in wanted if name not in families()]
     if unknown:
         raise KeyError(f"no rule is of the family {unknown[0]}{suggestion(unknown[0], families())}")
-    return tuple(sorted((r for r in _rules().values() if r.family in wanted), key=lambda r: r.name))
+    found = {r.name: r for r in _rules().values() if r.family in wanted}
+    found |= {r.name: r for r in given if isinstance(r, Rule)}
+    return tuple(sorted(found.values(), key=lambda r: r.name))
+
+
+def known_rules(given: Iterable[str | Rule]) -> tuple[str | Rule, ...]:
+    """Returns rules and names of families. Raises BadInput for anything else."""
+    rules = (given,) if isinstance(given, str | Rule) else tuple(given)
+    for wanted in rules:
+        if not isinstance(wanted, str | Rule):
+            raise BadInput(f"a rule is what gl.rule declares, or the name of a family, got {wanted!r}")
+        if isinstance(wanted, str) and wanted not in families():
+            raise BadInput(f"there is no family of rules {wanted!r}{suggestion(wanted, families())}")
+    return rules

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import fields
+
 import pytest
 
 import glenside as gl
+from glenside.npu.machine.model import Machine
 
 
 def test_all_names_are_there_and_documented() -> None:
@@ -29,3 +33,23 @@ def test_what_is_public_prints_in_a_line() -> None:
     assert repr(result.target) == "<target systolic-array:4x4>"
     assert repr(result.report).startswith("<report of net on systolic-array:4x4: 1 layers, ")
     assert "\\n" not in repr(result)
+
+
+def test_targets_show_their_options_and_suggest_them() -> None:
+    for make, option, wrong in (
+        (gl.CPU, "memory", "memroy"),
+        (gl.NPU, "bandwidth", "bandwith"),
+        (gl.SystolicArray, "dataflow", "dataflw"),
+        (gl.MPC, "truncation", "trunction"),
+        (gl.ConvolutionUnit, "loads", "laods"),
+    ):
+        known = inspect.signature(make).parameters
+        assert option in known
+        assert all(p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in known.values())
+        assert all(p.name in (make.__doc__ or "") for p in known.values() if p.name not in ("rows", "columns", "name"))
+        with pytest.raises(gl.GlensideError, match=f"has no option {wrong}; did you mean {option}"):
+            make(**{wrong: 1})
+    with pytest.raises(gl.GlensideError, match=r"SystolicArray takes rows, columns: missing .* 'columns'"):
+        gl.SystolicArray(4)  # type: ignore[call-arg]
+    of_npu = inspect.signature(gl.NPU).parameters
+    assert all(of_npu[f.name].default == f.default for f in fields(Machine) if f.name not in ("rows", "columns"))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted((ROOT / "docs" / "quickstart").glob("*.md"))
+PAGES = [*sorted((ROOT / "docs" / "quickstart").glob("*.md")), ROOT / "docs" / "extending.md"]
 BLOCK = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 

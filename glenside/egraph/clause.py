@@ -152,6 +152,10 @@ class Clause:
         for node in nodes:
             if isinstance(node, Variable) and node.name not in bound:
                 known = " ".join(sorted(bound)) or "none"
+                if isinstance(part, Action) and part.name == "union" and part.arguments[0] is ROOT:
+                    known = " ".join(sorted(bound - {ROOT.name})) or "none"
+                    said = f"the right side {part.arguments[1]} has the variable {node.name}"
+                    raise PatternError(f"{said}, which neither left side nor guards bind; they bind {known}")
                 raise PatternError(f"no fact before {part} binds the variable {node.name}; bound are {known}")
 
     def __str__(self) -> str:
@@ -208,14 +212,26 @@ class When:
     facts: tuple[Fact, ...]
 
     def then(self, *actions: Actions) -> Clause:
+        """Returns the clause that does these actions where the facts hold."""
         return Clause(self.facts, flat(actions))
 
 
 def when(*facts: Facts) -> When:
     """Starts a clause with these facts; `.then(..)` adds its actions."""
-    return When(flat(facts))
+    given = flat(facts)
+    for fact in given:
+        if not isinstance(fact, Fact):
+            raise PatternError(f"a fact is an equation or a row of a relation, such as d == dims(a), got {fact!r}")
+    return When(given)
 
 
 def rewrite(left: Pattern, right: Pattern, *guards: Facts) -> Clause:
-    """Returns the clause left = right: where `left` matches and the guards hold, `right` is added to its class."""
+    """Returns the clause left = right: where `left` matches and the guards hold, `right` is added to its class.
+
+    A guard is a fact: `gl.facts.dims(a) == d` binds d to the sizes of a, `n > 1` compares. Raises PatternError.
+    """
+    if not isinstance(left, Call):
+        raise PatternError(f"the left side of a rewrite is an operator applied to patterns, got {left}")
+    if not isinstance(right, Pattern):
+        raise PatternError(f"the right side of a rewrite is a pattern, got {right!r}")
     return when(ROOT == left, *guards).then(union(ROOT, right))

@@ -54,6 +54,9 @@ class Rule:
     expansive: bool = False
     analysis: bool = False
 
+    def __repr__(self) -> str:
+        return f"<rule {self.name}>"
+
     @property
     def equation(self) -> str:
         """The first paragraph of the docstring."""

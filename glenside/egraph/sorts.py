@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from glenside.ir.dtypes import DTYPES
+from glenside.ir.errors import BadInput
 from glenside.ir.names import suggestion
 from glenside.ir.operator import COMPUTES, Field, Kind
 
@@ -30,7 +31,7 @@ ACCESS, ACCESSES, INTS, INT, TEXT = Sort
 _WORDS = {ACCESS: "an access pattern", ACCESSES: "access patterns", INTS: "sizes", INT: "a number", TEXT: "a text"}
 
 
-class PatternError(ValueError):
+class PatternError(BadInput, ValueError):
     """A pattern or rule is ill-formed."""
 
 

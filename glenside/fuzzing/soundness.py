@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -11,11 +11,14 @@ import numpy as np
 from glenside.check import check, is_equal
 from glenside.egraph.encode import program_nodes, program_text
 from glenside.egraph.examples import named_wants, smallest_terms
+from glenside.egraph.faults import fault
 from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.saturation import Compiled, Limits, Request, Saturation
 from glenside.egraph.snapshot import Snapshot
 from glenside.fuzzing.oracle import values_of
+from glenside.ir.bounds import whole
 from glenside.ir.dtypes import is_float
+from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build, postorder
@@ -42,17 +45,27 @@ def saturated(
     """The program's e-graph under these rules, in this process; void when the next search of the same compiled rules
     begins: these, or those that they are some of.
     """
-    nodes, rules = program_nodes(program.term), tuple(rules)
-    request = replace(
+    search = Saturation(_request(program, tuple(rules), limits, parameters, wants, compiled), _COMPILED)
+    search.run()
+    return search.snapshot(program.tensors), search
+
+
+def _request(
+    program: Program,
+    rules: tuple[Rule, ...],
+    limits: Limits,
+    parameters: Parameters | None = None,
+    wants: str = "",
+    compiled: tuple[Rule, ...] = (),
+) -> Request:
+    nodes = program_nodes(program.term)
+    return replace(
         _without_program(compiled or rules, tuple(sorted((parameters or {}).items()))),
         program=f"{program_text(nodes)}\n{named_wants(wants, nodes)}",
         rules=tuple((rule.name, rule.expansive) for rule in rules if not rule.analysis),
         program_size=len(nodes),
         limits=limits,
     )
-    search = Saturation(request, _COMPILED)
-    search.run()
-    return search.snapshot(program.tensors), search
 
 
 @lru_cache(16)
@@ -62,6 +75,70 @@ def _without_program(rules: tuple[Rule, ...], parameters: tuple[tuple[str, int],
     given |= _PARAMETERS | dict(parameters)
     known = dict.fromkeys((*rules, *(rule for rule in RULES.values() if rule.analysis)))
     return Request.of((), known, given, Limits())
+
+
+@dataclass(frozen=True)
+class RuleReport:
+    """The result of `check_rule`.
+
+    fault    the first fault, as text, or ""
+    matches  matches over all examples and draws
+    e_nodes  e-nodes that were compared with their e-class
+    """
+
+    rule: str
+    fault: str
+    matches: int
+    e_nodes: int
+
+    @property
+    def ok(self) -> bool:
+        """True if no fault was found."""
+        return not self.fault
+
+    def __str__(self) -> str:
+        counted = f"{self.matches} matches, {self.e_nodes} e-nodes compared with their class"
+        return f"{self.rule}: {self.fault or f'sound on its examples, {counted}'}"
+
+
+_BOUNDS = Limits(nodes=20_000, iterations=30, seconds=60.0)
+"""Limits of the search for one example of a rule."""
+
+
+def check_rule(rule: Rule, *, seeds: int = 3) -> RuleReport:
+    """Tests a rule as the rules of Glenside are tested, and returns the first fault, if any.
+
+    The rule runs on each of its examples, at sizes and values drawn `seeds` times. Every e-node of every e-class is
+    compared with its class: in type, on small whole numbers, and exactly where these differ. Each clause must match in
+    some example. This is a test, not a proof: it does not see a missing guard that holds in all examples. Raises
+    BadInput for an argument that is not a rule.
+    """
+    if not isinstance(rule, Rule):
+        raise BadInput(f"a rule is what gl.rule declares, got {rule!r}")
+    whole("seeds", seeds, least=1)
+    clauses: tuple[Rule, ...] = (rule,)
+    if len(rule.clauses) > 1 and not rule.analysis:
+        clauses = tuple(replace(rule, name=f"{rule.name}-{i + 1}", clauses=(c,)) for i, c in enumerate(rule.clauses))
+    silent, matches, e_nodes = {clause.name: clause for clause in clauses}, 0, 0
+    for seed, example in ((seed, example) for seed in range(seeds) for example in rule.examples):
+        program, search = example.program(seed), None
+        request = _request(program, clauses, _BOUNDS, example.parameters, example.demands)
+        try:
+            search = Saturation(request, _COMPILED)
+            search.run()
+        except BaseException as error:  # egglog's panics are not Exceptions
+            if isinstance(error, KeyboardInterrupt | SystemExit | GlensideError):
+                raise
+            why, _ = fault(request, 0 if search is None else search.progress.iterations, error)
+            return RuleReport(rule.name, why, matches, e_nodes)
+        snapshot = search.snapshot(program.tensors)
+        found = {clause.name: search.progress.rules[clause.name].matches for clause in clauses}
+        silent = {name: clause for name, clause in silent.items() if not found[name]}
+        matches, e_nodes = matches + sum(found.values()), e_nodes + snapshot.e_nodes
+        if wrong := unequal(program, snapshot, seed):
+            return RuleReport(rule.name, f"it is not sound: {wrong}", matches, e_nodes)
+    missed = ", ".join(f"{clause.clauses[0]}" for clause in silent.values())
+    return RuleReport(rule.name, f"no example matches {missed}" if missed else "", matches, e_nodes)
 
 
 def pairs(snapshot: Snapshot, representative: Sequence[Term]) -> list[tuple[Term, Term]]:
@@ -107,9 +184,9 @@ def _suspects(program: Program, compared: Sequence[tuple[Term, Term]], seed: int
     if not roots:
         return []
     found: dict[tuple[Term, Term], None] = {}
-    whole = Program(build("construct-tuple", *roots), constants=program.constants)
+    together = Program(build("construct-tuple", *roots), constants=program.constants)
     for trial in range(_TRIALS):
-        values = values_of(whole, seed + trial)
+        values = values_of(together, seed + trial)
         if trial < _TRIALS - 1:  # sums and products of small numbers are exact
             values = {
                 n: np.clip(np.round(2 * v), -4, 4).astype(v.dtype) if is_float(v.dtype) else v

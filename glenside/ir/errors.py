@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from dataclasses import dataclass
 
 
@@ -59,3 +61,9 @@ class Failed(GlensideError):
     """A wrong rule, or a search process that died, without which there is no answer."""
 
     status = 3
+
+
+def line_of_caller(depth: int) -> Place:
+    """Returns the line of Python that called a function, `depth` frames above the caller of this one."""
+    frame = sys._getframe(depth + 1)
+    return Place(os.path.basename(frame.f_code.co_filename), frame.f_lineno, 1)

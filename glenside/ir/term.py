@@ -73,7 +73,7 @@ def make(operator: Operator, arguments: Sequence[Any]) -> Term:
 
 def _shared(operator: Operator, children: tuple[Term, ...], attributes: tuple[Attribute, ...]) -> Term:
     """Returns the shared term of attributes in canonical form."""
-    key = (operator.name, attributes, tuple(map(id, children)))
+    key = (operator, attributes, tuple(map(id, children)))
     known = _terms.get(key)
     if known is None:
         operands = tuple([c.type for c in children])

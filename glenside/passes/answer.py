@@ -54,7 +54,7 @@ class Problem:
             whole(f"the number of multiply-adds of {name}", product_sizes(layer).macs, most=MOST_MACS)
         scope = target.scope(way)
         if scope is Scope.NETWORK:
-            found = outlined(program)
+            found = outlined(program) if target.outlines else Outlined.nothing(program)
             term = found.program.term
             # A product of constants is inside an outlined constant, and still a layer.
             inside = {*postorder(term)}

@@ -12,6 +12,7 @@ from typing import Any
 
 from glenside.egraph.snapshot import Snapshot
 from glenside.extract import EXACT_SIZE, Extraction, Problem, extract
+from glenside.ir.errors import BadInput
 from glenside.ir.operator import OPERATORS
 from glenside.rewrites.layout.product_unit import UNIT_CYCLES
 from glenside.targets.base import Cost, InstructionCost, Prices
@@ -105,6 +106,17 @@ class PricedGraph:
             given = own.copies and self._given.issuperset(self.snapshot.nodes[index].children)
             known = self._costs[index] = own._replace(nodes=0) if given else own
         return known
+
+    def cost_over(self, index: int, costs: Sequence[int]) -> int | None:
+        """Returns the cost of a term with this e-node over the costs of its children; of a tuple, their sum."""
+        node, eclass = self.snapshot.nodes[index], self.snapshot.owner[index]
+        own, children = self.snapshot.types[eclass], [self.snapshot.types[c] for c in node.children]
+        known = [c for c in children if c is not None]
+        if own is None or len(known) < len(children):
+            return sum(costs)
+        return self.prices.of_term(
+            node.operator, node.attributes, tuple(known), own, self.constant[eclass], costs=costs
+        )
 
     def _priced(self, index: int) -> Cost:
         node, eclass = self.snapshot.nodes[index], self.snapshot.owner[index]
@@ -242,6 +254,31 @@ def cheapest(
     left = None if deadline is None else max(0.0, deadline - time.monotonic())
     answer = extract(problem, method, node_limit_for_exact=exact_size, time_limit=left)
     return {classes[c]: kept[n] for c, n in answer.choice.items()}, answer
+
+
+def cheapest_tree(priced: PricedGraph, root: int) -> dict[int, int]:
+    """Returns class -> e-node of the cheapest term, for prices over the costs of operands.
+
+    A fixed point: a class takes an e-node only if that makes its cost less, so that the choice has no cycles. Raises
+    BadInput if no term has a cost.
+    """
+    snapshot, best = priced.snapshot, dict[int, tuple[int, int]]()
+    members = [n for c, nodes in snapshot.usable() for n in nodes]
+    changed = True
+    while changed:
+        changed = False
+        for n in members:
+            children, own = snapshot.nodes[n].children, snapshot.owner[n]
+            if all(c in best for c in children):
+                cost = priced.cost_over(n, [best[c][0] for c in children])
+                if cost is not None and (own not in best or cost < best[own][0]):
+                    best[own], changed = (cost, n), True
+    if root not in best:
+        raise BadInput("the cost function gives no term of the program a cost")
+    needed = [root]
+    for c in needed:  # it grows while it is read
+        needed += [child for child in snapshot.nodes[best[c][1]].children if child not in needed]
+    return {c: best[c][1] for c in needed}
 
 
 def derivations(snapshot: Snapshot, allowed: Callable[[int], bool], subsumed: bool = False) -> Iterator[int]:

@@ -22,7 +22,7 @@ from glenside.ir.program import Program, is_product
 from glenside.ir.rearrangement import Rearrangement
 from glenside.ir.term import Term, build, postorder, rebuild_all, tensors
 from glenside.ir.types import AccessType, Dims, Tensor
-from glenside.passes.extraction import PricedGraph
+from glenside.passes.extraction import PricedGraph, cheapest_tree
 from glenside.rewrites import of_families
 from glenside.rewrites.layout import folding
 from glenside.targets.base import Cost, Prices, free
@@ -110,6 +110,8 @@ def cheapest_network(priced: PricedGraph, root: int, method: str) -> tuple[Mappi
     If two forms of a tensor cost the same, a mix of both costs more than either. So the extraction runs twice, once
     with a penalty on the program's own forms, so that all of it may use the other form.
     """
+    if priced.prices.recursive:
+        return cheapest_tree(priced, root), Cost()
     find = partial(priced.choose, [root], method=method)
     both = find(), find(avoided=_own_forms(priced.snapshot))
     best = min(both, key=lambda choice: choice.cost.ordered(priced.prices.objectives))

@@ -39,6 +39,11 @@ class Outlined:
     constants: Mapping[str, Term]
     values: Mapping[str, Array]
 
+    @classmethod
+    def nothing(cls, program: Program) -> Outlined:
+        """Returns a program in which nothing is outlined."""
+        return cls(program, program.layers, {}, {}, program.constants)
+
     def inlined(self, program: Program, done: dict[Term, Term] | None = None) -> Program:
         """Inlines the outlined parts in a program derived from this one; `done` memoizes across calls."""
 

@@ -117,7 +117,7 @@ def train(
     weights: Sequence[str] | None = None,
     batch_momentum: Amount | None = "0.9",
     machine: str = "native",
-    target: Target | None = None,
+    target: Target | str | None = None,
     checkpoint: PathLike | None = None,
     resume: bool = False,
     on_start: Callable[[Sequence[str]], None] = lambda _: None,
@@ -137,7 +137,7 @@ def train(
     batch_momentum
                 of the running averages of batch norms, as there
     machine     as in `gl.compile`, or interpreter; native is the interpreter where nothing can be compiled
-    target      what the step is optimized for before, as in `gl.compile`
+    target      the target to optimize the step for first, an object or text, as in `gl.compile`
     checkpoint  an .npz file, written after each epoch and each minute, and where the run ends; with `resume` it is gone
                 on with, as if nothing had ended it. One that is there is not replaced otherwise
     on_start    is told in sentences how it is trained, `on_epoch` of each epoch, `listener` of each step
@@ -254,7 +254,7 @@ class _Training:
             "share that is held out": repr(float(self.held_out)),
         }
 
-    def prepare(self, machine: str, target: Target | None) -> None:
+    def prepare(self, machine: str, target: Target | str | None) -> None:
         """What computes steps, and the network for examples that are held out. Raises BadInput."""
         self.compute, self.on = _runner(self.step.program, machine, target)
         if len(self.kept):
@@ -368,7 +368,7 @@ def _measured(loss: Loss, output: Array, labels: Array) -> float:
     return float(value)
 
 
-def _runner(program: Program, machine: str, target: Target | None) -> tuple[Run, str]:
+def _runner(program: Program, machine: str, target: Target | str | None) -> tuple[Run, str]:
     """What computes a program, and what it is in words. Raises BadInput."""
     if machine == INTERPRETER:
         return lambda values: evaluate([program.term], {**program.constants, **values})[0], "the interpreter"

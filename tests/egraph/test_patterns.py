@@ -168,7 +168,7 @@ def _of_an_empty_let(a: V, b: V) -> Clauses:
     ("mistake", "message"),
     [
         (_mistaken, "the rule -mistaken: name 'acess' is not defined; did you mean access?"),
-        (_unbound, "the rule -unbound: no fact before root = access.b, 0. binds the variable b; bound are a root"),
+        (_unbound, "the rule -unbound: the right side access.b, 0. has the variable b, .* bind; they bind a"),
         (_unused, "the rule -unused: no clause uses its parameter b"),
         (_of_two_sorts, "the rule -of-two-sorts: b of =.* takes a number, and dims.a. is sizes"),
         (_of_a_misspelt_column, "the rule -of-a-misspelt-column: test-wanted.* has no column axes; did you mean axis?"),

@@ -128,6 +128,8 @@ class Prices:
     fallback: Fallback | None = None
     copied: Copied | None = None
     """Bytes that an e-node copies; None if copies are not counted."""
+    recursive: bool = False
+    """True if the cost of a term is a function of the costs of its operands, `of_term`, instead of a sum."""
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.objectives if name not in Cost._fields]
@@ -169,6 +171,13 @@ class Prices:
             operator == "access-rearrange" and list(attributes[1]) == sorted(attributes[1])
         )
         return Cost(copies=copied, moved=0 if still else own.size, nodes=1)
+
+    def of_term(self, *node: Any, costs: Sequence[int]) -> int | None:
+        """Returns the cost of a term over the costs of its operands; None if there is none.
+
+        `node`: the arguments of `cost`.
+        """
+        raise NotImplementedError
 
     def _compute_cost(self, kind: str, operand: AccessType, own: AccessType) -> Cost:
         compute, _ = parse_compute(kind)

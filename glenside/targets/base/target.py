@@ -6,14 +6,16 @@ extracts the variants of each layer with the target's strategy.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from glenside.egraph.rule import Parameters
+from glenside.egraph.rule import Parameters, Rule
 from glenside.ir.errors import BadInput
+from glenside.ir.names import suggestion
 from glenside.ir.operators.compute import name_of
 from glenside.ir.operators.opaque import name_of as name_of_box
 from glenside.ir.program import Program
@@ -147,7 +149,29 @@ class NodeCosts:
     remark: str = ""
 
 
-class Target(ABC):
+class _TargetType(ABCMeta):
+    """The type of target classes: their signature is that of `__init__`, and a misspelt option is bad input."""
+
+    if not TYPE_CHECKING:  # type checkers read `__init__`
+
+        @property
+        def __signature__(cls) -> Signature:
+            return Signature([*signature(cls.__init__).parameters.values()][1:])
+
+        def __call__(cls, *values: Any, **options: Any) -> Any:
+            known = cls.__signature__.parameters
+            try:
+                cls.__signature__.bind(*values, **options)
+            except TypeError as error:
+                unknown = next((name for name in options if name not in known), None)
+                if unknown is None:
+                    takes = ", ".join(name for name, p in known.items() if p.kind is not Parameter.KEYWORD_ONLY)
+                    raise BadInput(f"{cls.__name__} takes {takes or 'no arguments'}: {error}") from None
+                raise BadInput(f"{cls.__name__} has no option {unknown}{suggestion(unknown, known)}") from None
+            return super().__call__(*values, **options)
+
+
+class Target(metaclass=_TargetType):
     """A machine with its cost model and objectives.
 
     measures    all measures, the main one of tables first
@@ -236,9 +260,12 @@ class Target(ABC):
         """Returns the passes over the whole program before its search."""
         return ()
 
+    outlines: ClassVar[bool] = True
+    """True if a search of the scope NETWORK takes elementwise functions of one tensor as single nodes."""
+
     @abstractmethod
-    def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
-        """Returns the rule families that can match in these nodes; loading others would only cost time."""
+    def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str | Rule, ...]:
+        """Returns the rule families, and rules, that can match in these nodes; others would only cost time."""
 
     @abstractmethod
     def rule_parameters(self) -> Parameters:

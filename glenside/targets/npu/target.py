@@ -15,7 +15,7 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
 from glenside.npu.lowering.tiling.dot_product_rows import WINDOWS, sources_of_windows
 from glenside.npu.machine.config_text import NAME, read_machine, read_options
-from glenside.npu.machine.model import Machine, with_useful_beats
+from glenside.npu.machine.model import Energy, Machine, with_useful_beats
 from glenside.npu.model.cycle_model import delays
 from glenside.npu.program.program import NpuProgram
 from glenside.passes.extraction import Cone
@@ -40,10 +40,20 @@ SLACK = 2
 
 
 class NPU(SystolicArray):
-    """A machine that runs whole networks: an array of R x C multipliers of int8 between lanes, accumulators and DRAM.
+    """A machine that runs whole networks: an array of R x C int8 multipliers between scratchpad, accumulators and DRAM.
 
-    machine     its sizes; a size of the array, 64 where none is given, makes one of it, with the options of `Machine`
-    objectives  what is made least, in that order: "cycles" and "bytes"
+    rows          R, rows of the array and banks of the scratchpad; or a `Machine`, which has all sizes
+    columns       C, columns of the array; by default R
+    pipelined     True: the array loads the next tile of weights while rows stream
+    scratchpad    bytes of the scratchpad
+    weights       bytes of weight memory; None: an eighth of the scratchpad, or two tiles of weights if that is more
+    accumulators, parameters, tables, functions, instructions
+                  sizes of the other memories: see `glenside.npu.machine.model.Machine`
+    bandwidth     bytes per beat of the DRAM port, a power of two
+    latency       cycles from a request to its first beat
+    clock         hertz; None: times are in cycles
+    energy        picojoules per operation and access; None: energy is not reported
+    objectives    the measures to minimize, in order, of "cycles" and "bytes"
 
     Each layer keeps a front of mappings: none of them has another that takes no more cycles, moves no more bytes, in
     all and of what passes DRAM wherever tensors are kept, and needs no more buffers. They are found among those within
@@ -75,11 +85,24 @@ class NPU(SystolicArray):
         rows: int | Machine = SIDE,
         columns: int | None = None,
         *,
+        pipelined: bool = True,
+        scratchpad: int = 1 << 20,
+        weights: int | None = None,
+        accumulators: int = 512,
+        parameters: int = 64,
+        tables: int = 64,
+        functions: int = 2,
+        instructions: int = 256,
+        bandwidth: int = 32,
+        latency: int = 100,
+        clock: float | None = None,
+        energy: Energy | None = None,
         objectives: Sequence[str] = OBJECTIVES,
         name: str | None = None,
-        **options: Any,
     ) -> None:
-        machine = rows if isinstance(rows, Machine) else Machine(rows, columns or rows, **options)
+        memories = scratchpad, weights, accumulators, parameters, tables, functions, instructions
+        rest = bandwidth, latency, clock, energy
+        machine = rows if isinstance(rows, Machine) else Machine(rows, columns or rows, pipelined, *memories, *rest)
         unknown = next((one for one in objectives if one not in OBJECTIVES), None)
         if unknown is not None:
             raise BadInput(f"an objective of an npu is one of {', '.join(OBJECTIVES)}, got {unknown!r}")
