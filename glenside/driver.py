@@ -16,16 +16,17 @@ from glenside.check import CheckReport, is_equal
 from glenside.check.forked import forked_check
 from glenside.egraph.process import Worker
 from glenside.egraph.saturation import INTERRUPTED, ITERATION_LIMIT, NODE_LIMIT, SATURATED, Limits
+from glenside.egraph.search import Search
 from glenside.extract import METHODS
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.interrupts import answered
 from glenside.ir.program import Program
 from glenside.ir.rational import byte_count
-from glenside.passes.network import Search, uninterrupted
+from glenside.passes.network import uninterrupted
 from glenside.report.progress import Event, Listener, shown, silent
 from glenside.report.result import Result
 from glenside.stages import Clock, Stages
-from glenside.targets.base import Target, Way
+from glenside.targets.base import Compiles, EmitsInstructions, Target, Way
 
 if TYPE_CHECKING:
     from glenside.check.compiled import Function
@@ -223,7 +224,7 @@ def compile(
     if wanted is not None and most is not None and not by_default:
         raise BadInput(f"memory= is for the target cpu, or none: {wanted.name} has a budget of its own")
     if wanted is not None:
-        wanted = wanted.compiled_for(of)
+        wanted = wanted.compiled_for(of) if isinstance(wanted, Compiles) else wanted
         try:
             result = optimize(program, wanted, **how)
         except GlensideError as error:
@@ -231,7 +232,7 @@ def compile(
                 raise
             warnings.warn(as_it_is(error), stacklevel=2)
         else:
-            of = wanted.processor or of
+            of = (isinstance(wanted, Compiles) and wanted.processor) or of
             chosen = keeping([result.program, result.prepared], of, wanted.most_bytes, without)
             function = Function(chosen, of, result.report, wanted.most_bytes)
             return function.checked() if check else function
@@ -361,7 +362,7 @@ def npu_program(
     from glenside.quantization.asked import integers
 
     target = as_target(target)
-    if not target.has_code:
+    if not isinstance(target, EmitsInstructions):
         raise BadInput(f"{target.name} has no instructions: a program of an npu is for the target npu:RxC")
     asked = integers(_program(program, "run on an npu"), quantize, seed)
     how = {"verify": False, "limits": limits, **how}

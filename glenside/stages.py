@@ -12,20 +12,19 @@ from glenside.analysis.layers import product_sizes
 from glenside.egraph.part import MANY
 from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress, declared
-from glenside.egraph.search import SearchResult, program_snapshot, search, search_here, start_workers_early
+from glenside.egraph.search import Search, SearchResult, program_snapshot, search, search_here, start_workers_early
 from glenside.ir.errors import Failed
 from glenside.ir.interrupts import undisturbed
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.passes.answer import Answer, Problem, TimeIsUp, Unfinished, extract
-from glenside.passes.network import Pass, Search
 from glenside.report.progress import Event, Listener, silent
 from glenside.report.report import Report
 from glenside.report.result import Result
 from glenside.report.rows import report_of
 from glenside.rewrites import of_families
 from glenside.rewrites.layout.product_unit import UNIT_CYCLES
-from glenside.targets.base import Target, Way
+from glenside.targets.base import BoundsProducts, EmitsInstructions, Pass, Target, Way
 
 REPORTED = ("mapping", "recipe", UNIT_CYCLES)
 """Relations that the snapshot keeps as facts."""
@@ -153,7 +152,7 @@ class Stages:
             worker=self.search.worker(),
             on_progress=partial(_tell, self.listener, "saturate"),
             on_snapshot=None if self.listener is silent else self._report_partial(problem),
-            meanwhile=self.target.load_back_end,
+            meanwhile=self.target.load_back_end if isinstance(self.target, EmitsInstructions) else lambda: None,
         )
         self._heard(found.progress)
         return found
@@ -193,7 +192,7 @@ class Stages:
     def _static_lower_bound(self) -> int | None:
         """Returns a lower bound of the first objective over all answers, known before the search; None if unknown."""
         first = next((m for m in self.target.measures if m.name in self.target.objectives[:1]), None)
-        if first is None or not first.adds or not self.target.peak:
+        if first is None or not first.adds or not isinstance(self.target, BoundsProducts):
             return None
         program = self.prepared or self.program
         return sum(self.target.bound(product_sizes(product).macs) for product in program.layers.values()) or None
@@ -225,9 +224,9 @@ class Stages:
             self._tell_of("extract", drafts[-1].report)
             self.on_draft(drafts[-1])
 
-        way = replace(way, on_step=self._steps(), on_draft=on_draft)
+        way = replace(way, on_step=self._steps())
         try:
-            answer = extract(problem, searched, self.target, way)
+            answer = extract(problem, searched, self.target, way, on_draft)
         except Unfinished:
             return None
         known = [draft for draft in drafts if draft.program is answer.program]

@@ -31,12 +31,11 @@ from glenside.ir.operators.products import access_product
 from glenside.ir.operators.tiled_products import tiled_product
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
-from glenside.passes.extraction import Cone
 from glenside.passes.variants import Cheapest
 from glenside.rewrites import RULES, of_families
 from glenside.rewrites.secure.truncations import LATE
 from glenside.semantics.interpreter import evaluate
-from glenside.targets.base import Instruction, InstructionCost, Measure, Prices, Target, Variant, Way
+from glenside.targets.base import Cone, Instruction, InstructionCost, Measure, Prices, Target, Variant, Way
 
 # Two ways that mean the same.
 BASELINE = ({"blocking": "unrolled-tiles"}, {"blocking": "tile-loops", "mapping": "baseline"})

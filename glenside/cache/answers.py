@@ -18,10 +18,9 @@ from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.ir.text import parse
-from glenside.passes.variants import Extracted
 from glenside.report.report import Report
 from glenside.report.result import Result
-from glenside.targets.base import Target, Variant, Way
+from glenside.targets.base import EmitsInstructions, Extracted, Target, Variant, Way
 
 
 def key(program: Program, target: Target, limits: Limits, way: Way, seed: int, verify: bool) -> str:
@@ -37,7 +36,9 @@ def key(program: Program, target: Target, limits: Limits, way: Way, seed: int, v
 
 def text(result: Result) -> str:
     """An answer as JSON: its report and program, and where code is made of the variants of its layers all of those."""
-    fronts = _fronts(result) if result.target.has_code and result.prepared is result.original else None
+    fronts = (
+        _fronts(result) if isinstance(result.target, EmitsInstructions) and result.prepared is result.original else None
+    )
     kept = {"report": asdict(result.report), "program": str(result.program)}
     return json.dumps({**kept, "fronts": None if fronts is None else asdict(fronts)})
 

@@ -64,13 +64,15 @@ def require_code(target: Target, output: str | None, quantize: str | None = None
     Refuses an instruction file or `quantize` for a target without instructions, a run without an instruction file, and
     an unknown or missing machine `on`.
     """
+    from glenside.targets.base import EmitsInstructions
+
     if on is not None:
         require_machine(on)
         if not is_code(output):
             raise BadInput(f"--on runs the instructions that -o NAME.bin holds, got {output or 'no -o'}")
-    if is_code(output) and not target.has_code:
+    if is_code(output) and not isinstance(target, EmitsInstructions):
         raise BadInput(f"{target.name} has no instructions: a {' or '.join(CODE)} file is for the target npu:RxC")
-    if quantize is not None and not target.has_code:
+    if quantize is not None and not isinstance(target, EmitsInstructions):
         raise BadInput(f"--quantize is for a machine of bytes, as --target npu:64x64, and {target.name} is none")
 
 
@@ -179,9 +181,11 @@ class Instructions:
         At Ctrl-C or the time limit, writes the best program found so far. Raises BadInput.
         """
         from glenside.ir.stopwatch import stage, watched
+        from glenside.targets.base import EmitsInstructions
 
         target, written = result.target, result.prepared
         result.require_mapped()
+        assert isinstance(target, EmitsInstructions), "`require_code` refuses other targets"
         with status_line("lower") as show, watched() as watch:
 
             def told(name: str, part: float) -> None:

@@ -32,8 +32,10 @@ CHECKS = ("exact", "onnxruntime")
 
 def refuse(target: Target, *, pareto: bool, plot: str | None, compare: bool) -> None:
     """Raises BadInput for a list or plot that the target has no measures for, or a plot that cannot be written."""
+    from glenside.targets.base import MovesLayouts
+
     writable(plot)
-    if plot is not None and target.counts_copies and not compare:
+    if plot is not None and isinstance(target, MovesLayouts) and not compare:
         from glenside.report.network_picture import require_svg
 
         require_svg(plot)
@@ -51,7 +53,9 @@ def refuse(target: Target, *, pareto: bool, plot: str | None, compare: bool) -> 
 
 def _plot(result: Result, path: str, *, compare: bool) -> None:
     """Writes a picture of the copies if the target counts them, else a plot of the variants' measures."""
-    if result.target.counts_copies and not compare:
+    from glenside.targets.base import MovesLayouts
+
+    if isinstance(result.target, MovesLayouts) and not compare:
         from glenside.report.network_picture import layout_picture
 
         write_text(path, layout_picture(result))
@@ -136,13 +140,15 @@ class Outcome:
         `Result.standard`.
         """
         from glenside.formats import ending
+        from glenside.targets.base import Prepares
 
         program, seed = self.program, self.source.seed
         if is_code(path):
             self.code.save(self.result, program, path)
             return
         if ending(path) == ".py":
-            program = self.result.target.ready(program, seed)
+            target = self.result.target
+            program = target.ready(program, seed) if isinstance(target, Prepares) else program
         elif ending(path) == ".onnx" and program is self.result.program:
             program = self.result.standard
         save_program(program, path, seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from glenside.egraph.encode import WRITTEN
@@ -21,6 +21,23 @@ from glenside.ir.threads import processors
 from glenside.ir.types import AccessType, Tensor
 
 _GRACE = 0.5  # seconds beyond its time limit after which a search process is ended
+
+
+@dataclass(frozen=True)
+class Search:
+    """The settings that all searches of one optimization share.
+
+    worker       returns a search process, or None
+    on_progress  callback for progress
+    meanwhile    work to do before waiting for the search process
+    on_end       callback for the final progress
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    worker: Callable[[], Worker | None] = lambda: None
+    on_progress: Callable[[Progress], None] = lambda progress: None
+    meanwhile: Callable[[], object] = lambda: None
+    on_end: Callable[[Progress], None] = lambda progress: None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from glenside.codegen.loop_ir.ir import Role
 from glenside.codegen.processor.model import MACHINES, Machine
 from glenside.codegen.processor.work_record import NAMES, Work, overlapped
 from glenside.codegen.runtime.compiled_function import Compiled
+from glenside.egraph.search import Search
 from glenside.execution.fit import processor, robust
 from glenside.execution.last_cache import last_cache
 from glenside.execution.others import reading
@@ -26,7 +27,7 @@ from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.ir.threads import processors
-from glenside.passes.network import Search, fold_batch_norms, uninterrupted
+from glenside.passes.network import fold_batch_norms, uninterrupted
 
 ROUNDS = 60
 """Timed runs of each program; of each nest the fastest counts: what else runs here only makes it slower."""

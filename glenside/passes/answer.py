@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from glenside.analysis.layers import product_sizes
 from glenside.egraph.saturation import INTERRUPTED, TIME_LIMIT
@@ -15,11 +17,23 @@ from glenside.ir.interrupts import answered
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
 from glenside.passes.distinct_layers import Layers, distinct_layers, reassembled
-from glenside.passes.extraction import Cone, PricedGraph
+from glenside.passes.extraction import PricedGraph
 from glenside.passes.network import cheapest_network, layers_as_written, network_of
 from glenside.passes.outlining import Outlined, outlined
-from glenside.passes.variants import Cheapest, Extracted, Extractor
-from glenside.targets.base import Amounts, Cost, Scope, Target, Variant, Way
+from glenside.passes.variants import Cheapest
+from glenside.targets.base import (
+    Amounts,
+    Cone,
+    Cost,
+    Extracted,
+    Extractor,
+    Prepares,
+    Scope,
+    Target,
+    TracksMemory,
+    Variant,
+    Way,
+)
 
 CHOSEN = "chosen"
 
@@ -63,8 +77,12 @@ class Problem:
         if scope is Scope.PROGRAM:
             roots = program.roots
             return cls(program, scope, None, roots, tuple(postorder(*roots)))
-        layers = distinct_layers(program, target.leaf_kind(program))
-        roots = tuple(map(target.root, layers.products))
+        if isinstance(target, Prepares):
+            layers = distinct_layers(program, target.leaf_kind(program))
+            roots = tuple(map(target.root, layers.products))
+        else:
+            layers = distinct_layers(program)
+            roots = layers.products
         between = layers.body if scope is Scope.LAYERS_AND_BETWEEN else ()
         return cls(program, scope, layers, roots, tuple(postorder(*between[1:], *roots, *between[:1])))
 
@@ -141,16 +159,48 @@ class Placed:
         return reassembled(self.original, self.layers, terms, self.body)
 
 
-def extract(problem: Problem, searched: SearchResult, target: Target, way: Way) -> Answer:
-    """Extracts the best answer of the e-graph."""
+Refinement: TypeAlias = Callable[[Sequence[Extracted], Placed], Sequence[Extracted]]
+"""(variants of distinct layers, their places in the program) -> the same variants, with their cost in these places."""
+
+
+class CostsInPlace(ABC):
+    """A capability of targets: the cost of a variant depends on its neighbours in the program."""
+
+    @abstractmethod
+    def in_place(self, found: Sequence[Extracted], placed: Placed, way: Way) -> Sequence[Extracted]:
+        """Returns the variants of distinct layers with their cost in place."""
+
+    @abstractmethod
+    def refinements(self, way: Way) -> Sequence[Refinement]:
+        """Returns the slow refinements of costs in place, in order; an interrupt keeps the answer before it."""
+
+
+def extract(
+    problem: Problem,
+    searched: SearchResult,
+    target: Target,
+    way: Way,
+    on_draft: Callable[[Answer], None] = lambda _: None,
+) -> Answer:
+    """Extracts the best answer of the e-graph.
+
+    on_draft  callback for each answer that will still be refined, so that it can be saved
+    """
     if problem.layers is not None:
-        return _of_layers(problem, problem.layers, searched, target, way)
+        return _of_layers(problem, problem.layers, searched, target, way, on_draft)
     if problem.scope is Scope.PROGRAM:
         return _of_program(problem, searched, target, way)
     return _of_network(problem, searched, target)
 
 
-def _of_layers(problem: Problem, layers: Layers, searched: SearchResult, target: Target, way: Way) -> Answer:
+def _of_layers(
+    problem: Problem,
+    layers: Layers,
+    searched: SearchResult,
+    target: Target,
+    way: Way,
+    on_draft: Callable[[Answer], None],
+) -> Answer:
     """Extracts each distinct layer separately, and puts it in all its places."""
     program, snapshot = problem.program, searched.snapshot
     extractor: Extractor = target.strategy(target, searched, way)
@@ -171,26 +221,28 @@ def _of_layers(problem: Problem, layers: Layers, searched: SearchResult, target:
         for number in {program.layers[name]: place[0] for name, place in layers.places.items()}.values():
             cost = cost.plus(found[number].cost)
     placed = Placed(program, layers, body)
-    found = [*target.in_place(found, placed, way)]
+    refinements: Sequence[Refinement] = ()
+    if isinstance(target, CostsInPlace):
+        found, refinements = [*target.in_place(found, placed, way)], target.refinements(way)
 
     def made(found: Sequence[Extracted]) -> Answer:
         return _chosen(problem, placed, searched, target, found, choice, cost)
 
-    return _refined(made, found, placed, target, way)
+    return _refined(made, found, placed, refinements, on_draft)
 
 
 def _refined(
     made: Callable[[Sequence[Extracted]], Answer],
     found: Sequence[Extracted],
     placed: Placed,
-    target: Target,
-    way: Way,
+    refinements: Sequence[Refinement],
+    on_draft: Callable[[Answer], None],
 ) -> Answer:
-    """Returns the answer after the target's refinements; after a time limit or Ctrl-C, the last draft."""
+    """Returns the answer after the refinements; after a time limit or Ctrl-C, the last draft."""
     answer = draft = made(found)
     try:
-        for refine in target.refinements(way):
-            way.on_draft(answer)
+        for refine in refinements:
+            on_draft(answer)
             draft = answer
             found = refine(found, placed)
             answer = made(found)
@@ -274,7 +326,7 @@ def _best(program: Program, target: Target, layers: Layers, found: Sequence[Extr
         if whole is None or budget.excess(whole) <= 0:
             return best
         if not held:
-            beside = target.held(program)
+            beside = target.held(program) if isinstance(target, TracksMemory) else {}
             for name, (number, _) in layers.places.items():
                 held[number] = max(held.get(number, 0), beside.get(name, 0))
         size = budget.measure

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 from glenside.analysis.layers import added_up, ends_layer, from_product, product_of
 from glenside.egraph.saturation import SATURATED
+from glenside.egraph.search import Search
 from glenside.ir.names import primed
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build, make, postorder, rebuild_all, weave
 from glenside.ir.types import Tensor
-from glenside.passes.network import Search
 
 
 def until_added_up(program: Program, search: Search | None = None) -> tuple[Program, str]:

@@ -15,7 +15,7 @@ from glenside.extract import EXACT_SIZE, Extraction, Problem, extract
 from glenside.ir.errors import BadInput
 from glenside.ir.operator import OPERATORS
 from glenside.rewrites.layout.product_unit import UNIT_CYCLES
-from glenside.targets.base import Cost, InstructionCost, Prices
+from glenside.targets.base import Cone, Cost, InstructionCost, Prices
 
 
 @dataclass(frozen=True)
@@ -26,31 +26,6 @@ class Choice:
     cost: Cost
     bound: Cost | None
     """A lower bound over all answers in the e-graph, in the order of the objectives; None if unknown."""
-
-
-@dataclass(frozen=True)
-class Cone:
-    """The part of an answer that computes one layer; each e-node counts for one layer only.
-
-    instructions  the costs of its instructions
-    products   e-nodes of products that are not mapped to an instruction
-    mappings   the rows of the relation `mapping` for its instructions
-    recipe     the steps from the program's product to the products that compute it, as rules write them
-    rules      a trace: the rules that built the chosen e-nodes
-    constant   True if the layer is computed from constants alone
-    """
-
-    instructions: Sequence[InstructionCost] = ()
-    products: Sequence[int] = ()
-    mappings: Sequence[tuple[Any, ...]] = ()
-    recipe: str = ""
-    rules: tuple[str, ...] = ()
-    constant: bool = False
-
-    @property
-    def mapping(self) -> tuple[Any, ...] | None:
-        """The mapping of the only instruction; None if there is not exactly one."""
-        return self.mappings[0] if len(self.mappings) == 1 else None
 
 
 class PricedGraph:

@@ -19,12 +19,13 @@ import numpy as np
 from glenside.builder.layout import broadcast, element, reshape, split_at
 from glenside.builder.pointwise import add, cast, compute, divide, multiply, subtract
 from glenside.builder.quantization import as_int8
+from glenside.egraph.search import Search
 from glenside.ir.index_map import Fill
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, constants_under, make, postorder, rebuild_all, weave
 from glenside.ir.types import Tensor
 from glenside.passes.element_functions import is_one_number, narrowed, pair_of
-from glenside.passes.network import Search, fold_batch_norms
+from glenside.passes.network import fold_batch_norms
 from glenside.semantics.interpreter import evaluate
 
 _BYTES = ("int8", "uint8")

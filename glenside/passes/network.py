@@ -5,16 +5,14 @@ One is batch-norm folding: the scales of products are folded into their weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 from glenside.builder.layout import rearrange, split_at
-from glenside.egraph.process import Worker
 from glenside.egraph.rule import Parameters
-from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress, declared
-from glenside.egraph.search import search
+from glenside.egraph.saturation import INTERRUPTED, SATURATED, Progress, declared
+from glenside.egraph.search import Search, search
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.operator import Category, Keeps
 from glenside.ir.operators import compute_of
@@ -26,30 +24,6 @@ from glenside.passes.extraction import PricedGraph, cheapest_tree
 from glenside.rewrites import of_families
 from glenside.rewrites.layout import folding
 from glenside.targets.base import Cost, Prices, free
-
-
-@dataclass(frozen=True)
-class Search:
-    """The settings that all searches of one optimization share.
-
-    worker       returns a search process, or None
-    on_progress  callback for progress
-    meanwhile    work to do before waiting for the search process
-    on_end       callback for the final progress
-    """
-
-    limits: Limits = field(default_factory=Limits)
-    worker: Callable[[], Worker | None] = lambda: None
-    on_progress: Callable[[Progress], None] = lambda progress: None
-    meanwhile: Callable[[], object] = lambda: None
-    on_end: Callable[[Progress], None] = lambda progress: None
-
-
-class Pass(Protocol):
-    """A pass: returns an equal program, and why its search ended (saturated if it has none)."""
-
-    def __call__(self, program: Program, search: Search) -> tuple[Program, str]:
-        """Returns the changed program, or the program itself if none is better."""
 
 
 @dataclass(frozen=True)

@@ -4,45 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from glenside.egraph.search import SearchResult
 from glenside.extract.pareto import Entry, Step, pareto
 from glenside.ir.term import Term
-from glenside.passes.extraction import Choice, Cone, Derivable, PricedGraph, cheapest, derivable
-from glenside.targets.base import Target, Variant, Way
-
-
-@dataclass(frozen=True)
-class Extracted:
-    """The variants of one layer; the layer as written comes first if it is among them.
-
-    choice  class -> e-node of the cheapest variant, if a single term was extracted
-    bound   lower bound of the first objective over all terms of the e-graph, or None
-    cone    the cone of the cheapest variant, if a single term was extracted
-    cost    its cost vector, likewise
-    """
-
-    variants: Sequence[Variant]
-    choice: Mapping[int, int] = field(default_factory=dict)
-    bound: int | None = None
-    cone: Cone | None = None
-    cost: Any = None
-
-
-class Extractor(Protocol):
-    """Extracts the layers of one e-graph, one by one."""
-
-    def layer(self, root: int, term: Term) -> Extracted:
-        """Returns the variants of the class `root`, which contains `term`."""
-
-
-Strategy: TypeAlias = Callable[[Any, SearchResult, Way], Extractor]
-"""(target, finished search, way) -> the extractor of its layers."""
-
+from glenside.passes.extraction import Choice, Derivable, PricedGraph, cheapest, derivable
+from glenside.targets.base import EmitsInstructions, Extracted, Target, Variant, Way
 
 _FORMS = 3_000
 """Maximum e-nodes of a layer that are solved exactly: transposed convolutions have many phases but are solved fast."""
@@ -115,7 +86,7 @@ class EveryMapping(Cheapest):
         chosen = priced.choose([root], method="dag", members=members)
         (cone,) = priced.cones(chosen.nodes, [root])
         mapped = snapshot.terms(chosen.nodes, [root])[root]
-        if not self.target.runs(mapped):
+        if isinstance(self.target, EmitsInstructions) and not self.target.runs(mapped):
             return None
         variant = self.target.variant(term, cone, mapped, self.searched)
         return Extracted([variant], chosen.nodes, None, cone, chosen.cost)

@@ -16,6 +16,7 @@ from glenside.analysis.places import leaves_of, moves
 from glenside.builder.layout import split_at
 from glenside.builder.pointwise import cast
 from glenside.builder.quantization import dequantize, quantize
+from glenside.egraph.search import Search
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import BadInput
 from glenside.ir.names import primed, spelled_name
@@ -25,7 +26,7 @@ from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, constants_under, make, postorder, rebuild_all, weave
 from glenside.ir.types import Dims, Tensor
 from glenside.passes.element_functions import is_one_number, operands_of, pair_of
-from glenside.passes.network import Search, fold_batch_norms, uninterrupted
+from glenside.passes.network import fold_batch_norms, uninterrupted
 from glenside.quantization.additions import in_ratio
 from glenside.quantization.building import BeyondSums
 from glenside.quantization.curves import regions, unviewed

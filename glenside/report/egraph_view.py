@@ -13,6 +13,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name, suggestion
 from glenside.report.egraph_picture import Picture
 from glenside.report.egraph_record import egraph_record, priced
+from glenside.targets.base import PricesNodes
 
 if TYPE_CHECKING:
     from glenside.report.result import Result
@@ -48,7 +49,8 @@ class EGraphView:
             roots = {name: own.classes[c] for name, c in named.items() if c in own.classes}
             snapshot, choice, title = own.snapshot, own.choice(choice), f"{layer} of {title}"
         # Where e-nodes were chosen one by one, they have prices.
-        costs = priced(snapshot, target.prices) if result.choice else target.node_costs(snapshot)
+        costs = target.node_costs(snapshot) if isinstance(target, PricesNodes) else None
+        costs = priced(snapshot, target.prices) if result.choice else costs
         return cls(snapshot, choice, costs=costs, roots=roots, links=links, known=_known(result), title=title)
 
     @cached_property

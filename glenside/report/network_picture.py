@@ -15,6 +15,7 @@ from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, nearest
 from glenside.ir.types import Tensor, TupleType, Type
 from glenside.report.layered import Placed, placed
+from glenside.targets.base import MovesLayouts
 
 if TYPE_CHECKING:
     from glenside.report.result import Result
@@ -147,7 +148,7 @@ def layout_picture(result: Result) -> str:
     Raises BadInput where the target counts no copies, or the network is too large to be drawn.
     """
     target = result.target
-    if not target.counts_copies:
+    if not isinstance(target, MovesLayouts):
         wanted = "convolution-unit, or an array with copies among its objectives"
         raise BadInput(f"{target.name} counts no copies: a network is drawn for {wanted}")
     before, after = target.copies(result.original), target.copies(result.program)

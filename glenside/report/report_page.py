@@ -31,7 +31,7 @@ from glenside.report.report import CHOSEN, Choice, LayerRow, Report
 from glenside.report.text import Column, Table, amount, report_html, sentences, tables_of, times
 from glenside.report.tile import Tile, baseline_tiles, instructions, tiles_of
 from glenside.rewrites import RULES
-from glenside.targets.base import Amounts
+from glenside.targets.base import Amounts, TracksMemory
 
 if TYPE_CHECKING:
     from glenside.report.result import Result
@@ -121,13 +121,13 @@ def _share(row: LayerRow, amounts: Amounts, peak: int) -> float | None:
 
 def _memory(result: Result) -> list[Block]:
     """What temporaries hold step by step, of the first baseline that was built and of the answer."""
-    programs = {**dict([*result.baselines.items()][:1]), CHOSEN: result.program}
-    if result.report.black_boxes:  # which nothing here counts
+    target, programs = result.target, {**dict([*result.baselines.items()][:1]), CHOSEN: result.program}
+    if result.report.black_boxes or not isinstance(target, TracksMemory):  # nothing here counts black boxes
         return []
-    known = {which: result.target.memory_over_time(program) for which, program in programs.items()}
-    budget = result.target.budget
+    known = {which: target.memory_over_time(program) for which, program in programs.items()}
+    budget = target.budget
     limit = None if budget is None or budget.most == math.inf else (budget.what, float(budget.most))
-    top = max((count for held in known.values() for *_, count in held or ()), default=0)
+    top = max((count for held in known.values() for *_, count in held), default=0)
     blocks: list[Block] = []
     for which, held in known.items():
         if held is not None:

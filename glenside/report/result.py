@@ -16,9 +16,8 @@ from glenside.ir.names import one_line
 from glenside.ir.program import Program
 from glenside.passes.answer import CHOSEN, Answer
 from glenside.passes.distinct_layers import of_products
-from glenside.passes.variants import Extracted
 from glenside.report.report import Report
-from glenside.targets.base import Amounts, Target, Variant
+from glenside.targets.base import Amounts, Compiles, Extracted, MovesLayouts, Rounds, Target, Variant
 
 if TYPE_CHECKING:
     from glenside.report.egraph_view import EGraphView
@@ -85,13 +84,13 @@ class Result:
         by layer. Where sums of integers, say, are many nodes and what came few, it is the original. Raises BadInput for
         what no such file can say.
         """
-        if self.target.leaves_variants_to_runtimes:
+        if isinstance(self.target, Compiles) and self.target.leaves_variants_to_runtimes:
             from glenside.exporters.onnx import moved
 
             prepared = of_products(self.prepared)
             (nodes, _), (came, _) = moved(prepared), moved(self.original)
             return prepared if nodes.total() <= came.total() else self.original
-        if self.target.leaves_layouts_to_runtimes:
+        if isinstance(self.target, MovesLayouts) and self.target.leaves_layouts_to_runtimes:
             from glenside.exporters.onnx import moved
 
             (nodes, moves), (came, moves_before) = moved(self.program), moved(self.prepared)
@@ -166,7 +165,7 @@ class Result:
         """
         started, compared = time.perf_counter(), self.answer.compared
         verdict = verdict or self.compared(progress)
-        rounds = self.target.rounds(self.program)
+        rounds = isinstance(self.target, Rounds) and self.target.rounds(self.program)
         if rounds:
             verdict = _of_rounded(verdict)
         verdict = self._of_gradient(verdict, progress)
@@ -176,7 +175,7 @@ class Result:
         self.report.layers[:] = rows
         self.report.checked, self.report.how_checked = verdict.result, verdict.how
         self.interrupted = verdict.stopped == INTERRUPTED
-        if rounds and is_equal(verdict.result) and isinstance(self.answer, Answer):
+        if rounds and isinstance(self.target, Rounds) and is_equal(verdict.result) and isinstance(self.answer, Answer):
             observed = self.target.observed([*self.answer.variants[CHOSEN].values()], self.seed)
             self.report.remarks = [*dict.fromkeys([*self.report.remarks, *([observed] if observed else [])])]
         self.report.seconds["check"] = time.perf_counter() - started

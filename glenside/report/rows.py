@@ -11,7 +11,7 @@ from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term
 from glenside.passes.answer import CHOSEN, Answer, Problem
 from glenside.report.report import FORWARD, Choice, LayerRow, Report, part_of
-from glenside.targets.base import Amounts, Target, Variant
+from glenside.targets.base import Amounts, BoundsProducts, BoundsVariants, Rounds, Target, Variant
 
 
 def by_layer(names: Iterable[str]) -> list[str]:
@@ -35,7 +35,9 @@ def report_of(original: Program, target: Target, problem: Problem, searched: Sea
     if budget is not None and not budget.spares_baseline and (excess := budget.excess(totals[CHOSEN])):
         notes = [f"the program exceeds the {budget.what} by {excess:,.0f} {budget.unit}: no variant takes less"]
     remarks = dict.fromkeys(remark for v in answer.variants.get(CHOSEN, {}).values() for remark in v.remarks)
-    left_out = target.left_out([answer.layers[name].variants for name in program.layers])
+    left_out: Sequence[str] = ()
+    if isinstance(target, Rounds):
+        left_out = target.left_out([answer.layers[name].variants for name in program.layers])
     return Report(
         program=original.name,
         target=target.name,
@@ -66,7 +68,9 @@ def _least(rows: Sequence[LayerRow], target: Target) -> Sequence[str]:
     """What is said of the least that the layers take, where it is known of some of them."""
     known = [(row.lower_bound, row.gap) for row in rows if row.lower_bound is not None and row.gap is not None]
     least = sum(bound for bound, _ in known)
-    return target.least_words(least, least + sum(gap for _, gap in known)) if known else ()
+    if not known or not isinstance(target, BoundsVariants):
+        return ()
+    return target.least_words(least, least + sum(gap for _, gap in known))
 
 
 def _row(name: str, program: Program, target: Target, answer: Answer, stopped: str) -> LayerRow:
@@ -77,10 +81,12 @@ def _row(name: str, program: Program, target: Target, answer: Answer, stopped: s
     least = gap = None
     if extracted.cone is not None and objective is not None:
         proven = extracted.bound is not None and stopped == "saturated" and not chosen.off
-        least = extracted.bound if proven else min(objective, target.bound(sizes.macs))
+        bound = target.bound(sizes.macs) if isinstance(target, BoundsProducts) else 0
+        least = extracted.bound if proven else min(objective, bound)
         gap = None if least is None else objective - least
-    elif objective is not None and (known := target.least(extracted.variants)) is not None:
-        least, gap = min(objective, known), max(0, objective - known)
+    elif objective is not None and isinstance(target, BoundsVariants):
+        known = target.least(extracted.variants)
+        least, gap = (None, None) if known is None else (min(objective, known), max(0, objective - known))
     return LayerRow(
         name=name,
         part=part_of(name, program.layers)[1],

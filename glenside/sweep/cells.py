@@ -32,7 +32,7 @@ from glenside.ir.program import Program
 from glenside.ir.text import parse
 from glenside.models import models as built_in
 from glenside.sweep.programs import prepared, require_programs, whole_program
-from glenside.targets.base import Target, parse_objectives
+from glenside.targets.base import EmitsInstructions, Target, parse_objectives
 from glenside.targets.registry import parse_target, sizes
 
 if TYPE_CHECKING:
@@ -372,7 +372,7 @@ def _optimized(cell: Cell) -> Row:
         seconds=time.perf_counter() - started if made else report.seconds["total"],
         stopped=": ".join((result.stopped, *report.faults)),
         checked=worst,
-        gates=target.gates or 0.0,
+        gates=target.gates if isinstance(target, EmitsInstructions) else 0.0,
         **made,
     )
 

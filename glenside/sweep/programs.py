@@ -11,14 +11,14 @@ from glenside.npu.analysis.critical_path import accounts
 from glenside.quantization.asked import RANDOM, integers, of_bytes
 from glenside.quantization.layers import IntegerNetwork
 from glenside.report.result import Result
-from glenside.targets.base import Target
+from glenside.targets.base import EmitsInstructions, Target
 
 
 def require_programs(quantize: str, targets: Sequence[Target]) -> None:
     """Raises BadInput: networks that are quantized for a machine that has no instructions, or in another way."""
     if quantize not in ("", RANDOM):
         raise BadInput(f"--quantize of a sweep is {RANDOM}, got {quantize}")
-    other = next((target for target in targets if quantize and not target.has_code), None)
+    other = next((target for target in targets if quantize and not isinstance(target, EmitsInstructions)), None)
     if other is not None:
         raise BadInput(f"--quantize is for machines of bytes, such as npu:64x64, and {other.name} is none")
 
@@ -35,6 +35,7 @@ def prepared(program: Program, quantize: str) -> tuple[Program, IntegerNetwork |
 def whole_program(result: Result, network: IntegerNetwork) -> dict[str, Any]:
     """What a row says of the program. Raises BadInput: a layer that the machine does not run."""
     result.require_mapped()
+    assert isinstance(result.target, EmitsInstructions), "`require_programs` refuses other targets"
     made = result.target.network_code(result, network)
     total = accounts(made).total
     return {

@@ -12,9 +12,10 @@ import glenside as gl
 from glenside.builder import Builder
 from glenside.check import check
 from glenside.egraph.saturation import Progress
+from glenside.egraph.search import Search
 from glenside.ir.program import Program
 from glenside.ir.term import Term, constants_under, postorder, tensors
-from glenside.passes.network import Rewritten, Search, fold_batch_norms, has_scales_of_products, rewritten
+from glenside.passes.network import Rewritten, fold_batch_norms, has_scales_of_products, rewritten
 from glenside.semantics.interpreter import evaluate
 from glenside.targets.base import Target, Way
 

@@ -11,7 +11,7 @@ import glenside as gl
 from glenside.report.display import growing
 from glenside.report.report import CHOSEN, Choice
 from glenside.report.text import report_html, sentences, tables_of
-from glenside.targets.base import Target
+from glenside.targets.base import Rounds, Target
 
 
 def program() -> gl.Program:
@@ -45,7 +45,7 @@ def test_every_report_has_a_table_sentences_and_a_page(target: Target, columns: 
     assert not table.wrong
     said = "\n".join(sentences(report))
     assert f"Check of the whole program: {report.checked}" in said
-    assert report.checked == ("equal as reals" if target.rounds(program()) else "exact")
+    assert report.checked == ("equal as reals" if isinstance(target, Rounds) else "exact")
     assert "e-classes after" in said
     assert ("Every product is mapped" in said) == (report.peak is not None)
     page = report_html(report)

@@ -290,13 +290,14 @@ def machines_for(text: str | None, target: str | None) -> tuple[Sequence[Machine
     """
     from glenside.codegen.processor.model import machines_of
     from glenside.driver import DEFAULT_TARGET, target_named
+    from glenside.targets.base import Compiles
 
     machines = machines_of("native" if text is None else text)
     wanted = target_named(DEFAULT_TARGET if target is None else target, None, machines[0])
     if wanted is None:
         return machines, None
-    found = wanted.compiled_for(machines[0])
-    own = found.processor
+    found = wanted.compiled_for(machines[0]) if isinstance(wanted, Compiles) else wanted
+    own = found.processor if isinstance(found, Compiles) else None
     if own is None:
         return machines, found
     if replace(own, threads=1) in machines:
@@ -323,8 +324,9 @@ def prepared(
     Raises BadInput.
     """
     from glenside.driver import as_it_is
+    from glenside.egraph.search import Search
     from glenside.passes.integer_sums import for_processors
-    from glenside.passes.network import Search, uninterrupted
+    from glenside.passes.network import uninterrupted
 
     bounds.limits()  # raises for wrong options, which must not count as a refusal by the target
     note = ""

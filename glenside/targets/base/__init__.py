@@ -1,7 +1,34 @@
 """Descriptions of machines: measures, cost models, budgets and rule families. Nothing here searches."""
 
+from glenside.targets.base.capabilities import (
+    BoundsProducts,
+    BoundsVariants,
+    Compiles,
+    EmitsInstructions,
+    MovesLayouts,
+    Prepares,
+    PricesNodes,
+    Rounds,
+    TracksMemory,
+)
 from glenside.targets.base.prices import Cost, Instruction, InstructionCost, Prices, free, parse_objectives
-from glenside.targets.base.target import Amounts, Budget, Measure, NodeCosts, Refinement, Scope, Target, Variant, Way
+from glenside.targets.base.records import (
+    Amounts,
+    Budget,
+    Cone,
+    Extracted,
+    Extractor,
+    Measure,
+    NodeCosts,
+    Pass,
+    Scope,
+    Strategy,
+    Variant,
+    Way,
+)
+from glenside.targets.base.target import Target
 
-__all__ = ["Cost", "Instruction", "InstructionCost", "Prices", "free", "parse_objectives"]
-__all__ += ["Amounts", "Budget", "Measure", "NodeCosts", "Refinement", "Scope", "Target", "Variant", "Way"]
+__all__ = ["Amounts", "BoundsProducts", "BoundsVariants", "Budget", "Compiles", "Cone", "Cost"]
+__all__ += ["EmitsInstructions", "Extracted", "Extractor", "Instruction", "InstructionCost", "Measure"]
+__all__ += ["MovesLayouts", "NodeCosts", "Pass", "Prepares", "Prices", "PricesNodes", "Rounds", "Scope"]
+__all__ += ["Strategy", "Target", "TracksMemory", "Variant", "Way", "free", "parse_objectives"]

@@ -23,13 +23,14 @@ from glenside.ir.program import Program
 from glenside.ir.rearrangement import Rearrangement
 from glenside.ir.term import Term, weave
 from glenside.ir.types import AccessType
-from glenside.passes.extraction import Cone
 from glenside.rewrites.layout import addressing
 from glenside.targets.base import (
     Amounts,
+    Cone,
     Instruction,
     InstructionCost,
     Measure,
+    MovesLayouts,
     Prices,
     Scope,
     Target,
@@ -57,7 +58,7 @@ def layout_code(layout: str) -> int:
     return _LAYOUTS[layout]
 
 
-class ConvolutionUnit(Target):
+class ConvolutionUnit(Target, MovesLayouts):
     """A unit that requires its operands in one layout; the cost is the bytes of copies that only move data.
 
     layout   nhwc, nchw, any, or blocks of channels such as nchw16c
@@ -75,7 +76,7 @@ class ConvolutionUnit(Target):
     )
     unknown: Amounts = dict.fromkeys(m.name for m in measures)  # of one layer
     objectives = ("copies",)
-    counts_copies = True
+    leaves_layouts_to_runtimes = True  # convolutions of a file take channels first, whatever the layout of the unit
 
     def __init__(self, layout: str = "nhwc", *, loads: str = "all", stores: str = "all") -> None:
         for what, got in (("loads", loads), ("stores", stores)):
@@ -89,11 +90,6 @@ class ConvolutionUnit(Target):
         # Products are compared first, one cycle each, so that none is recomputed in another layout to save a copy.
         unit = Instruction("product-unit", lambda *_: InstructionCost(1, 1), f"operands in {layout}")
         self.prices = Prices((unit,), ("cycles", "copies"), copied=copied_bytes)
-
-    @property
-    def leaves_layouts_to_runtimes(self) -> bool:
-        """True: convolutions of a file take channels first, whatever the layout of the unit."""
-        return True
 
     def scope(self, way: Way) -> Scope:
         return Scope.NETWORK

@@ -39,10 +39,10 @@ from glenside.ir.operand import Array
 from glenside.ir.operator import OPERATORS
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, constants_under
-from glenside.passes.answer import Placed
+from glenside.passes.answer import CostsInPlace, Placed, Refinement
 from glenside.passes.extraction import PricedGraph
-from glenside.passes.variants import ByRecipe, Extracted
-from glenside.targets.base import Amounts, Budget, Measure, Prices, Refinement, Variant, Way
+from glenside.passes.variants import ByRecipe
+from glenside.targets.base import Amounts, BoundsVariants, Budget, Extracted, Measure, Prices, Variant, Way
 from glenside.targets.cpu.in_loops import InLoops
 from glenside.targets.cpu.target import CPU, PEAK, WORK
 from glenside.targets.recipes import recipe_label
@@ -87,7 +87,7 @@ def _growth(m: int, r: int) -> Fraction:
     return cook_toom(m, r).growth
 
 
-class CompiledCPU(CPU):
+class CompiledCPU(CPU, CostsInPlace, BoundsVariants):
     """A processor that programs are compiled for: counts nanoseconds on some threads, and bytes of temporaries.
 
     memory   budget of temporaries and results, as for any CPU

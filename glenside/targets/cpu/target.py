@@ -36,10 +36,9 @@ from glenside.ir.term import Term, weave
 from glenside.ir.types import Tensor
 from glenside.passes.distinct_layers import until_added_up
 from glenside.passes.integer_sums import for_processors
-from glenside.passes.network import Pass
-from glenside.passes.variants import Front, Strategy
+from glenside.passes.variants import Front
 from glenside.semantics.placement import gathers, stores
-from glenside.targets.base import Amounts, Budget, Measure, Target, Variant, Way
+from glenside.targets.base import Amounts, Budget, Compiles, Measure, Pass, Strategy, Target, TracksMemory, Variant, Way
 from glenside.targets.recipes import recipe_label
 from glenside.targets.registry import target, whole_numbers, with_options
 
@@ -50,7 +49,7 @@ UNLIMITED = "unlimited"
 """The text for no budget in the name of a target."""
 
 
-class CPU(Target):
+class CPU(Target, Compiles, TracksMemory):
     """A plain processor: counts multiply-adds, bytes moved and peak memory of every variant of a layer.
 
     memory    budget of temporaries and results, in bytes or as text such as "8MB"; None or "unlimited": no budget

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from glenside.egraph.saturation import SATURATED
+from glenside.egraph.search import Search
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.operator import OPERATORS
@@ -19,7 +20,7 @@ from glenside.ir.program import Program
 from glenside.ir.rational import exact_numbers
 from glenside.ir.term import Term, build, make, rebuild_all, weave
 from glenside.passes.extraction import constant_classes, derivable, derivations
-from glenside.passes.network import Search, rewritten
+from glenside.passes.network import rewritten
 from glenside.targets.base import Instruction, InstructionCost, Prices, Variant, free
 from glenside.targets.mpc.analysis import Operand, secrecy
 from glenside.targets.mpc.precision import error_bound

@@ -17,9 +17,21 @@ from glenside.ir.names import suggestion
 from glenside.ir.operators.compute import name_of
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
-from glenside.passes.network import Pass, fold_batch_norms
+from glenside.passes.network import fold_batch_norms
 from glenside.passes.variants import ByRecipe
-from glenside.targets.base import Amounts, Budget, Measure, NodeCosts, Target, Variant, Way
+from glenside.targets.base import (
+    Amounts,
+    Budget,
+    Measure,
+    NodeCosts,
+    Pass,
+    Prepares,
+    PricesNodes,
+    Rounds,
+    Target,
+    Variant,
+    Way,
+)
 from glenside.targets.mpc.analysis import secrets
 from glenside.targets.mpc.costs import BUILT_IN, costs_of, read_costs
 from glenside.targets.mpc.link import Link, parse_link
@@ -40,7 +52,7 @@ TRUNCATIONS = ("early", "late")
 EVERYWHERE = "Winograd everywhere"
 
 
-class MPC(Target):
+class MPC(Target, Prepares, PricesNodes, Rounds):
     """Two parties that compute on shares: counts time, bytes, messages and truncations of every variant of a layer.
 
     protocol    "semi2k", as in SPU 0.9.5

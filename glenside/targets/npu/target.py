@@ -18,10 +18,9 @@ from glenside.npu.machine.config_text import NAME, read_machine, read_options
 from glenside.npu.machine.model import Energy, Machine, with_useful_beats
 from glenside.npu.model.cycle_model import delays
 from glenside.npu.program.program import NpuProgram
-from glenside.passes.extraction import Cone
-from glenside.passes.network import Pass, fold_batch_norms
+from glenside.passes.network import fold_batch_norms
 from glenside.passes.variants import EveryMapping
-from glenside.targets.base import Measure, Prices, Scope, Variant, Way
+from glenside.targets.base import Cone, EmitsInstructions, Measure, Pass, Prices, Scope, Variant, Way
 from glenside.targets.npu.array import NpuArray
 from glenside.targets.npu.holding import Holding, Operands
 from glenside.targets.registry import target
@@ -39,7 +38,7 @@ SLACK = 2
 """Maximum cost of a candidate mapping, as a multiple of the cheapest; the mapping as written is always a candidate."""
 
 
-class NPU(SystolicArray):
+class NPU(SystolicArray, EmitsInstructions):
     """A machine that runs whole networks: an array of R x C int8 multipliers between scratchpad, accumulators and DRAM.
 
     rows          R, rows of the array and banks of the scratchpad; or a `Machine`, which has all sizes
@@ -74,7 +73,6 @@ class NPU(SystolicArray):
     compared = ("cycles",)
     uncounted = "memories and DMA"
     strategy = EveryMapping
-    has_code = True
     search_parts = 2
 
     def __new__(cls, *_: Any, **__: Any) -> NPU:

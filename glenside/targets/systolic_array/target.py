@@ -17,11 +17,24 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.ir.types import ceil_div, if_fits
 from glenside.passes.distinct_layers import until_added_up
-from glenside.passes.extraction import Cone
-from glenside.passes.network import Pass, fold_batch_norms
+from glenside.passes.network import fold_batch_norms
 from glenside.passes.variants import Cheapest
 from glenside.rewrites.layout.product_unit import UNIT_PRICES
-from glenside.targets.base import Amounts, Instruction, InstructionCost, Measure, Prices, Scope, Target, Variant, Way
+from glenside.targets.base import (
+    Amounts,
+    BoundsProducts,
+    Cone,
+    Instruction,
+    InstructionCost,
+    Measure,
+    MovesLayouts,
+    Pass,
+    Prices,
+    Scope,
+    Target,
+    Variant,
+    Way,
+)
 from glenside.targets.convolution_unit.target import LAYOUT_FAMILIES, ConvolutionUnit, copied_bytes
 from glenside.targets.registry import target
 from glenside.targets.systolic_array.array import UNLIMITED, Array, BitWidths
@@ -38,7 +51,7 @@ _CROSSED = ("crossed-mapping-analyses", "crossed-mapping")
 CYCLES = Measure("cycles", "cycles", "of the array, and of the vector unit beside it")
 
 
-class SystolicArray(Target):
+class SystolicArray(Target, BoundsProducts):
     """A weight-stationary unit of R x C multipliers; m rows stream through a tile in m + 2R + C - 2 cycles.
 
     dataflow            weight-stationary, output-stationary or double-buffered
@@ -178,7 +191,7 @@ class SystolicArray(Target):
         return int(ceil_div(macs, self.peak or 1)) if self.objectives[0] == "cycles" else 0
 
 
-class SystolicArrayWithLayouts(SystolicArray):
+class SystolicArrayWithLayouts(SystolicArray, MovesLayouts):
     """An array whose objectives include copies: the network and its layouts are searched in one e-graph.
 
     A product runs as a `product-unit`, whose operands and result may have any axis order that the layout allows. Its
@@ -188,7 +201,6 @@ class SystolicArrayWithLayouts(SystolicArray):
 
     ways = frozenset()
     measures = (CYCLES, *ConvolutionUnit.measures)
-    counts_copies = True
 
     def __init__(self, rows: int, columns: int, *, layout: str = "nhwc", **options: Any) -> None:
         super().__init__(rows, columns, **options)

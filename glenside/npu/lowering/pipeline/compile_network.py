@@ -397,7 +397,7 @@ def mappings(result: Result, network: IntegerNetwork) -> Mapping[str, Sequence[t
 
     Raises BadInput: a layer without a mapping.
     """
-    layers = distinct_layers(network.program, result.target.leaf_kind(network.program))
+    layers = distinct_layers(network.program)
     found = dict[str, list[tuple[Mapped, int]]]()
     for name, variants in result.answer.fronts.items():
         own = [(variant.term, variant) for variant in variants if variant.term is not None]
