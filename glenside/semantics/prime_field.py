@@ -213,7 +213,7 @@ class PrimeField(Native):
         """Returns a pseudo-random residue for each integer of a float64 array: multiply, mix, multiply, keep the top
         bits.
         """
-        key = x.astype(np.int64).view(np.uint64)
+        key = np.atleast_1d(x).astype(np.int64).view(np.uint64)  # arrays wrap around silently, numpy's scalars warn
         key += function_seed(function)
         key *= np.uint64(0x9E3779B97F4A7C15)
         key ^= key >> np.uint64(32)
@@ -221,7 +221,7 @@ class PrimeField(Native):
         key >>= np.uint64(42)
         key *= np.uint64(self.p)
         key >>= np.uint64(22)
-        return key.astype(np.float64) - self.half
+        return (key.astype(np.float64) - self.half).reshape(x.shape)
 
     def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
         """Returns a: nothing overflows here, and exp of a difference is not a quotient."""

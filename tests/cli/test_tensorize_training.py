@@ -17,6 +17,7 @@ from glenside.report.rows import by_layer
 TINY = ("mobilenet-v1", "--set", "resolution=32", "--set", "width=0.1", "--set", "classes=7", "--set", "batch=2")
 
 
+@pytest.mark.slow
 def test_parts_of_a_layer_stand_together_with_the_baseline_beside(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,6 +63,7 @@ def test_programs_and_onnx_files_are_trained(tmp_path: Path) -> None:
     assert [part for part, _ in rows[0]].count("weight-gradient") == 2
 
 
+@pytest.mark.slow
 def test_a_comparison_is_of_the_step_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "step.glenside"
     assert run("tensorize", *TINY, "--train", "--array", "16x16", "--no-check", "-o", path) == 0

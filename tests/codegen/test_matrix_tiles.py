@@ -97,7 +97,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "queries": _queries,
     "groups": lambda: _batched(3, 70, 64, 96),
 }
-REPEATED = ("whole", "one pair more", "many rows", "pointwise", "strided")
+REPEATED = ("whole", "one pair more", "many rows", "pointwise", "strided", "long sums", "windows", "queries")
 """Whose tiles are among those of the others: computing them is slow, and their loops are looked at by default."""
 
 

@@ -45,7 +45,8 @@ def evaluate(terms: Sequence[Term], values: Mapping[str, Array]) -> list[Any]:
     return [np.asarray(array) for array in found]
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
+@pytest.mark.slow
+@pytest.mark.parametrize("part", [0, *(part for part in range(1, PARTS))])
 @pytest.mark.filterwarnings("ignore")
 def test_nodes(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend, "evaluate", evaluate)

@@ -69,7 +69,10 @@ def _step(network: Callable[[], Program]) -> tuple[Program, dict[str, Any]]:
 
 
 @needs_compiler
-@pytest.mark.parametrize(("network", "machine"), [(_chain, "plain"), (_joined, "native"), (_dense, "plain")])
+@pytest.mark.parametrize(
+    ("network", "machine"),
+    [(_chain, "plain"), pytest.param(_joined, "native", marks=pytest.mark.slow), (_dense, "plain")],
+)
 def test_bits_are_as_before_and_the_budget_is_held(network: Callable[[], Program], machine: str) -> None:
     program, given = _step(network)
     free = gl.compile(program, "none", machine=machine)

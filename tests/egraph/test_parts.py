@@ -115,6 +115,7 @@ def test_the_e_graph_is_that_of_a_search_of_all(trace: bool, monkeypatch: pytest
         assert len(found.snapshot.facts[WRITTEN]) == len(nodes)
 
 
+@pytest.mark.slow
 def test_it_is_the_same_whoever_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes, rules = nodes_of(products(MANY)), list(of_families(FAMILIES))
     two_processors(monkeypatch)
@@ -252,6 +253,7 @@ def test_processes_are_started_ahead_for_all_parts(monkeypatch: pytest.MonkeyPat
     assert len(PROCESS.IDLE) == 1
 
 
+@pytest.mark.slow
 def test_an_npu_searches_in_two_parts_and_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     program, target = gl.models.mobilenet_v1(width=0.25, resolution=32), gl.NPU(8)
     seen = []

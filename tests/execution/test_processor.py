@@ -37,6 +37,7 @@ def _nests(prices: Work, count: int = 640, wrong: int = 0) -> list[Timed]:
     return found
 
 
+@pytest.mark.slow
 def test_prices_are_found_again_though_some_nests_are_not_explained() -> None:
     prices = Work(*(0.5 + n for n in range(len(NAMES))))
     for wrong in (0, 96):

@@ -234,12 +234,13 @@ def test_transposes_between_convolutions_cancel() -> None:
     assert [kind for kind in found if kind not in ("Add", "Relu")] == ["Conv", "Conv"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "target",
-    [pytest.param(gl.ConvolutionUnit("nhwc"), marks=pytest.mark.slow), gl.CPU(balance=2.0)],
+    [gl.ConvolutionUnit("nhwc"), gl.CPU(balance=2.0)],
     ids=lambda t: t.name,
 )
-@pytest.mark.parametrize("name", ["mobilenet_v2", pytest.param("unet", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["mobilenet_v2", "unet"])
 def test_what_was_optimized_has_the_convolutions_that_came(name: str, target: Any, tmp_path: Path) -> None:
     model, path = small(name), tmp_path / "network.onnx"
     path.write_bytes(model.SerializeToString())

@@ -85,6 +85,7 @@ def _copies(made: NpuProgram) -> list[str]:
     return [own.name for own in made.stretches if own.name.startswith("copy of")]
 
 
+@pytest.mark.slow
 def test_one_tensor_is_both_operands(tmp_path: Path) -> None:
     """What streams and stays is at two places at least."""
     g = Graph()
@@ -124,6 +125,7 @@ def test_two_inputs_of_a_product() -> None:
             _held(found, made)
 
 
+@pytest.mark.slow
 def test_a_result_that_a_layer_keeps_in_part_is_whole() -> None:
     """The host takes all of it; another layer needs every other element, and has them stay in the array."""
     g = Graph()

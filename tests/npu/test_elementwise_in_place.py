@@ -122,6 +122,7 @@ def test_sums_that_are_added_keep_their_axes() -> None:
             assert Reads.of(found, tuple(leaf.access.dims), leaf) is not None
 
 
+@pytest.mark.slow
 def test_mappings_without_strides_in_common_are_not_taken_together() -> None:
     """Of tensors that two layers read: pairs that are ruled out have no place, whatever room there is, others have."""
     network, machine = _residual(8, 8), Machine(8, 8, scratchpad=1 << 20, accumulators=64, bandwidth=8, latency=3)

@@ -74,7 +74,7 @@ def _compared(program: Program, machine: Machine, most: int = MOST) -> tuple[int
     return own.predicted, ways
 
 
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("seed", [11, pytest.param(12, marks=pytest.mark.slow)])
 def test_no_other_choice_takes_less(seed: int) -> None:
     compared = _compared(network(random.Random(seed)), MACHINES[seed % len(MACHINES)])
     assert compared is not None

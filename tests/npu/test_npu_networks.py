@@ -482,7 +482,8 @@ def _narrow_mobilenet(size: int) -> NpuProgram:
     return gl.npu_program(gl.models.mobilenet_v1(resolution=32, width=0.25), gl.NPU(size), quantize="random")
 
 
-@pytest.mark.parametrize("size", [pytest.param(8, marks=pytest.mark.slow), 16])
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [8, 16])
 def test_a_narrow_mobilenet_in_the_simulator(size: int) -> None:
     """Input to logits, all of its 28 layers."""
     program = _narrow_mobilenet(size)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import glenside as gl
 from glenside.cache import Cache
@@ -61,6 +62,7 @@ def _said(seed: int) -> str:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
+@pytest.mark.slow
 def test_two_processes_make_the_same_program() -> None:
     first, second = map(_said, (0, 1))
     assert len(first.split()) > 2

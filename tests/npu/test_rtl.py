@@ -314,6 +314,7 @@ def _caught(seeds: range) -> dict[str, list[bool]]:
     return caught
 
 
+@pytest.mark.slow
 def test_changed_programs_are_caught() -> None:
     caught = _caught(range(2, 10))
     assert set(caught) == {

@@ -38,6 +38,7 @@ def _mapped() -> tuple[IntegerNetwork, compile_network.Front]:
     return asked.network, compile_network.mappings(result, asked.network)
 
 
+@pytest.mark.slow
 def test_what_is_chosen_by_prices_of_windows_is_right() -> None:
     network, fronts = _mapped()
     priced, known = options_of(network, fronts, MACHINE), dict[tuple[int, str, object], Estimate]()

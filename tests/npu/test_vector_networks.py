@@ -206,6 +206,7 @@ def _attention(zero: int) -> Program:
     return b.finish(_bytes(b, b.matmul(shares, v), 0.02, zero))
 
 
+@pytest.mark.slow
 def test_attention_of_tensors_with_zero_points() -> None:
     """Products of two tensors that change are exact; a softmax is a step off at most."""
     program = _attention(-20)

@@ -92,6 +92,7 @@ def test_tiles_of_few_columns_share_rows_of_parameters(columns: int, used: int) 
     assert after == before if several == 1 or used == 1 else after <= -(-12 // 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channels", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (12, 17))])
 def test_whatever_is_shared_results_are_the_networks(channels: int) -> None:
     small, wide = replace(MACHINE, parameters=4, tables=24), replace(MACHINE, weights=8 * 8 * 17, bandwidth=8)

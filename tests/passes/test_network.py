@@ -138,7 +138,8 @@ def test_a_program_without_scales_stays_itself(after: After) -> None:
     assert result.prepared is program
 
 
-@pytest.mark.parametrize("least", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("least", [2, 4])
 def test_the_e_graph_of_a_network_grows_as_the_network(least: int) -> None:
     sizes = [_rewritten(_residual(n, _norm)).egraph.e_nodes for n in (least, 2 * least, 4 * least)]
     first, second = sizes[1] - sizes[0], (sizes[2] - sizes[1]) / 2

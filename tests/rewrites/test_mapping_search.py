@@ -83,6 +83,7 @@ def hold_to_brute_force(flow: str, program: Program, rows: int, columns: int) ->
     assert result.stopped == "saturated"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "columns"), ARRAYS)
 def test_mobilenet_v1_is_never_worse_than_brute_force(rows: int, columns: int) -> None:
     program = gl.models.mobilenet_v1()
@@ -91,6 +92,7 @@ def test_mobilenet_v1_is_never_worse_than_brute_force(rows: int, columns: int) -
         assert row.measures["cycles"] <= oracle.best(layer, rows, columns, crossing=True).cycles, row
 
 
+@pytest.mark.slow
 def test_mobilenet_v1_on_64x64_takes_a_sixth_of_the_baseline_cycles() -> None:
     result = gl.optimize(gl.models.mobilenet_v1(), gl.SystolicArray(64, 64))
     assert result.report.ok

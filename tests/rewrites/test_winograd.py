@@ -90,7 +90,7 @@ def convolutions(draw: Any) -> Convolution:
     )
 
 
-@settings(max_examples=16, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(convolutions(), st.sampled_from([(2,), (3,), (2, 4)]))
 def test_every_form_of_any_convolution_is_found_and_equal(convolution: Convolution, wanted: tuple[int, ...]) -> None:
     snapshot = _searched(convolution.program(), wanted)

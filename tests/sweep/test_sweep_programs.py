@@ -28,6 +28,7 @@ def network(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_cell_is_a_whole_program(network: Path) -> None:
     for cell in cells([str(network)], targets=MACHINES, quantize="random"):
         row = optimize_cell(cell)

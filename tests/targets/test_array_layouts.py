@@ -23,7 +23,8 @@ def _network(channels: int = 8) -> gl.Program:
     return b.finish(b.conv(x, b.constant("u", (channels, wide, 1, 1)), name="last"))
 
 
-@pytest.mark.parametrize("size", [(8, 5), *(pytest.param((n, n), marks=pytest.mark.slow) for n in (4, 16))])
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(8, 5), *((n, n) for n in (4, 16))])
 def test_neither_objective_pays_for_the_other(size: tuple[int, int]) -> None:
     program = _network()
     both = gl.optimize(program, gl.SystolicArray(*size, objectives=BOTH))

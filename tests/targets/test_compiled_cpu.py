@@ -122,7 +122,9 @@ def test_variants_are_timed_in_turn_and_what_was_timed_is_kept(tmp_path: Path, m
 
 
 @pytest.mark.skipif(not is_here(MACHINES[MACHINE]), reason="its vectors are not here")
-@pytest.mark.parametrize("at", ["compiling 3", "timing 3", "second draft"])
+@pytest.mark.parametrize(
+    "at", ["second draft", *(pytest.param(at, marks=pytest.mark.slow) for at in ("compiling 3", "timing 3"))]
+)
 def test_timing_that_is_interrupted_leaves_the_last_draft(
     at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
