@@ -92,7 +92,9 @@ def test_sums_of_numbers_are_of_several_rows() -> None:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(
+    "shape", [pytest.param(s, marks=[] if s in FEWER else [pytest.mark.slow]) for s in SHAPES], ids=str
+)
 def test_nothing_is_read_or_stored_outside_on_any_machine(name: str, shape: tuple[int, int, int]) -> None:
     lowered = Lowered(_to_few(*shape, batch=2), MACHINES[name])
     assert faults(lowered.loops, lowered.arena) == []

@@ -89,7 +89,7 @@ def _registers(body: Any) -> set[Any]:
     return found
 
 
-@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize("size", [3, *(pytest.param(size, marks=pytest.mark.slow) for size in (2, 5))])
 def test_winograd_of_few_windows(size: int) -> None:
     """Where an image is one window, or two, the rows of a tile are of weights that differ."""
     b = gl.Builder("p")

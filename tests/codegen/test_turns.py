@@ -48,7 +48,7 @@ SHAPES = [
     (3, 5, 100, 2),
     pytest.param((7, 33, 70, 3), marks=pytest.mark.slow),
     pytest.param((19, 4, 161, 5), marks=pytest.mark.slow),
-    (2, 1, 97, 8),
+    pytest.param((2, 1, 97, 8), marks=pytest.mark.slow),
 ]
 
 

@@ -102,7 +102,9 @@ def _convolution() -> Program:
     return b.finish(b.softmax(b.relu(y))).seeded_constants(0)
 
 
-@pytest.mark.parametrize("machine", ["plain", "avx512", "avx2", "generic"])
+@pytest.mark.parametrize(
+    "machine", ["plain", "avx512", *(pytest.param(name, marks=pytest.mark.slow) for name in ("avx2", "generic"))]
+)
 def test_known_nests_hide_no_fault(machine: str) -> None:
     """A checker that is used again finds what a new one does."""
     loops = lower(_convolution(), machine_of(machine))

@@ -88,7 +88,8 @@ MACHINES = {
 
 
 @pytest.mark.parametrize(
-    "which", [pytest.param(name, marks=pytest.mark.slow if name.startswith("several") else ()) for name in MACHINES]
+    "which",
+    [pytest.param(name, marks=pytest.mark.slow if name.startswith(("several", "some")) else ()) for name in MACHINES],
 )
 def test_additions_read_both_operands_where_they_are(which: str) -> None:
     channels, machine = MACHINES[which]

@@ -118,7 +118,15 @@ def _spread(kernel: tuple[int, int], strides: tuple[int, int], channels: tuple[i
 
 
 @pytest.mark.parametrize(
-    ("kernel", "strides"), [((2, 2), (2, 2)), ((1, 2), (3, 3)), ((3, 3), (2, 2)), ((1, 3), (2, 2)), ((4, 1), (2, 1))]
+    ("kernel", "strides"),
+    [
+        ((1, 2), (3, 3)),
+        ((3, 3), (2, 2)),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (((2, 2), (2, 2)), ((1, 3), (2, 2)), ((4, 1), (2, 1)))
+        ),
+    ],
 )
 def test_transposed_convolutions(kernel: tuple[int, int], strides: tuple[int, int]) -> None:
     """Windows that do not meet are moved behind the array; where they do, rows have zeros between elements: sums of
@@ -144,7 +152,7 @@ def test_transposed_convolutions(kernel: tuple[int, int], strides: tuple[int, in
         Machine(2, 8, parameters=1),
         Machine(2, 8, scratchpad=96),
         Machine(2, 7, scratchpad=120, parameters=1, tables=2, instructions=2),
-        Machine(1, 8, scratchpad=40, accumulators=4, parameters=2),
+        pytest.param(Machine(1, 8, scratchpad=40, accumulators=4, parameters=2), marks=pytest.mark.slow),
     ],
     ids=str,
 )
