@@ -132,6 +132,21 @@ def test_no_code_but_that_of_targets_asks_which_target_it_has() -> None:
     assert asking == []
 
 
+def test_targets_do_not_import_sibling_targets() -> None:
+    folders = {path.parent for path in (ROOT / "glenside" / "targets").glob("*/target.py")}
+    packages = {f"glenside.targets.{folder.name}" for folder in folders} - {"glenside.targets.base"}
+    assert len(packages) >= 5
+    wrong = [
+        f"{_module(path)} imports {imported}"
+        for path in FILES
+        for own in packages
+        if _within(_module(path), (own,))
+        for imported in _imports(path)
+        if _within(imported, tuple(packages - {own}))
+    ]
+    assert wrong == []
+
+
 def test_one_module_imports_egglog() -> None:
     users = [_module(p) for p in FILES if "egglog" in {name.split(".")[0] for name in _imports(p)}]
     assert users == []  # the native module is loaded by its name, without the Python language around it

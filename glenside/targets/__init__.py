@@ -31,9 +31,13 @@ _MODULES = {
 __all__ = ["CPU", "MPC", "NPU", "TARGETS", "ConvolutionUnit", "SystolicArray", "load_all", "parse_target"]
 
 
+_SHARED = ("base", "arrays")
+"""Folders without a target of their own."""
+
+
 def load_all() -> None:
     """Imports the module `target` of every folder; each registers its targets."""
-    packages = (info.name for info in iter_modules(__path__) if info.ispkg and info.name != "base")
+    packages = (info.name for info in iter_modules(__path__) if info.ispkg and info.name not in _SHARED)
     load(f"{__name__}.{name}.target" for name in packages)
 
 

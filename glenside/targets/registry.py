@@ -98,8 +98,7 @@ def target(
     """
 
     def declare(maker: Maker) -> Maker:
-        made_by = vars(options)["__init__"] if isinstance(options, type) else options or maker
-        kinds = inspect.signature(made_by).parameters.values()
+        kinds = inspect.signature(options or maker).parameters.values()
         known = frozenset(p.name for p in kinds if p.kind is inspect.Parameter.KEYWORD_ONLY)
         doc = inspect.cleandoc(maker.__doc__ or "")
         TARGETS[name] = Entry(usage, doc, maker, read, known, objectives, load, bare)

@@ -210,7 +210,7 @@ def test_an_answer_whose_folding_ran_out_of_time_says_so_and_is_not_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program = _stack(_norm)
-    folding = "glenside.targets.systolic_array.target.fold_batch_norms"
+    folding = "glenside.targets.arrays.matrix_array.fold_batch_norms"
     monkeypatch.setattr(folding, lambda program, search: (program, "time-limit"))
     with gl.Cache(tmp_path / "answers.sqlite") as cache:
         result = gl.optimize(program, ARRAY, verify=False, cache=cache)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import glenside as gl
 from glenside.builder import Builder
 from glenside.ir.program import Program
+from glenside.targets.arrays.array import Array
 from glenside.targets.base import InstructionCost
-from glenside.targets.systolic_array.array import Array
 
 ARRAYS = [(24, 40)]
 ARRAYS += [

@@ -27,7 +27,7 @@ from glenside.ir.program import Program, is_product
 from glenside.ir.rearrangement import of_transpose
 from glenside.ir.term import Term, constants_under, postorder
 from glenside.semantics.interpreter import evaluate
-from glenside.targets.convolution_unit.target import ADDRESSES, AS_WRITTEN, PLACES, copied_bytes, layout_code
+from glenside.targets.arrays.layout_unit import ADDRESSES, AS_WRITTEN, PLACES, copied_bytes, layout_code
 
 UNIT = gl.ConvolutionUnit("nhwc")
 SLOW = ("super_resolution_dcr", "super_resolution_nhwc", "super_resolution_nhwc_each", "super_resolution_relu")

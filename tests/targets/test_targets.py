@@ -17,9 +17,9 @@ from glenside.builder import Builder
 from glenside.driver import way_of
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
+from glenside.targets.arrays.array import DATAFLOWS, Array, BitWidths
 from glenside.targets.base import parse_objectives
 from glenside.targets.registry import parse_target
-from glenside.targets.systolic_array.array import DATAFLOWS, Array, BitWidths
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "targets").glob("*.toml"))
 ARRAY = "[array]\nrows = 8\ncolumns = 4\n"

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from glenside.ir.types import ceil_div, largest
+from glenside.targets.arrays.array import UNLIMITED, Array, BitWidths
 from glenside.targets.base import InstructionCost
-from glenside.targets.systolic_array.array import UNLIMITED, Array, BitWidths
 
 INT8 = BitWidths(8, 8, 32)
 

@@ -9,8 +9,8 @@ from typing import Any
 from glenside.analysis.layers import ProductSizes
 from glenside.analysis.places import distinct_elements
 from glenside.ir.term import Term, constants_under
+from glenside.targets.arrays.plan import Plan
 from glenside.targets.npu.array import NpuArray
-from glenside.targets.systolic_array.plan import Plan
 
 
 @dataclass(frozen=True)

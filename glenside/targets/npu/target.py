@@ -20,12 +20,12 @@ from glenside.npu.model.cycle_model import delays
 from glenside.npu.program.program import NpuProgram
 from glenside.passes.network import fold_batch_norms
 from glenside.passes.variants import EveryMapping
+from glenside.targets.arrays.matrix_array import BASELINE, MatrixArray
+from glenside.targets.arrays.plan import Plan
 from glenside.targets.base import Cone, EmitsInstructions, Measure, Pass, Prices, Scope, Variant, Way
 from glenside.targets.npu.array import NpuArray
 from glenside.targets.npu.holding import Holding, Operands
 from glenside.targets.registry import target
-from glenside.targets.systolic_array.plan import Plan
-from glenside.targets.systolic_array.target import BASELINE, SystolicArray
 
 if TYPE_CHECKING:
     from glenside.quantization.layers import IntegerNetwork
@@ -38,7 +38,7 @@ SLACK = 2
 """Maximum cost of a candidate mapping, as a multiple of the cheapest; the mapping as written is always a candidate."""
 
 
-class NPU(SystolicArray, EmitsInstructions):
+class NPU(MatrixArray, EmitsInstructions):
     """A machine that runs whole networks: an array of R x C int8 multipliers between scratchpad, accumulators and DRAM.
 
     rows          R, rows of the array and banks of the scratchpad; or a `Machine`, which has all sizes
@@ -74,9 +74,6 @@ class NPU(SystolicArray, EmitsInstructions):
     uncounted = "memories and DMA"
     strategy = EveryMapping
     search_parts = 2
-
-    def __new__(cls, *_: Any, **__: Any) -> NPU:
-        return object.__new__(cls)
 
     def __init__(
         self,

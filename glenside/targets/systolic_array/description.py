@@ -14,8 +14,8 @@ from glenside.ir.bounds import MOST_COUNT, MOST_FACTOR
 from glenside.ir.errors import BadInput
 from glenside.ir.files import place_in_toml
 from glenside.ir.names import suggestion
+from glenside.targets.arrays.array import DATAFLOWS, LARGEST, BitWidths
 from glenside.targets.base import parse_objectives
-from glenside.targets.systolic_array.array import DATAFLOWS, LARGEST, BitWidths
 from glenside.targets.systolic_array.target import SystolicArray
 
 _BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}

@@ -10,9 +10,9 @@ from glenside.analysis.layers import ProductSizes, cut_words, product_of, produc
 from glenside.egraph.search import SearchResult
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType
+from glenside.targets.arrays.array import Array
 from glenside.targets.base import Cone, Instruction
 from glenside.targets.recipes import recipe_label
-from glenside.targets.systolic_array.array import Array
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Cost models of matrix units that several targets share; no target of its own."""
