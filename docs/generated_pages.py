@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import re
 from itertools import groupby
@@ -138,8 +139,15 @@ def measurements() -> str:
     for path in sorted((ROOT / "benchmarks" / "results").glob("*.csv")):
         program = re.sub(r"(_xeon|_zen4|_busy|_others|_growth|_mpc)+$", "", path.stem)
         lines += ["", f"## {path.stem.removeprefix('bench_').replace('_', ' ')}", "", f"`benchmarks/{program}.py`", ""]
+        lines += _introduction(ROOT / "benchmarks" / f"{program}.py")
         lines += _table(path.read_text())
     return "\n".join(lines)
+
+
+def _introduction(program: Path) -> list[str]:
+    """Returns the docstring of a benchmark."""
+    text = ast.get_docstring(ast.parse(program.read_text())) if program.exists() else None
+    return [text, ""] if text else []
 
 
 def _table(text: str) -> list[str]:
