@@ -39,6 +39,7 @@ _EXPORTS = {
     "check_rule": "glenside.fuzzing.soundness",
     "compile": "glenside.driver",
     "evaluate": "glenside.semantics.interpreter",
+    "export_egglog": "glenside.driver",
     "export_jax": "glenside.exporters.jax",
     "export_onnx": "glenside.exporters.onnx",
     "facts": "glenside.rewrites.facts",
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from glenside.check import check_gradient as check_gradient
     from glenside.check.onnxruntime import check_onnxruntime as check_onnxruntime
     from glenside.driver import compile as compile
+    from glenside.driver import export_egglog as export_egglog
     from glenside.driver import npu_program as npu_program
     from glenside.driver import optimize as optimize
     from glenside.egraph.clause import rewrite as rewrite
@@ -155,6 +157,7 @@ __all__ = [
     "check_rule",
     "compile",
     "evaluate",
+    "export_egglog",
     "export_jax",
     "export_onnx",
     "facts",

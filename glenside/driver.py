@@ -132,6 +132,27 @@ def optimize(
         return result
 
 
+def export_egglog(
+    program: Program,
+    target: Target | str,
+    *,
+    rules: Iterable[Rule | str] = (),
+    limits: Limits | None = None,
+    way: Way | None = None,
+    seed: int = 0,
+) -> str:
+    """Returns the search of `optimize` as one text that the egglog package runs: operators, rules, program, schedule.
+
+        egglog.bindings.EGraph().run_program(*egglog.bindings.EGraph().parse_program(text))
+
+    The search runs first under the limits, because shapes that Glenside computes in Python are facts of the text. Rules
+    with the parameters of the target are those of this target alone. Raises BadInput.
+    """
+    own, more = _searched_for(target, None, rules)
+    program, search = _program(program, "exported").as_written(), Search(limits or Limits())
+    return Stages(program, own, way or way_of(own), search, silent, Clock(0.0), seed, rules=more).egglog()
+
+
 def _holds(known: Result, cache: Cache, on_answer: Callable[[Result], None], verify: bool, meanwhile: bool) -> bool:
     """Passes a cached answer to `on_answer` and checks it; True if the answer is right.
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from glenside.analysis.layers import product_sizes
+from glenside.egraph.egglog_text import egglog_text
 from glenside.egraph.part import MANY
 from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress, declared
@@ -89,6 +90,12 @@ class Stages:
         if self.searched.stopped == INTERRUPTED:
             return self.at_once()
         return self._or_baseline(self._extracted(problem, self.searched, self.way), _FALLBACK_LIMITS)
+
+    def egglog(self) -> str:
+        """Returns the search as egglog text, after it ran in this process. Raises KeyboardInterrupt."""
+        self.prepared = self._prepare(self.target.passes(self.way))
+        problem = self.problem = Problem.of(self.prepared, self.target, self.way)
+        return egglog_text(*self._problem(problem, self.way), self.search.limits)
 
     def at_once(self) -> Result:
         """Returns the best answer that is available quickly, after an interrupt. Raises Unfinished."""

@@ -21,7 +21,7 @@ from glenside.egraph.encode import FIRST, MADE, PROGRAM_NODE, TRACE, declaration
 from glenside.egraph.pattern import sort_names
 from glenside.egraph.queries import DEMANDS, LATE_DEMANDS
 from glenside.egraph.rule import Parameters, Rule
-from glenside.egraph.sexpr import parts
+from glenside.egraph.sexpr import literal, parts, row_said
 from glenside.egraph.snapshot import ENode, Fact, Rows, Snapshot, closed
 from glenside.egraph.table_rows import TableRows
 from glenside.egraph.tables import TABLES, Table, used
@@ -45,7 +45,7 @@ LIMITS = {
 
 _CHUNK = 8  # commands per parser call: egglog's parser takes time and memory quadratic in the length of a text
 _KEPT = 4  # maximum e-graphs with compiled rules
-_ACTIONS = 32  # actions per rule that builds a part of the program
+ACTIONS = 32  # actions per rule that builds a part of the program
 MATCH_LIMIT, BAN_LENGTH = 1_000, 5  # the defaults of egg's back-off scheduler
 
 
@@ -165,18 +165,18 @@ class Saturation:
         self.request = request
         self._start = time.perf_counter()
         self._egraph = (compiled or Compiled()).egraph(request.declarations)
-        facts = _FACTS.format(" ".join(f"(run {name})" for name in request.analyses))
+        facts = FACTS.format(" ".join(f"(run {name})" for name in request.analyses))
         # One rule that fires once runs many actions faster than separate commands.
         actions = request.program.split("\n")  # not splitlines: names may contain other line separators
         self._command("(ruleset program)")
-        for start in range(0, len(actions), _ACTIONS):
-            some = " ".join(actions[start : start + _ACTIONS])
+        for start in range(0, len(actions), ACTIONS):
+            some = " ".join(actions[start : start + ACTIONS])
             self._command(f'(rule () ({some}) :ruleset program :name "program {start}")')
         self._command("(run-schedule (run program))")
         self._limit = {name: MATCH_LIMIT for name, expansive in request.rules if expansive}
         self._runs = {name: self._egraph.parse_program(f"(run-schedule (run {name}))") for name, _ in request.rules}
-        self._facts = self._egraph.parse_program(facts)
-        self._late = self._egraph.parse_program(_LATE)
+        self._facts = self._egraph.parse_program(f"(run-schedule {facts})")
+        self._late = self._egraph.parse_program(f"(run-schedule {LATE})")
         load(module for module, _ in request.tables)
         # Not a bound method: that would be a reference cycle, and any thread's collector might free the e-graph.
         self._tables = TableRows(partial(_run, self._egraph), [TABLES[name] for _, name in request.tables])
@@ -283,6 +283,10 @@ class Saturation:
         """Returns a snapshot of the current e-graph."""
         return _Reader(self._egraph).read(self.request, tensors or {})
 
+    def rows_of_tables(self) -> list[str]:
+        """Returns the commands that add the rows of tables that the search demanded, sorted."""
+        return _Reader(self._egraph).rows_of_tables([TABLES[name] for _, name in self.request.tables])
+
 
 class Compiled:
     """A cache of e-graphs with the compiled declarations of past searches.
@@ -331,8 +335,10 @@ def _egraph_class() -> type[bindings.EGraph]:
 
 
 TYPES = "(saturate (seq (run types) (saturate (run shapes))))"
-_FACTS = f"(run-schedule (saturate (seq {TYPES} (saturate (seq {{}})) (run {DEMANDS}))))"
-_LATE = f"(run-schedule (saturate (seq (run {LATE_DEMANDS}) (saturate (run shapes)))))"
+FACTS = f"(saturate (seq {TYPES} (saturate (seq {{}})) (run {DEMANDS})))"
+"""The schedule of types, shapes and analyses; {} stands for the analyses."""
+LATE = f"(saturate (seq (run {LATE_DEMANDS}) (saturate (run shapes))))"
+"""The schedule of the demands of rules that do not subsume."""
 
 
 class _Reader:
@@ -398,6 +404,16 @@ class _Reader:
         read = [self._of_sort[sort] for sort in sorts]
         rows = self._functions[name].rows
         return classes, [tuple(f(v) for f, v in zip(read, row.inputs, strict=True)) for row in rows]
+
+    def rows_of_tables(self, tables: Sequence[Table]) -> list[str]:
+        """Returns the rows of tables as commands, sorted."""
+        found: list[str] = []
+        for table in tables:
+            read = [self._of_sort[column.sort.value] for column in table.row_columns]
+            for row in self._functions[table.row].rows:
+                values = (f(value) for f, value in zip(read, row.inputs, strict=True))
+                found.append(row_said(f"({table.row} {' '.join(map(literal, values))})"))
+        return sorted(found)
 
     def _made(self, operator: str, sorts: Sequence[str]) -> Iterator[Rows]:
         """Yields trace rows by number of children: (class, operator, rule, iteration, source, attributes, ..)."""

@@ -10,14 +10,16 @@ import typer
 
 from glenside.cli.instructions import Instructions, require_code
 from glenside.cli.options import Bounds, CheckIn, Machine, Output, Plot, Results, Trained, Valued, Ways, command
-from glenside.cli.output import egraph_endings, emit_egraph, print_or_write, typed_text, writable
+from glenside.cli.output import egraph_endings, emit_egraph, print_or_write, status_line, typed_text, writable
 from glenside.cli.search import Outcome, in_runtime, report, saver, search
 from glenside.ir.errors import BadInput
+from glenside.ir.names import suggestion
 
 if TYPE_CHECKING:
     from glenside.targets.base import Target, Way
 
-STAGES = ("typed", "egraph", "extracted", "folded", "report")
+STAGES = ("typed", "egraph", "egglog", "extracted", "folded", "report")
+TABLES = ("table", "egraph", "egglog")
 _LAYER = typer.Option("--layer", metavar="NAME", help="With --emit egraph: only the part that this layer needs.")
 _ORDERS = "none, runs (orders that keep runs of elements contiguous) or all"
 
@@ -54,15 +56,21 @@ def tensorize(
             "cycles with the predicted ones.",
         ),
     ] = None,
-    emit: Annotated[str, typer.Option("--emit", help="table, or egraph: write the e-graph instead, to -o.")] = "table",
+    emit: Annotated[
+        str,
+        typer.Option(
+            "--emit",
+            help="table; egraph: write the e-graph instead, to -o; or egglog: the search as egglog text, to -o.",
+        ),
+    ] = "table",
     layer: Annotated[str | None, _LAYER] = None,
 ) -> None:
     """Find the best variant of every layer on a target, such as its mapping onto an array, and print a table."""
-    if emit not in ("table", "egraph"):
-        raise BadInput(f"--emit must be table or egraph, got {emit!r}")
+    if emit not in TABLES:
+        raise BadInput(f"--emit must be one of {', '.join(TABLES)}, got {emit!r}{suggestion(emit, TABLES)}")
     _of_egraph(emit, layer)
-    if emit == "egraph" and on is not None:
-        raise BadInput("--on runs instructions, and --emit egraph makes none: give one of them")
+    if emit != "table" and on is not None:
+        raise BadInput(f"--on runs instructions, and --emit {emit} makes none: give one of them")
     if source.train and quantize is not None:
         raise BadInput("--train makes a step in floats, and --quantize a network of integers: give one of them")
     bounds.start_workers_early()
@@ -70,6 +78,9 @@ def tensorize(
     way = ways.way(target, explain=explain)
     if emit == "egraph":
         _emit_egraph(source, target, bounds, way, out.output, layer)
+    if emit == "egglog":
+        _emit_egglog(source, target, bounds, way, out.output)
+        return
     report(source, target, bounds, out, way=way, plot=plot, pareto=pareto, quantize=quantize, on=on)
 
 
@@ -123,6 +134,9 @@ def optimize(
     writable(output)
     require_code(target, output)
     twice = in_runtime(check)
+    if emit == "egglog":
+        _emit_egglog(source, target, bounds, way, output)
+        return
     if emit == "typed":
         print_or_write(typed_text(source.loader()()), output)
         return
@@ -164,11 +178,22 @@ def _emit_egraph(
     Outcome(source, result, result.program).leave(checked=False)
 
 
+def _emit_egglog(source: Valued, target: Target, bounds: Bounds, way: Way, output: str | None) -> None:
+    """Searches, and writes the search as egglog text."""
+    from glenside.driver import export_egglog
+
+    writable(output)
+    load = source.loader()
+    with status_line("saturate"):
+        text = export_egglog(load(), target, limits=bounds.limits(), way=way, seed=source.seed)
+    print_or_write(text, output)
+
+
 def _refuse(emit: str, check: str) -> None:
     """Raises BadInput for an unknown stage, or a stage without an optimized program to check."""
     if emit not in STAGES:
-        raise BadInput(f"--emit must be one of {', '.join(STAGES)}, got {emit!r}")
-    if check == "onnxruntime" and emit in ("typed", "egraph"):
+        raise BadInput(f"--emit must be one of {', '.join(STAGES)}, got {emit!r}{suggestion(emit, STAGES)}")
+    if check == "onnxruntime" and emit in ("typed", "egraph", "egglog"):
         raise BadInput(
             f"--check onnxruntime compares an optimized program with its original, and --emit {emit} has none"
         )
