@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any
 
@@ -19,12 +20,12 @@ from glenside.cli.commands.optimize import compare, layout, optimize, tensorize
 from glenside.cli.commands.sweep import sweep
 from glenside.cli.commands.train import train
 from glenside.cli.commands.winograd import winograd
+from glenside.cli.completion import sort_into_panels
 from glenside.cli.output import BAD_INPUT, OK
 from glenside.ir.errors import GlensideError
 from glenside.ir.option_hints import command_line
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Find the equal program that uses a machine best, and check that it is equal.",
@@ -63,7 +64,10 @@ def _options(version: Annotated[bool, typer.Option("--version", help="Print the 
 @cache
 def _reader() -> Any:
     """Returns the click command that parses the command line, memoized."""
-    return typer.main.get_command(app)
+    group: Any = typer.main.get_command(app)
+    for command in group.commands.values():
+        sort_into_panels(command)
+    return group
 
 
 def run() -> int:
@@ -73,7 +77,7 @@ def run() -> int:
     """
     try:
         with command_line():
-            status = _reader()(standalone_mode=False) or OK
+            status = _reader()(_completed(sys.argv[1:]), standalone_mode=False) or OK
         sys.stdout.flush()
         return status
     except GlensideError as error:
@@ -92,6 +96,18 @@ def run() -> int:
         if type(error).__module__.split(".")[0] not in ("click", "typer") or not hasattr(error, "format_message"):
             raise
         return _fail(error.format_message())
+
+
+def _completed(words: Sequence[str]) -> list[str]:
+    """Returns the words of a command line with `-` for the file of a --json that names none."""
+    command = _reader().commands.get(words[0]) if words else None
+    if command is None or all("--json" not in p.opts or p.is_flag for p in command.params):
+        return [*words]
+    found: list[str] = []
+    for word, after in zip(words, [*words[1:], "--"], strict=True):
+        alone = word == "--json" and after.startswith("-") and after != "-"
+        found += [word, "-"] if alone else [word]
+    return found
 
 
 def _give_up_output() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glenside.cli import completion
 from glenside.ir.bounds import MOST_COUNT, whole
 from glenside.ir.errors import BadInput
 from glenside.ir.rational import byte_count
@@ -36,6 +37,14 @@ Output = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonFile = Annotated[
+    str | None,
+    typer.Option(
+        "--json",
+        metavar="[FILE]",
+        help="Write the report to this file as JSON; without a file, or with -, print JSON alone.",
+    ),
+]
 Plot = Annotated[
     str | None, typer.Option("--plot", metavar="FILE.png", help="Write a plot to this file: .png, .svg or .pdf.")
 ]
@@ -73,7 +82,11 @@ class Declared:
     """A program, with the shapes, inputs and parameters that it leaves open."""
 
     source: Annotated[
-        str, typer.Argument(help="A built-in model (see `glenside models`), or a .glenside, .onnx or .json file.")
+        str,
+        typer.Argument(
+            help="A built-in model (see `glenside models`), or a .glenside, .onnx or .json file.",
+            autocompletion=completion.sources,
+        ),
     ]
     shapes: Annotated[
         str | None, typer.Option("--shapes", metavar="FILE.json", help="The shapes of tensors, by name.")
@@ -169,7 +182,9 @@ class Machine:
     target: Annotated[
         str | None,
         typer.Option(
-            "--target", help="The target: one of `glenside targets`, such as double-buffered:16x16, or a .toml file."
+            "--target",
+            help="The target: one of `glenside targets`, such as double-buffered:16x16, or a .toml file.",
+            autocompletion=completion.targets,
         ),
     ] = None
     array: Annotated[
@@ -290,10 +305,7 @@ class Ways:
 class Results:
     """The output files, and how the answer is checked."""
 
-    json_path: Annotated[
-        str | None,
-        typer.Option("--json", metavar="FILE", help="Write the report to this file as JSON; - is standard output."),
-    ] = None
+    json_path: JsonFile = None
     html: Html = None
     output: Output = None
     check: CheckIn = "exact"

@@ -6,9 +6,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name
@@ -67,6 +70,26 @@ def save_program(program: Program, path: str, seed: int) -> None:
 def write_json(content: Any, path: str) -> None:
     """Writes JSON; - is standard output. Raises BadInput."""
     print_or_write(json.dumps(content, indent=2) + "\n", path)
+
+
+@contextmanager
+def json_report(path: str | None) -> Iterator[dict[str, Any]]:
+    """Yields the content of a JSON report, and writes it when the command ends; `-` prints it alone.
+
+    Raises BadInput for a path that cannot be written, at once.
+    """
+    writable(path)
+    content: dict[str, Any] = {}
+    left: typer.Exit | None = None
+    with redirect_stdout(StringIO()) if path == "-" else nullcontext():
+        try:
+            yield content
+        except typer.Exit as exit_:
+            left = exit_
+    if path is not None:
+        write_json(content, path)
+    if left is not None:
+        raise left
 
 
 def print_or_write(text: str, path: str | None) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from glenside.cli.commands.native import Chosen, MachineName, machines_for, prepared
-from glenside.cli.options import Bounds, Html, Valued, command
-from glenside.cli.output import status_line, writable
+from glenside.cli.options import Bounds, Html, JsonFile, Valued, command
+from glenside.cli.output import json_report, status_line, writable
 from glenside.ir.bounds import whole
 from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import INTERRUPTED, unless_stopped, waited_for
@@ -44,6 +45,7 @@ def bench(
     ] = 0,
     every: Annotated[bool, typer.Option("--all", help="Print a row for each loop nest.")] = False,
     html: Html = None,
+    json_path: JsonFile = None,
 ) -> None:
     """Time a program as C, by loop nest, and compare it with plain loops and, for an ONNX file, with other runtimes.
     Runs are interleaved, each in its own process.
@@ -62,43 +64,51 @@ def bench(
     if len(machines) > 1:
         raise BadInput(f"what is timed is for one machine, got {machine}")
     (of,) = machines
-    found = prepared(source, of, wanted, bounds, by_default=target is None)
-    unless_stopped()  # the answer of an interrupted search must not be timed
-    model = Path(source.source) if Path(source.source).suffix == ".onnx" else None
-    with status_line("compile") as show:
-        lowered = keeping(found.programs, of, found.most_bytes)
-        compiled = Compiled(lowered, of)
-        arrays = {b.name: array for b, array in zip(compiled.inputs, compiled.drawn(source.seed), strict=True)}
-        programs = {"compiled": lowered}
-        if naive and of is not None:
-            programs["naive loops"] = Lowered(found.program, None)
-        with Contest(programs, model, {**found.program.signature.values, **arrays}, names) as contest:
-            what = f"medians of {rounds} rounds in turn, of each the least of {RUNS} runs"
-            print(f"{one_line(compiled.program.name)}: milliseconds, {what}{_beside(busy)}")
-            rows: list[Row] = []
-            for count in counts:
-                own = contest.run(count, rounds, busy, show)
-                _print_rows(own)
-                rows += own
-                if contest.interrupted:
-                    break
-    _say(contest.notes if model is not None else ["other runtimes take ONNX files: save it as one, and bench that"])
-    words = [f"milliseconds are {what}{_beside(busy)}.", *_COLUMNS]
-    facts = {"program": one_line(source.source), "machine": "plain loops" if of is None else of.name}
-    facts |= {"target": "none: as it is" if found.found is None else found.found.target.name, "seed": str(source.seed)}
-    if contest.interrupted:
-        _write_page(
-            html, compiled.program.name, rows, [], ["Interrupted: these are the rounds until then.", *words], facts
-        )
-        print("glenside: interrupted: these are the rounds until then", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED)
-    print("\n".join(_COLUMNS))
-    nests, told = waited_for(lambda: compiled.profile(arrays, threads=1)), compiled.told()
-    _print_nests(nests, told, every)
-    beside: Sequence[float | None] = told or [None] * len(nests)
-    known = [(name, seconds, own) for (name, seconds), own in zip(nests, beside, strict=True)]
-    _write_page(html, compiled.program.name, rows, known, [*words, *contest.notes], facts)
-    raise typer.Exit(found.status)
+    with json_report(json_path) as content:
+        found = prepared(source, of, wanted, bounds, by_default=target is None)
+        unless_stopped()  # the answer of an interrupted search must not be timed
+        model = Path(source.source) if Path(source.source).suffix == ".onnx" else None
+        with status_line("compile") as show:
+            lowered = keeping(found.programs, of, found.most_bytes)
+            compiled = Compiled(lowered, of)
+            arrays = {b.name: array for b, array in zip(compiled.inputs, compiled.drawn(source.seed), strict=True)}
+            programs = {"compiled": lowered}
+            if naive and of is not None:
+                programs["naive loops"] = Lowered(found.program, None)
+            with Contest(programs, model, {**found.program.signature.values, **arrays}, names) as contest:
+                what = f"medians of {rounds} rounds in turn, of each the least of {RUNS} runs"
+                print(f"{one_line(compiled.program.name)}: milliseconds, {what}{_beside(busy)}")
+                rows: list[Row] = []
+                for count in counts:
+                    own = contest.run(count, rounds, busy, show)
+                    _print_rows(own)
+                    rows += own
+                    if contest.interrupted:
+                        break
+        _say(contest.notes if model is not None else ["other runtimes take ONNX files: save it as one, and bench that"])
+        words = [f"milliseconds are {what}{_beside(busy)}.", *_COLUMNS]
+        facts = {"program": one_line(source.source), "machine": "plain loops" if of is None else of.name}
+        facts |= {
+            "target": "none: as it is" if found.found is None else found.found.target.name,
+            "seed": str(source.seed),
+        }
+        content |= {**facts, "program": compiled.program.name, "source": source.source, "rounds": rounds, "busy": busy}
+        content |= {"rows": [{**asdict(row), "median": row.median} for row in rows], "notes": [*contest.notes]}
+        content["interrupted"] = contest.interrupted
+        if contest.interrupted:
+            _write_page(
+                html, compiled.program.name, rows, [], ["Interrupted: these are the rounds until then.", *words], facts
+            )
+            print("glenside: interrupted: these are the rounds until then", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED)
+        print("\n".join(_COLUMNS))
+        nests, told = waited_for(lambda: compiled.profile(arrays, threads=1)), compiled.told()
+        _print_nests(nests, told, every)
+        beside: Sequence[float | None] = told or [None] * len(nests)
+        known = [(name, seconds, own) for (name, seconds), own in zip(nests, beside, strict=True)]
+        content["nests"] = [dict(zip(("name", "seconds", "predicted"), nest, strict=True)) for nest in known]
+        _write_page(html, compiled.program.name, rows, known, [*words, *contest.notes], facts)
+        raise typer.Exit(found.status)
 
 
 _COLUMNS = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glenside.cli.options import Html
-from glenside.cli.output import print_or_write, status_line, writable
+from glenside.cli.options import Html, JsonFile
+from glenside.cli.output import json_report, print_or_write, status_line, writable
 from glenside.ir.bounds import whole
 from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import unless_stopped
@@ -32,6 +32,7 @@ def calibrate(
     ],
     runs: Annotated[int | None, typer.Option("--runs", help="Runs of each measurement; the fastest counts.")] = None,
     html: Html = None,
+    json_path: JsonFile = None,
 ) -> None:
     """Measure the costs of a machine and write them: this processor for compiled programs, or two parties in two local
     processes.
@@ -45,10 +46,11 @@ def calibrate(
     if not output.lower().endswith(".toml"):
         raise BadInput(f"costs are written as TOML, for --target FILE.toml, got {output}")
     name, _, machine = target.partition(":")
-    if name == "cpu":
-        _processor(machine or "native", output, runs, html)
-    else:
-        _parties(target, output, runs, html)
+    with json_report(json_path) as content:
+        if name == "cpu":
+            _processor(machine or "native", output, runs, html, content)
+        else:
+            _parties(target, output, runs, html, content)
 
 
 def _write_page(
@@ -64,7 +66,12 @@ def _write_page(
     write_text(path, calibration_document(machine, timed, costs, facts).html())
 
 
-def _processor(name: str, output: str, runs: int | None, html: str | None) -> None:
+def _rows(timed: Sequence[tuple[str, float, float]]) -> list[dict[str, Any]]:
+    """Returns the measured and predicted seconds of each piece."""
+    return [{"name": name, "seconds": seconds, "predicted": predicted} for name, seconds, predicted in timed]
+
+
+def _processor(name: str, output: str, runs: int | None, html: str | None, content: dict[str, Any]) -> None:
     from glenside.codegen.processor.model import MACHINES, machine_of
     from glenside.driver import optimize
     from glenside.execution.others import MOST
@@ -96,6 +103,7 @@ def _processor(name: str, output: str, runs: int | None, html: str | None) -> No
     timed = [(f"{nest.program}: {nest.name}", nest.seconds, 1e-9 * nest.work.priced(prices)) for nest in fit.nests]
     _write_page(html, machine.name, timed, costs, rounds)
     errors = fit.errors
+    content |= {"machine": machine.name, "rounds": rounds, "measured": _rows(timed), "errors": [*errors]}
     print(
         f"{len(errors)} nests of loops: told {statistics.mean(errors):.0%} from what was measured (mean), "
         f"{statistics.median(errors):.0%} (median)"
@@ -104,7 +112,7 @@ def _processor(name: str, output: str, runs: int | None, html: str | None) -> No
         print(f"other programs took {fit.others:.1f} processors meanwhile: measure again when they have ended")
 
 
-def _parties(target: str, output: str, runs: int | None, html: str | None) -> None:
+def _parties(target: str, output: str, runs: int | None, html: str | None, content: dict[str, Any]) -> None:
     from glenside.cli.commands.secure import MACHINE, parties_of
     from glenside.execution.spu.calibration import RUNS, described
     from glenside.execution.spu.calibration import calibrate as measured
@@ -122,4 +130,5 @@ def _parties(target: str, output: str, runs: int | None, html: str | None) -> No
     print_or_write(costs, output)
     timed = [(name, seconds, told) for name, (seconds, told) in fit.programs.items()]
     _write_page(html, parties.name, timed, costs, count)
+    content |= {"machine": parties.name, "rounds": count, "measured": _rows(timed), "median error": fit.median_error}
     print(f"{len(fit.programs)} programs: told {fit.median_error:.0%} from what was measured (median)")

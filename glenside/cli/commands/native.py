@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glenside.cli.options import Bounds, Valued, command
-from glenside.cli.output import FAILED, OK, WRONG, status_line, writable
+from glenside.cli import completion
+from glenside.cli.options import Bounds, JsonFile, Valued, command
+from glenside.cli.output import FAILED, OK, WRONG, json_report, status_line, writable
 from glenside.cli.table import print_passes
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.interrupts import INTERRUPTED, answered, finishing, stopped, unless_stopped, waited_for
@@ -41,6 +42,7 @@ Chosen = Annotated[
         "--target",
         help="The target to optimize for first, such as cpu:8MB; none: compile without optimization. By default cpu, "
         "or none if cpu refuses the program.",
+        autocompletion=completion.targets,
     ),
 ]
 
@@ -80,6 +82,7 @@ def compile(
     check: Annotated[
         bool, typer.Option("--check", help="Run the compiled program and check it exactly before writing it.")
     ] = False,
+    json_path: JsonFile = None,
 ) -> None:
     """Write a program as C11 with POSIX threads: NAME.c, NAME.h and NAME.weights; no library but libc is needed."""
     from glenside.codegen.runtime.export import c_name, file_names
@@ -101,14 +104,16 @@ def compile(
     if check:
         _require_here(machines)
     made = _Made(machines, emit, output, check, after, left_out)
-    found = prepared(source, machines[0], wanted, bounds, made.put, by_default=target is None)
-    try:
-        made.put(found)
-    except KeyboardInterrupt:
-        if made.of is None:
-            raise
-        answered()  # an earlier answer is there
-    made.show()
+    with json_report(json_path) as content:
+        found = prepared(source, machines[0], wanted, bounds, made.put, by_default=target is None)
+        try:
+            made.put(found)
+        except KeyboardInterrupt:
+            if made.of is None:
+                raise
+            answered()  # an earlier answer is there
+        made.show()
+        content |= made.as_dict()
     if stopped():
         print(f"glenside: interrupted: {one_line(output or 'this')} is what was found by then", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
@@ -214,6 +219,22 @@ class _Made:
         if self.after is not None and self.loops is None:
             raise BadInput(f"the pass {self.after} did not run: it was left out, or nothing asked for it")
         return made
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the passes that ran for each machine, or the files, as JSON."""
+        from glenside.codegen.runtime.export import machine_name
+
+        of = [
+            {
+                "machine": machine_name(one.machine),
+                "nests": len(one.loops.nests),
+                "bytes": one.memory,
+                "passes": [{"name": n, "seconds": s, "nests": self.nests.get(n)} for n, s in one.seconds.items()],
+            }
+            for one in self.lowered
+        ]
+        files = {} if self.library is None else {"file": self.output, "build": [*self.library.build], "read": self.read}
+        return {"program": self.lowered[0].program.name, "machines": of, **files}
 
     def show(self) -> None:
         """Prints what was written, or the loops or passes if there is no file."""

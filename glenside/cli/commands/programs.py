@@ -12,8 +12,8 @@ import typer
 
 from glenside.cli.instructions import CODE
 from glenside.cli.npu_runs import MACHINES
-from glenside.cli.options import Html, Valued, command
-from glenside.cli.output import OK, WRONG, status_line, writable
+from glenside.cli.options import Html, JsonFile, Valued, command
+from glenside.cli.output import OK, WRONG, json_report, status_line, writable
 from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import INTERRUPTED
 from glenside.ir.names import one_line, spelled_name
@@ -50,9 +50,7 @@ def run(
         str | None, typer.Option("--link", metavar="LINK", help="The link of two parties, lan by default.")
     ] = None,
     runs: Annotated[int | None, typer.Option("--runs", help="Timed runs with --on spu, 3 by default.")] = None,
-    json_path: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON; - is standard output.")
-    ] = None,
+    json_path: JsonFile = None,
     plot: Annotated[
         str | None,
         typer.Option("--plot", metavar="FILE", help="Write the timeline of an npu program: .png, .svg or .pdf."),
@@ -149,6 +147,7 @@ def check(
         ),
     ] = None,
     html: Html = None,
+    json_path: JsonFile = None,
 ) -> None:
     """Check the types of a program, and print its type and the sizes of its products. With two programs, check that
     they are equal, layer by layer and as a whole, or that the other is the gradient of the first, tensor by tensor.
@@ -162,18 +161,22 @@ def check(
         raise BadInput("--html tells how two programs compare: give the other one too")
     if wrt and other is None:
         raise BadInput("--wrt is for a program and its gradient: give the file of that too")
-    program = source.loader()()
-    if other is not None:
-        second = dataclasses.replace(source, source=other).loader()()
-        by = wrt or _differentiated(program, second)
-        if by:
-            _differentiate(program, second, by, source.seed, html)
-        _compare(program, second, source.seed, html)
-    program = program.as_written()
-    print(f"{one_line(program.name)}: {program.term.type}")
-    for name, product in program.layers.items():
-        sizes = product_sizes(product)
-        print(f"  {one_line(name)}: {sizes.groups} x {sizes.m} x {sizes.k} x {sizes.n}")
+    with json_report(json_path) as content:
+        program = source.loader()()
+        content["program"] = program.name
+        if other is not None:
+            second = dataclasses.replace(source, source=other).loader()()
+            by = wrt or _differentiated(program, second)
+            content["other"] = second.name
+            if by:
+                _differentiate(program, second, by, source.seed, html, content)
+            _compare(program, second, source.seed, html, content)
+        program = program.as_written()
+        sizes = {name: dataclasses.asdict(product_sizes(product)) for name, product in program.layers.items()}
+        content |= {"type": str(program.term.type), "layers": sizes}
+        print(f"{one_line(program.name)}: {program.term.type}")
+        for name, own in sizes.items():
+            print(f"  {one_line(name)}: {own['groups']} x {own['m']} x {own['k']} x {own['n']}")
 
 
 def _differentiated(program: Program, other: Program) -> list[str]:
@@ -226,7 +229,9 @@ def _write_page(path: str | None, title: str, report: CheckReport | GradientRepo
     write_text(path, check_document(title, what, verdicts, result, how, {"seed": str(seed)}).html())
 
 
-def _differentiate(program: Program, gradient: Program, wrt: Sequence[str], seed: int, html: str | None) -> NoReturn:
+def _differentiate(
+    program: Program, gradient: Program, wrt: Sequence[str], seed: int, html: str | None, content: dict[str, Any]
+) -> NoReturn:
     """Checks a gradient exactly, prints the report and exits with its status. Raises BadInput."""
     from glenside.check import check_gradient
 
@@ -241,12 +246,13 @@ def _differentiate(program: Program, gradient: Program, wrt: Sequence[str], seed
             progress=lambda done, total: show(f"check: {done} of {total}"),
         )
     print(report)
+    content |= {"ok": report.ok, **dataclasses.asdict(report)}
     title = f"{one_line(gradient.name)} as the gradient of {one_line(program.name)}"
     _write_page(html, title, report, seed)
     raise typer.Exit(INTERRUPTED if report.stopped == "interrupted" else OK if report.ok else WRONG)
 
 
-def _compare(first: Program, second: Program, seed: int, html: str | None) -> NoReturn:
+def _compare(first: Program, second: Program, seed: int, html: str | None, content: dict[str, Any]) -> NoReturn:
     """Compares two programs exactly, prints the report and exits with its status. Raises BadInput."""
     from glenside.check import check as compare_exactly
 
@@ -263,6 +269,7 @@ def _compare(first: Program, second: Program, seed: int, html: str | None) -> No
             first, second, seed=seed, given=given, progress=lambda done, total: show(f"check: {done} of {total}")
         )
     print(report)
+    content |= {"ok": report.ok, **dataclasses.asdict(report)}
     if moved:
         print(f"Of {len(moved)} layers the types differ, as in other layouts: they are compared by the result alone.")
     if first.term.type != second.term.type and (by := _like(first, second)):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from glenside.cli.options import Html, Opaque, OpenDims, Shape
+from glenside.cli.options import Html, JsonFile, Opaque, OpenDims, Shape
 from glenside.cli.output import FAILED, OK, WRONG, status_line, writable, write_json
 from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import INTERRUPTED
@@ -68,9 +68,7 @@ def sweep(
         str | None,
         typer.Option("--plot", metavar="FILE", help="Write a plot of cycles by array: .png, .svg or .pdf."),
     ] = None,
-    json_path: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the rows as JSON; - is standard output.")
-    ] = None,
+    json_path: JsonFile = None,
     pareto: Annotated[
         str | None,
         typer.Option(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glenside.cli.options import Html, Valued, command
-from glenside.cli.output import OK, save_program, writable
+from glenside.cli.options import Html, JsonFile, Valued, command
+from glenside.cli.output import OK, json_report, save_program, writable
 from glenside.ir.bounds import MOST_COUNT, whole
 from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import INTERRUPTED, undisturbed
@@ -96,6 +96,7 @@ def train(
     ] = None,
     plot: Annotated[str | None, typer.Option("--plot", metavar="FILE.png", help="Write a plot of the loss.")] = None,
     html: Html = None,
+    json_path: JsonFile = None,
 ) -> None:
     """Train a network on examples, with native code if there is a compiler; prints loss and accuracy by epoch."""
     from glenside.ir.files import read_arrays
@@ -118,46 +119,49 @@ def train(
     _require_batch(program.inputs.values(), batch)
     from glenside.training import train as trained_on
 
-    with _shown() as show:
-        trained = trained_on(
-            program,
-            arrays,
-            loss=loss,
-            optimizer=optimizer,
-            epochs=epochs,
-            held_out=held_out,
-            seed=source.seed,
-            keys=keys,
-            weights=wrt or None,
-            batch_momentum=None if batch_momentum == "none" else batch_momentum,
-            machine=on,
-            target=wanted,
-            checkpoint=checkpoint,
-            resume=resume,
-            on_start=show.start,
-            on_epoch=show.epoch,
-            listener=show.step,
-        )
-    with undisturbed():
-        if output is not None:
-            save_program(trained.program, output, source.seed)
-        if plot is not None:
-            from glenside.report.plots import write_figure
+    with json_report(json_path) as content:
+        with _shown() as show:
+            trained = trained_on(
+                program,
+                arrays,
+                loss=loss,
+                optimizer=optimizer,
+                epochs=epochs,
+                held_out=held_out,
+                seed=source.seed,
+                keys=keys,
+                weights=wrt or None,
+                batch_momentum=None if batch_momentum == "none" else batch_momentum,
+                machine=on,
+                target=wanted,
+                checkpoint=checkpoint,
+                resume=resume,
+                on_start=show.start,
+                on_epoch=show.epoch,
+                listener=show.step,
+            )
+        content |= {"program": trained.program.name, "epochs": [dataclasses.asdict(one) for one in trained.epochs]}
+        content["interrupted"] = trained.interrupted
+        with undisturbed():
+            if output is not None:
+                save_program(trained.program, output, source.seed)
+            if plot is not None:
+                from glenside.report.plots import write_figure
 
-            write_figure(trained.plot(), plot)
-        if html is not None:
-            from glenside.ir.files import write_text
-            from glenside.training.page import training_document
+                write_figure(trained.plot(), plot)
+            if html is not None:
+                from glenside.ir.files import write_text
+                from glenside.training.page import training_document
 
-            facts = {"network": one_line(source.source), "examples": one_line(data), "loss": loss}
-            facts |= {"optimizer": optimizer, "epochs": str(epochs), "held out": f"{held_out:g}"}
-            write_text(html, training_document(trained, {**facts, "seed": str(source.seed)}).html())
-    if trained.interrupted:
-        after = f"after {len(trained.epochs)} whole epochs"
-        kept = [f"{one_line(path)} is the run" for path in (checkpoint,) if path is not None]
-        kept += [f"{one_line(path)} is the network" for path in (output,) if path is not None]
-        print(f"glenside: interrupted {after}: {' and '.join(kept) or 'nothing was to be kept'}", file=sys.stderr)
-    raise typer.Exit(INTERRUPTED if trained.interrupted else OK)
+                facts = {"network": one_line(source.source), "examples": one_line(data), "loss": loss}
+                facts |= {"optimizer": optimizer, "epochs": str(epochs), "held out": f"{held_out:g}"}
+                write_text(html, training_document(trained, {**facts, "seed": str(source.seed)}).html())
+        if trained.interrupted:
+            after = f"after {len(trained.epochs)} whole epochs"
+            kept = [f"{one_line(path)} is the run" for path in (checkpoint,) if path is not None]
+            kept += [f"{one_line(path)} is the network" for path in (output,) if path is not None]
+            print(f"glenside: interrupted {after}: {' and '.join(kept) or 'nothing was to be kept'}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED if trained.interrupted else OK)
 
 
 def _apart(data: str, checkpoint: str | None, output: str | None) -> None:
