@@ -95,8 +95,6 @@ def schedule_sentences(ledger: Ledger) -> list[str]:
         parts = ", ".join(f"{name.replace('_', ' ')}s {100 * e / whole:.1f} %" for name, e in spent.items() if whole)
         clock = "" if machine.clock is None or not total.cycles else _watts(whole, total.cycles / machine.clock)
         lines.append(f"{whole / 1e6:,.2f} uJ{clock}: {parts}. Energies are of {energy.source}.")
-        if ledger.uncounted:
-            lines.append(f"Of {', '.join(ledger.uncounted)} no energy but that of DRAM is counted.")
     return lines
 
 

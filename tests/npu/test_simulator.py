@@ -301,7 +301,7 @@ def test_what_is_outside_is_refused_by_name() -> None:
         memory, [*written, Fill(ONCE, Address(far), 0)], rf"dma instruction 5: lane address {far:,} is outside.*fill"
     )
     _refused(memory, [*written, Load(memory.machine.weight_rows - 1, 2)], "row of weights .* is outside")
-    _refused(memory, [*written, Load(0, 5)], "it loads 5 rows into an array of 4")
+    _refused(memory, [*written, Weights(0, 4, 1), Load(0, 5)], "it loads 5 rows into an array of 4")
     _refused(memory, [*written, Sums(ONCE, Address(4), Address(0))], "in beats of 8 bytes, got address 4")
     _refused(memory, [*written, Sums(ONCE, Address(1 << 20), Address(0))], "beat .* is outside")
     _refused(memory, [*written, Fill(ONCE, Address(0), 64)], "table 64 is outside of the 64")

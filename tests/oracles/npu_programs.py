@@ -25,7 +25,7 @@ from glenside.npu.isa.base import (
 from glenside.npu.isa.column_unit import Apply, Deviation, Functions, Greatest, Mean, Scale, Total
 from glenside.npu.isa.fields import Address, Counts
 from glenside.npu.machine.model import Machine
-from glenside.npu.model.cycle_model import STORE_READS_SUMS, SUMS_READS_SUMS, stream_adds, times
+from glenside.npu.model.cycle_model import stream_adds, times
 from glenside.npu.model.infer_synchronization import waiting
 from glenside.npu.program import requantization
 from glenside.npu.program.program import NpuProgram
@@ -481,5 +481,5 @@ def reads_beside_streams(program: NpuProgram) -> dict[str, int]:
         return used
 
     written = halves(Stream, stream_adds(machine))
-    read = {"store": halves(Store, STORE_READS_SUMS), "sums": halves(Sums, SUMS_READS_SUMS, machine.sum_beats)}
+    read = {"store": halves(Store, 1), "sums": halves(Sums, 2, machine.sum_beats)}
     return {name: sum(written.get(c) == half for c, half in own.items()) for name, own in read.items()}

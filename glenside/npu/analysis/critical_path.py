@@ -10,47 +10,23 @@ layer of the instruction on the path.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from glenside.npu.analysis.access_counts import accesses, uncounted
-from glenside.npu.isa.base import (
-    Fill,
-    Instruction,
-    Lanes,
-    Load,
-    Out,
-    Parameters,
-    Spread,
-    Stream,
-    Sums,
-    Tables,
-    Weights,
-)
-from glenside.npu.isa.column_unit import Functions
-from glenside.npu.isa.fields import UNITS, Wait
+from glenside.npu.analysis.access_counts import accesses
+from glenside.npu.isa.base import Instruction
+from glenside.npu.isa.effects import COMPLETED, DRAM, END, START
+from glenside.npu.isa.fields import ARRAY_UNIT, UNITS, Wait
+from glenside.npu.isa.table import INSTRUCTIONS
 from glenside.npu.machine.model import Machine
 from glenside.npu.model.cycle_model import Times, delays, times
+from glenside.npu.model.interlocks import Dependence, Interlocks
 from glenside.npu.program.program import Choices, NpuProgram
 
-ARRAY = "stream"
-"""The unit whose busy cycles count as computation."""
-CAUSES: Mapping[type[Instruction], str] = {
-    Weights: "weights",
-    Spread: "weights",
-    Lanes: "inputs",
-    Fill: "fills",
-    Tables: "tables",
-    Parameters: "parameters",
-    Functions: "functions",
-    Out: "outputs",
-    Sums: "sums",
-}
-"""DMA instruction -> stall cause; the cause of any other instruction is its mnemonic."""
-WRITES = ("outputs", "sums")
+WRITES = tuple(kind.purpose for kind in INSTRUCTIONS if any(own.memory is DRAM and own.writes for own in kind.effects))
 """The causes of DMA stores."""
 LATENCY = "latency"
 """Cycles from the end of a DMA instruction to its completion: DRAM latency and pipeline stages."""
@@ -63,7 +39,7 @@ OUTSIDE = "outside of layers"
 
 def cause_of(kind: type[Instruction]) -> str:
     """Returns the stall cause of an instruction."""
-    return CAUSES.get(kind, kind.mnemonic())
+    return kind.purpose or kind.mnemonic()
 
 
 @dataclass
@@ -132,7 +108,6 @@ class Account:
 class Ledger:
     """The accounts of a program: one per stretch, in order; then one for cycles outside of stretches, if any.
 
-    uncounted  mnemonics of instructions whose energy is counted for DRAM bytes only
     bound      lower bound on the cycles of any schedule of these instructions: the cycles of the busiest unit
     choices    the search space of the program, which has other instructions; None if unknown
     """
@@ -140,7 +115,6 @@ class Ledger:
     machine: Machine
     layers: Sequence[Account]
     cycles: int
-    uncounted: Sequence[str] = ()
     bound: int = 0
     choices: Choices | None = None
 
@@ -162,7 +136,7 @@ class Ledger:
     def as_dict(self) -> dict[str, Any]:
         """Returns all accounts as JSON values; energies are in picojoules, with the source of the figures."""
         energy = self.machine.energy
-        source = {} if energy is None else {"energy source": energy.source, "energy without": [*self.uncounted]}
+        source = {} if energy is None else {"energy source": energy.source}
         told = {"bound": self.bound, "gap": self.gap, **({} if self.choices is None else {"choices": self._chosen()})}
         layers = [self._account_as_dict(own) for own in self.layers]
         return {"total": self._account_as_dict(self.total), **told, "layers": layers, **source}
@@ -207,7 +181,7 @@ def bound(program: NpuProgram) -> int:
     together, with the interlock between them.
     """
     machine, late = program.machine, delays(program.machine)
-    queues = {unit: tuple(replace(own, wait=Wait()) for own in program.queue(unit)) for unit in ("load", ARRAY)}  # type: ignore[type-var]
+    queues = {unit: tuple(replace(own, wait=Wait()) for own in program.queue(unit)) for unit in ("load", ARRAY_UNIT)}  # type: ignore[type-var]
     array = times(NpuProgram(machine, queues, program.dram)).cycles
     others = (
         sum(own.cycles(machine) for own in program.queue(unit)) + late[unit] for unit in UNITS if program.queue(unit)
@@ -215,31 +189,16 @@ def bound(program: NpuProgram) -> int:
     return max((array, *others))
 
 
-_STARTS, _ENDS, _COMPLETES = "start", "end", "completed"
-
-
-@dataclass(frozen=True)
-class _Dependence:
-    """A dependence of an instruction's start: the start, end or completion (`what`) of another instruction."""
-
-    unit: str
-    number: int
-    what: str
-
-
 class _Accounting:
     def __init__(self, program: NpuProgram, found: Times) -> None:
         self.program, self.machine = program, program.machine
         self.queues = {unit: program.queue(unit) for unit in UNITS}
         self.times: dict[str, dict[str, list[int]]] = {
-            what: {unit: getattr(found, what)[unit].tolist() for unit in UNITS} for what in (_STARTS, _ENDS, _COMPLETES)
+            what: {unit: getattr(found, what)[unit].tolist() for unit in UNITS} for what in (START, END, COMPLETED)
         }
         self.start, self.end, self.completed = self.times.values()
         self.cycles = found.cycles
-        fresh = (n for n, own in enumerate(self.queues[ARRAY]) if isinstance(own, Stream) and own.fresh)
-        self.fresh = list(fresh)
-        self.taken = {stream: load for load, stream in enumerate(self.fresh)}
-        """Fresh stream -> the load of its weights."""
+        self.interlocks = Interlocks(self.machine.pipelined, self.queues)
         self.owner = {unit: self._owners(unit) for unit in UNITS}
         self.accounts = [
             *(Account(own.name, macs=own.macs, stays=own.result is None) for own in program.stretches),
@@ -257,17 +216,17 @@ class _Accounting:
     def ledger(self) -> Ledger:
         for unit in UNITS:
             self._count(unit)
-        ends = [0, *self.end[ARRAY]]
+        ends = [0, *self.end[ARRAY_UNIT]]
         for number, begin in enumerate(ends[:-1]):
-            self._attribute_stalls(begin, self._last_dependence(ARRAY, number))
+            self._attribute_stalls(begin, self._last_dependence(ARRAY_UNIT, number))
         if ends[-1] < self.cycles:
             unit = next(u for u in UNITS if self.completed[u] and max(self.completed[u]) == self.cycles)
-            last = _Dependence(unit, self.completed[unit].index(self.cycles), _COMPLETES)
+            last = Dependence(unit, self.completed[unit].index(self.cycles), COMPLETED)
             self._attribute_stalls(ends[-1], last)
         outside = self.accounts[-1]
         layers = self.accounts if outside.cycles or outside.busy.total() else self.accounts[:-1]
         program = self.program
-        return Ledger(self.machine, layers, self.cycles, uncounted(program), bound(program), program.choices)
+        return Ledger(self.machine, layers, self.cycles, bound(program), program.choices)
 
     def _count(self, unit: str) -> None:
         """Counts the busy and wait cycles, bytes and accesses of a unit's instructions."""
@@ -275,22 +234,22 @@ class _Accounting:
         for number, (own, owner) in enumerate(zip(self.queues[unit], self.owner[unit], strict=True)):
             account, busy = self.accounts[owner], self.end[unit][number] - self.start[unit][number]
             account.busy[unit] += busy
-            account.compute += busy if unit == ARRAY else 0
+            account.compute += busy if unit == ARRAY_UNIT else 0
             account.accesses.update(accessed[number])
-            if "dram" in own.kinds():
-                account.moved[cause_of(type(own))] += busy * self.machine.bandwidth
+            if moved := accessed[number].get(DRAM.energy, 0):
+                account.moved[cause_of(type(own))] += moved
             before = self._last_dependence(unit, number)
             idle = self.start[unit][number] - (self.end[unit][number - 1] if number else 0)
             if before is not None and idle:
                 account.waits.setdefault(unit, Counter())[before.unit] += idle
 
-    def _attribute_stalls(self, begin: int, before: _Dependence | None) -> None:
+    def _attribute_stalls(self, begin: int, before: Dependence | None) -> None:
         """Attributes the stall cycles from `begin` on, walking the dependences backwards from `before`."""
         while before is not None:
             unit, number = before.unit, before.number
             start, end = max(begin, self.start[unit][number]), max(begin, self.end[unit][number])
             account = self.accounts[self.owner[unit][number]]
-            if unit == ARRAY:
+            if unit == ARRAY_UNIT:
                 account.stalls[DRAIN] += max(0, self._satisfied_at(before) - end)
                 return
             cause = cause_of(type(self.queues[unit][number]))
@@ -302,11 +261,11 @@ class _Accounting:
             before = self._last_dependence(unit, number)
             account.stalls[UNKNOWN] += start - begin if before is None else 0
 
-    def _satisfied_at(self, before: _Dependence) -> int:
+    def _satisfied_at(self, before: Dependence) -> int:
         """Returns the cycle in which a dependence was satisfied."""
-        return self.times[before.what][before.unit][before.number]
+        return self.times[before.event][before.unit][before.number]
 
-    def _last_dependence(self, unit: str, number: int) -> _Dependence | None:
+    def _last_dependence(self, unit: str, number: int) -> Dependence | None:
         """Returns the dependence that an instruction's start was satisfied by last; None in cycle 0 or without one."""
         start = self.start[unit][number]
         return (
@@ -315,15 +274,13 @@ class _Accounting:
             else None
         )
 
-    def _dependences(self, unit: str, number: int) -> Iterator[_Dependence]:
+    def _dependences(self, unit: str, number: int) -> Iterator[Dependence]:
         """Yields the dependences of an instruction's start, by the rules of `glenside.npu.model.cycle_model`."""
         own = self.queues[unit][number]
         if number:
-            yield _Dependence(unit, number - 1, _ENDS)
+            yield Dependence(unit, number - 1, END)
         for other, count in zip(UNITS, own.wait, strict=True):
             if count:
-                yield _Dependence(other, count - 1, _COMPLETES)
-        if isinstance(own, Stream) and own.fresh:
-            yield _Dependence("load", self.taken[number], _ENDS)
-        if isinstance(own, Load) and number:
-            yield _Dependence(ARRAY, self.fresh[number - 1], _STARTS if self.machine.pipelined else _COMPLETES)
+                yield Dependence(other, count - 1, COMPLETED)
+        if (locked := self.interlocks.dependence(own, number)) is not None:
+            yield locked

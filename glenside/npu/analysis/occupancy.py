@@ -11,17 +11,20 @@ import numpy.typing as npt
 
 from glenside.npu.analysis.critical_path import WRITES, cause_of
 from glenside.npu.isa.address_generators import Integers
+from glenside.npu.isa.base import Tables
+from glenside.npu.isa.effects import ACCUMULATORS, LANES, WEIGHTS
 from glenside.npu.isa.fields import UNITS
-from glenside.npu.model.bank_conflicts import Ports
+from glenside.npu.model.access_sets import access_sets
 from glenside.npu.model.cycle_model import Times, times
-from glenside.npu.model.execute import State
-from glenside.npu.model.happens_before import Now, Places
+from glenside.npu.model.execute import in_order
+from glenside.npu.model.happens_before import Now
+from glenside.npu.program.permutation_tables import LaneTables
 from glenside.npu.program.program import NpuProgram
 
 Shares = npt.NDArray[np.float64]
 STEPS = 1200
 """Maximum number of parts that time is divided into."""
-_MEMORIES = {"lanes": "of_lanes", "weights": "of_weights", "accumulators": "of_sums"}
+_MEMORIES = LANES, WEIGHTS, ACCUMULATORS
 
 
 @dataclass(frozen=True)
@@ -81,23 +84,19 @@ def _layers(program: NpuProgram, found: Times) -> list[tuple[str, int, int]]:
     return [(s.name, begin, end) for s, (begin, end) in zip(own, pairwise(first), strict=True)]
 
 
-class _LiveRanges(Places):
+class _LiveRanges:
     """A memory that records the live range of each location's value.
 
     The indices that an instruction accesses have shape (iterations ..).
     """
 
     def __init__(self, size: int, edges: Integers, found: Times) -> None:
-        super().__init__("", (size,))
         self.edges, self.times = edges, found
         self.since, self.until = np.zeros(size, np.int64), np.full(size, -1, np.int64)
         self.changes = np.zeros(len(edges) + 1, np.int64)
 
-    def read(self, at: Integers, now: Now, *, own: bool = True) -> None:
+    def read(self, at: Integers, now: Now) -> None:
         self.until[at] = self._moments(at, now)
-
-    def read_one(self, at: int, now: Now) -> None:
-        self.read(np.array([at]), now)
 
     def write(self, at: Integers, now: Now) -> None:
         self._note(np.unique(at))
@@ -123,35 +122,18 @@ class _LiveRanges(Places):
         return found
 
 
-class _UncheckedPlaces(Places):
-    def read(self, at: Integers, now: Now, *, own: bool = True) -> None:
-        pass
-
-    def read_one(self, at: int, now: Now) -> None:
-        pass
-
-    def write(self, at: Integers, now: Now) -> None:
-        pass
-
-
-class _UncheckedPorts(Ports):
-    def use(self, *_: object, **__: object) -> None:
-        pass
-
-
 def _occupancy(program: NpuProgram, found: Times, edges: Integers) -> Mapping[str, Shares]:
-    """Simulates a program without checks and returns the live fraction of each memory."""
-    state = State(program)
-    for name in ("of_tables", "of_parameters", "of_dram"):
-        setattr(state, name, _UncheckedPlaces(name, (0,)))
-    for name in ("readers", "writers", "summers"):
-        setattr(state, name, _UncheckedPorts(name))
-    held = {}
-    for name, attribute in _MEMORIES.items():
-        held[name] = _LiveRanges(int(np.prod(getattr(state, attribute).shape)), edges, found)
-        setattr(state, attribute, held[name])
-    everything = tuple(len(program.queue(unit)) for unit in UNITS)
-    moments = [(int(t), unit, i) for unit in UNITS for i, t in enumerate(found.start[unit])]
-    for start, unit, number in sorted(moments):
-        state.do(Now(unit, number, start, everything), program.queue(unit)[number])
-    return {name: own.shares() for name, own in held.items()}
+    """Returns the live fraction of each memory, from the effects of the instructions."""
+    machine, tables = program.machine, LaneTables(program.machine)
+    ranges = {
+        memory: _LiveRanges(memory.size(machine), edges, found) for memory in _MEMORIES if memory.size is not None
+    }
+    beats = len(program.dram) // machine.bandwidth
+    for start, unit, number in in_order(found):
+        own, now = program.queue(unit)[number], Now(unit, number, start, ())
+        for effect, at in access_sets(own, machine, tables, beats):
+            if effect.memory in ranges:
+                (ranges[effect.memory].write if effect.writes else ranges[effect.memory].read)(at, now)
+        if isinstance(own, Tables):
+            tables.load(program.dram, own.dram, own.table, own.number)
+    return {memory.name: own.shares() for memory, own in ranges.items()}

@@ -23,6 +23,25 @@ import numpy as np
 import numpy.typing as npt
 
 from glenside.ir.errors import BadInput
+from glenside.npu.isa.effects import (
+    ACCUMULATORS,
+    ARRAY,
+    COMPLETED,
+    DRAM,
+    END,
+    FUNCTIONS,
+    LANES,
+    PARAMETERS,
+    START,
+    TABLES,
+    WEIGHTS,
+    Delay,
+    Effect,
+    Interlock,
+    Memory,
+    reads,
+    writes,
+)
 from glenside.npu.isa.fields import UNITS, Address, Counts, Form, Kind, Part, Wait
 from glenside.npu.machine.model import Machine
 
@@ -55,11 +74,26 @@ MOST = (1 << 20) - 1
 """Maximum number of instructions per unit: the largest count that a wait field holds."""
 
 
+_REQUEST, _FILL = Delay(4), Delay(6, latency=True)
+"""DMA: a request at the DRAM port; a write of what a read brought. What reads nothing takes as long as a read."""
+_FILL_TABLE = Delay(4, latency=True)
+
+
 class Instruction:
-    """An instruction: `unit` executes it, and `operation` is its opcode within that unit."""
+    """An instruction: `unit` executes it, and `operation` is its opcode within that unit.
+
+    effects    its accesses of memories
+    interlock  the order that the hardware keeps without waits, if any
+    entries    the attribute of `Machine` with the number of table entries that it reads
+    purpose    what a DMA instruction transfers: the cause of stalls and transfers; "": its mnemonic
+    """
 
     unit: ClassVar[str]
     operation: ClassVar[int]
+    effects: ClassVar[tuple[Effect, ...]] = ()
+    interlock: ClassVar[Interlock | None] = None
+    entries: ClassVar[str] = "rows"
+    purpose: ClassVar[str] = ""
 
     wait: Wait
 
@@ -70,6 +104,12 @@ class Instruction:
     @classmethod
     def mnemonic(cls) -> str:
         return cls.__name__.lower()
+
+    @classmethod
+    @cache
+    def effect(cls, memory: Memory, *, writes: bool = False) -> Effect:
+        """Returns the instruction's read, or write, of a memory."""
+        return next(own for own in cls.effects if own.memory == memory and own.writes == writes)
 
     @classmethod
     @cache
@@ -173,6 +213,10 @@ class Load(Instruction):
 
     unit = "load"
     operation = 0
+    effects = reads(WEIGHTS, "weights", 1, count="rows"), writes(ARRAY, "", 2)
+    interlock = Interlock(
+        "stream", START, COMPLETED, 1, "waits for a fresh stream to take the weights before it, and none does"
+    )
 
     weights: Annotated[int, _row("the first row in weight memory")]
     rows: Annotated[int, _rows("rows that are read, at most those of the array; the others are zeros")]
@@ -194,6 +238,14 @@ class Stream(Instruction):
 
     unit = "stream"
     operation = 0
+    effects = (
+        reads(ARRAY, "", 3),
+        reads(TABLES, "table", 0),
+        reads(LANES, "lanes", 2, through="lane"),
+        reads(ACCUMULATORS, "accumulators", Delay(3, rows=True), when="accumulate", skewed=True),
+        writes(ACCUMULATORS, "accumulators", Delay(3, rows=True), skewed=True),
+    )
+    interlock = Interlock("load", END, END, 0, "waits for weights that no load brings", "fresh")
     carry = True
 
     counts: _Loops
@@ -220,6 +272,13 @@ class Store(Instruction):
 
     unit = "store"
     operation = 0
+    effects = (
+        reads(TABLES, "table", 6),
+        reads(PARAMETERS, "parameters", 1),
+        reads(ACCUMULATORS, "accumulators", 1),
+        reads(FUNCTIONS, "function", 7, when="applies"),
+        writes(LANES, "lanes", 9, through="lane"),
+    )
 
     counts: _Loops
     accumulators: Annotated[Address, _accumulators("the row of sums")]
@@ -241,6 +300,8 @@ class Weights(Instruction):
 
     unit = "dma"
     operation = 0
+    effects = reads(DRAM, "dram", _REQUEST), writes(WEIGHTS, "weights", _FILL, count="rows")
+    purpose = "weights"
 
     dram: Annotated[int, _from("where the first row is, aligned to beats")]
     weights: Annotated[int, _row("the first row in weight memory")]
@@ -259,6 +320,12 @@ class Lanes(Instruction):
 
     unit = "dma"
     operation = 1
+    effects = (
+        reads(TABLES, "table", _FILL_TABLE),
+        reads(DRAM, "dram", _REQUEST),
+        writes(LANES, "lanes", _FILL, through="lane"),
+    )
+    purpose = "inputs"
 
     counts: _Loops
     dram: Annotated[Address, _dram("the beats, aligned")]
@@ -277,6 +344,8 @@ class Fill(Instruction):
 
     unit = "dma"
     operation = 2
+    effects = reads(TABLES, "table", _FILL_TABLE), writes(LANES, "lanes", _FILL, through="lane")
+    purpose = "fills"
 
     counts: _Loops
     lanes: Annotated[Address, _lanes("where lanes are written")]
@@ -292,6 +361,8 @@ class Tables(Instruction):
 
     unit = "dma"
     operation = 3
+    effects = reads(DRAM, "dram", _REQUEST), writes(TABLES, "table", _FILL, count="number")
+    purpose = "tables"
 
     dram: Annotated[int, _from("where the first table is, aligned to beats")]
     table: Annotated[int, _table("the first table that is written")]
@@ -308,6 +379,8 @@ class Parameters(Instruction):
 
     unit = "dma"
     operation = 4
+    effects = reads(DRAM, "dram", _REQUEST), writes(PARAMETERS, "parameters", _FILL, count="rows")
+    purpose = "parameters"
 
     dram: Annotated[int, _from("where the first row is, aligned to beats")]
     parameters: Annotated[int, _row("the first row of parameters that is written")]
@@ -326,6 +399,13 @@ class Out(Instruction):
 
     unit = "dma"
     operation = 5
+    effects = (
+        reads(TABLES, "table", 0),
+        reads(LANES, "lanes", 2, through="select"),
+        writes(DRAM, "dram", _REQUEST),
+    )
+    entries = "bandwidth"
+    purpose = "outputs"
 
     counts: _Loops
     dram: Annotated[Address, _dram("the beats, aligned")]
@@ -342,6 +422,11 @@ class Sums(Instruction):
 
     unit = "dma"
     operation = 6
+    effects = (
+        reads(ACCUMULATORS, "accumulators", 2, every="sum_beats"),
+        writes(DRAM, "dram", _REQUEST),
+    )
+    purpose = "sums"
 
     counts: _Loops
     dram: Annotated[Address, _dram("where rows begin, aligned to beats")]
@@ -361,6 +446,13 @@ class Spread(Instruction):
 
     unit = "dma"
     operation = 7
+    effects = (
+        reads(TABLES, "table", _FILL_TABLE, count="tables"),
+        reads(DRAM, "dram", _REQUEST),
+        writes(WEIGHTS, "weights", _FILL, through="column"),
+    )
+    entries = "columns"
+    purpose = "weights"
 
     counts: _Loops
     dram: Annotated[Address, _dram("the beats, aligned")]

@@ -11,16 +11,30 @@ Softmax is `greatest`, `apply` (a table of powers), `total`, `scale`. Layer norm
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from glenside.npu.isa.base import _NO_WAIT, Instruction, _accumulators, _function, _Loops, _row, _tables, _Waits
+from glenside.npu.isa.base import (
+    _FILL,
+    _NO_WAIT,
+    _REQUEST,
+    Instruction,
+    _accumulators,
+    _function,
+    _Loops,
+    _row,
+    _tables,
+    _Waits,
+)
+from glenside.npu.isa.effects import ACCUMULATORS, DRAM, FUNCTIONS, PARAMETERS, Effect, reads, writes
 from glenside.npu.isa.fields import Address, Counts, Form, Kind
 from glenside.npu.machine.model import Machine
 
 TAIL = 64
 """Cycles from the last row to the registers: a square root and a division, one bit of each per cycle, and rounding."""
 DRAIN = 8
-"""Cycles from the last iteration until its row is written back to the accumulators."""
+"""Cycles from an iteration until its row is written back to the accumulators."""
+_READS_ROWS = reads(ACCUMULATORS, "accumulators", 1)
+_READS_PARAMETERS = reads(PARAMETERS, "parameters", 1)
 _own = Kind(Form.NUMBER, "a row of parameters, an entry of each column", 16, place="parameters_base")
 
 
@@ -30,6 +44,8 @@ class Functions(Instruction):
 
     unit = "dma"
     operation = 8
+    effects = reads(DRAM, "dram", _REQUEST), writes(FUNCTIONS, "function", _FILL, count="number")
+    purpose = "functions"
 
     dram: Annotated[int, Kind(Form.NUMBER, "where the first one is, aligned to beats", 32, place="dram_base")]
     function: Annotated[int, _row("the first function that is written")]
@@ -43,6 +59,8 @@ class Functions(Instruction):
 class Reduction(Instruction):
     """An instruction that reduces accumulator rows to the registers of all columns."""
 
+    effects: ClassVar[tuple[Effect, ...]] = (_READS_ROWS,)
+
     counts: Counts
     accumulators: Address
 
@@ -52,6 +70,8 @@ class Reduction(Instruction):
 
 class Rewriting(Instruction):
     """An instruction that rewrites accumulator rows in place."""
+
+    effects: ClassVar[tuple[Effect, ...]] = (_READS_ROWS, writes(ACCUMULATORS, "accumulators", DRAIN))
 
     counts: Counts
     accumulators: Address
@@ -77,6 +97,7 @@ class _Scaled(Reduction):
     """A reduction with one parameter entry per column."""
 
     unit = "store"
+    effects: ClassVar[tuple[Effect, ...]] = (*Reduction.effects, _READS_PARAMETERS)
 
     counts: _Loops
     accumulators: Annotated[Address, _accumulators("the row of sums")]
@@ -132,6 +153,7 @@ class Apply(Rewriting):
 
     unit = "store"
     operation = 6
+    effects = *Rewriting.effects, _READS_PARAMETERS, reads(FUNCTIONS, "function", 7)
 
     counts: _Loops
     accumulators: Annotated[Address, _accumulators("the row of sums")]

@@ -10,6 +10,8 @@ from typing import Any
 LOOPS = 3
 UNITS = ("dma", "load", "stream", "store")
 """The units that execute in parallel, each with its own instruction queue."""
+ARRAY_UNIT = "stream"
+"""The unit in whose cycles the array multiplies."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from glenside.ir.errors import BadInput
 from glenside.npu.isa.base import Instruction, Store
 from glenside.npu.isa.column_unit import Apply, Deviation, Functions, Greatest, Mean, Reduction, Rewriting, Scale, Total
 from glenside.npu.machine.model import FUNCTION
-from glenside.npu.model.cycle_model import COLUMNS_WRITE_SUMS, STORE_READS_SUMS
 from glenside.npu.model.happens_before import Integers, Now, Places
 from glenside.npu.program import requantization
 
@@ -65,7 +64,7 @@ class ColumnRegisters:
     def _rows(self, now: Now, own: Reduction | Rewriting) -> tuple[Integers, npt.NDArray[np.int64]]:
         """Reads the accumulator rows of an instruction: returns their indices (n) and their sums (n)(C)."""
         rows = self.state.sum_rows(own.accumulators, own.counts)
-        self.state.read_sums(now, rows, STORE_READS_SUMS)
+        self.state.read_sums(now, own, rows)
         return rows, self.state.sums[rows]
 
     def _entries(self, now: Now, row: int) -> npt.NDArray[np.void]:
@@ -106,18 +105,18 @@ class ColumnRegisters:
     def _scale(self, now: Now, own: Scale) -> None:
         rows, sums = self._rows(now, own)
         sums, factor = sums + self._known(self.offset, "offset"), self._known(self.factor, "factor")
-        self._put(now, rows, requantization.near(sums, factor))
+        self._put(now, own, rows, requantization.near(sums, factor))
 
     def _apply(self, now: Now, own: Apply) -> None:
         rows, sums = self._rows(now, own)
         sums = sums + self._known(self.offset, "offset")
         entries = np.broadcast_to(self._entries(now, own.parameters), sums.shape)
-        self._put(now, rows, self.applied(now, own, requantization.requantised(sums, entries)))
+        self._put(now, own, rows, self.applied(now, own, requantization.requantised(sums, entries)))
 
-    def _put(self, now: Now, rows: Integers, values: npt.NDArray[np.int64]) -> None:
+    def _put(self, now: Now, own: Rewriting, rows: Integers, values: npt.NDArray[np.int64]) -> None:
         if len(np.unique(rows)) < len(rows):
             raise BadInput("a rewrite reads a row of accumulators twice: its rows must be distinct")
-        self.state.use_sums(now, rows, COLUMNS_WRITE_SUMS)
+        self.state.use_sums(now, own, rows, writes=True)
         self.state.of_sums.write(rows, now)
         self.state.sums[rows] = values
 

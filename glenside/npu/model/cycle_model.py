@@ -15,44 +15,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from glenside.ir.errors import BadInput
-from glenside.npu.isa.base import Instruction, Load, Stream
+from glenside.npu.isa.base import Instruction, Stream
+from glenside.npu.isa.effects import ACCUMULATORS, COMPLETED, END, START
+from glenside.npu.isa.encoding import operations
 from glenside.npu.isa.fields import UNITS
 from glenside.npu.machine.model import Machine
+from glenside.npu.model.interlocks import Interlocks
 from glenside.npu.program.program import NpuProgram
 
 Integers = npt.NDArray[np.int64]
 
-STREAM_READS_LANES = OUT_READS_LANES = 2
-STORE_WRITES_LANES = 9
-STORE_READS_SUMS = 1
-COLUMNS_WRITE_SUMS = 8
-SUMS_READS_SUMS = 2
-
-
-def dma_writes_lanes(machine: Machine) -> int:
-    """Returns the cycles from a beat's iteration until its bytes are in the scratchpad banks."""
-    return machine.latency + 6
-
 
 def stream_adds(machine: Machine) -> int:
     """Returns the cycles from a row's iteration to the sum of column 0; each next column is a cycle later."""
-    return machine.rows + 3
+    return Stream.effect(ACCUMULATORS, writes=True).delay.of(machine)
 
 
+@cache
 def delays(machine: Machine) -> Mapping[str, int]:
-    """Returns the cycles from an instruction's end until it is completed, by unit."""
+    """Returns the cycles from an instruction's end until it is completed, by unit: those to the unit's last write."""
     return {
-        "dma": dma_writes_lanes(machine),
-        "load": 2,
-        "stream": stream_adds(machine) + machine.columns - 1,
-        "store": STORE_WRITES_LANES,
+        unit: max(own.last(machine) for kind in operations(unit).values() for own in kind.effects if own.writes)
+        for unit in UNITS
     }
+
+
+def dma_delay(machine: Machine) -> int:
+    """Returns the cycles from a beat's iteration until its bytes are in an on-chip memory."""
+    return delays(machine)["dma"]
 
 
 @dataclass(frozen=True)
@@ -102,8 +98,8 @@ class _Recurrences:
         self.start: dict[str, list[int]] = {unit: [] for unit in UNITS}
         self.end: dict[str, list[int]] = {unit: [] for unit in UNITS}
         self.completed: dict[str, list[int]] = {unit: [] for unit in UNITS}
-        self.fresh: list[int] = []
-        """The indices of the streams that swapped in new weights."""
+        self.times = {START: self.start, END: self.end, COMPLETED: self.completed}
+        self.interlocks = Interlocks(program.machine.pipelined, self.queues)
 
     def solved(self) -> Times:
         while sum([self._advance(unit) for unit in UNITS]):
@@ -125,8 +121,6 @@ class _Recurrences:
             starts.append(ready)
             self.end[unit].append(ready + instruction.cycles(self.machine))
             self.completed[unit].append(self.end[unit][-1] + self.delays[unit])
-            if isinstance(instruction, Stream) and instruction.fresh:
-                self.fresh.append(len(starts) - 1)
         return len(starts) - before
 
     def _ready(self, unit: str, instruction: Instruction) -> int | None:
@@ -136,23 +130,11 @@ class _Recurrences:
             if count > len(self.completed[other]):
                 return None
             ready = max(ready, self.completed[other][count - 1] if count else 0)
-        interlock = self._interlock(instruction)
-        return None if interlock is None else max(ready, interlock)
-
-    def _interlock(self, instruction: Instruction) -> int | None:
-        """Returns the earliest start by the load/stream interlock: None if unknown yet, 0 without an interlock.
-
-        A load needs a free weight buffer; a fresh stream needs loaded weights.
-        """
-        if isinstance(instruction, Load) and (before := len(self.start["load"])):
-            if len(self.fresh) < before:
-                return None
-            free = self.start if self.machine.pipelined else self.completed
-            return free["stream"][self.fresh[before - 1]]
-        if isinstance(instruction, Stream) and instruction.fresh:
-            ends = self.end["load"]
-            return ends[len(self.fresh)] if len(ends) > len(self.fresh) else None
-        return 0
+        locked = self.interlocks.dependence(instruction, len(self.start[unit]))
+        if locked is None:
+            return ready
+        known = self.times[locked.event][locked.unit]
+        return max(ready, known[locked.number]) if 0 <= locked.number < len(known) else None
 
     def _why(self, unit: str) -> str:
         """Explains a deadlock: follows the causes from one blocked unit until a unit repeats or its queue is done."""
@@ -175,6 +157,5 @@ class _Recurrences:
             if count > len(self.completed[other]):
                 have = len(self.completed[other])
                 return other, f"waits until {other} has completed {count:,}, and only {have:,} of {other} ever are"
-        if isinstance(instruction, Load):
-            return "stream", "waits for a fresh stream to take the weights before it, and none does"
-        return "load", "waits for weights that no load brings"
+        assert instruction.interlock is not None, "nothing else blocks"
+        return instruction.interlock.other, instruction.interlock.reason

@@ -31,21 +31,12 @@ from glenside.npu.isa.base import (
     ThroughLanes,
     Weights,
 )
+from glenside.npu.isa.effects import ACCUMULATORS, LANES
 from glenside.npu.isa.fields import UNITS, Address
 from glenside.npu.model.bank_conflicts import Ports, present
 from glenside.npu.model.bounds import require_fit, require_int32, require_one_address, require_within
 from glenside.npu.model.column_execute import ColumnRegisters
-from glenside.npu.model.cycle_model import (
-    OUT_READS_LANES,
-    STORE_READS_SUMS,
-    STORE_WRITES_LANES,
-    STREAM_READS_LANES,
-    SUMS_READS_SUMS,
-    Times,
-    dma_writes_lanes,
-    stream_adds,
-    times,
-)
+from glenside.npu.model.cycle_model import Times, times
 from glenside.npu.model.happens_before import Known, Now, Places, known
 from glenside.npu.program import requantization
 from glenside.npu.program.permutation_tables import LaneTables
@@ -102,10 +93,12 @@ class State:
         self.of_tables = Places("table", (machine.tables,))
         self.of_parameters = Places("row of parameters", (machine.parameters,))
         self.of_dram = Places("beat", (beats,), written=True)
-        self.readers = Ports("the read port of a lane's bank")
-        self.writers = Ports("the write port of a lane's bank")
-        self.summers = Ports("the read port of the accumulators")
-        self.adders = Ports("the write port of the accumulators")
+        banks = {LANES: "a lane's bank", ACCUMULATORS: "the accumulators"}
+        self.ports = {
+            (memory, writes): Ports(f"the {'write' if writes else 'read'} port of {bank}")
+            for memory, bank in banks.items()
+            for writes in (False, True)
+        }
         self.columns = ColumnRegisters(self)
         self.read = self.written = 0
         self.does: Mapping[type[Instruction], Callable[[Now, Any], None]] = {
@@ -128,10 +121,7 @@ class State:
         try:
             self.does[type(instruction)](now, instruction)
         except BadInput as error:
-            own = f"{now.unit} instruction {now.number}"
-            said = error.message if error.message.startswith(own) else f"{own}: {error.message}"
-            layer = self.program.layer_of(now.unit, now.number)
-            raise BadInput(f"{said} ({instruction.mnemonic()}{layer})") from None
+            raise self.program.located(now.unit, now.number, instruction, error) from None
 
     # Checked accesses. A flat index of a memory is row * columns + column.
 
@@ -165,8 +155,9 @@ class State:
             require_within("lane address", places // rows, depth)
         return places
 
-    def use_lanes(self, ports: Ports, now: Now, delay: int, places: Integers) -> None:
-        """Records a port use of the scratchpad banks that hold these bytes, (n)(enabled)."""
+    def use_lanes(self, now: Now, own: Instruction, places: Integers, *, writes: bool = False) -> None:
+        """Records a port use of the banks that hold these bytes, (n)(enabled), in the cycles of the effect."""
+        delay = own.effect(LANES, writes=writes).delay.of(self.machine)
         rows, half = self.machine.rows, self.machine.half_depth * self.machine.rows
 
         def halves() -> npt.NDArray[np.int8]:
@@ -175,6 +166,7 @@ class State:
             return found
 
         used = present(int(places.min()), int(places.max()), half) if places.size else frozenset[int]()
+        ports = self.ports[LANES, writes]
         ports.use(now.unit, now.number, now.start, now.start + delay, len(places), used, halves)
 
     def sum_rows(self, address: Address, counts: tuple[int, int, int]) -> Integers:
@@ -184,28 +176,27 @@ class State:
             require_within("accumulator", rows, self.machine.accumulators)
         return rows
 
-    def _of_rows(self, ports: Ports, now: Now, rows: Integers, delay: int, every: int, skew: int) -> None:
-        half = self.machine.half_accumulators
+    def use_sums(self, now: Now, own: Instruction, rows: Integers, *, writes: bool = False) -> None:
+        """Records a port use of accumulator rows, (n), in the cycles of the effect."""
+        machine, effect = self.machine, own.effect(ACCUMULATORS, writes=writes)
+        half, every = machine.half_accumulators, getattr(machine, effect.every) if effect.every else 1
 
         def halves() -> npt.NDArray[np.int8]:
             return np.repeat((rows >= half).astype(np.int8), every)[:, None]
 
-        used = present(int(rows.min()), int(rows.max()), half)
-        ports.use(now.unit, now.number, now.start, now.start + delay, len(rows) * every, used, halves, skew=skew)
+        used, skew = present(int(rows.min()), int(rows.max()), half), machine.columns if effect.skewed else 0
+        begin, ports = now.start + effect.delay.of(machine), self.ports[ACCUMULATORS, writes]
+        ports.use(now.unit, now.number, now.start, begin, len(rows) * every, used, halves, skew=skew)
 
-    def read_sums(self, now: Now, rows: Integers, delay: int, *, every: int = 1, skew: int = 0) -> None:
-        """Records reads of accumulator rows, one row every `every` cycles."""
-        self._of_rows(self.summers, now, rows, delay, every, skew)
+    def read_sums(self, now: Now, own: Instruction, rows: Integers) -> None:
+        """Records reads of accumulator rows."""
+        self.use_sums(now, own, rows)
         self.of_sums.read(rows, now)
 
-    def use_sums(self, now: Now, rows: Integers, delay: int, skew: int = 0) -> None:
-        """Records uses of the accumulators' write port, one row per cycle."""
-        self._of_rows(self.adders, now, rows, delay, 1, skew)
-
-    def _write_lanes(self, now: Now, delay: int, own: ThroughLanes, table: Table, values: npt.NDArray[np.int8]) -> None:
+    def _write_lanes(self, now: Now, own: ThroughLanes, table: Table, values: npt.NDArray[np.int8]) -> None:
         places = self._lane_places(own, table, table.lanes)
         self.of_lanes.write(places, now)
-        self.use_lanes(self.writers, now, delay, places)
+        self.use_lanes(now, own, places, writes=True)
         if self.computes:
             self.lanes[places] = values
 
@@ -270,11 +261,11 @@ class State:
         table = self._table(now, own.table, machine.rows)
         places = self._lane_places(own, table, table.lanes)
         self.of_lanes.read(places, now)
-        self.use_lanes(self.readers, now, STREAM_READS_LANES, places)
+        self.use_lanes(now, own, places)
         rows = self.sum_rows(own.accumulators, own.counts)
         if own.accumulate:
-            self.read_sums(now, rows, stream_adds(machine), skew=machine.columns)
-        self.use_sums(now, rows, stream_adds(machine), machine.columns)
+            self.read_sums(now, own, rows)
+        self.use_sums(now, own, rows, writes=True)
         self.of_sums.write(rows, now)
         if self.computes:
             self._multiply(rows, self.lanes[places], table.lanes, own)
@@ -296,7 +287,7 @@ class State:
         table.require_selects(self.machine.columns, "column")
         parameters = self._parameters_of(now, own, table)
         rows = self.sum_rows(own.accumulators, own.counts)
-        self.read_sums(now, rows, STORE_READS_SUMS)
+        self.read_sums(now, own, rows)
         values = np.zeros((len(rows), len(table.lanes)), np.int8)
         if self.computes:
             sums = self.sums[rows[:, None], table.select] + parameters["bias"]
@@ -304,7 +295,7 @@ class State:
             values = requantization.requantised(sums, parameters)
         if own.applies:
             values = self.columns.applied(now, own, values).astype(np.int8)
-        self._write_lanes(now, STORE_WRITES_LANES, own, table, values)
+        self._write_lanes(now, own, table, values)
 
     def _parameters_of(self, now: Now, own: Store, table: Table) -> npt.NDArray[np.void]:
         """Returns the parameters of each selected column in each iteration, (n or 1)(enabled or 1). Raises BadInput."""
@@ -358,7 +349,7 @@ class State:
             table.require_selects(self.machine.bandwidth, "byte")
             content = self.fetched(now, generated(own.dram, own.counts))
             values = content[:, table.select].view(np.int8) if self.computes else values
-        self._write_lanes(now, dma_writes_lanes(self.machine), own, table, values)
+        self._write_lanes(now, own, table, values)
 
     def _tables(self, now: Now, own: Tables) -> None:
         numbers = own.table + np.arange(own.number)
@@ -381,14 +372,14 @@ class State:
         places = self._lane_places(own, table, table.select)
         require_one_address(table)
         self.of_lanes.read(places, now, own=False)
-        self.use_lanes(self.readers, now, OUT_READS_LANES, places)
+        self.use_lanes(now, own, places)
         values = self.lanes[places] if self.computes else np.zeros(places.shape, np.int8)
         self._put(now, self._beats(generated(own.dram, own.counts)), table.lanes, values)
 
     def _sums(self, now: Now, own: Sums) -> None:
         machine = self.machine
         rows = self.sum_rows(own.accumulators, own.counts)
-        self.read_sums(now, rows, SUMS_READS_SUMS, every=machine.sum_beats)
+        self.read_sums(now, own, rows)
         beats = self._beats(generated(own.dram, own.counts), machine.sum_beats).reshape(len(rows), -1)
         content = self.sums[rows].astype("<i4").view(np.uint8)
         self.of_dram.write(beats, now)
@@ -412,8 +403,12 @@ class Timed(State):
         self.times, self.known = times, known
 
     def finished(self) -> Run:
-        """Executes all instructions by start time; two that start in one cycle do not depend on each other."""
-        moments = ((t, unit, i) for unit in UNITS for i, t in enumerate(self.times.start[unit].tolist()))
-        for start, unit, number in sorted(moments):
+        """Executes all instructions by start time."""
+        for start, unit, number in in_order(self.times):
             self.do(Now(unit, number, start, self.known[unit][number]), self.program.queue(unit)[number])
         return Run(self.dram, self.times, self.read, self.written)
+
+
+def in_order(times: Times) -> list[tuple[int, str, int]]:
+    """Returns start, unit and number of all instructions by start; two of one cycle do not depend on each other."""
+    return sorted((t, unit, i) for unit in UNITS for i, t in enumerate(times.start[unit].tolist()))

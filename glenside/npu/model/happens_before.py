@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from glenside.ir.errors import BadInput
-from glenside.npu.isa.base import Instruction, Load, Stream
+from glenside.npu.isa.effects import COMPLETED
 from glenside.npu.isa.fields import UNITS
 from glenside.npu.model.cycle_model import Times
+from glenside.npu.model.interlocks import Dependence, Interlocks
 from glenside.npu.program.program import NpuProgram
 
 Known = tuple[int, ...]
@@ -31,35 +32,30 @@ def known(program: NpuProgram, times: Times) -> Mapping[str, Sequence[Known]]:
     """
     found: dict[str, list[Known]] = {unit: [] for unit in UNITS}
     order = sorted((int(t), unit != "stream", unit, i) for unit in UNITS for i, t in enumerate(times.start[unit]))
-    fresh: list[Known] = []
+    interlocks = Interlocks(program.machine.pipelined, {unit: program.queue(unit) for unit in UNITS})
     for _, _, unit, number in order:
         instruction = program.queue(unit)[number]
-        own = [*([found[unit][-1]] if number else []), *_interlocked(instruction, number, fresh, found["load"])]
+        own = [found[unit][-1]] if number else []
+        if (locked := interlocks.dependence(instruction, number)) is not None:
+            own += guaranteed(locked, found)
         for other, count in zip(UNITS, instruction.wait, strict=True):
             own += [found[other][count - 1]] if count else []
         found[unit].append(tuple(map(max, instruction.wait, *own)) if own else tuple(instruction.wait))
-        if isinstance(instruction, Stream) and instruction.fresh:
-            fresh.append(found[unit][-1] if program.machine.pipelined else after(found[unit][-1], unit, number))
     return found
 
 
-def after(known: Known, unit: str, number: int) -> Known:
-    """Returns the happens-before vector extended by the completion of an instruction.
+def guaranteed(locked: Dependence, found: Mapping[str, Sequence[Known]]) -> list[Known]:
+    """Returns the happens-before vector that an interlock guarantees, from those found so far; [] if unknown.
 
-    A serial array loads only after that completion.
+    The vector of a start or an end is that of the instruction; a completion adds the instruction itself.
     """
-    return tuple(max(count, number + 1) if other == unit else count for other, count in zip(UNITS, known, strict=True))
-
-
-def _interlocked(
-    instruction: Instruction, number: int, fresh: Sequence[Known], loads: Sequence[Known]
-) -> Sequence[Known]:
-    """Returns the happens-before vectors that the load/stream interlock adds to an instruction."""
-    if isinstance(instruction, Load):
-        return fresh[number - 1 : number] if number else ()
-    if isinstance(instruction, Stream) and instruction.fresh:
-        return loads[len(fresh) : len(fresh) + 1]
-    return ()
+    unit, number = locked.unit, locked.number
+    if not 0 <= number < len(found[unit]):
+        return []
+    known = found[unit][number]
+    if locked.event == COMPLETED:
+        known = tuple(max(n, number + 1) if other == unit else n for other, n in zip(UNITS, known, strict=True))
+    return [known]
 
 
 @dataclass

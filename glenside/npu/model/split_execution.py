@@ -5,17 +5,17 @@ Two processes may run the halves in parallel. Errors are reported by the whole s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from glenside.ir.errors import BadInput
 from glenside.npu.isa.address_generators import Integers
-from glenside.npu.isa.base import Parameters, Tables
+from glenside.npu.isa.base import Instruction, Parameters, Tables
 from glenside.npu.isa.column_unit import Reduction, Rewriting
 from glenside.npu.isa.fields import UNITS
-from glenside.npu.model.bank_conflicts import Ports
 from glenside.npu.model.cycle_model import Times
-from glenside.npu.model.execute import Run, Timed
+from glenside.npu.model.execute import Run, State, Timed, in_order
 from glenside.npu.model.happens_before import Known, Now, known
 from glenside.npu.program.program import NpuProgram
 
@@ -29,7 +29,18 @@ def require_order(program: NpuProgram, times: Times) -> None:
 
 def values(program: NpuProgram, times: Times) -> Run:
     """Computes the results of a program whose accesses are legal. Raises BadInput for a sum beyond int32."""
-    return _Values(program, times, {unit: [_ALL] * len(program.queue(unit)) for unit in UNITS}).finished()
+    state = _Values(program)
+    for start, unit, number in in_order(times):
+        state.do(Now(unit, number, start, _ALL), program.queue(unit)[number])
+    return Run(state.dram, times, state.read, state.written)
+
+
+def require_values(program: NpuProgram, written: Sequence[Instruction]) -> None:
+    """Executes a sequential instruction list. Raises BadInput for a value that an instruction does not take."""
+    state, numbers = _Values(program), Counter[str]()
+    for own in written:
+        state.do(Now(own.unit, numbers[own.unit], 0, _ALL), own)
+        numbers[own.unit] += 1
 
 
 class _Order(Timed):
@@ -62,15 +73,15 @@ class _NoRecords:
     read_one = write = use = read
 
 
-class _Values(Timed):
-    def __init__(self, program: NpuProgram, times: Times, known: Mapping[str, Any]) -> None:
-        super().__init__(program, times, known)
+class _Values(State):
+    def __init__(self, program: NpuProgram) -> None:
+        super().__init__(program)
         nobody: Any = _NoRecords()
         self.of_lanes = self.of_weights = self.of_sums = self.of_tables = self.of_parameters = self.of_dram = nobody
         self.columns.of_functions = nobody
 
-    def use_lanes(self, ports: Ports, now: Now, delay: int, places: Integers) -> None:
+    def use_lanes(self, now: Now, own: Instruction, places: Integers, *, writes: bool = False) -> None:
         """Does nothing."""
 
-    def _of_rows(self, ports: Ports, now: Now, rows: Integers, delay: int, every: int, skew: int) -> None:
+    def use_sums(self, now: Now, own: Instruction, rows: Integers, *, writes: bool = False) -> None:
         """Does nothing."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from glenside.ir.operand import Array
 from glenside.npu.isa.address_generators import ENTRY, Table, decoded
 from glenside.npu.machine.model import Machine
 
@@ -33,3 +34,8 @@ class LaneTables:
             self._held[slot] = decoded(content, self.machine.entries)
             for key in [own for own in self._known if own[0] <= slot < own[0] + own[1]]:
                 del self._known[key]
+
+    def load(self, dram: Array, address: int, first: int, number: int) -> None:
+        """Loads `number` tables from an address in DRAM to slots from `first` on. Raises BadInput."""
+        size = number * self.machine.table_beats * self.machine.bandwidth
+        self.write(first, dram[address : address + size].reshape(number, -1))

@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 
+from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu.isa.address_loops import Nest, addresses_of, nests
 from glenside.npu.isa.base import Instruction
@@ -213,3 +214,9 @@ class NpuProgram:
         """Returns ", of LAYER" for messages; "" if the instruction is of no layer."""
         own = (s.name for s in self.stretches if s.begin.get(unit, 0) <= number < s.end.get(unit, 0))
         return next((f", of {name}" for name in own), "")
+
+    def located(self, unit: str, number: int, own: Instruction, error: BadInput) -> BadInput:
+        """Returns an error about an instruction with its unit, number, mnemonic and layer in the message."""
+        name = f"{unit} instruction {number}"
+        said = error.message if error.message.startswith(name) else f"{name}: {error.message}"
+        return BadInput(f"{said} ({own.mnemonic()}{self.layer_of(unit, number)})")

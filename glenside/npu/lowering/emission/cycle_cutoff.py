@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from glenside.npu.isa.fields import UNITS
 from glenside.npu.lowering.util.identity_memo import Again
 from glenside.npu.machine.model import Machine
-from glenside.npu.model.cycle_model import delays, dma_writes_lanes, stream_adds
+from glenside.npu.model.cycle_model import delays, dma_delay, stream_adds
 
 
 class TooLong(Exception):
@@ -55,9 +55,9 @@ def enough(most: int, rest: Rest, machine: Machine) -> dict[str, int]:
 
 def before_rows(machine: Machine) -> int:
     """Cycles before a program's first row streams: a beat of weights comes, and these load."""
-    return 1 + dma_writes_lanes(machine) + machine.rows
+    return 1 + dma_delay(machine) + machine.rows
 
 
 def after_rows(machine: Machine) -> int:
     """Cycles from its last row's until what that makes is in DRAM, by way of the accumulators and a beat."""
-    return stream_adds(machine) + machine.columns - 1 + 1 + dma_writes_lanes(machine)
+    return stream_adds(machine) + machine.columns - 1 + 1 + dma_delay(machine)

@@ -18,6 +18,7 @@ import numpy as np
 from glenside.ir.forked_work import ForkedProcess, may_fork
 from glenside.ir.operand import Array
 from glenside.npu.isa.base import Instruction
+from glenside.npu.isa.effects import DRAM
 from glenside.npu.isa.encoding import all_decoded, all_encoded
 from glenside.npu.isa.fields import UNITS, Wait
 from glenside.npu.lowering.emission.emit_layer import Writer
@@ -100,18 +101,14 @@ class _Growing(Inferred):
     """Of instructions that come part by part, as does what they find in DRAM."""
 
     def __init__(self, machine: Machine) -> None:
-        super().__init__(NpuProgram(machine, {}, np.zeros(0, np.uint8)), [], True)
+        super().__init__(NpuProgram(machine, {}, np.zeros(0, np.uint8)))
 
     def grow(self, size: int, parts: Sequence[tuple[int, Array]]) -> None:
         """DRAM has so many bytes, some of which are known."""
-        beats = size // self.machine.bandwidth
         self.dram = np.append(self.dram, np.zeros(size - len(self.dram), np.uint8))
         for begin, content in parts:
             self.dram[begin : begin + content.size] = content
-        for table in (self.of_dram.writes, self.of_dram.reads):
-            for unit, last in table.items():
-                table[unit] = np.append(last, np.zeros(beats - len(last), np.int32))
-        self.of_dram.shape = (beats,)
+        self.history[DRAM.name].grow(self.beats)
 
 
 def _heard(questions: int) -> Callable[[], Any]:

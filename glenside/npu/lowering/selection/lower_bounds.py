@@ -24,7 +24,7 @@ from glenside.npu.lowering.selection.candidates import Option, Options, cut
 from glenside.npu.lowering.tiling.layer_tiles import Layer
 from glenside.npu.lowering.tiling.mapped_layers import Mapped, results_of
 from glenside.npu.machine.model import Machine
-from glenside.npu.model.cycle_model import dma_writes_lanes, stream_adds
+from glenside.npu.model.cycle_model import dma_delay, stream_adds
 from glenside.quantization.layers import IntegerNetwork, leaf_of, name_of
 
 _WORTH = 2
@@ -193,7 +193,7 @@ class Floors:
         dma += machine.table_beats + machine.parameter_beats * any(
             own.requantised is not None for own in self.network.layers
         )
-        return max(array + before_rows(machine) + after_rows(machine), dma + dma_writes_lanes(machine))
+        return max(array + before_rows(machine) + after_rows(machine), dma + dma_delay(machine))
 
     def of_any(self) -> int:
         """Of any choice."""
