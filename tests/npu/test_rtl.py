@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from npu_programs import Memory, drawn_for, reads_beside_streams, small_machine, stream_beside_a_reader
 
 from glenside.ir.errors import BadInput
-from glenside.npu.isa import encoding, host_registers, markdown
+from glenside.npu.isa import checks, encoding, host_registers, json_text, markdown
 from glenside.npu.isa.address_generators import ENTRY
 from glenside.npu.isa.base import Fill, Instruction, Lanes, Load, Out, Spread, Store, Tables
 from glenside.npu.isa.fields import UNITS, Address, Form, Kind, Wait
@@ -50,9 +51,17 @@ def own_cache(built: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return built
 
 
-def test_the_package_and_the_header_are_what_the_records_say() -> None:
-    assert (verilator.sources() / "npu_pkg.sv").read_text(encoding="utf-8") == encoding.package()
-    assert (verilator.sources() / "registers.h").read_text(encoding="utf-8") == host_registers.in_c()
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("npu_pkg.sv", encoding.package),
+        ("registers.h", host_registers.in_c),
+        ("npu_checks.sv", checks.assertions),
+        ("npu_isa.json", json_text.json_text),
+    ],
+)
+def test_generated_files_are_what_the_records_say(name: str, text: Callable[[], str]) -> None:
+    assert (verilator.sources() / name).read_text(encoding="utf-8") == text()
 
 
 def _require_equal(program: NpuProgram) -> None:
@@ -396,3 +405,45 @@ def test_the_documents_have_instructions_and_registers(section: str) -> None:
     text = (verilator.sources() / "README.md").read_text(encoding="utf-8")
     begin, end = markdown.marks(section)
     assert text.split(begin)[1].split(end)[0].strip() == markdown.section(section)
+
+
+def _with_assertions(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> None:
+    """The machine is built from a copy of its sources, beside these assertions."""
+    here = folder / "rtl"
+    shutil.copytree(verilator.sources(), here)
+    (here / "npu_checks.sv").write_text(text, encoding="utf-8")
+    flags = verilator._flags()
+    monkeypatch.setattr(verilator, "sources", lambda: here)
+    monkeypatch.setattr(verilator, "SOURCES", (*verilator.SOURCES, "npu_checks"))
+    monkeypatch.setattr(verilator, "_flags", lambda: (*flags, "--assert"))
+
+
+@needs_verilator
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", FEW, ids=str)
+def test_the_hardware_satisfies_the_assertions(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _with_assertions(monkeypatch, tmp_path, checks.assertions())
+    for seed in range(5):
+        _require_equal(drawn_for(machine, seed))
+
+
+@needs_verilator
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("$past(npu.stream_unit.go, 2)", "$past(npu.stream_unit.go, 3)"),
+        ("$past(npu.pop[0], L + 6)", "$past(npu.pop[0], L + 5)"),
+        ("> load_start", "> 20'd1 + load_start"),
+    ],
+)
+def test_an_assertion_of_another_cycle_fails(
+    right: str, wrong: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text = checks.assertions()
+    assert right in text
+    _with_assertions(monkeypatch, tmp_path, text.replace(right, wrong))
+    with pytest.raises(BadInput, match="failed"):
+        verilator.run(drawn_for(FEW[0], 0))

@@ -45,8 +45,8 @@ PARAMETERS = Memory("parameters", "row of parameters", lambda m: m.parameters)
 FUNCTIONS = Memory("functions", "function", lambda m: m.functions)
 DRAM = Memory("dram", "beat", energy="dram_byte")
 ARRAY = Memory("array", "the array's weights", lambda m: 1)
-"""The weights in the array. The interlock orders its accesses, but not a load after the other streams in a serial array,
-which has no second buffer.
+"""The weights in the array. The interlock orders its accesses. Only a load after streams that are not fresh needs a
+wait in a serial array, which has no second buffer.
 """
 MEMORIES = (LANES, WEIGHTS, ACCUMULATORS, TABLES, PARAMETERS, FUNCTIONS, DRAM, ARRAY)
 

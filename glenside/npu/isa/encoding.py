@@ -21,7 +21,7 @@ from glenside.npu.isa.table import INSTRUCTIONS
 
 WORD = 64
 """Bits of a word of the host port."""
-_OPERATION = "operation"
+OPERATION = "operation"
 _SPELLED = {"table": "lane_table", "function": "lookup"}
 """Part names that SystemVerilog reserves -> their names in the package."""
 
@@ -36,7 +36,7 @@ def operations(unit: str) -> Mapping[int, type[Instruction]]:
 def layout(unit: str) -> Sequence[Part]:
     """Returns the parts of a unit's layout, from bit 0 on."""
     own = operations(unit)
-    found = {_OPERATION: Part(_OPERATION, (len(own) - 1).bit_length())} if len(own) > 1 else {}
+    found = {OPERATION: Part(OPERATION, (len(own) - 1).bit_length())} if len(own) > 1 else {}
     for instruction in own.values():
         for name, kind in instruction.kinds().items():
             for part in kind.parts(name):
@@ -60,7 +60,7 @@ def encoded(instruction: Instruction) -> list[int]:
     """Encodes an instruction as words. Raises BadInput for a number that does not fit its field."""
     instruction.require_fit()
     numbers = {part.name: number for part, number in instruction.parts()}
-    numbers[_OPERATION] = instruction.operation
+    numbers[OPERATION] = instruction.operation
     found = place = 0
     for part in layout(instruction.unit):
         found |= (numbers.get(part.name, 0) & (1 << part.bits) - 1) << place
@@ -76,9 +76,9 @@ def decoded(unit: str, content: Sequence[int]) -> Instruction:
         number = rest & (1 << part.bits) - 1
         numbers[part.name] = number - (1 << part.bits) if part.signed and number >> part.bits - 1 else number
         rest >>= part.bits
-    kind = operations(unit).get(numbers.get(_OPERATION, 0))
+    kind = operations(unit).get(numbers.get(OPERATION, 0))
     if kind is None:
-        raise BadInput(f"{unit} has no operation {numbers[_OPERATION]}")
+        raise BadInput(f"{unit} has no operation {numbers[OPERATION]}")
     found = kind.of_parts(numbers)
     found.require_fit()
     if encoded(found) != list(content):
@@ -92,7 +92,7 @@ def all_encoded(unit: str, instructions: Sequence[Instruction]) -> Words:
     for kind, at in _by_kind(instructions).items():
         numbers = kind.require_all_fit([instructions[each] for each in at]).astype(np.uint64)
         own = np.zeros((len(at), words(unit)), np.uint64)
-        _put(own, _at(unit)[_OPERATION] if len(operations(unit)) > 1 else None, np.uint64(kind.operation))
+        _put(own, _at(unit)[OPERATION] if len(operations(unit)) > 1 else None, np.uint64(kind.operation))
         for name, column in zip(kind.part_names(), numbers.T, strict=True):
             _put(own, _at(unit)[name], column)
         found[at] = own
@@ -103,7 +103,7 @@ def all_decoded(unit: str, content: Words) -> Sequence[Instruction]:
     """Decodes instructions of a unit from (n)(words). Raises BadInput for words that encode no instruction."""
     kinds = operations(unit)
     several = len(kinds) > 1
-    number = _take(content, _at(unit)[_OPERATION]) if several else np.zeros(len(content), np.int64)
+    number = _take(content, _at(unit)[OPERATION]) if several else np.zeros(len(content), np.int64)
     found: list[Instruction | None] = [None] * len(content)
     for operation, kind in kinds.items():
         at = np.flatnonzero(number == operation)
