@@ -56,8 +56,8 @@ class NpuArray(Array):
     def bound(self, work: Any, depth: Any, results: Any, weights: Any) -> InstructionCost:
         """Returns a lower bound as for every array; pipelined, a tile takes at least the load of the next one.
 
-        Each k-tile is streamed at least once, so that the m n results of a group need at least m n / C rows. Bytes are not
-        bounded: the search compares cycles with the bound.
+        Each k-tile is streamed at least once, so that the m n results of a group need at least m n / C rows. Bytes
+        are not bounded: the search compares cycles with the bound.
         """
         streaming = largest(ceil_div(work, self.rows * self.columns), ceil_div(results, self.columns))
         loads = ceil_div(depth, self.rows)
