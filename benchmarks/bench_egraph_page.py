@@ -1,11 +1,14 @@
-"""Seconds to open and to walk through the page of an e-graph, by its size, in headless Chromium, and the page's size.
+"""Times the page of an e-graph in headless Chromium, by the size of the e-graph.
 
     python benchmarks/bench_egraph_page.py benchmarks/results/bench_egraph_page.csv
 
-Drawn e-graphs of 100 to 100,000 e-nodes over the language's own operators, two e-nodes to an e-class, five iterations,
-and MobileNetV1's on a 64x64 array. Seconds are of the page's own clock, from the start of its loading: `open` until the
-first picture is there; `expand`, `search` and `slide` until the next one is, medians of five. `record` and `page` are
-processor seconds of Python.
+E-graphs are drawn: 100 to 100,000 e-nodes over the language's operators, two e-nodes for each e-class, five iterations.
+The last one is that of MobileNetV1 on a 64x64 array. Columns:
+
+- `bytes`: size of the page.
+- `record`, `page`: processor seconds of Python, for the record of the e-graph and for the page.
+- `open`: seconds from the start of loading to the first picture, by the clock of the page.
+- `expand`, `search`, `slide`: seconds from a click to the next picture; medians of five.
 """
 
 from __future__ import annotations

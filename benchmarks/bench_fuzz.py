@@ -1,10 +1,15 @@
-"""Counts the planted faults that the fuzzer finds: each is applied to a copy of the package, which is then fuzzed.
+"""Counts the planted faults that the fuzzer finds.
 
     python benchmarks/bench_fuzz.py benchmarks/results/bench_fuzz.csv --minutes 10 --jobs 2
 
-A fault is found when a case fails in the copy that passes without the fault. Each run ends at its first finding. The
-seconds are those of processors, of all processes of the fuzzer: 10 minutes on 2 cores are 1,200 of them.
-`--doors kind` runs the doors that a fault of its kind is behind alone, in which all doors would take longer.
+Each fault of `tests/planted_faults` is applied to a copy of the package, which is then fuzzed until the first finding.
+A finding counts if the same case passes without the fault. `--doors kind` visits only the entry points that a fault of
+its kind can reach. Columns:
+
+- `found`, `door`, `kind`, `detail`: the result, the entry point, the kind of failure, its message.
+- `cases`: random cases until then. `known`: findings that fail without the fault too.
+- `processor_s`: seconds of all processes of the fuzzer, at most 60 x minutes x jobs. `wall_s`: by the clock. Seconds
+  and cases of repeated runs are added up.
 """
 
 from __future__ import annotations

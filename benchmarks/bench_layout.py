@@ -1,10 +1,18 @@
-"""What layouts cost to find and save: the bytes of copies before and after, e-nodes, seconds and memory of the search.
+"""Measures the search for layouts: copies before and after, e-nodes, seconds and memory.
 
-Run from the root of the repository: python -m benchmarks.bench_layout. Writes results/bench_layout.csv, and how the
-search grows with the number of residual blocks to results/bench_layout_growth.csv. Every search is a process of its
-own, reads the program as text without weights, and may take 60 s; seconds include the extraction, those of the
-processor and memory are of the search alone. The results that are kept here were measured on a shared machine: seconds
-by the clock are an upper estimate.
+    python -m benchmarks.bench_layout
+
+Writes results/bench_layout.csv, and results/bench_layout_growth.csv, in which the number of residual blocks grows. Each
+search is a process of its own, reads the program as text without weights, and may use 60 s. Columns:
+
+- `unit`: the layout of `glenside layout --unit`; `nhwc-none` is nhwc with `--loads none --stores none`.
+- `copies`, `megabytes`, `inside`: number of copies, their size in 10^6 bytes, and the size of those that are not of the
+  network's own inputs and outputs; `before` and `after` the search.
+- `nodes`: terms of the program.
+- `seconds` include extraction. `processor-seconds` and `peak-megabytes` are those of the search alone.
+
+The committed table was measured on a shared machine: seconds by the clock are upper estimates, several times those of
+an idle machine.
 """
 
 from __future__ import annotations

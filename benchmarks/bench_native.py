@@ -1,22 +1,26 @@
-"""Networks as compiled C beside other runtimes: as they are, with the variants that are told to take the least time and
-those that were timed, and as plain loops.
+"""Times networks as compiled C and in other runtimes.
 
-Run from the root of the repository: python -m benchmarks.bench_native [--busy N] [--peers A,B] [--add]
-[--machine FILE.toml] [NETWORK ..]. Writes results/bench_native.csv, or bench_native_busy.csv beside N processes that
-keep a processor busy each: rows of networks that are named take the place of those that were there. `--add` times
-runtimes beside what is chosen alone, and adds their ratios and memory to the rows that are there. The processor is
-measured first, as by `glenside calibrate --target cpu`, or was, in a file; the prices that chose are written beside the
-results. `at peak ms` is what the multiplications that are added of the program as it is take by the most that a core
-does in a loop that reads nothing: no program of as many of them is faster. `of peak` is the part of it that the program
-as it is reaches, `onnxruntime over peak` the most that its ratio could be. Variants are chosen and timed for as many
-threads as run. `others` is how many processors others than these processes took meanwhile. The networks
-are the ONNX files of `benchmarks.networks`, the runtimes those that are installed (`pip install '.[peers]'`), each in a
-process of its own that stands still between its turns, with its best settings, in float32. Figures are medians of 21
-rounds, of each the least of five runs that follow each other, ratios medians of those of each round; `first` is the
-ratio of the first of those runs, which finds in the caches what others left there; memory is what a process grew by at
-most from before it loaded the model (not the inputs, nor the runtime's own code). `told error` is the mean, over the
-nests that take a part in 200 of the time or more, of how far what is told is from what is measured. Shared machines are
-noisy: compare within a row.
+    python -m benchmarks.bench_native [--busy N] [--peers A,B] [--add] [--machine FILE.toml] [NETWORK ..]
+
+Writes results/bench_native.csv, or bench_native_busy.csv while N other processes keep a processor busy each. Rows of
+named networks are replaced. `--add` times only `chosen` and the runtimes, and adds their ratios and memory. The
+processor is calibrated first (`glenside calibrate --target cpu`) unless FILE has its costs; the costs are written
+beside the table. Networks are the ONNX files of `benchmarks.networks`. Runtimes are those that are installed
+(`pip install '.[peers]'`), with their best settings, in float32, each in a process of its own that is idle between its
+runs. Columns:
+
+- `chosen`: the variants with the least predicted time. `timed`: variants that were timed (`tune=True`). `as it is`:
+  without a search. `plain loops`: without a schedule, -O2.
+- `ms`: median of 21 rounds; a round is the fastest of five consecutive runs. `over chosen`: median ratio of rounds.
+- `first`: ratio of the first of the five runs, which begins with the caches that others left.
+- `MB`: growth of a process from before it loads the model (without inputs and the runtime's code).
+- `others`: processors that other processes used meanwhile.
+- `at peak ms`: multiply-adds over the peak of a core. `of peak`: the share of it that `as it is` reaches.
+  `onnxruntime over peak`: the largest possible ratio.
+- `predicted ms`, `prediction error`: predicted time; mean error of nests with 0.5 % of the time or more.
+- `equal`: whether `f.check()` holds. `bound`: lower bound of the arena. `in place`: results that reuse an operand.
+
+Shared machines are noisy: compare within a row.
 """
 
 from __future__ import annotations
@@ -85,7 +89,10 @@ def measure(name: str, path: Path, busy: int, peers: Sequence[str], machine: Mac
         with Contest(own, path, {given.name: x}, peers) as contest:
             row = {"network": name, "threads": threads, "busy": busy} | _columns(name, contest, threads, busy)
         row |= _of_peak(row, products / (1e6 * machine.peak * threads)) | {"multiply-adds": products}
-        row |= {"told ms": round(1e3 * sum(f.told(threads)), 2), "told error": round(_told_error(f, x, threads), 3)}
+        row |= {
+            "predicted ms": round(1e3 * sum(f.told(threads)), 2),
+            "prediction error": round(_prediction_error(f, x, threads), 3),
+        }
         row |= {"equal": found.check().ok, "search s": round(searched, 1), "timed s": round(timed, 1)}
         row |= {"compile s": round(compiled, 1), "arena bytes": f.arena.size, "bound": f.arena.bound}
         row |= {"in place": len(f.arena.in_place)}
@@ -157,13 +164,11 @@ def calibrated(path: Path) -> None:
     assert native is not None, "a processor has vectors"
     fit = calibrate(native, lambda program: gl.optimize(program, gl.CPU(machine=native), verify=False).program)
     path.write_text(described(fit, native.name, ROUNDS_OF_FIT), encoding="utf-8")
-    print(
-        f"calibrated: told {np.mean(fit.errors):.0%} from what was measured, {fit.machine.peak:.0f} at peak", flush=True
-    )
+    print(f"calibrated: mean prediction error {np.mean(fit.errors):.0%}, {fit.machine.peak:.0f} at peak", flush=True)
 
 
-def _told_error(f: Compiled, x: np.ndarray, threads: int) -> float:
-    """How far what is told of the nests is from what they take, as a part of it."""
+def _prediction_error(f: Compiled, x: np.ndarray, threads: int) -> float:
+    """Returns the mean of |predicted / measured - 1| over nests with at least 0.5 % of the time."""
     measured = f.least_seconds(x, rounds=ROUNDS, threads=threads)
     large = measured >= measured.sum() / 200
     return float(np.mean(np.abs(np.array(f.told(threads)) / measured - 1)[large]))

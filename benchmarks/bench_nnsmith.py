@@ -1,11 +1,11 @@
-"""Compares compiled random models of NNSmith, a generator by others, with the interpreter and with onnxruntime.
+"""Compares compiled random models of NNSmith, a generator by other authors, with the interpreter and onnxruntime.
 
     python benchmarks/bench_nnsmith.py write MODELS --count 1000 --seed 1  # with nnsmith, torch, onnx
     python benchmarks/bench_nnsmith.py compare MODELS benchmarks/results/bench_nnsmith.csv
 
-NNSmith 0.1.0 needs one setting of today's PyTorch: its exporter by tracing, which `write` asks for. Each model is
-loaded, compiled for a machine that this computer has, with 1 to 3 threads, and run on drawn inputs. Models that
-onnxruntime runs are compared with it too. `compare` continues with the models that its file does not have yet.
+NNSmith 0.1.0 needs one setting of a current PyTorch, export by tracing, which `write` sets. Each model is loaded,
+compiled for a machine that this computer has, with 1 to 3 threads, and run on random inputs. Models that onnxruntime
+runs are compared with it too. `compare` continues with the models that its file does not have yet.
 """
 
 from __future__ import annotations

@@ -1,13 +1,17 @@
-"""Quantized networks as programs of the npu, input to result: mappings, orders of tensors and which of them stay in the
-lanes chosen together; the same choice with all tensors in DRAM; and each layer's quickest mapping of the array with
-tensors in DRAM as the next layer fills lanes soonest.
+"""Measures quantized networks as programs of the npu, by how mappings and memory are selected.
 
-Run from the root of the repository: python -m benchmarks.bench_npu [--machines npu:..] [--chosen WAY ..]
-[NETWORK[,set=value] ..]. Writes results/bench_npu.csv; rows of other networks, machines and ways stay. Networks are
-built in, quantized on one random sample; cycles are the simulator's, which are the RTL's
-(`tests/npu/test_npu_networks.py`), and what is in DRAM is held to the interpreter's. `bound` are those of the unit that
-has most to do, which no order of the same instructions spares; `array` those of the tiles alone. Seconds are of a
-processor. Of machines without latency only what is chosen together is measured.
+    python -m benchmarks.bench_npu [--machines npu:..] [--chosen WAY ..] [NETWORK[,set=value] ..]
+
+Networks are built in and quantized on one random sample. The results in DRAM are compared with the interpreter's. Rows
+of other networks, machines and ways are kept. Columns:
+
+- `chosen`: `together`: mappings, axis orders and resident tensors are selected jointly. `in DRAM`: the same with all
+  tensors in DRAM. `apart`: the fastest mapping of each layer, with tensors in DRAM in the order in which the next layer
+  loads fastest. Machines without latency are measured with `together` only.
+- `cycles`: of the simulator, which are those of the RTL (`tests/npu/test_npu_networks.py`).
+- `bound`: cycles of the busiest unit, which no order of the same instructions avoids. `array`: cycles of tiles alone.
+- `read`, `written`: bytes of DRAM.
+- `search`, `choose and lower`, `simulate`: processor seconds.
 """
 
 from __future__ import annotations

@@ -1,10 +1,15 @@
-"""What whole ONNX networks take from file to file: import, search, everything, export, and both files in onnxruntime.
+"""Measures ONNX networks from file to file: import, search, check, export, and both files in onnxruntime.
 
-Run from the root of the repository: python -m benchmarks.bench_onnx. Writes results/bench_onnx.csv. The networks are
-those of the onnx package, MobileNetV2 and BERT-base (128 words), with random weights, on a 64x64 array. Each run is a
-fresh process; memory is the larger of it and its search, before the export. Figures are medians of three runs where the
-first took less than 5 s, else of one; so are the runs in onnxruntime, each after one that is not counted. The results
-that are kept here were measured on a shared machine: seconds are an upper estimate.
+    python -m benchmarks.bench_onnx
+
+Networks are those of the onnx package, MobileNetV2 and BERT-base (128 words), with random weights, on a 64x64 array.
+Each run is a fresh process. Figures are medians of three runs if the first needs less than 5 s, else of one. Columns:
+
+- `import` to `export`: seconds of each step; `optimize` includes search and check.
+- `peak-megabytes`: the larger of the process and its search, before export.
+- `original-run`, `exported-run`: seconds of a file in onnxruntime, after one run that does not count.
+
+The committed table was measured on a shared machine: seconds are upper estimates.
 """
 
 from __future__ import annotations

@@ -1,13 +1,17 @@
-"""What onnxruntime takes for an ONNX file, and for what came out of it: saved again, optimized for cpu, laid out.
+"""Times ONNX files and the files that Glenside writes for them, in onnxruntime.
 
-Run from the root of the repository: python -m benchmarks.bench_onnx_time [NETWORK ..]. Writes
-results/bench_onnx_time.csv. Networks have random weights and batch 1: those of benchmarks.bench_native, of
-benchmarks.onnx_architectures, of the tests at sizes that take milliseconds, and of the onnx package. A built-in model
-is compared with the file of standard operators, batch norms folded, that has its layers. Both files run on one thread
-in turn, with all of onnxruntime's optimizations; times are what that thread spends on a processor, which others disturb
-less than what passes: medians of 20 rounds. Ratios are medians of those of each round, and `least` is the ratio of the
-least times. `nodes` are those that are left once onnxruntime has optimized the file. A way that refuses a network has
-no figures.
+    python -m benchmarks.bench_onnx_time [NETWORK ..]
+
+Networks have random weights and batch 1: those of benchmarks.bench_native, of benchmarks.onnx_architectures, of the
+tests at sizes of milliseconds, and of the onnx package. Both files run alternately on one thread, with all of
+onnxruntime's optimizations. Columns:
+
+- `way`: `saved` again, optimized for `cpu`, `layout`, or a `built in` model, which is compared with the file of
+  standard operators, batch normalizations folded, that has its layers. A way that refuses a network has no figures.
+- `nodes before`, `nodes`: nodes after onnxruntime's optimization, of the original and of the written file.
+- `before ms`: time of the original, in processor time of that thread; median of 20 rounds.
+- `ratio`: time of the written file over that of the original, median of rounds. `least`: ratio of the least times.
+- `difference`: the largest difference of results.
 """
 
 from __future__ import annotations

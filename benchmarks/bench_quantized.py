@@ -1,14 +1,19 @@
-"""Quantized networks as compiled C beside onnxruntime: files of its own quantizer, run by both.
+"""Times quantized networks as compiled C and in onnxruntime, from the same files.
 
-Run from the root of the repository: python -m benchmarks.bench_quantized. Writes results/bench_quantized.csv. Those of
-`benchmarks.networks` are quantized by onnxruntime.quantization.quantize_static: QuantizeLinear and DequantizeLinear
-around each node, signed bytes with a scale for each channel as weights, unsigned or signed bytes between layers,
-calibrated on random numbers. All are run in turn, with a pause between them; onnxruntime has all of its optimizations
-on, and its threads stop spinning after a run. Figures are the least and the medians of 25 rounds, ratios medians of
-those of each round; `of processor` is the ratio of the time that processors spent, which other work on the machine
-changes least, and which counts threads that wait. `apart` is the largest difference, in steps of the last quantization,
-and `differ` how many of the results differ: both programs round where the other one may not. Shared machines are noisy:
-compare within a row.
+    python -m benchmarks.bench_quantized
+
+The networks of `benchmarks.networks` are quantized by onnxruntime.quantization.quantize_static: QuantizeLinear and
+DequantizeLinear around each node, int8 weights with a scale for each channel, uint8 or int8 activations, calibrated on
+random numbers. Runs alternate, with a pause between them. onnxruntime has all optimizations on, and its threads stop
+spinning after a run. Columns, of 25 rounds:
+
+- `least ms`, `ms`, `processor ms`: least and median time, and time of processors, which other work changes least and
+  which counts waiting threads.
+- `onnxruntime over compiled`, `of processor`: median ratios of rounds. `least over least`: ratio of the least times.
+- `apart`: the largest difference in steps of the last quantization. `differ`: share of results that differ. Both
+  programs round, and may round where the other one does not.
+
+Shared machines are noisy: compare within a row.
 """
 
 from __future__ import annotations

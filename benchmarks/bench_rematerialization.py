@@ -1,13 +1,20 @@
-"""What training steps compute again to take less memory: multiply-adds against the peak, beside the usual policies.
+"""Measures multiply-adds and peak memory of training steps that recompute activations.
 
-Run from the root of the repository: python -m benchmarks.bench_rematerialization. Writes
-results/bench_rematerialization.csv and its picture, results/bench_rematerialization.png. A training step is softmax
-cross-entropy (squared error of the U-Net) and momentum; batch norms use their statistics as they are. It is lowered for
-vectors of 512 bits, whatever this machine has; nothing is run. Policies are each step once, in the order in which the
-program has them and in the best that is found, blocks that are computed again (a number of them, or the root of the
-number of forward steps), and schedules within shares of what each step once needs in the best order. `allocated` is
-the arena: activations and temporaries; weights and what the optimizer keeps are beside it, in `state`. `least` is what
-no schedule takes less than, in any order where `any` is yes. Seconds are those of the processor, of the whole plan.
+    python -m benchmarks.bench_rematerialization
+
+Writes a table and its picture, results/bench_rematerialization.png. A step is softmax cross-entropy (squared error for
+the U-Net) and momentum; batch normalizations use their stored statistics. It is lowered for vectors of 512 bits, and
+not run. Columns:
+
+- `policy`: `keep all, as given`: each nest once, in the order of the program. `keep all`: in the best order that is
+  found. `N blocks`, `blocks of root n`: blocks are recomputed, the usual policy. `within P%`: a schedule within P % of
+  the memory of `keep all`.
+- `budget`, `needed`, `allocated`: bytes of the budget, of the schedule, and of the arena (activations and temporaries).
+  `state`: bytes of weights and optimizer state, which come on top.
+- `more-percent`, `bound-percent`, `gap-percent`: additional multiply-adds, their lower bound, and the gap.
+- `again`: nests that run more than once. `held`: whether the budget holds.
+- `least`: lower bound on the bytes of any schedule: in any order if `any` is yes, else in this order.
+- `seconds`: processor time of planning.
 """
 
 from __future__ import annotations

@@ -1,8 +1,13 @@
-"""How the search grows, tile loops against unrolled tiles: with tiles, with layers, over array shapes.
+"""Measures how the search grows with tiles, layers and array shapes: tile loops and unrolled tiles.
 
-Run from the root of the repository: python -m benchmarks.bench_saturate. Writes results/bench_saturate.csv and .png.
-Each figure is the median of three runs in this process: taking the program apart, declarations, insertion, saturation
-and snapshot together. The two ways take turns.
+    python -m benchmarks.bench_saturate
+
+Writes results/bench_saturate.csv and .png. Seconds are medians of three runs in one process, and include taking the
+program apart, declarations, insertion, saturation and the snapshot. Both ways alternate. Columns:
+
+- `series`, `size`: what grows, and its value.
+- `blocking`: `tile-loops` or `unrolled-tiles`, as `--blocking`.
+- `e-nodes`, `e-classes`, `iterations`: of the finished search.
 """
 
 from __future__ import annotations

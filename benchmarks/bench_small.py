@@ -1,9 +1,13 @@
-"""Programs of microseconds on one thread and on two: which nests are shared, and what that gains or costs.
+"""Times programs of microseconds on one thread and on two.
 
-Run from the root of the repository: python -m benchmarks.bench_small [PROGRAM ..]. Writes results/bench_small.csv.
-Layers, convolutions, depthwise and pointwise ones, and attention, searched for two threads by the built-in prices; one
-thread and two take turns, 30 times 40 calls. Microseconds are of a call from Python; where `two over one` is above 1, a
-second thread makes it slower.
+    python -m benchmarks.bench_small [PROGRAM ..]
+
+Programs are dense layers, convolutions, depthwise and pointwise convolutions, and attention, searched for two threads
+by the built-in costs. One thread and two alternate, 30 times 40 calls. Columns:
+
+- `nests`, `shared`: loop nests, and those that run on both threads.
+- `one us`, `two us`: microseconds of a call from Python.
+- `two over one`: above 1, the second thread makes the program slower.
 """
 
 from __future__ import annotations

@@ -1,10 +1,14 @@
-"""Training steps of strided convolutions: gradients whose windows are added up, searched as products alone or whole.
+"""Times training steps of strided convolutions, whose gradients sum overlapping windows.
 
-Run from the root of the repository: python -m benchmarks.bench_sums_of_windows [NETWORK ..]. Writes
-results/bench_sums_of_windows.csv; rows of networks that are not named stay. As it is written, by variants of products
-alone, and by those of products with the sums behind them, a step takes turns on one thread and on two: milliseconds are
-medians of the rounds, of each the least of two calls. `told` is what the machine's prices say of one thread, by which
-variants are chosen.
+    python -m benchmarks.bench_sums_of_windows [NETWORK ..]
+
+Rows of networks that are not named are kept. Columns:
+
+- `searched`: `as written`: no search. `products`: variants of products alone. `with their sums`: variants of products
+  together with the sums of their windows.
+- `predicted ms`: predicted time on one thread, by which variants are chosen.
+- `ms`: median of rounds; a round is the faster of two calls. The three alternate.
+- `products over it`: median ratio of rounds; above 1, faster than `products`.
 """
 
 from __future__ import annotations
@@ -72,7 +76,7 @@ NETWORKS: dict[str, Callable[[], tuple[Program, str]]] = {
 
 
 def compiled(program: Program, target: CompiledCPU) -> tuple[Function, str]:
-    """A program as a function, and what it is told to take, in milliseconds."""
+    """Compiles a program; returns it and its predicted milliseconds."""
     result = gl.optimize(program, target, verify=False)
     chosen = keeping([result.program, result.prepared], target.processor, None)
     return Function(chosen, target.processor, result.report, None), f"{1e-6 * (result.cost['time'] or 0):.2f}"
@@ -111,11 +115,11 @@ def measure(name: str) -> list[dict[str, Any]]:
                     f(**values, threads=threads)
                     found.append(time.perf_counter() - begin)
                 taken[how].append(min(found))
-        for how, (_, told) in runs.items():
+        for how, (_, predicted) in runs.items():
             ratio = statistics.median(a / b for a, b in zip(taken["products"], taken[how], strict=True))
             rows.append(
                 {
-                    **{"network": name, "threads": threads, "searched": how, "told ms": told},
+                    **{"network": name, "threads": threads, "searched": how, "predicted ms": predicted},
                     **{"ms": f"{1e3 * statistics.median(taken[how]):.2f}", "products over it": f"{ratio:.2f}"},
                 }
             )

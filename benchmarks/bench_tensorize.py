@@ -1,7 +1,13 @@
-"""The whole command as a user runs it: seconds and memory, where the seconds go, and what a second run takes.
+"""Times `glenside tensorize` as a user runs it, the first time and again.
 
-Run from the root of the repository: python -m benchmarks.bench_tensorize. Writes results/bench_tensorize.csv. Memory
-is the larger of the two processes, the command and its search, as the operating system counts it, of all runs so far.
+    python -m benchmarks.bench_tensorize
+
+Columns:
+
+- `first`, `min`, `max`: seconds of a run with an empty cache: median, least, largest of five.
+- `second`: median seconds of the same command again, which checks the cached answer.
+- `start`, `saturate`, `extract`, `check`: seconds of stages of the first run.
+- `peak-megabytes-so-far`: the larger of the command and its search process, of all runs so far.
 """
 
 from __future__ import annotations

@@ -1,9 +1,14 @@
-"""Transposed 1-d convolutions of sound, which users reported as slow: every variant of the search, beside PyTorch.
+"""Times every variant of transposed 1-d convolutions of sound, and PyTorch.
 
-Run from the root of the repository, where torch is installed: python -m benchmarks.bench_transposed. Writes
-results/bench_transposed.csv. All take turns in one process, on one thread and on two: milliseconds are medians of 15
-rounds, of each the least of three calls, which give a new array each; ratios are medians of those of each round. `told`
-is what the machine's prices say of one thread, by which the variant is chosen.
+    python -m benchmarks.bench_transposed    # with torch installed
+
+All alternate in one process, on one thread and on two. Columns:
+
+- `layer`: length, channels in and out, window / stride.
+- `predicted ms`: predicted time on one thread, by which the variant is chosen.
+- `ms`: median of 15 rounds; a round is the fastest of three calls, each with a new result array.
+- `PyTorch over it`: median ratio of rounds.
+- `chosen`, `fastest`: whether the variant was chosen, and whether it was the fastest.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ ROUNDS, CALLS = 15, 3
 
 
 class EveryVariant(CompiledCPU):
-    """A processor that keeps what it chose from: label -> (program, nanoseconds that are told)."""
+    """A processor that keeps what it chose from: label -> (program, predicted nanoseconds)."""
 
     def in_place(self, found: Sequence[Extracted], placed: Placed, way: Way) -> Sequence[Extracted]:
         (of_layer,) = tried = super().in_place(found, placed, way)
@@ -80,7 +85,7 @@ def measure(length: int, given: int, made: int, window: int, stride: int) -> lis
             ratio = statistics.median(a / b for a, b in zip(taken["PyTorch"], taken[label], strict=True))
             row = {"layer": f"{length} {given}->{made} {window}/{stride}", "threads": threads, "variant": label}
             row |= {
-                "told ms": f"{1e-6 * target.every[label][1]:.2f}",
+                "predicted ms": f"{1e-6 * target.every[label][1]:.2f}",
                 "ms": f"{1e3 * statistics.median(taken[label]):.2f}",
             }
             row |= {"PyTorch over it": f"{ratio:.2f}", "chosen": label == chosen, "fastest": label == fastest}

@@ -1,15 +1,21 @@
-"""What the choice of variants saves, and what it costs to find: secure computation, and memory budgets.
+"""Measures what variants save: bytes in secure computation, memory in budgets.
 
-Run from the root of the repository: python -m benchmarks.bench_variants. Writes results/bench_variants_mpc.csv, bytes
-that one party sends in each network: plain, Winograd everywhere, chosen, in the layers alone and in all; and
-results/bench_variants_cpu.csv, multiply-adds, peak and bytes moved of single layers under budgets, as the interpreter
-counts them, with the seconds that it really takes and the peak that tracemalloc sees. Each layer is run three times,
-the median counts; seconds are of this machine, and those kept here of a shared one, so only their ratios say much.
+    python -m benchmarks.bench_variants
+
+results/bench_variants_mpc.csv has the bytes of one party: `plain`, `Winograd everywhere` and `chosen`, in the layers
+alone (`layers`) and in the whole network (`all`); `truncation` is that of `mpc:semi2k,truncation=`.
+
+results/bench_variants_cpu.csv has single layers within memory budgets. `multiply-adds`, `peak` and `moved` (bytes) are
+predicted; `measured peak` is what tracemalloc measures in the interpreter, and `ms` its time; `front` is the number of
+variants on the Pareto front. Transposed convolutions are named by length, channels in and out, window / stride. Without
+a search, the first one (16000 192->96) has 2,359,443,456 multiply-adds and a peak of 37,796,352 bytes. Seconds are of a
+shared machine: only their ratios say much.
 """
 
 from __future__ import annotations
 
 import csv
+import os
 import statistics
 import time
 import tracemalloc
@@ -20,6 +26,7 @@ from typing import Any
 import numpy as np
 
 import glenside as gl
+from glenside.execution.fit import processor
 from glenside.ir.program import Program
 
 RESULTS = Path(__file__).parent / "results"
@@ -111,6 +118,7 @@ def write(path: Path, rows: Iterator[dict[str, Any]]) -> None:
         found.append(row)
     columns = list(dict.fromkeys(key for row in found for key in row))
     with path.open("w", newline="") as file:
+        file.write(f"# {processor()}, {os.cpu_count()} processors, shared\n")
         writer = csv.DictWriter(file, columns)
         writer.writeheader()
         writer.writerows(found)

@@ -1,8 +1,12 @@
-"""Measures the share of `gl.compile` that verifying loops takes.
+"""Measures the share of `gl.compile` that verifying loops needs.
 
-Run from the root of the repository: python -m benchmarks.bench_verify. Writes results/bench_verify.csv. Each row is a
-network as `gl.compile` compiles it, for a target: `cpu` (the default: it searches first) or `none`. Seconds are those
-of processors, of this process and its children, with nothing cached; medians of ROUNDS.
+    python -m benchmarks.bench_verify
+
+Each row is a network as `gl.compile` compiles it for a target: `cpu` (the default, which searches first) or `none`.
+Seconds are processor time of this process and its children, with nothing cached; medians of ROUNDS. Columns:
+
+- `conditions_seconds`: checking the structure of all nests. `verify_seconds`: that, and comparing sampled elements.
+- `verify_of_compile`: their share of `compile_seconds`.
 """
 
 from __future__ import annotations

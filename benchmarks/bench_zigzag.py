@@ -1,19 +1,17 @@
-"""Our whole programs beside what ZigZag tells of the same network, memories and bandwidth: cycles, and what it takes to
-find them.
-
-Run from the root of the repository, where GLENSIDE_ZIGZAG_PYTHON is the python of an environment with
-`pip install zigzag-dse==3.9.1 six`:
+"""Compares cycles of our npu programs with ZigZag's estimates for the same network, memories and bandwidth.
 
     python -m benchmarks.bench_zigzag [--machine npu:..] [--only ours|zigzag] [NETWORK ..]
 
-Writes results/bench_zigzag.csv, a row for each way; rows of the other ways stay. Ours are programs that the simulator
-runs, input to result, bit for bit, with fill, drain, requantisation, DRAM's latency, pools and additions. ZigZag tells
-of convolutions and the classifier, layer by layer, with one drain a layer (`drain`), no latency, and bytes for sums on
-their way out; `products` are the cycles that ours spend on those layers, of all that they spend.
-`stationary` lets ZigZag unroll output channels along columns, and what is added up along lanes, which is what an array
-of weights that stay does without layouts of its own; `groups` lets it unroll groups along columns, each with inputs of
-its own; `mixed` lets it unroll rows and columns of the image too.
-Seconds are of the processor, of the search and, of ours, of choosing and writing instructions too.
+GLENSIDE_ZIGZAG_PYTHON names the python of an environment with `pip install zigzag-dse==3.9.1 six`. Rows of the other
+ways are kept. Our cycles are those of whole programs, which the simulator runs bit by bit: with fill, drain,
+requantization, DRAM latency, pools and additions. ZigZag estimates convolutions and the classifier, layer by layer,
+with one drain for each layer, without latency, and with bytes for sums on their way out. Columns:
+
+- `way`: of ours, the machine as it is or with latency 0. Of ZigZag, what it may unroll: `stationary`: output channels
+  along columns, and the reduction along rows, as an array with stationary weights does without other layouts. `groups`:
+  also groups along columns, each with its own inputs. `mixed`: also rows and columns of the image.
+- `products`: cycles of the layers that both have. `drain`: ZigZag's cycles for drains.
+- `processor`: processor seconds of the search; of ours, including selection and emission. `seconds`: by the clock.
 """
 
 from __future__ import annotations
@@ -65,8 +63,8 @@ def ours(name: str, machine: Machine) -> Iterator[dict[str, Any]]:
         if bad or done.cycles != made.predicted:
             raise SystemExit(f"{name} on {own}: {', '.join(bad) or 'cycles'} wrong")
         products = sum(layer.cycles for layer in accounts(made, done.times).layers if layer.name in program.layers)
-        told = {"layers": len(made.stretches), "cycles": done.cycles, "products": products, **taken}
-        yield {"who": "glenside", "way": way, "version": gl.__version__, **told}
+        found = {"layers": len(made.stretches), "cycles": done.cycles, "products": products, **taken}
+        yield {"who": "glenside", "way": way, "version": gl.__version__, **found}
 
 
 def theirs(name: str, machine: Machine, python: str, ways: Sequence[str]) -> Iterator[dict[str, Any]]:

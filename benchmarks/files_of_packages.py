@@ -1,4 +1,4 @@
-"""ONNX files that packages on PyPI carry, with sizes for what they leave open and values for what they count with."""
+"""Lists ONNX files in packages of PyPI, with sizes of open dimensions and values of counting inputs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Architectures of torchvision as ONNX files, with the weights that a model begins with.
+"""Writes torchvision's architectures as ONNX files, with initial weights.
 
-Run where torchvision is installed, with the packages onnx and onnxscript: python -m benchmarks.files_of_torchvision
-FOLDER. The benchmarks do not need torchvision: they read the files.
+    python -m benchmarks.files_of_torchvision FOLDER    # with torchvision, onnx and onnxscript
+
+The benchmarks read the files, and do not need torchvision.
 """
 
 from __future__ import annotations

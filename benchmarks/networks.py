@@ -1,4 +1,4 @@
-"""ONNX files of standard operators, batch norms folded, random weights, batch 1, float32: what a user brings."""
+"""Writes ONNX files as users have them: standard operators, folded batch norms, random weights, batch 1, float32."""
 
 from __future__ import annotations
 

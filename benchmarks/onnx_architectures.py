@@ -1,5 +1,7 @@
-"""ONNX files of architectures that the tests do not have: convolutions with layer norms, gated recurrence, a decoder
-with its cache, a generator, and quantized ones as onnxruntime's quantizer makes them. Random weights, fixed sizes.
+"""Makes ONNX files of architectures that the tests do not have.
+
+Convolutions with layer norms, gated recurrence, a decoder with its cache, a generator, and quantized ones as
+onnxruntime's quantizer writes them. Weights are random, sizes are fixed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measurements in processes of their own: what one holds in memory counts for no other."""
+"""Runs a measurement in a process of its own, so that memory of one does not count for another."""
 
 from __future__ import annotations
 

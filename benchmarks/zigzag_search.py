@@ -1,6 +1,8 @@
-"""What bench_zigzag runs in an environment of ZigZag's own: its search, and what it says of each layer, as JSON.
+"""Runs ZigZag's search in ZigZag's own environment and prints its estimate of each layer as JSON.
 
-python benchmarks/zigzag_search.py NETWORK.onnx ACCELERATOR.yaml MAPPING.yaml FOLDER LIMIT mixed|whole
+    python benchmarks/zigzag_search.py NETWORK.onnx ACCELERATOR.yaml MAPPING.yaml FOLDER LIMIT mixed|whole
+
+LIMIT is the number of loops that ZigZag permutes.
 """
 
 from __future__ import annotations

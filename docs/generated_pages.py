@@ -32,8 +32,9 @@ def on_files(files: Files, config: Any) -> Files:
 
 def _escaped(text: str) -> str:
     """Escapes brackets outside of code and links, so that an index such as a[i][j] is no link."""
-    parts = re.split(r"(```.*?```|`[^`\n]*`)", text, flags=re.DOTALL)
-    return "".join(part if part.startswith("`") else re.sub(r"\[(?![^\]]*\]\()", r"\\[", part) for part in parts)
+    parts = re.split(r"(```.*?```|`[^`\n]*`|^    [^\n]*$)", text, flags=re.DOTALL | re.MULTILINE)
+    code = ("`", "    ")
+    return "".join(part if part.startswith(code) else re.sub(r"\[(?![^\]]*\]\()", r"\\[", part) for part in parts)
 
 
 def python() -> str:
@@ -136,18 +137,21 @@ def measurements() -> str:
         "All files of `benchmarks/results`, as the programs beside them wrote them. The first line of ",
     ]
     lines[-1] += "a file says on which machine. Most figures on other pages are taken from here."
+    introduced = None
     for path in sorted((ROOT / "benchmarks" / "results").glob("*.csv")):
-        program = re.sub(r"(_xeon|_zen4|_busy|_others|_growth|_mpc)+$", "", path.stem)
-        lines += ["", f"## {path.stem.removeprefix('bench_').replace('_', ' ')}", "", f"`benchmarks/{program}.py`", ""]
-        lines += _introduction(ROOT / "benchmarks" / f"{program}.py")
+        program = re.sub(r"(_xeon|_zen4|_busy|_others|_growth|_mpc|_cpu)+$", "", path.stem)
+        lines += ["", f"## {path.stem.removeprefix('bench_').replace('_', ' ')}", ""]
+        lines += _introduction(ROOT / "benchmarks" / f"{program}.py") if program != introduced else []
+        introduced = program
         lines += _table(path.read_text())
     return "\n".join(lines)
 
 
 def _introduction(program: Path) -> list[str]:
-    """Returns the docstring of a benchmark."""
-    text = ast.get_docstring(ast.parse(program.read_text())) if program.exists() else None
-    return [text, ""] if text else []
+    """Returns the name and the docstring of a benchmark; nothing for a file that no benchmark wrote."""
+    if not program.exists():
+        return []
+    return [f"`benchmarks/{program.name}`", "", ast.get_docstring(ast.parse(program.read_text())) or "", ""]
 
 
 def _table(text: str) -> list[str]:

@@ -49,7 +49,7 @@ MEASURED: Mapping[str, _Measured] = {
     "parameters": _Measured((35.5, 0, 1.875, 0), (36.5, 0, 0.875, 0)),
     "tables": _Measured((63.5, 0, 0, 0), (63.5, 0, 0, 0)),
 }
-"""Coefficients by part, as printed by `python -m benchmarks.fit_told_area`; with lookup tables and column unit."""
+"""Coefficients by part, as printed by `python -m benchmarks.fit_area_model`; with lookup tables and column unit."""
 
 
 def told(machine: Machine) -> Mapping[str, Part]:

@@ -31,7 +31,7 @@ def test_memories_are_those_that_yosys_counts(machine: Machine) -> None:
 @needs_yosys
 @pytest.mark.parametrize("port", PORTS)
 def test_what_was_measured_is_what_the_machine_is_made_of_now(port: int) -> None:
-    """Else `python -m benchmarks.fit_told_area` says what to write into the table: of lanes as deep as those of the
+    """Else `python -m benchmarks.fit_area_model` says what to write into the table: of lanes as deep as those of the
     usual machine, since longer addresses are more gates.
     """
     usual = parameters(Machine(64, 64, bandwidth=port))

@@ -1,6 +1,8 @@
-"""The table of `glenside.npu.rtl.area_model`, of the machine's SystemVerilog as it is now: minutes of Yosys.
+"""Fits the table of `glenside.npu.rtl.area_model` to the SystemVerilog of the machine.
 
-Run from the root of the repository: python -m benchmarks.fit_told_area. Prints the entries of `MEASURED`.
+    python -m benchmarks.fit_area_model
+
+Prints the entries of `MEASURED`; Yosys needs minutes.
 """
 
 from __future__ import annotations

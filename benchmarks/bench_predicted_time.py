@@ -1,13 +1,15 @@
-"""How far what is told of compiled networks is from what they take, nest by nest, by prices that were measured in the
-same minutes.
+"""Measures the prediction error of the cost model, nest by nest, with costs calibrated in the same minutes.
 
-Run from the root of the repository: python -m benchmarks.bench_told [NETWORK ..]. Writes results/bench_told.csv.
-A machine whose clock moves, or whose neighbours do, is another one when a network runs than when it was calibrated:
-here what `glenside calibrate --target cpu` times and the networks take turns, and the networks have no part in the fit.
-They are those of `benchmarks.networks`, searched by the built-in prices for one thread and for all processors, in
-loops for one. `error` is the mean, over the nests that take a part in 200 of the time or more, of how far what is told
-is from what is measured, as a part of that, `median` the same in the middle, `in all` what is told over what is
-measured of a network.
+    python -m benchmarks.bench_predicted_time [NETWORK ..]
+
+Clocks and other work on a machine change between a calibration and a run. Here the calibration's programs and the
+networks alternate. The networks have no part in the fit. They are those of `benchmarks.networks`, searched with the
+built-in costs for one thread and for all processors. Columns:
+
+- `nests`: nests with at least 0.5 % of the time; the errors are theirs.
+- `ms`: measured time of the network, the least of all rounds.
+- `error`, `median`: mean and median of |predicted / measured - 1|.
+- `in all`: predicted over measured time of the whole network.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from glenside.execution.processor import ROUNDS, fitted, measured, timed, worklo
 from glenside.ir.program import Program
 from glenside.ir.threads import processors
 
-RESULTS = Path(__file__).parent / "results" / "bench_told.csv"
+RESULTS = Path(__file__).parent / "results" / "bench_predicted_time.csv"
 
 
 def searched(program: Program, threads: int) -> Program:
