@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 from typing import Protocol
 
@@ -24,32 +25,52 @@ _APART = 64
 
 
 class Memory:
-    """A buffer to be allocated, with its axis order, which may be changed until `buffer` is first read.
+    """A buffer to be allocated. Its axis order is assigned once; nothing can be stored or read before.
 
+    order  the axis order in memory; None: not assigned yet
     apart  True if rows that would map to the same cache sets are padded
     shown  the dims of the buffer, if a result has other dims than its parts, with elements in the same order
     """
 
-    def __init__(self, name: str, dims: Dims, dtype: str, role: Role, apart: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        dims: Dims,
+        dtype: str,
+        role: Role,
+        apart: bool = False,
+        order: tuple[int, ...] | None = None,
+        shown: Dims | None = None,
+    ) -> None:
         self.name, self.dims, self.dtype, self.role, self.apart = name, dims, dtype, role, apart
-        self.order = tuple(range(len(dims)))
-        self.shown: Dims | None = None
-        self._buffer: Buffer | None = None
+        self._order, self.shown = order, shown
 
     @property
     def is_fixed(self) -> bool:
-        """True if the axis order is fixed; that of tensors and results always is."""
-        return self._buffer is not None or self.role is not Role.TEMPORARY
+        """True if the axis order is assigned."""
+        return self._order is not None
 
     @property
+    def order(self) -> tuple[int, ...]:
+        assert self._order is not None, f"{self.name} is used before its axis order is assigned"
+        return self._order
+
+    def assign(self, order: tuple[int, ...]) -> None:
+        """Assigns the axis order."""
+        assert self._order is None, f"the axis order of {self.name} is assigned twice"
+        self._order = order
+
+    def row_major(self) -> None:
+        """Assigns the order of the axes themselves, unless an order is assigned."""
+        self._order = tuple(range(len(self.dims))) if self._order is None else self._order
+
+    @cached_property
     def buffer(self) -> Buffer:
-        if self._buffer is None:
-            dims = self.dims.permute(self.order)
-            size = RECORDS[self.dtype].numpy.itemsize
-            if self.apart and size and len(dims) > 1 and dims.product() > dims[-1] and dims[-1] * size % _SET == 0:
-                dims = Dims((*dims[:-1], dims[-1] + _APART // size))
-            self._buffer = Buffer(self.name, self.shown or dims, self.dtype, self.role)
-        return self._buffer
+        dims = self.dims.permute(self.order)
+        size = RECORDS[self.dtype].numpy.itemsize
+        if self.apart and size and len(dims) > 1 and dims.product() > dims[-1] and dims[-1] * size % _SET == 0:
+            dims = Dims((*dims[:-1], dims[-1] + _APART // size))
+        return Buffer(self.name, self.shown or dims, self.dtype, self.role)
 
     @property
     def _sizes(self) -> Dims:

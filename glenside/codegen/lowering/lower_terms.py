@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
+from typing import Any
 
 from glenside.codegen.loop_ir.accesses import used_buffers
 from glenside.codegen.loop_ir.affine_analysis import affine, is_asking
@@ -96,6 +97,7 @@ class Lowering:
         for tensor in self.program.tensors.values():
             role = Role.CONSTANT if tensor.constant else Role.INPUT
             memory = Memory(tensor.name, tensor.dims, tensor.dtype, role)
+            memory.row_major()
             self.memories.append(memory)
             leaf = build("access-tensor", tensor)
             self.views[leaf] = View.whole(memory)
@@ -115,11 +117,14 @@ class Lowering:
         layouts = layouts_of(self.views, self.hosted.values())
         return Loops(self.program.name, tuple(buffers), module.nests, results, module.packings, layouts)
 
-    def _memory(self, term: Term, dims: Dims | None = None) -> Memory:
+    def _memory(self, term: Term, dims: Dims | None = None, **layout: Any) -> Memory:
+        """Returns the memory of a term: of results and of terms read at computed indices row-major by default."""
         role = Role.RESULT if term in self.results else Role.TEMPORARY
         name = f"{role.value}{next(self.numbers)}"
         apart = role is Role.TEMPORARY and self.machine is not None and term not in self.sorted
-        memory = Memory(name, term.access.dims if dims is None else dims, term.access.dtype, role, apart)
+        memory = Memory(name, term.access.dims if dims is None else dims, term.access.dtype, role, apart, **layout)
+        if role is Role.RESULT or term in self.addressed:
+            memory.row_major()
         self.memories.append(memory)
         return memory
 
@@ -144,8 +149,7 @@ class Lowering:
         lanes = lanes_of("float32", self.machine)
         if not order or term in self.results or term in self.sorted or not take_turns(term, order, lanes):
             return []
-        memory = self._memory(result, term.access.dims)
-        memory.order, memory.shown = order, result.access.dims
+        memory = self._memory(result, term.access.dims, order=order, shown=result.access.dims)
         hosted = hosting(term, memory, [*self.views, *self.addressed])
         if hosted.copies or hosted.borders:
             self.memories.remove(memory)
@@ -180,9 +184,13 @@ class Lowering:
 
     def _nest(self, what: str, nest: Filling, make: Callable[[Filling], list[Statement]] | None = None) -> None:
         around, self.computed = self.computed, {nest.term: None}
-        better = self._vectors.get(make) if self.machine else None
+        memory, better = nest.view.memory, self._vectors.get(make) if self.machine else None
+        if self.machine is None or make not in (None, mapped):
+            memory.row_major()
         statements = better(nest) if better else None
         if statements is None:
+            if make is mapped:
+                memory.row_major()
             statements = make(nest) if make else self._scheduled(nest)
             if self.machine and make is normalized:
                 statements = shared(statements, _SOFTMAX_STEPS_PER_ELEMENT * nest.dims.product())
@@ -258,8 +266,8 @@ class Lowering:
         axes, at = nest.counters(nest.dims.remove(axis))
         rows = mapped_rows(nest, at)
         order = best_order([*axes[:axis], Axis(next(nest.axes), 1), *axes[axis:]], [], rows[0][1])
-        if not nest.view.memory.is_fixed and nest.term not in self.addressed:
-            nest.view.memory.order = (axis, *(i for i in order if i != axis))
+        if not nest.view.memory.is_fixed:
+            nest.view.memory.assign((axis, *(i for i in order if i != axis)))
         (place, value), *beside = [(nest.view.place(places), found) for places, found in rows]
         own = [axes[i - (i > axis)] for i in nest.view.memory.order if i != axis]
         assert self.machine is not None, "vectors are of a machine"
@@ -294,8 +302,8 @@ class Lowering:
         joined = [j for j, _ in self.joined.values()]
         assert self.machine is not None, "vectors are of a machine"
         order = best_order(axes, joined, value, lanes_to_fill(joined, nest.dtype, self.machine))
-        if not nest.view.memory.is_fixed and nest.term not in self.addressed:
-            nest.view.memory.order = order
+        if not nest.view.memory.is_fixed:
+            nest.view.memory.assign(order)
         elif joined and order[-1:] != nest.view.memory.order[-1:]:
             self._store_terms([term for term, _ in self.joined if term is not nest.term])
             return None

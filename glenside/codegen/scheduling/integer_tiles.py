@@ -134,7 +134,7 @@ class IntegerTiles(DeepTiles):
         """Returns the factor that is the same for all columns and the packed one, or None if there is no such pair."""
         found = [factor_of(formula) for formula in self.factors]
         a, b = found if found[1] is None or found[1].load in self.packed else found[::-1]
-        if a is None or b is None or self.packed != [b.load] or coefficient(a.load.place, self.columns):
+        if a is None or b is None or self.packed != (b.load,) or coefficient(a.load.place, self.columns):
             return None
         a = a.made(signed=not b.signed)
         plain = not b.shift and not b.zero and b.by is None

@@ -8,7 +8,7 @@ the rows at least one operand does not change. Constants, and other operands whe
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
@@ -61,6 +61,24 @@ _UNROLLED = 9
 """The most reduction steps that are unrolled."""
 
 
+@dataclass(frozen=True)
+class TilingDecision:
+    """The axes of register tiles, and their size.
+
+    columns  the vectorized axis
+    packed   operands that are packed, so that columns are contiguous
+    rows     axes of the rows of a tile, the outer one first; none without rows
+    height   rows of a tile, in units of all of the inner axis of rows
+    width    columns of a tile, in vectors
+    """
+
+    columns: Axis
+    packed: tuple[Load, ...]
+    rows: tuple[Axis, ...]
+    height: int
+    width: int
+
+
 class Tiles:
     """A schedule of rows x columns of accumulators in registers; each reduction step adds products to every one.
 
@@ -78,13 +96,13 @@ class Tiles:
         self.least = min(self.lanes, least_lanes(self.dtype))
         self.steps = prod(a.size for a in (*self.block.around, *self.block.axes, *self.joined.axes))
         self.loads = list(dict.fromkeys(loads_in(self.joined.element)))
-        self.packed: list[Load] = []
         self.of_rows: dict[Load, Packing] = {}
         self.copied: dict[Load, Buffer] = {}
-        found = next((axis for axis in self.block.axes if self._is_column(axis)), None)
+        found = self._columns(1)
         if found is None and self.dtype == block.buffer.dtype == "float32" and not is_long(block.value):
-            found = next((axis for axis in self.block.axes if self._is_column(axis, MAX_INTERLEAVE)), None)
-        self.columns, self.has_columns = found or Axis(0, 1), found is not None
+            found = self._columns(MAX_INTERLEAVE)
+        self.has_columns = found is not None
+        self.columns, self.packed = found or (Axis(0, 1), ())
 
     @property
     def is_possible(self) -> bool:
@@ -100,15 +118,20 @@ class Tiles:
             and self.has_columns
         )
 
-    def _is_column(self, axis: Axis, apart: int = 1) -> bool:
-        """True if an axis can be vectorized, with a stride in the result of at most `apart`.
+    def _columns(self, apart: int) -> tuple[Axis, tuple[Load, ...]] | None:
+        """Returns the first axis that can be vectorized, with a stride in the result of at most `apart`, or None.
 
-        Side effect: sets `packed` to the operands that must be packed for that.
+        And the operands that must be packed for that.
         """
+        found = ((axis, self._packed_along(axis, apart)) for axis in self.block.axes)
+        return next(((axis, packed) for axis, packed in found if packed is not None), None)
+
+    def _packed_along(self, axis: Axis, apart: int) -> tuple[Load, ...] | None:
+        """Returns the operands to pack if an axis is vectorized; None if it cannot be."""
         if not 1 <= coefficient(self.block.place, axis) <= apart:
-            return False
+            return None
         if any(coefficient(load.place, axis) not in (0, 1) for load in loads_in(self.block.value)):
-            return False
+            return None
         packed = []
         for load in self.loads:
             step = coefficient(load.place, axis)
@@ -116,30 +139,37 @@ class Tiles:
                 packed.append(load)
             elif step not in (0, 1):
                 if 8 * prod(a.size for a in self._axes_of(load)) > self.steps:
-                    return False
+                    return None
                 packed.append(load)
-        self.packed = packed
-        return True
+        return tuple(packed)
 
     def _axes_of(self, load: Load) -> list[Axis]:
         axes = (*self.block.around, *self.block.axes, *self.joined.axes)
         return [a for a in axes if coefficient(load.place, a)]
 
     def made(self) -> ScheduledBlock:
-        columns, place = self.columns, self.block.place
-        others = [axis for axis in self.block.axes if axis != columns]
+        return self.apply(self.decide())
+
+    def decide(self) -> TilingDecision:
+        """Chooses the rows and the size of a tile."""
+        place = self.block.place
+        others = [axis for axis in self.block.axes if axis != self.columns]
         kept = {axis: sum(not coefficient(load.place, axis) for load in self.loads) for axis in others}
         rows = filter(self._may_be_rows, others)
         best = sorted(rows, key=lambda axis: (-kept[axis], abs(coefficient(place, axis))))
-        self.rows = best[:1]
+        found = best[:1]
         if len(best) > 1 and kept[best[0]] == kept[best[1]] and 2 * best[0].size < self.machine.registers:
-            self.rows = best[1::-1]  # whole rows of a small image, several per tile
-        height, width = self._shape()
-        self.pieces = pieces_of(columns.size, width, self.lanes, self.least)
+            found = best[1::-1]  # whole rows of a small image, several per tile
+        return TilingDecision(self.columns, self.packed, tuple(found), *self._shape(found))
+
+    def apply(self, decision: TilingDecision) -> ScheduledBlock:
+        """Returns the loops of the tiles."""
+        self.rows = decision.rows
+        self.pieces = pieces_of(self.columns.size, decision.width, self.lanes, self.least)
         self._order_sum()
-        self._pack_rows(height)
-        outer = [axis for axis in others if axis not in self.rows]
-        return ScheduledBlock(self._around(outer, height), (*self.packings.values(), *self.of_rows.values()))
+        self._pack_rows(decision.height)
+        outer = [axis for axis in self.block.axes if axis not in (self.columns, *self.rows)]
+        return ScheduledBlock(self._around(outer, decision.height), (*self.packings.values(), *self.of_rows.values()))
 
     def _may_be_rows(self, _: Axis) -> bool:
         """True if an axis other than the columns can be the rows of a tile."""
@@ -155,9 +185,9 @@ class Tiles:
         """Returns the index of the reduction step."""
         return flattened([at(axis) for axis in self.sum], [axis.size for axis in self.sum])
 
-    def _shape(self) -> tuple[int, int]:
-        """Returns the tile shape with the fewest predicted cycles: height in units of `_row_size`, width in vectors."""
-        rows, unit = self.rows[0].size if self.rows else 1, self._row_size
+    def _shape(self, axes: Sequence[Axis]) -> tuple[int, int]:
+        """Returns the height and width of tiles with these axes of rows that take the fewest predicted cycles."""
+        rows, unit = (axes[0].size if axes else 1), (axes[1].size if len(axes) > 1 else 1)
         depth = -(-prod(axis.size for axis in self.joined.axes) // self.at_once)
 
         def cycles(shape: tuple[int, int]) -> float:
