@@ -6,6 +6,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 import glenside.ir.operators
@@ -130,6 +131,54 @@ def test_no_code_but_that_of_targets_asks_which_target_it_has() -> None:
                 name = what.id if isinstance(what, ast.Name) else what.attr if isinstance(what, ast.Attribute) else ""
                 asking += [f"{_module(path)}:{what.lineno} {name}"] if name in names else []
     assert asking == []
+
+
+def _circles(graph: nx.DiGraph) -> list[set[str]]:
+    return [circle for circle in nx.strongly_connected_components(graph) if len(circle) > 1]
+
+
+def _import_graph(in_functions: bool) -> nx.DiGraph:
+    """Returns module -> the modules that it imports at run time, inside functions too if these count."""
+    modules = {_module(path): path for path in FILES}
+    graph = nx.DiGraph()
+    for name, path in modules.items():
+        stack: list[ast.AST] = [_tree(path)]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                stack += node.orelse
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found = {f"{node.module}.{alias.name}" for alias in node.names} & modules.keys() or {node.module}
+                graph.add_edges_from((name, other) for other in found if other in modules and other != "glenside")
+            elif in_functions or not isinstance(node, ast.FunctionDef):
+                stack += ast.iter_child_nodes(node)
+    return graph
+
+
+def test_no_modules_import_each_other() -> None:
+    graph = _import_graph(in_functions=False)
+    assert graph.number_of_edges() > 2_000
+    assert _circles(graph) == []
+
+
+def test_functions_import_in_a_circle_only_where_an_object_prints_or_runs_itself() -> None:
+    """A term prints itself by the printer, a program of the npu runs itself, a `CPU` may be a compiled one."""
+    circles = _circles(_import_graph(in_functions=True))
+    inside = [{name for name in ("glenside.ir", "glenside.npu", "glenside.targets.cpu") if
+               all(_within(module, (name,)) for module in circle)} for circle in circles]  # fmt: skip
+    assert sorted(map(sorted, inside)) == [["glenside.ir"], ["glenside.npu"], ["glenside.targets.cpu"]]
+
+
+@pytest.mark.parametrize("package", ["codegen", "rewrites", "passes", "targets"])
+def test_folders_import_each_other_in_no_circle(package: str) -> None:
+    packages = {_module(path) for path in FILES if path.name == "__init__.py"}
+    graph = nx.DiGraph()
+    for name, other in _import_graph(in_functions=True).edges:
+        own, theirs = (n if n in packages else n.rpartition(".")[0] for n in (name, other))
+        apart = not _within(own, (theirs,)) and not _within(theirs, (own,))
+        if apart and all(_within(n, (f"glenside.{package}",)) for n in (own, theirs)):
+            graph.add_edge(own, theirs)
+    assert _circles(graph) == []
 
 
 def test_targets_do_not_import_sibling_targets() -> None:

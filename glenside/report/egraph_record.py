@@ -17,7 +17,7 @@ from glenside.ir.operator import OPERATORS, Kind
 from glenside.passes.extraction import PricedGraph
 from glenside.rewrites import RULES
 from glenside.targets.base import NodeCosts, Prices
-from glenside.targets.base.prices import order
+from glenside.targets.base.prices import names_of_parts
 
 HOLE = "\ue000"
 """Where a child stands in the text of an e-node: a character that no name of a program can be mistaken for."""
@@ -159,7 +159,7 @@ _Least = Mapping[int, Amount]
 def priced(snapshot: Snapshot, prices: Prices) -> NodeCosts:
     """What e-nodes cost by prices that add up."""
     graph = PricedGraph(snapshot, prices)
-    names = [(name, _WORDS[name]) for name in order(prices.objectives)]
+    names = [(name, _WORDS[name]) for name in names_of_parts(prices.objectives)]
     return NodeCosts(names, lambda n: graph.cost(n).ordered(prices.objectives))
 
 

@@ -14,7 +14,7 @@ from glenside.rewrites.convolution import zeros_between as zeros
 from glenside.rewrites.convolution.transposed import ANALYSES, gap_axes, scattered, unfolding
 from glenside.rewrites.declare import ROOT, Clauses, Example, V, analysis, let, set_, when
 from glenside.rewrites.facts import ACCESS, INT, dims, relation, split, table
-from glenside.rewrites.mapping.sliding_windows import slides
+from glenside.rewrites.movement.sliding_windows import slides
 from glenside.rewrites.terms import dot, is_dot, padded, reshaped, variables, vec_range
 
 _PRODUCT: dict[str, Any] = {"product": ACCESS, "a": ACCESS, "b": ACCESS, "m": INT, "i": INT, "j": INT}

@@ -16,7 +16,7 @@ from glenside.rewrites import examples as ex
 from glenside.rewrites import operators as op
 from glenside.rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, set_, when
 from glenside.rewrites.facts import ACCESS, INT, access_at, dims, given, on_demand, relation, split, table
-from glenside.rewrites.mapping.sliding_windows import axis_number, same_axis, view
+from glenside.rewrites.movement.sliding_windows import axis_number, same_axis, view
 from glenside.rewrites.parameters import scatter
 from glenside.rewrites.terms import Variable, reshaped, variables
 

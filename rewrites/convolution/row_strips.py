@@ -11,7 +11,7 @@ from glenside.rewrites import operators as op
 from glenside.rewrites.convolution.recipes import recipe
 from glenside.rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rule, set_, union, when
 from glenside.rewrites.facts import ACCESS, INT, TEXT, dims, function, on_demand, relation, split, table
-from glenside.rewrites.mapping.sliding_windows import inside, same_axis
+from glenside.rewrites.movement.sliding_windows import inside, same_axis
 from glenside.rewrites.parameters import row_strips
 from glenside.rewrites.terms import dot, is_dot, reshaped, variables
 

@@ -21,7 +21,7 @@ from glenside.rewrites.convolution.places import phase, positions_last, scatter
 from glenside.rewrites.convolution.recipes import recipe
 from glenside.rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rule, set_, union, when
 from glenside.rewrites.facts import ACCESS, INT, INTS, TEXT, dims, function, relation, split, table
-from glenside.rewrites.mapping.sliding_windows import slides
+from glenside.rewrites.movement.sliding_windows import slides
 from glenside.rewrites.terms import Variable, dot, is_dot, reshaped, variables, vec, vec_range
 
 FAMILY, ANALYSES = "transposed", "transposed-analyses"

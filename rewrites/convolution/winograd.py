@@ -23,7 +23,7 @@ from glenside.rewrites.convolution.recipes import recipe
 from glenside.rewrites.convolution.zeros_between import zero_inserted
 from glenside.rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
 from glenside.rewrites.facts import ACCESS, INT, TEXT, access_at, dims, dtype, function, relation, split, table
-from glenside.rewrites.mapping.sliding_windows import WEIGHTS_FIRST, axis_number, inside, turned, want_wider, wider
+from glenside.rewrites.movement.sliding_windows import WEIGHTS_FIRST, axis_number, inside, turned, want_wider, wider
 from glenside.rewrites.parameters import winograd
 from glenside.rewrites.terms import dot, is_dot, reshaped, variables, vec, vec_range
 

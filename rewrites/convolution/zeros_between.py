@@ -17,7 +17,7 @@ from glenside.rewrites import operators as op
 from glenside.rewrites.convolution.gaps import FAMILY, GAPS, PLANE, gaps, undilated, want_undilated
 from glenside.rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, set_, when
 from glenside.rewrites.facts import ACCESS, INT, access_at, dims, on_demand, relation, split
-from glenside.rewrites.mapping.sliding_windows import forms, kept_axes, picking, picks, slides
+from glenside.rewrites.movement.sliding_windows import forms, kept_axes, picking, picks, slides
 from glenside.rewrites.terms import padded, variables
 
 _WINDOWS: dict[str, Any] = {"first": INT, "count": INT, "taps": INT}

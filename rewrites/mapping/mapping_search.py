@@ -27,7 +27,7 @@ from glenside.rewrites.convolution.recipes import recipe
 from glenside.rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rule, set_, when
 from glenside.rewrites.facts import ACCESS, INT, INTS, access_at, dims, function, relation, source, split
 from glenside.rewrites.mapping import matrices
-from glenside.rewrites.mapping.sliding_windows import regrouped, searched, slides, want_regroup
+from glenside.rewrites.movement.sliding_windows import regrouped, searched, slides, want_regroup
 from glenside.rewrites.parameters import bound, exceeds_growth, fallback_price, price, second_price, third_price, within
 from glenside.rewrites.terms import Variable, ceil_div, sized, variables, vec
 

@@ -344,10 +344,10 @@ class Packing:
 
 @dataclass(frozen=True)
 class Layout:
-    """The layout of a term in a buffer: elements of shape `dims`, from `offsets` on, with axes in `order`.
+    """The layout of a term in a buffer: elements of shape `dims`, from `offsets` on, with axes in `axis_order`.
 
     dims   the term's shape, or a reshape of it with the same elements in the same order
-    sizes  the sizes of the whole buffer in that axis order; rows may be longer than the term's
+    sizes  the sizes of the whole buffer in the axis order; rows may be longer than the term's
     copy   True if this is a second copy, for a term that contains this one; the term itself is not read there
     """
 
@@ -355,7 +355,7 @@ class Layout:
     buffer: Buffer
     dims: Dims
     offsets: tuple[int, ...]
-    order: tuple[int, ...]
+    axis_order: tuple[int, ...]
     sizes: Dims
     copy: bool = False
 

@@ -27,7 +27,7 @@ _APART = 64
 class Memory:
     """A buffer to be allocated. Its axis order is assigned once; nothing can be stored or read before.
 
-    order  the axis order in memory; None: not assigned yet
+    axis_order  the order of axes in memory; None: not assigned yet
     apart  True if rows that would map to the same cache sets are padded
     shown  the dims of the buffer, if a result has other dims than its parts, with elements in the same order
     """
@@ -39,34 +39,34 @@ class Memory:
         dtype: str,
         role: Role,
         apart: bool = False,
-        order: tuple[int, ...] | None = None,
+        axis_order: tuple[int, ...] | None = None,
         shown: Dims | None = None,
     ) -> None:
         self.name, self.dims, self.dtype, self.role, self.apart = name, dims, dtype, role, apart
-        self._order, self.shown = order, shown
+        self._axis_order, self.shown = axis_order, shown
 
     @property
     def is_fixed(self) -> bool:
         """True if the axis order is assigned."""
-        return self._order is not None
+        return self._axis_order is not None
 
     @property
-    def order(self) -> tuple[int, ...]:
-        assert self._order is not None, f"{self.name} is used before its axis order is assigned"
-        return self._order
+    def axis_order(self) -> tuple[int, ...]:
+        assert self._axis_order is not None, f"{self.name} is used before its axis order is assigned"
+        return self._axis_order
 
     def assign(self, order: tuple[int, ...]) -> None:
         """Assigns the axis order."""
-        assert self._order is None, f"the axis order of {self.name} is assigned twice"
-        self._order = order
+        assert self._axis_order is None, f"the axis order of {self.name} is assigned twice"
+        self._axis_order = order
 
     def row_major(self) -> None:
         """Assigns the order of the axes themselves, unless an order is assigned."""
-        self._order = tuple(range(len(self.dims))) if self._order is None else self._order
+        self._axis_order = tuple(range(len(self.dims))) if self._axis_order is None else self._axis_order
 
     @cached_property
     def buffer(self) -> Buffer:
-        dims = self.dims.permute(self.order)
+        dims = self.dims.permute(self.axis_order)
         size = RECORDS[self.dtype].numpy.itemsize
         if self.apart and size and len(dims) > 1 and dims.product() > dims[-1] and dims[-1] * size % _SET == 0:
             dims = Dims((*dims[:-1], dims[-1] + _APART // size))
@@ -75,19 +75,19 @@ class Memory:
     @property
     def _sizes(self) -> Dims:
         """Returns the row-major storage dims: in the chosen axis order, with padded rows."""
-        return self.dims.permute(self.order) if self.shown else self.buffer.dims
+        return self.dims.permute(self.axis_order) if self.shown else self.buffer.dims
 
     def place(self, indices: Places) -> Index:
         """Returns the flat index of the element at `indices`."""
-        return flattened([indices[axis] for axis in self.order], self._sizes)
+        return flattened([indices[axis] for axis in self.axis_order], self._sizes)
 
     def layout(self, term: Term, dims: Dims, offsets: tuple[int, ...]) -> Layout:
         """Returns the layout of a term of shape `dims` from `offsets` on."""
-        return Layout(term, self.buffer, dims, offsets, self.order, self._sizes)
+        return Layout(term, self.buffer, dims, offsets, self.axis_order, self._sizes)
 
     def stride(self, axis: int) -> int:
         """Returns the stride of an axis, in elements."""
-        return self._sizes.drop(self.order.index(axis) + 1).product()
+        return self._sizes.drop(self.axis_order.index(axis) + 1).product()
 
 
 @dataclass(frozen=True)

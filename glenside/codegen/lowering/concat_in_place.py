@@ -81,7 +81,7 @@ def _same_order(found: IndexMap, operand: Dims) -> bool:
     return flattened(found.pieces[0].indices, operand) == flattened(axes_of(found.dims), found.dims)
 
 
-def turned(term: Term) -> tuple[Term, tuple[int, ...]] | None:
+def permuted_concatenation(term: Term) -> tuple[Term, tuple[int, ...]] | None:
     """Returns the concatenation whose elements a term permutes, and the order of its axes in the term; else None.
 
     Example: phases concatenated along an axis of their own, then interleaved along time, behind the channels.
@@ -106,7 +106,7 @@ def turned(term: Term) -> tuple[Term, tuple[int, ...]] | None:
     return (path[-1], order) if place == lies else None
 
 
-def take_turns(term: Term, order: Sequence[int], lanes: int) -> bool:
+def are_interleaved(term: Term, order: Sequence[int], lanes: int) -> bool:
     """True if a term concatenates a few float32 sums whose elements are interleaved when its axes are in `order`.
 
     Each sum must fill at least two vectors of `lanes` elements.
@@ -115,10 +115,10 @@ def take_turns(term: Term, order: Sequence[int], lanes: int) -> bool:
     moved = [axis for axis in order if dims[axis] != 1]
     if len(parts) < 2 or len(moved) < 2:
         return False
-    along, turn = moved[-2:]
-    if not 1 < dims[turn] == len(parts) <= MAX_INTERLEAVE or dims[along] < 2 * lanes or term.access.dtype != "float32":
+    along, phase = moved[-2:]
+    if not 1 < dims[phase] == len(parts) <= MAX_INTERLEAVE or dims[along] < 2 * lanes or term.access.dtype != "float32":
         return False
-    return all(part.access.dims[turn] == 1 and join_of(_of_order(part)) is not None for part in parts)
+    return all(part.access.dims[phase] == 1 and join_of(_of_order(part)) is not None for part in parts)
 
 
 def _whole_parts(term: Term) -> list[Term]:

@@ -115,8 +115,8 @@ def unit(term: Term, pull: Pull, at: Places) -> Join:
     cut = [at[order.index(i)] for i in range(len(parts))]
     row = under(dims, parts, cut)
 
-    def read(operand: Term, sizes: Dims, turned: Dims, indices: Places) -> Formula:
-        own = [indices[turned.index(i)] for i in range(len(sizes))]
+    def read(operand: Term, sizes: Dims, permuted: Dims, indices: Places) -> Formula:
+        own = [indices[permuted.index(i)] for i in range(len(sizes))]
         return pull(operand, under(operand.access.dims, sizes, own))
 
     return _sum(

@@ -20,7 +20,15 @@ from glenside.codegen.loop_ir.ir import Counter, Formula, Load, Loops, Nest, Num
 from glenside.codegen.loop_ir.module import Module
 from glenside.codegen.loop_ir.nest_builder import Filling, Memory, Places, View, around, under
 from glenside.codegen.loop_ir.scalar_expr import applied, choose, convert, never, number
-from glenside.codegen.lowering.concat_in_place import Border, Hosting, hosting, layouts_of, parts_of, take_turns, turned
+from glenside.codegen.lowering.concat_in_place import (
+    Border,
+    Hosting,
+    are_interleaved,
+    hosting,
+    layouts_of,
+    parts_of,
+    permuted_concatenation,
+)
 from glenside.codegen.lowering.constant_preparation import single
 from glenside.codegen.lowering.fill_rules import filler, mapped, mapped_rows
 from glenside.codegen.lowering.inline_reductions import join_of
@@ -65,8 +73,8 @@ class Lowering:
     def __init__(self, program: Program, machine: Machine | None) -> None:
         self.program, self.machine = program, machine
         self.results = arrays_of(program.term)
-        self.order = [t for t in postorder(*self.results) if not isinstance(t.type, TupleType)]
-        for term in self.order:
+        self.terms = [t for t in postorder(*self.results) if not isinstance(t.type, TupleType)]
+        for term in self.terms:
             if term.operator.opaque:
                 raise BadInput(f"{term.operator.name} {term.attributes[0]!r} cannot be compiled: it has no definition")
             if not is_inline(term) and join_of(term) is None and filler(term) is None:
@@ -84,13 +92,13 @@ class Lowering:
         self.packed: tuple[Packing, ...] = ()
         self.packings: list[Packing] = []
         self.numbers = count(1)
-        self.addressed = {child for term in self.order for child in addressed_by(term)}
-        self.sorted = {own for term in self.order if is_sorting(term) for own in (term, *term.children)}
+        self.addressed = {child for term in self.terms for child in addressed_by(term)}
+        self.sorted = {own for term in self.terms if is_sorting(term) for own in (term, *term.children)}
         self._vectors: dict[object, Callable[[Filling], list[Statement] | None]] = {
             normalized: self._normalized,
             mapped: self._mapped,
         }
-        self.stored = stored_terms(self.order, self.results, self._host if machine else lambda *_: ())
+        self.stored = stored_terms(self.terms, self.results, self._host if machine else lambda *_: ())
 
     def module(self) -> Module:
         """Returns the nests of the program, each with the block from which it was scheduled."""
@@ -103,7 +111,7 @@ class Lowering:
             self.views[leaf] = View.whole(memory)
             if tensor.dims.product() == 1 and tensor.name in self.program.constants:
                 self.single |= single(leaf, self.program.constants[tensor.name].item())
-        for term in self.order:
+        for term in self.terms:
             if term in self.stored:
                 self.filled[term] = self._fill(term)
         return Module(tuple(self.nests), tuple(self.packings))
@@ -133,7 +141,7 @@ class Lowering:
         if not kept or term in self.views or term in self.inside or term in self.addressed:
             return []
         if parts_of(term) is None:
-            return self._host_turned(term) if term in self.results else []
+            return self._host_permuted(term) if term in self.results else []
         memory = self._memory(term)
         found = self.hosted[term] = hosting(
             term, memory, [*self.views, *self.addressed, *(t for t in self.results if t is not term)]
@@ -142,14 +150,14 @@ class Lowering:
         self.views |= {term: View.whole(memory), **found.views}
         return [term, *found.views]
 
-    def _host_turned(self, result: Term) -> list[Term]:
+    def _host_permuted(self, result: Term) -> list[Term]:
         """Returns the terms stored in a result that permutes a concatenation: sums are interleaved in its buffer."""
         assert self.machine is not None, "vectors are of a machine"
-        term, order = turned(result) or (result, ())
+        term, order = permuted_concatenation(result) or (result, ())
         lanes = lanes_of("float32", self.machine)
-        if not order or term in self.results or term in self.sorted or not take_turns(term, order, lanes):
+        if not order or term in self.results or term in self.sorted or not are_interleaved(term, order, lanes):
             return []
-        memory = self._memory(result, term.access.dims, order=order, shown=result.access.dims)
+        memory = self._memory(result, term.access.dims, axis_order=order, shown=result.access.dims)
         hosted = hosting(term, memory, [*self.views, *self.addressed])
         if hosted.copies or hosted.borders:
             self.memories.remove(memory)
@@ -269,7 +277,7 @@ class Lowering:
         if not nest.view.memory.is_fixed:
             nest.view.memory.assign((axis, *(i for i in order if i != axis)))
         (place, value), *beside = [(nest.view.place(places), found) for places, found in rows]
-        own = [axes[i - (i > axis)] for i in nest.view.memory.order if i != axis]
+        own = [axes[i - (i > axis)] for i in nest.view.memory.axis_order if i != axis]
         assert self.machine is not None, "vectors are of a machine"
         block = Block(tuple(own), (), nest.buffer, place, value, tuple(beside))
         made = scheduled(block, nest.axes, self.machine)
@@ -283,7 +291,7 @@ class Lowering:
         return self._of_value(nest, *self._value(nest))
 
     def _of_value(self, nest: Filling, axes: Sequence[Axis], at: Places, value: Formula) -> Block:
-        own = [axes[axis] for axis in nest.view.memory.order]
+        own = [axes[axis] for axis in nest.view.memory.axis_order]
         return Block(tuple(own), tuple(j for j, _ in self.joined.values()), nest.buffer, nest.view.place(at), value)
 
     def _value(self, nest: Filling) -> tuple[list[Axis], Places, Formula]:
@@ -304,7 +312,7 @@ class Lowering:
         order = best_order(axes, joined, value, lanes_to_fill(joined, nest.dtype, self.machine))
         if not nest.view.memory.is_fixed:
             nest.view.memory.assign(order)
-        elif joined and order[-1:] != nest.view.memory.order[-1:]:
+        elif joined and order[-1:] != nest.view.memory.axis_order[-1:]:
             self._store_terms([term for term, _ in self.joined if term is not nest.term])
             return None
         return self._of_value(nest, axes, at, value)
@@ -390,8 +398,8 @@ def _bordered(borders: Sequence[Border], nest: Filling) -> list[Statement]:
     for begin, end, fill in borders:
         value = number(None if fill is Fill.LOWEST else 0, nest.dtype)
         dims = [high - low for low, high in zip(begin, end, strict=True)]
-        axes, at = nest.counters([dims[axis] for axis in nest.view.memory.order])
-        moved = dict(zip(nest.view.memory.order, at, strict=True))
+        axes, at = nest.counters([dims[axis] for axis in nest.view.memory.axis_order])
+        moved = dict(zip(nest.view.memory.axis_order, at, strict=True))
         place = nest.view.memory.place([moved[axis] + begin[axis] for axis in range(len(begin))])
         made += around(axes, [Store(nest.buffer, place, value)])
     return made

@@ -28,7 +28,7 @@ from glenside.codegen.loop_ir.scalar_expr import number
 from glenside.codegen.memory.buffer_arena import in_line
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.scheduling.register_tiling import Tiles
-from glenside.codegen.scheduling.tile_partition import Tile, Turns
+from glenside.codegen.scheduling.tile_partition import Tile, TilePosition
 from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
 
@@ -62,22 +62,22 @@ class DeepTiles(Tiles):
         size = prod(n for n, _ in found.outer) * found.depth * self.columns.size
         return replace(found, buffer=Buffer(found.buffer.name, Dims((size,)), load.dtype, found.buffer.role))
 
-    def _summed(self, tile: Tile, turns: Turns | None) -> list[Statement]:
+    def _summed(self, tile: Tile, position: TilePosition | None) -> list[Statement]:
         if not self.operands:
-            return super()._summed(tile, turns)
+            return super()._summed(tile, position)
         whole = self.sum[-1] if self.sum else Axis(next(self.axes), 1)
         count, tail = divmod(whole.size, self.deep)
         each = Axis(next(self.axes), count)
-        steps = self._together(tile, at(each), self.deep, turns) if count else []
+        steps = self._together(tile, at(each), self.deep, position) if count else []
         steps = self.stepped(each, steps, count, tile) if count else []
-        steps += self._together(tile, Index() + count, tail, turns) if tail else []
+        steps += self._together(tile, Index() + count, tail, position) if tail else []
         written = count + bool(tail)
         for axis in reversed(self.sum[:-1]):
             written *= axis.size
             steps = self.stepped(axis, steps, written, tile)
         return steps
 
-    def _together(self, tile: Tile, step: Index, taken: int, turns: Turns | None) -> list[Statement]:
+    def _together(self, tile: Tile, step: Index, taken: int, position: TilePosition | None) -> list[Statement]:
         """Returns the products of `taken` steps of the last reduction axis, and the prefetch of the next panel."""
         assert self.operands, "there are factors"
         same, packed = self.operands
@@ -96,12 +96,12 @@ class DeepTiles(Tiles):
         ends = [substituted(start, {axis: step * deep + i for axis in last}) for i in range(taken)]
         left = [self.nothing] * (deep - taken)
         found = self.several(tile, [*(replace(same, place=end) for end in ends), *left], block)
-        if turns is not None and depth >= 16 * deep:
+        if position is not None and depth >= 16 * deep:
             next_panel = place - tile.column * deep - within * (width * deep)
-            next_panel = next_panel + depth * (self.columns.size if turns.grouped else width)
+            next_panel = next_panel + depth * (self.columns.size if position.grouped else width)
             next_panel = substituted(next_panel, {tile.row: Index()})  # outside the loops over rows
-            share, line = -(-width * deep // turns.count), in_line(packed.dtype)
-            later = (turns.place * (depth // deep) + within) * share
+            share, line = -(-width * deep // position.count), in_line(packed.dtype)
+            later = (position.place * (depth // deep) + within) * share
             found = [*(Prefetch(packing.buffer, next_panel + later + n) for n in range(0, share, line)), *found]
         return found
 

@@ -29,7 +29,7 @@ from glenside.codegen.loop_ir.ir import (
 from glenside.codegen.loop_ir.scalar_expr import apply, convert, number
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.scheduling.dot_product_tiles import DeepTiles
-from glenside.codegen.scheduling.tile_partition import Tile, Turns
+from glenside.codegen.scheduling.tile_partition import Tile, TilePosition
 from glenside.ir.dtypes import INTEGERS, limits
 from glenside.ir.index_map import Axis
 from glenside.ir.types import Dims
@@ -159,10 +159,10 @@ class IntegerTiles(DeepTiles):
     def operands(self) -> tuple[Load, Load] | None:
         return (self.pair[0].load, self.pair[1].load) if self.pair else None
 
-    def _summed(self, tile: Tile, turns: Turns | None) -> list[Statement]:
+    def _summed(self, tile: Tile, position: TilePosition | None) -> list[Statement]:
         zeros = bool(self.pair and self.pair[0].zero)
         before = tile.each(self._less(tile, number(0, self.dtype)), rows=False) if zeros else []
-        return [*before, *super()._summed(tile, turns)]
+        return [*before, *super()._summed(tile, position)]
 
     def several(self, tile: Tile, same: Sequence[Formula], block: Sequence[Load]) -> list[Statement]:
         assert self.pair, "there are factors"

@@ -14,7 +14,7 @@ from glenside.codegen.loop_ir.affine_analysis import at, changed, coefficient, l
 from glenside.codegen.loop_ir.ir import Buffer, Fence, For, Formula, Load, Prefetch, Role, Statement, Store, Way
 from glenside.codegen.memory.buffer_arena import LINE, in_line
 from glenside.codegen.processor.model import Machine
-from glenside.codegen.scheduling.tile_partition import Tile, Turns
+from glenside.codegen.scheduling.tile_partition import Tile, TilePosition
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index
 
@@ -99,22 +99,22 @@ class Reads:
         few = abs(self.stride) >= self.line and len(self._lines()) <= _MOST
         return self.ahead(_FAR_AHEAD if alone else _AHEAD) if few else []
 
-    def of_next(self, turns: Turns, far: bool = False) -> Iterator[Prefetch]:
-        """Prefetches a share of the next tile's operand, which the tiles of `turns` divide.
+    def of_next(self, position: TilePosition, far: bool = False) -> Iterator[Prefetch]:
+        """Prefetches a share of the next tile's operand, which the tiles of `position` divide.
 
         Only for a contiguous operand, or a stride below a cache line. `far`: as in `Prefetch`.
         """
-        first, share = self.first + self.jump, -(-self.count // turns.count)
-        steps = turns.place * self.depth + self.step
+        first, share = self.first + self.jump, -(-self.count // position.count)
+        steps = position.place * self.depth + self.step
         if self.is_run:
             begin = first + steps * share
             yield from (Prefetch(self.buffer, begin + n, far) for n in range(0, share, self.line))
         elif abs(self.stride) < self.line:
             if share <= _MOST:
-                rows = (turns.place * share + n for n in range(share))
+                rows = (position.place * share + n for n in range(share))
                 yield from (Prefetch(self.buffer, first + row * self.apart + self.step * self.stride) for row in rows)
 
-    def rows_of_next(self, turns: Turns) -> Seldom | None:
+    def rows_of_next(self, position: TilePosition) -> Seldom | None:
         """Prefetches a share of the next tile's operand if its stride is a line or more: some steps' lines at a time.
 
         Returns None where the stride is smaller, or a step has many lines.
@@ -122,10 +122,10 @@ class Reads:
         lines = self._new_lines()
         if self.is_run or abs(self.stride) < self.line or len(lines) > _MOST:
             return None
-        share = -(-self.depth // turns.count)
+        share = -(-self.depth // position.count)
         each = -(-share // max(1, self.depth // _LEAST_STEPS))
         steps = self.depth // -(-share // each)
-        first = self.first + self.jump + turns.place * share * self.stride
+        first = self.first + self.jump + position.place * share * self.stride
 
         def asked(block: Index) -> list[Prefetch]:
             rows = (first + (block * each + row) * self.stride for row in range(each))
@@ -180,20 +180,20 @@ def run_ahead(here: Formula, count: int) -> list[Prefetch]:
 
 
 def asked_of_packed(
-    here: Formula, step: Index, depth: int, width: int, columns: int, turns: Turns | None, machine: Machine
+    here: Formula, step: Index, depth: int, width: int, columns: int, position: TilePosition | None, machine: Machine
 ) -> Iterator[Statement]:
     """Prefetches later steps of a packed operand, and a share of the next tile's panel.
 
     here  the first element of the step
     """
     assert isinstance(here, Load), "what is packed is read"
-    jump = depth * (columns if turns is not None and turns.grouped else width)
+    jump = depth * (columns if position is not None and position.grouped else width)
     reads = Reads(here.buffer, here.place - step * width, step, depth, width, 1, width, jump)
-    if turns is not None and turns.count == 1:
+    if position is not None and position.count == 1:
         yield from reads.ahead(_FAR_AHEAD)
         return
     yield from () if reads.is_near(machine) else reads.ahead()
-    yield from reads.of_next(turns) if turns is not None else ()
+    yield from reads.of_next(position) if position is not None else ()
 
 
 def read_at_end(

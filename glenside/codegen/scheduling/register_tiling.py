@@ -52,7 +52,14 @@ from glenside.codegen.scheduling.operand_packing import (
     with_first_alone,
 )
 from glenside.codegen.scheduling.prefetch import LONG, Reads, Seldom, asked_of_packed, next_tile, read_at_end, run_ahead
-from glenside.codegen.scheduling.tile_partition import Tile, Turns, least_lanes, pieces_of, rows_of, turns_of
+from glenside.codegen.scheduling.tile_partition import (
+    Tile,
+    TilePosition,
+    least_lanes,
+    pieces_of,
+    position_in_panel,
+    rows_of,
+)
 from glenside.codegen.scheduling.vectorize import LEAST_AT_ONCE, in_vectors, is_long, lanes_in, lanes_of, spread
 from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
@@ -261,9 +268,13 @@ class Tiles:
                 axis, inner, before = Axis(next(self.axes), rows[-1]), [], 0
                 for piece in self.pieces:
                     panel = Axis(next(self.axes), piece[-1])
-                    turns = turns_of(shared, row_pieces, rows, axis, True) if any(a.size > 1 for a in grouped) else None
-                    same = Turns(panels, at(panel) + before, False)
-                    inner += around([panel], self._tile(rows, axis, piece, panel, turns, same))
+                    position = (
+                        position_in_panel(shared, row_pieces, rows, axis, True)
+                        if any(a.size > 1 for a in grouped)
+                        else None
+                    )
+                    same = TilePosition(panels, at(panel) + before, False)
+                    inner += around([panel], self._tile(rows, axis, piece, panel, position, same))
                     before += piece[-1]
                 pairs.append(([axis], inner))
         else:
@@ -275,8 +286,8 @@ class Tiles:
                 of_rows = with_first_alone(row_pieces) if self.copied else row_pieces
                 for rows in of_rows:
                     axis = Axis(next(self.axes), rows[-1])
-                    turns = turns_of(shared, of_rows, rows, axis, False)
-                    inner += spread([axis], self._tile(rows, axis, piece, panel, turns, copies=not inner), steps)
+                    position = position_in_panel(shared, of_rows, rows, axis, False)
+                    inner += spread([axis], self._tile(rows, axis, piece, panel, position, copies=not inner), steps)
                 pairs.append(([panel], inner))
         if near:
             whole = [*grouped, *shared]
@@ -306,8 +317,8 @@ class Tiles:
         row_axis: Axis,
         piece: tuple[int, int, int, int],
         panel: Axis,
-        turns: Turns | None,
-        same_rows: Turns | None = None,
+        position: TilePosition | None,
+        same_rows: TilePosition | None = None,
         copies: bool = False,
     ) -> list[Statement]:
         """Returns a tile; with a long reduction it also prefetches its own operands and its share of the next panel."""
@@ -324,7 +335,7 @@ class Tiles:
         value, depth = self.block.value, prod(axis.size for axis in self.joined.axes)
         asked = read_at_end(value, tile, depth, self.columns, self.rows, self.machine) if depth >= LONG else []
         start = tile.each(Store(registers, tile.own, self.joined.start))
-        summed = [*asked, *start, *self._summed(tile, turns), Fence()]
+        summed = [*asked, *start, *self._summed(tile, position), Fence()]
         here = self._sum(tile)
         value = with_local(changed(self.block.value, tile.change), self.joined.local, here)
         result = Load(self.block.buffer, tile.change(self.block.place))
@@ -340,7 +351,7 @@ class Tiles:
         """Returns a finished accumulator."""
         return Load(tile.registers, tile.own)
 
-    def _summed(self, tile: Tile, turns: Turns | None) -> list[Statement]:
+    def _summed(self, tile: Tile, position: TilePosition | None) -> list[Statement]:
         """Returns the reduction loops of a tile."""
         element = self._element(self.joined.element, tile, tile.change, tile.column)
         steps = tile.each(Store(tile.registers, tile.own, self._joined(Load(tile.registers, tile.own), element)))
@@ -348,8 +359,8 @@ class Tiles:
             kept = Store(panel, self._step * tile.width + tile.column, changed(load, tile.change))
             steps += tile.each(kept, rows=False)
         if self.sum and self.sum[-1].size > _UNROLLED:
-            steps = [*self._asked(tile, turns), *steps]
-            if (seldom := self._asked_seldom(tile, turns)) is not None:
+            steps = [*self._asked(tile, position), *steps]
+            if (seldom := self._asked_seldom(tile, position)) is not None:
                 return seldom.around(self.sum[0], steps, self.axes)
         written = 1
         for axis in reversed(self.sum):
@@ -370,7 +381,7 @@ class Tiles:
         loads = [load for load in self.loads if load not in self.packed and load not in self.of_rows]
         return [For(axis, (*next_tile(axis, inner, tile, loads, self.machine), *steps))]
 
-    def _asked(self, tile: Tile, turns: Turns | None) -> list[Statement]:
+    def _asked(self, tile: Tile, position: TilePosition | None) -> list[Statement]:
         """Returns the prefetches of a step: for later steps of this tile, and this tile's share for the next one."""
         found: list[Statement] = []
         several = sum(times for *_, times in self.pieces) > 1
@@ -379,7 +390,7 @@ class Tiles:
         for load in self.loads:
             if load in self.packings and several:
                 here = self._element(load, tile, partial(substituted, places=first), Index())
-                found += asked_of_packed(here, self._step, depth, tile.width, self.columns.size, turns, self.machine)
+                found += asked_of_packed(here, self._step, depth, tile.width, self.columns.size, position, self.machine)
             elif load in self.of_rows and load.buffer.role is not Role.CONSTANT:
                 here = self._element(load, tile, partial(substituted, places={**first, tile.row: Index()}), Index())
                 found += run_ahead(here, tile.row.size)
@@ -387,23 +398,23 @@ class Tiles:
                 found += run_ahead(Load(self.copied[load], self._step * tile.width), tile.width)
             elif (reads := self._reads(load, tile)) is not None:
                 found += reads.strided_ahead(load in self.copied) if load.buffer.bytes > self.machine.l1 else []
-                shared = self._asking(load, reads, tile, turns)
+                shared = self._asking(load, reads, tile, position)
                 found += reads.of_next(shared, far=True) if shared else ()
         return found
 
-    def _asked_seldom(self, tile: Tile, turns: Turns | None) -> Seldom | None:
+    def _asked_seldom(self, tile: Tile, position: TilePosition | None) -> Seldom | None:
         """Returns the prefetches for the next tile of an operand with strided rows, a few rows at regular intervals."""
         for load in self.loads:
-            if (reads := self._reads(load, tile)) and (shared := self._asking(load, reads, tile, turns)):
+            if (reads := self._reads(load, tile)) and (shared := self._asking(load, reads, tile, position)):
                 if (found := reads.rows_of_next(shared)) is not None:
                     return found
         return None
 
-    def _asking(self, load: Load, reads: Reads, tile: Tile, turns: Turns | None) -> Turns | None:
+    def _asking(self, load: Load, reads: Reads, tile: Tile, position: TilePosition | None) -> TilePosition | None:
         """Returns the tiles that divide the prefetch of an operand for the next tile, or None if none is needed."""
         along = coefficient(load.place, self.columns)
         last = tile.panel.size == 1 and tile.begin + tile.width == self.columns.size
-        shared = tile.same_rows if not along else turns if turns and not turns.grouped and not last else None
+        shared = tile.same_rows if not along else position if position and not position.grouped and not last else None
         near = reads.is_near(self.machine) if along else 2 * load.buffer.bytes <= self.machine.l2
         return shared if shared and shared.count > 1 and len(self.sum) == 1 and not near else None
 

@@ -13,7 +13,7 @@ from glenside.ir.index_map import Axis, Index, flattened
 
 
 @dataclass(frozen=True)
-class Turns:
+class TilePosition:
     """The tiles that read the same panel.
 
     count    number of these tiles
@@ -46,7 +46,7 @@ class Tile:
     places: dict[Axis, Index]
     rows: tuple[int, int, int]
     row_axis: Axis
-    same_rows: Turns | None = None
+    same_rows: TilePosition | None = None
     copies: bool = False
 
     @property
@@ -104,17 +104,17 @@ def rows_of(size: int, height: int) -> list[tuple[int, int, int]]:
     return [piece for piece in found if piece[2]]
 
 
-def turns_of(
+def position_in_panel(
     shared: Sequence[Axis],
     rows: Sequence[tuple[int, int, int]],
     piece: tuple[int, int, int],
     axis: Axis,
     grouped: bool,
-) -> Turns:
+) -> TilePosition:
     """Returns the position of a tile among the tiles of its panel.
 
     A panel has the tiles of `rows` at each step of the `shared` axes; the tile is number `axis` of `piece`.
     """
     count, before = sum(times for *_, times in rows), sum(times for begin, _, times in rows if begin < piece[0])
     outer = flattened([at(a) for a in shared], [a.size for a in shared])
-    return Turns(count * prod(a.size for a in shared), outer * count + before + at(axis), grouped)
+    return TilePosition(count * prod(a.size for a in shared), outer * count + before + at(axis), grouped)

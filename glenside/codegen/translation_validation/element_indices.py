@@ -25,7 +25,7 @@ def lies_at(layout: Layout, places: Places) -> Array:
     if layout.dims != layout.term.access.dims:
         own = unflattened(flattened(places, layout.term.access.dims), layout.dims)
     moved = [index + offset for index, offset in zip(own, layout.offsets, strict=True)]
-    return flattened([moved[axis] for axis in layout.order], layout.sizes)
+    return flattened([moved[axis] for axis in layout.axis_order], layout.sizes)
 
 
 def flattened(places: Sequence[Array], dims: Sequence[int]) -> Array:

@@ -29,7 +29,7 @@ def likeness(
         return numbers.setdefault(origin(buffer), len(numbers)), buffer.dims, buffer.dtype, buffer.role, value, packed
 
     def of_layout(layout: Layout) -> Hashable:
-        return of_buffer(layout.buffer), layout.dims, layout.offsets, layout.order, layout.sizes, layout.copy
+        return of_buffer(layout.buffer), layout.dims, layout.offsets, layout.axis_order, layout.sizes, layout.copy
 
     terms: dict[Term, int] = {}
     said: list[Hashable] = []

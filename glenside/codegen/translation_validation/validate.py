@@ -299,7 +299,7 @@ def _element(layout: Layout, places: Array) -> tuple[Array, tuple[Array, ...]]:
     along = unflattened(places, layout.sizes)
     inside = np.ones(places.shape, bool)
     own: list[Array] = [places] * len(layout.dims)
-    for index, axis in zip(along, layout.order, strict=True):
+    for index, axis in zip(along, layout.axis_order, strict=True):
         own[axis] = index - layout.offsets[axis]
         inside &= (own[axis] >= 0) & (own[axis] < layout.dims[axis])
     dims = layout.term.access.dims

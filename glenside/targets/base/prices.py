@@ -53,16 +53,16 @@ class Cost(NamedTuple):
     @classmethod
     def of_ordered(cls, parts: Sequence[int], objectives: Sequence[str]) -> Cost:
         """Returns the cost of such ordered parts: the inverse of `ordered`."""
-        return cls(**dict(zip(order(objectives), parts, strict=True)))
+        return cls(**dict(zip(names_of_parts(objectives), parts, strict=True)))
 
 
 @cache
 def _places(objectives: tuple[str, ...]) -> tuple[int, ...]:
     """Returns the field indices of the parts, in the order of comparison."""
-    return tuple(map(Cost._fields.index, order(objectives)))
+    return tuple(map(Cost._fields.index, names_of_parts(objectives)))
 
 
-def order(objectives: Sequence[str]) -> tuple[str, ...]:
+def names_of_parts(objectives: Sequence[str]) -> tuple[str, ...]:
     """Returns the names of the parts: unmapped first, then the objectives, then the rest in the order of the record."""
     return "unmapped", *objectives, *(name for name in Cost._fields[1:] if name not in objectives)
 

@@ -16,7 +16,6 @@ from glenside.ir.files import place_in_toml
 from glenside.ir.names import suggestion
 from glenside.targets.arrays.array import DATAFLOWS, LARGEST, BitWidths
 from glenside.targets.base import parse_objectives
-from glenside.targets.systolic_array.target import SystolicArray
 
 _BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _BITS = {"bit": 1, "bits": 1, "byte": 8, "bytes": 8}
@@ -95,8 +94,8 @@ _REQUIRED = ("array",)
 _PARAMETERS = {"objective": "objectives", "rate": "vector_rate"}  # key -> parameter of `SystolicArray`, if different
 
 
-def read_target(path: str, content: Mapping[str, Any], **options: Any) -> SystolicArray:
-    """Builds a target from a parsed TOML file; `options` of `SystolicArray` override it.
+def read_options(path: str, content: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+    """Returns the options of `SystolicArray` from a parsed TOML file; `options` override it.
 
     Raises BadInput with the file, line, table and key, and the allowed values.
     """
@@ -112,7 +111,7 @@ def read_target(path: str, content: Mapping[str, Any], **options: Any) -> Systol
         **{_PARAMETERS.get(key, key): v for table in _TABLES if table != "widths" for key, v in found[table].items()},
         **options,
     }
-    return SystolicArray(**{name: value for name, value in known.items() if value is not None})
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _table(path: str, table: str, own: Any) -> dict[str, Any]:

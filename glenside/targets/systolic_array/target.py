@@ -27,6 +27,7 @@ from glenside.targets.base import (
     Way,
 )
 from glenside.targets.registry import target
+from glenside.targets.systolic_array.description import read_options
 
 
 class SystolicArray(MatrixArray):
@@ -113,9 +114,7 @@ class SystolicArrayWithLayouts(SystolicArray, MovesLayouts):
 
 
 def _load(path: str, content: Mapping[str, Any], **options: Any) -> SystolicArray:
-    from glenside.targets.systolic_array.description import read_target
-
-    return read_target(path, content, **options)
+    return SystolicArray(**read_options(path, content, **options))
 
 
 @target("systolic-array", "systolic-array:RxC", options=SystolicArray, load=_load)

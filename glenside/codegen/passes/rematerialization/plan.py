@@ -237,21 +237,23 @@ def in_blocks(steps: Steps, once: Run, count: int | None = None) -> Run:
     Default: as many blocks as the square root of the number of steps there. Only values that pass from one block to a
     later one are kept; each block is recomputed as a whole.
     """
-    turn = once.place(once.kept.index(max(once.kept)))
-    large = [p for p in range(turn) if any(v not in small(steps, once.peak) for v in steps.steps[once.order[p]].writes)]
+    peak_place = once.place(once.kept.index(max(once.kept)))
+    large = [
+        p for p in range(peak_place) if any(v not in small(steps, once.peak) for v in steps.steps[once.order[p]].writes)
+    ]
     blocks = count or max(1, isqrt(len(large)))
     ends = [large[len(large) * k // blocks - 1] for k in range(1, blocks)]
-    kept = _values_between_blocks(steps, once.order, turn, ends)
+    kept = _values_between_blocks(steps, once.order, peak_place, ends)
     tiny = small(steps, once.peak)
     dropped = {v for v in range(len(steps.values)) if v not in kept and v not in tiny}
-    return unfolded(steps, once.order, {turn: dropped})
+    return unfolded(steps, once.order, {peak_place: dropped})
 
 
-def _values_between_blocks(steps: Steps, order: Sequence[int], turn: int, ends: Sequence[int]) -> set[int]:
-    """Returns the values made in one block and read in a later one before `turn`, and the values of the last block."""
+def _values_between_blocks(steps: Steps, order: Sequence[int], peak_place: int, ends: Sequence[int]) -> set[int]:
+    """Returns the values made in one block and read in a later one before the peak, and those of the last block."""
     first: dict[int, int] = {}
     found: set[int] = set()
-    for place, number in enumerate(order[: turn + 1]):
+    for place, number in enumerate(order[: peak_place + 1]):
         for value in steps.steps[number].reads:
             if any(first[value] <= end < place for end in ends):
                 found.add(value)
