@@ -61,7 +61,7 @@ def _logic(tree: ast.Module) -> list[str]:
     for node in ast.walk(tree):
         words = node.decorator_list if isinstance(node, ast.FunctionDef) else getattr(node, "bases", [])
         names = {ast.unparse(word).partition("(")[0] for word in words}
-        if names & {"rule", "target", "Target"}:
+        if names & {"rule", "target", "Target", "gl.rule", "gl.target"}:
             declared |= set(ast.walk(node))
     defined = [n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
     return [n.name for n in defined if n not in declared]

@@ -20,7 +20,7 @@ _CHARACTER, _LINE, _HEAD, _EDGE = 7.25, 19.0, 25.0, 24.0
 _FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 # Colours of Okabe and Ito, as the page has them. In a page that holds the picture the sheet is the whole page's, so all
 # of it is of this picture alone.
-_STYLE = f"""
+STYLE = f"""
 .still text {{ font: 12px {_FONT}; fill: #1b1f24; white-space: pre; }}
 .still .paper, .still .frame {{ fill: #ffffff; }} .still .frame {{ stroke: #a4adb5; stroke-width: 1.2; }}
 .still .frame.chosen {{ stroke: #0072b2; stroke-width: 2.4; }}
@@ -145,8 +145,8 @@ class Picture:
         pattern: str = self.record["patterns"][self.record["nodes"]["pattern"][n]]
         return " ".join(pattern[1:-1].replace(HOLE, "").split())
 
-    def svg(self) -> str:
-        """The picture as the text of an SVG file."""
+    def svg(self, *, styled: bool = True) -> str:
+        """Returns the picture as the text of an SVG file; not `styled`: for a page whose sheet has `STYLE`."""
         boxes, layout = self._boxes, self._layout
         _, kinds = self._edges()
         legend = "●  chosen: the blue lines are the program that was chosen; grey ones lead to other e-nodes' operands"
@@ -164,7 +164,7 @@ class Picture:
             f'<svg xmlns="http://www.w3.org/2000/svg" class="still" viewBox="0 0 {wide:.0f} {high:.0f}" '
             f'width="{wide * scale:.0f}" height="{high * scale:.0f}" role="img" '
             f"aria-label={quoteattr('e-graph of ' + self.record['title'])}>",
-            f"<style>{_STYLE}</style>",
+            *([f"<style>{STYLE}</style>"] if styled else []),
             *(
                 f'<marker id="still-{kind}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
                 f'markerUnits="userSpaceOnUse" orient="auto"><path class="tip {kind}" d="M0 0.5L8 4L0 7.5z"/></marker>'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -70,12 +71,19 @@ class EGraphView:
         return Picture(self.record)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        """The picture, and with anywidget the widget, of which a notebook takes the best that it can show."""
-        bundle: dict[str, Any] = {"text/plain": repr(self), "image/svg+xml": self.picture.svg()}
+        """Returns the picture, for notebooks without IPython."""
+        return {"text/plain": repr(self), "image/svg+xml": self.picture.svg()}
+
+    def _ipython_display_(self) -> None:
+        """Shows the picture, and with anywidget the widget, which hides it where it runs.
+
+        They are two outputs: a file of a notebook that no kernel serves, such as static HTML, shows the picture.
+        """
+        display: Any = import_module("IPython.display").display
+        display(self._repr_mimebundle_(), raw=True)
         if find_spec("anywidget") is not None:
             live = self.widget()._repr_mimebundle_()
-            bundle |= live[0] if isinstance(live, tuple) else live or {}
-        return bundle
+            display({**(live[0] if isinstance(live, tuple) else live or {}), "text/plain": repr(self)}, raw=True)
 
     def widget(self) -> Any:
         """The e-graph as a widget. Raises ImportError without anywidget, of the extra `notebooks`."""
@@ -83,9 +91,9 @@ class EGraphView:
 
         return EGraphWidget.of(self.record, self.height)
 
-    def show(self) -> Any:
-        """The widget where there is anywidget, else this view, which shows its picture."""
-        return self.widget() if find_spec("anywidget") is not None else self
+    def show(self) -> None:
+        """Shows the view in a notebook, before the end of its cell."""
+        self._ipython_display_()
 
     def __repr__(self) -> str:
         return f"<{self.snapshot.e_nodes:,} e-nodes in {self.snapshot.e_classes:,} e-classes>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -58,6 +59,27 @@ def test_one_walks_from_the_result_to_the_leaves(browser: Any, view: EGraphView,
     settled(browser, "document.querySelector('.box.result').dispatchEvent(new MouseEvent('click'))")
     assert len(found(browser, ".box")) < reached
     assert browser.get_log("browser") == []
+
+
+def test_the_first_picture_is_in_the_file(view: EGraphView) -> None:
+    """A screenshot at once, a print, and a reader without scripts see the e-graph."""
+    page = view.page()
+    before = page[: page.index("<script")]
+    assert '<svg xmlns="http://www.w3.org/2000/svg" class="still"' in before
+    assert before.count('<rect class="frame') == len(view.picture.shown) > 10
+    assert before.count("<style>") == 1, "the policy of the page names one sheet"
+
+
+def test_it_is_shown_until_the_script_has_drawn(browser: Any, view: EGraphView, tmp_path: Path) -> None:
+    policy = r"script-src [^;]*;"
+    (tmp_path / "still.html").write_text(re.sub(policy, "script-src 'none';", view.page()), encoding="utf-8")
+    browser.get((tmp_path / "still.html").as_uri())
+    frames = "[...document.querySelectorAll('#still .frame')]"
+    assert browser.execute_script(f"return {frames}.filter((f) => f.getBoundingClientRect().width > 50).length") == len(
+        view.picture.shown
+    )
+    opened(browser, view, tmp_path)
+    assert not found(browser, "#still")
 
 
 def test_search_shows_what_it_finds_with_its_rule(browser: Any, view: EGraphView, tmp_path: Path) -> None:
@@ -245,12 +267,15 @@ def test_the_widget_draws_into_the_cell_that_it_is_given(browser: Any, view: EGr
       const [text, traits, css, done] = arguments;
       document.head.appendChild(document.createElement("style")).textContent = css;
       document.body.dataset.jpThemeLight = "false";
-      const cell = document.body.appendChild(document.createElement("div"));
+      const still = document.body.appendChild(document.createElement("div"));
+      still.innerHTML = '<svg class="still"></svg>';
+      const cell = document.body.appendChild(document.createElement("div")).appendChild(document.createElement("div"));
       cell.className = "jp-RenderedHTMLCommon";
       import(URL.createObjectURL(new Blob([text], {type: "text/javascript"}))).then((module) => {
         const end = module.default.render({ model: { get: (name) => traits[name] }, el: cell });
         const wait = () => {
           if (!cell.querySelector(".box.result")) return setTimeout(wait, 20);
+          const hidden = getComputedStyle(still).display;
           end();
           const lines = [...cell.querySelectorAll("dt")].map((name) => {
             const range = document.createRange();
@@ -258,14 +283,15 @@ def test_the_widget_draws_into_the_cell_that_it_is_given(browser: Any, view: EGr
             return range.getClientRects().length;
           });
           const paper = getComputedStyle(cell.firstElementChild).backgroundColor;
-          done([cell.querySelectorAll(".box").length, cell.style.height, Math.max(...lines), paper]);
+          done([cell.querySelectorAll(".box").length, cell.style.height, Math.max(...lines), paper, hidden]);
         };
         wait();
       }, (error) => done(String(error)));"""
     css = f"{widget._css}\n.jp-RenderedHTMLCommon dl dt {{ float: left; width: 20%; font-weight: bold; }}"
-    boxes, height, lines, paper = browser.execute_async_script(script, widget._esm, traits, css)
+    boxes, height, lines, paper, hidden = browser.execute_async_script(script, widget._esm, traits, css)
     assert boxes > 10
     assert height == "640px"
+    assert hidden == "none", "the still picture before the widget is hidden while the widget is there"
     assert lines == 1, "names of facts stand on one line, whatever a notebook's sheet says of them"
     assert paper == "rgb(21, 25, 29)", "the page is dark where the notebook is"
 

@@ -4,4 +4,10 @@ import { viewerIn } from "./app.js";
 const place = document.getElementById("egraph");
 const record = JSON.parse(document.getElementById("record")?.textContent ?? "null");
 const worker = document.getElementById("worker")?.textContent ?? "";
-if (place) Object.assign(globalThis, { viewer: viewerIn(place, record, worker) });
+const still = document.getElementById("still");
+if (place) {
+  const viewer = viewerIn(place, record, worker);
+  Object.assign(globalThis, { viewer });
+  if (!viewer) still?.remove();
+  viewer?.ready.then(() => still?.remove());
+}
