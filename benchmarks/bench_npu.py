@@ -27,12 +27,15 @@ import glenside as gl
 from glenside import models
 from glenside.npu.analysis.critical_path import bound
 from glenside.npu.lowering.emission.emit_program import without_dma
-from glenside.npu.lowering.pipeline.compile_network import Front, layer_by_layer, least, mappings
+from glenside.npu.lowering.pipeline.alternatives import layer_by_layer
+from glenside.npu.lowering.pipeline.compile_network import map_layers
 from glenside.npu.lowering.pipeline.emit_network import chained
 from glenside.npu.lowering.selection.feasible_choice import best
+from glenside.npu.lowering.tiling.mapped_layers import Front
 from glenside.npu.machine.model import Machine
 from glenside.npu.model.execute import run
 from glenside.npu.model.reference_results import wrong
+from glenside.npu.pipeline import compile_fronts
 from glenside.npu.program.program import NpuProgram
 from glenside.quantization.calibration import quantized
 from glenside.quantization.layers import IntegerNetwork
@@ -50,7 +53,7 @@ def measure(name: str, machine: Machine, chosen: Sequence[str]) -> Iterator[dict
     network = quantized(program, program.constants)
     begin = time.process_time()
     result = gl.optimize(network.program, gl.NPU(machine), verify=False)
-    front = mappings(result, network)
+    front = map_layers(result, network)
     searched = time.process_time() - begin
     ways = WAYS if machine.latency else {"together": _together}
     for how, choose in ((how, ways[how]) for how in chosen if how in ways):
@@ -81,7 +84,7 @@ def measure(name: str, machine: Machine, chosen: Sequence[str]) -> Iterator[dict
 
 
 def _together(network: IntegerNetwork, front: Front, machine: Machine) -> NpuProgram:
-    return least(network, front, machine)
+    return compile_fronts(network, front, machine)
 
 
 def _in_dram(network: IntegerNetwork, front: Front, machine: Machine) -> NpuProgram:

@@ -13,8 +13,9 @@ import glenside as gl
 from glenside.builder import Builder
 from glenside.ir.program import Program
 from glenside.npu.analysis.critical_path import accounts
-from glenside.npu.lowering.pipeline.compile_network import least, mappings
+from glenside.npu.lowering.pipeline.compile_network import map_layers
 from glenside.npu.machine.model import Machine
+from glenside.npu.pipeline import compile_fronts
 from glenside.quantization.calibration import quantized
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.network import integer_network
@@ -22,7 +23,7 @@ from glenside.quantization.network import integer_network
 
 def _told(found: IntegerNetwork, machine: Machine) -> tuple[int, int]:
     """What is told that any choice takes at least, and what the program takes."""
-    made = least(found, mappings(gl.optimize(found.program, gl.NPU(machine), verify=False), found), machine)
+    made = compile_fronts(found, map_layers(gl.optimize(found.program, gl.NPU(machine), verify=False), found), machine)
     own = accounts(made)
     assert own.choices is not None
     assert own.bound <= own.cycles == made.predicted

@@ -17,8 +17,8 @@ import glenside as gl
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
 from glenside.npu.lowering.emission.cycle_cutoff import TooLong
-from glenside.npu.lowering.pipeline import compile_network
-from glenside.npu.lowering.pipeline.compile_network import mappings
+from glenside.npu.lowering.pipeline import alternatives
+from glenside.npu.lowering.pipeline.compile_network import map_layers
 from glenside.npu.lowering.selection.candidate_cost import Priced
 from glenside.npu.lowering.selection.candidates import Option, axes_of, copied, options_of
 from glenside.npu.lowering.selection.ilp_model import Choice, chosen
@@ -35,7 +35,7 @@ MOST = 1500
 
 def _options(found: IntegerNetwork, machine: Machine) -> tuple[dict[str, Sequence[Option]], dict[Term, str]]:
     result = gl.optimize(found.program, gl.NPU(machine), verify=False)
-    fronts = {name: front[:3] for name, front in mappings(result, found).items()}
+    fronts = {name: front[:3] for name, front in map_layers(result, found).items()}
     return {**options_of(found, fronts, machine).every}, {layer.result: layer.name for layer in found.layers}
 
 
@@ -162,11 +162,11 @@ def test_each_program_is_held_to_the_best_until_then(
     def as_mapped(*how: Any, most: int | None = None) -> Any:
         return lowered(how[1]["which"], how[-1]) if most is None else lowered("dram", most)
 
-    monkeypatch.setattr(compile_network, "best", best)
-    monkeypatch.setattr(compile_network, "as_mapped", as_mapped)
-    monkeypatch.setattr(compile_network, "layer_by_layer", lambda *how: lowered("layers", how[-1]))
+    monkeypatch.setattr(alternatives, "best", best)
+    monkeypatch.setattr(alternatives, "as_mapped", as_mapped)
+    monkeypatch.setattr(alternatives, "layer_by_layer", lambda *how: lowered("layers", how[-1]))
     nothing: Any = None
     than: Any = SimpleNamespace(predicted=taken), Choice({"a": 0}, {}, 100.0, 100.0), 0.0
-    found = compile_network._others(nothing, {}, Machine(8, 8), (nothing, nothing), than, (0, lambda *_: None))
+    found = alternatives.alternatives(nothing, {}, Machine(8, 8), (nothing, nothing), than, (0, lambda *_: None))
     assert [own.predicted for own in found] == [every[which] for which, _ in asked if which in every]
     assert seen == asked

@@ -18,12 +18,13 @@ from glenside.npu.isa.base import Instruction
 from glenside.npu.lowering.emission import infer_synchronization_forked
 from glenside.npu.lowering.emission.infer_synchronization_forked import WaitsBeside
 from glenside.npu.lowering.pipeline import compile_network, emit_network
-from glenside.npu.lowering.pipeline.compile_network import least, mappings
+from glenside.npu.lowering.pipeline.compile_network import map_layers
 from glenside.npu.lowering.util.identity_memo import Again
 from glenside.npu.machine.model import Machine
 from glenside.npu.model import split_execution
 from glenside.npu.model.execute import run
 from glenside.npu.model.reference_results import results_meant, results_wanted, wrong
+from glenside.npu.pipeline import compile_fronts
 from glenside.npu.program import binary_format
 from glenside.npu.program.program import NpuProgram
 from glenside.quantization.calibration import quantized
@@ -54,7 +55,7 @@ def _quantized(program: Program) -> IntegerNetwork:
 
 def _of(found: IntegerNetwork) -> NpuProgram:
     result = gl.optimize(found.program, gl.NPU(MACHINE), verify=False)
-    return least(found, mappings(result, found), MACHINE)
+    return compile_fronts(found, map_layers(result, found), MACHINE)
 
 
 def _program() -> NpuProgram:

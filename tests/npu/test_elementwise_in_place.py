@@ -17,7 +17,8 @@ from glenside.ir.types import Dims, Tensor
 from glenside.npu.isa.base import Lanes
 from glenside.npu.lowering.allocation.scratchpad_allocation import Wanted, held
 from glenside.npu.lowering.allocation.skewed_layout import Reads
-from glenside.npu.lowering.pipeline.compile_network import as_mapped, mappings
+from glenside.npu.lowering.pipeline.compile_mapped import as_mapped
+from glenside.npu.lowering.pipeline.compile_network import map_layers
 from glenside.npu.lowering.selection.candidates import cut, options_of
 from glenside.npu.lowering.selection.feasible_choice import best
 from glenside.npu.lowering.selection.ilp_model import chosen
@@ -57,7 +58,7 @@ def _residual(channels: int, size: int, pool: bool = False) -> IntegerNetwork:
 
 def _chosen(network: IntegerNetwork, machine: Machine, stay: bool = True) -> NpuProgram:
     result = gl.optimize(network.program, gl.NPU(machine), verify=False)
-    taken, choice = best(network, mappings(result, network), machine)
+    taken, choice = best(network, map_layers(result, network), machine)
     return as_mapped(network, taken, machine, 0, choice.axes, stay=choice.held if stay else ())
 
 
@@ -128,7 +129,7 @@ def test_mappings_without_strides_in_common_are_not_taken_together() -> None:
     """Of tensors that two layers read: pairs that are ruled out have no place, whatever room there is, others have."""
     network, machine = _residual(8, 8), Machine(8, 8, scratchpad=1 << 20, accumulators=64, bandwidth=8, latency=3)
     result = gl.optimize(network.program, gl.NPU(machine), verify=False)
-    options = options_of(network, mappings(result, network), machine).every
+    options = options_of(network, map_layers(result, network), machine).every
     cut(option for own in options.values() for option in own)
     results = {layer.result: layer.name for layer in network.layers}
     told = []

@@ -20,7 +20,8 @@ from glenside.npu.isa.base import Lanes
 from glenside.npu.isa.fields import Address
 from glenside.npu.lowering.allocation.skewed_layout import Reads, skewed
 from glenside.npu.lowering.allocation.slot_allocator import Slots
-from glenside.npu.lowering.pipeline.compile_network import as_mapped, mappings
+from glenside.npu.lowering.pipeline.compile_mapped import as_mapped
+from glenside.npu.lowering.pipeline.compile_network import map_layers
 from glenside.npu.lowering.selection.feasible_choice import best
 from glenside.npu.lowering.tiling.layer_tiles import Layer
 from glenside.npu.lowering.tiling.mapped_layers import Mapped, name_of
@@ -90,7 +91,7 @@ NETWORKS = [pytest.param(seed, marks=[pytest.mark.slow] * (seed not in FAST)) fo
 def _found(seed: int, machine: Machine) -> tuple[IntegerNetwork, dict[str, list[tuple[Mapped, int]]]]:
     quantized = integer_network(network(random.Random(seed)))
     result = gl.optimize(quantized.program, gl.NPU(machine), verify=False)
-    return quantized, {name: [*front] for name, front in mappings(result, quantized).items()}
+    return quantized, {name: [*front] for name, front in map_layers(result, quantized).items()}
 
 
 @pytest.mark.parametrize("seed", NETWORKS)
@@ -156,7 +157,7 @@ def _made(machine: Machine, stay: tuple[Term, ...] | None) -> NpuProgram:
     quantized = Q.quantized(_convolutions(), _convolutions().constants)
     result = gl.optimize(quantized.program, gl.NPU(machine), verify=False)
     taken = {}
-    for name, front in mappings(result, quantized).items():
+    for name, front in map_layers(result, quantized).items():
         layers = ((mapped, Layer.of(mapped.term, machine)) for mapped, _ in front)
         taken[name] = next(
             mapped

@@ -18,11 +18,12 @@ from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.npu.analysis.retargeting import cycles_on, is_at_least, retargeted
-from glenside.npu.lowering.pipeline.compile_network import least, mappings
+from glenside.npu.lowering.pipeline.compile_network import map_layers
 from glenside.npu.lowering.selection.known_programs import forget
 from glenside.npu.machine.model import Machine, with_useful_beats
 from glenside.npu.model.execute import run
 from glenside.npu.model.reference_results import wrong
+from glenside.npu.pipeline import compile_fronts
 from glenside.npu.program.program import NpuProgram
 from glenside.npu.program.results import results
 from glenside.quantization.calibration import quantized
@@ -64,7 +65,7 @@ def _larger(machine: Machine, pick: random.Random) -> Machine:
 
 
 def _program(found: IntegerNetwork, machine: Machine) -> NpuProgram:
-    return least(found, mappings(gl.optimize(found.program, gl.NPU(machine), verify=False), found), machine)
+    return compile_fronts(found, map_layers(gl.optimize(found.program, gl.NPU(machine), verify=False), found), machine)
 
 
 def _drawn(seed: int) -> tuple[random.Random, IntegerNetwork]:

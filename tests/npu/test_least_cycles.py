@@ -11,9 +11,12 @@ from npu_networks import network
 
 import glenside as gl
 from glenside.builder import Builder
-from glenside.npu.lowering.pipeline.compile_network import as_mapped, layer_by_layer, least, mappings
+from glenside.npu.lowering.pipeline.alternatives import layer_by_layer
+from glenside.npu.lowering.pipeline.compile_mapped import as_mapped
+from glenside.npu.lowering.pipeline.compile_network import map_layers
 from glenside.npu.lowering.selection.feasible_choice import best
 from glenside.npu.machine.model import Machine
+from glenside.npu.pipeline import compile_fronts
 from glenside.quantization.calibration import quantized
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.network import integer_network
@@ -24,8 +27,8 @@ SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(9, 40
 def _least(found: IntegerNetwork, machine: Machine) -> int:
     """Cycles of what is chosen, which are no more than those of simpler choices."""
     result = gl.optimize(found.program, gl.NPU(machine), verify=False)
-    fronts = mappings(result, found)
-    own = least(found, fronts, machine).predicted
+    fronts = map_layers(result, found)
+    own = compile_fronts(found, fronts, machine).predicted
     taken, choice = best(found, fronts, machine, stay=False)
     in_dram = as_mapped(found, taken, machine, 0, choice.axes, stay=())
     apart = layer_by_layer(found, fronts, machine)

@@ -15,13 +15,15 @@ from npu_networks import branches, network
 import glenside as gl
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
-from glenside.npu.lowering.pipeline.compile_network import as_mapped, least, mappings
+from glenside.npu.lowering.pipeline.compile_mapped import as_mapped
+from glenside.npu.lowering.pipeline.compile_network import map_layers
 from glenside.npu.lowering.selection import neighbourhood_search
 from glenside.npu.lowering.selection.candidates import options_of
 from glenside.npu.lowering.selection.lower_bounds import Floors
 from glenside.npu.lowering.selection.neighbourhood_search import Search, Told, Way
 from glenside.npu.lowering.selection.tensor_placement import Tensors
 from glenside.npu.machine.model import Machine
+from glenside.npu.pipeline import compile_fronts
 from glenside.npu.program.program import Choices
 from glenside.quantization.network import integer_network
 
@@ -36,7 +38,7 @@ def _compared(program: Program, machine: Machine, most: int = MOST) -> tuple[int
     found = integer_network(program)
     if not 3 <= len(found.layers) <= 4:
         return None
-    fronts = mappings(gl.optimize(found.program, gl.NPU(machine), verify=False), found)
+    fronts = map_layers(gl.optimize(found.program, gl.NPU(machine), verify=False), found)
     priced = options_of(found, fronts, machine)
     options, kept = priced.every, priced.kept
     streams = (tensor for own in options.values() for option in own for tensor in option.streams.values())
@@ -61,7 +63,7 @@ def _compared(program: Program, machine: Machine, most: int = MOST) -> tuple[int
                 floors.of_any() <= floors.of(mapped, stay).cycles <= floors.of(mapped, where[0], windows).cycles <= made
             )
             best = min(best, made)
-    own = least(found, fronts, machine)
+    own = compile_fronts(found, fronts, machine)
     assert own.predicted is not None
     assert own.predicted <= best
     choices = own.choices

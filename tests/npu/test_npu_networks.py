@@ -26,7 +26,9 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu.isa.base import Instruction, Parameters, Spread, Tables
 from glenside.npu.isa.fields import UNITS, Form
-from glenside.npu.lowering.pipeline.compile_network import as_mapped, layer_by_layer, mappings
+from glenside.npu.lowering.pipeline.alternatives import layer_by_layer
+from glenside.npu.lowering.pipeline.compile_mapped import as_mapped
+from glenside.npu.lowering.pipeline.compile_network import map_layers
 from glenside.npu.model import execute
 from glenside.npu.model.reference_results import wrong
 from glenside.npu.program import binary_format
@@ -51,7 +53,7 @@ def _programs(found: IntegerNetwork, number: int, count: int, seed: int = 0) -> 
     machine = MACHINES[number]
     result = gl.optimize(found.program, gl.NPU(machine), verify=False)
     yield gl.NPU(machine).network_code(result, found, seed)
-    fronts = mappings(result, found)
+    fronts = map_layers(result, found)
     for other in range(1, count):
         taken = {name: own[(other + at) % len(own)][0] for at, (name, own) in enumerate(fronts.items())}
         yield as_mapped(found, taken, machine, seed)
@@ -131,7 +133,7 @@ def test_layer_by_layer_has_the_layers_of_which_nothing_is_searched() -> None:
     program = b.finish(b.conv(y, b.constant("c", (5, 4, 1, 1)))).seeded_constants(0)
     found = quantized(program, program.constants)
     result = gl.optimize(found.program, gl.NPU(MACHINES[0]))
-    made = layer_by_layer(found, mappings(result, found), MACHINES[0])
+    made = layer_by_layer(found, map_layers(result, found), MACHINES[0])
     done = execute.run(made)
     assert wrong(made, done.dram) == []
     assert done.cycles == made.predicted

@@ -15,7 +15,7 @@ import glenside as gl
 from glenside.cache import Cache
 from glenside.ir.program import Program
 from glenside.ir.term import Term
-from glenside.npu.lowering.pipeline.compile_network import mappings
+from glenside.npu.lowering.pipeline.compile_network import map_layers
 from glenside.npu.lowering.selection.candidates import options_of
 from glenside.npu.lowering.selection.ilp_model import Choice, chosen
 from glenside.npu.lowering.selection.residency_candidates import Staying
@@ -79,7 +79,7 @@ def test_an_answer_that_was_kept_has_the_same_mappings(tmp_path: Path) -> None:
         first, kept = (gl.optimize(network.program, target, cache=cache, verify=False) for _ in range(2))
     assert kept.report.cached
     fronts = [
-        {name: [(own.term, cycles) for own, cycles in front] for name, front in mappings(result, network).items()}
+        {name: [(own.term, cycles) for own, cycles in front] for name, front in map_layers(result, network).items()}
         for result in (first, kept)
     ]
     assert len(fronts[0]["depthwise"]) > 2
@@ -89,7 +89,7 @@ def test_an_answer_that_was_kept_has_the_same_mappings(tmp_path: Path) -> None:
 def test_work_and_no_clock_ends_a_choice() -> None:
     network = _network()
     result = gl.optimize(network.program, gl.NPU(MACHINE), verify=False)
-    options = options_of(network, mappings(result, network), MACHINE).every
+    options = options_of(network, map_layers(result, network), MACHINE).every
     results = {layer.result: layer.name for layer in network.layers}
     requantised = {layer.name for layer in network.layers if layer.requantised is not None}
     stays = Staying(options, results, requantised, (), MACHINE)

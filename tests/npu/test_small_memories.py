@@ -12,10 +12,12 @@ from glenside.ir.program import Program
 from glenside.npu.lowering.allocation.scratchpad_allocation import Wanted, for_windows
 from glenside.npu.lowering.allocation.skewed_layout import Reads
 from glenside.npu.lowering.pipeline import compile_network
+from glenside.npu.lowering.pipeline.compile_mapped import as_mapped
 from glenside.npu.lowering.selection.candidates import options_of
 from glenside.npu.lowering.selection.feasible_choice import best
 from glenside.npu.lowering.selection.lazy_bounds import Estimate
 from glenside.npu.lowering.selection.window_cost import cycles_of_windows
+from glenside.npu.lowering.tiling.mapped_layers import Front
 from glenside.npu.machine.model import Machine
 from glenside.npu.model import execute
 from glenside.npu.model.reference_results import wrong
@@ -30,12 +32,12 @@ def _network() -> Program:
 
 
 @cache
-def _mapped() -> tuple[IntegerNetwork, compile_network.Front]:
+def _mapped() -> tuple[IntegerNetwork, Front]:
     """The network in integers, and the mappings that were found of its layers."""
     asked = asked_for(_network(), "random", 0)
     assert asked is not None
     result = gl.optimize(asked.network.program, gl.NPU(MACHINE), verify=False)
-    return asked.network, compile_network.mappings(result, asked.network)
+    return asked.network, compile_network.map_layers(result, asked.network)
 
 
 @pytest.mark.slow
@@ -43,7 +45,7 @@ def test_what_is_chosen_by_prices_of_windows_is_right() -> None:
     network, fronts = _mapped()
     priced, known = options_of(network, fronts, MACHINE), dict[tuple[int, str, object], Estimate]()
     taken, choice = best(network, fronts, MACHINE, priced=priced, known=known, windows=True)
-    made = compile_network.as_mapped(network, taken, MACHINE, axes=choice.axes, stay=choice.held, where=choice.where)
+    made = as_mapped(network, taken, MACHINE, axes=choice.axes, stay=choice.held, where=choice.where)
     done = execute.run(made)
     assert not wrong(made, done.dram)
     assert done.cycles == made.predicted

@@ -16,7 +16,8 @@ from glenside.npu.isa.base import Spread, Store, Stream
 from glenside.npu.isa.fields import Address
 from glenside.npu.lowering.emission import emit_layer
 from glenside.npu.lowering.emission.legalize_loops import unrolled
-from glenside.npu.lowering.pipeline.compile_network import as_mapped, mappings
+from glenside.npu.lowering.pipeline.compile_mapped import as_mapped
+from glenside.npu.lowering.pipeline.compile_network import map_layers
 from glenside.npu.machine.model import Machine
 from glenside.npu.model import execute
 from glenside.npu.model.reference_results import wrong
@@ -73,7 +74,7 @@ def test_a_machine_of_a_thousand_columns(monkeypatch: pytest.MonkeyPatch) -> Non
     more = {"scratchpad": 1 << 17, "weights": 1 << 15, "accumulators": 682, "parameters": 256, "latency": 3}
     machine = Machine(8, 1024, **more)  # type: ignore[arg-type]
     result = gl.optimize(found.program, gl.NPU(machine), verify=False)
-    ((name, front),) = mappings(result, found).items()
+    ((name, front),) = map_layers(result, found).items()
     mapped = {name: front[-1][0]}
     made = as_mapped(found, mapped, machine)
     assert wrong(made, execute.run(made).dram) == []

@@ -186,7 +186,7 @@ class NPU(MatrixArray, EmitsInstructions):
         return {**taken, "bytes": holding.bytes, "off chip": holding.off_chip, "buffers": holding.buffers}
 
     def load_back_end(self) -> None:
-        load(("glenside.npu.lowering.pipeline.compile_network",))
+        load(("glenside.npu.pipeline",))
 
     def machine_code(
         self, mapped: Program, written: Program, seed: int = 0, show: Callable[[str, float], None] = lambda *_: None
@@ -204,12 +204,12 @@ class NPU(MatrixArray, EmitsInstructions):
         keep: Callable[[NpuProgram], None] = lambda _: None,
         quick: bool = False,
     ) -> NpuProgram:
-        from glenside.npu.lowering.pipeline.compile_network import integer_program
+        from glenside.npu.pipeline import compile_network
 
         def told(name: str, done: int, of: int) -> None:
             show(name, done / of)
 
-        return integer_program(result, network, self.npu, seed, told, keep, quick)
+        return compile_network(result, network, self.npu, seed, told, keep, quick)
 
     def best(self, variants: Sequence[Variant]) -> Variant:
         """Returns the chosen variant with the whole front in its details."""

@@ -30,6 +30,10 @@ class Mapped:
     layer: Layer | None = None
 
 
+Front = Mapping[str, Sequence[tuple[Mapped, int]]]
+"""The candidate mappings of each layer with their predicted cycles on the array, by name."""
+
+
 def known_together(mapped: Mapping[str, Mapped]) -> dict[str, Again]:
     """What is known of each layer, by name: layers of the same tiles share it."""
     shared = defaultdict[int, Again](Again)
