@@ -245,6 +245,17 @@ def saver(source: Valued, output: str | None, code: Instructions | None = None) 
     return save
 
 
+def _print_account(result: Result, code: Instructions, passes: bool) -> None:
+    """Prints the account of the instructions, if there are any, and the passes that made them."""
+    from glenside.cli.table import print_npu_passes, print_schedule
+
+    ledger = code.schedule()
+    if ledger is not None:
+        print_schedule(result.report.program, ledger)
+    if passes:
+        print_npu_passes(result.report.program, code.seconds)
+
+
 def report(
     source: Valued,
     target: Target,
@@ -257,6 +268,7 @@ def report(
     compare: bool = False,
     quantize: str | None = None,
     on: str | None = None,
+    passes: bool = False,
 ) -> NoReturn:
     """Optimizes, prints the table, writes the outputs, runs the instructions if asked for, and exits."""
     refuse(target, pareto=pareto, plot=plot, compare=compare)
@@ -281,15 +293,13 @@ def report(
     outcome.tell_of_program()
     with undisturbed():
         if out.json_path != "-":
-            from glenside.cli.table import print_front, print_report, print_schedule
+            from glenside.cli.table import print_front, print_report
 
             if pareto or (compare and target.front is not None):
                 print_front(result.report)
             explain = way is not None and way.explain
             print_report(result.report, compare=compare, explain=explain, every=out.every)
-            ledger = code.schedule()
-            if ledger is not None:
-                print_schedule(result.report.program, ledger)
+            _print_account(result, code, passes)
             for said in (code.words(), words):
                 print(said, end="\n" if said else "")
         if out.output == "-":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -61,11 +61,31 @@ def print_passes(program: str, seconds: Mapping[str, float], nests: Mapping[str,
     from glenside.codegen.pipeline import AFTER, BEFORE, PIPELINE
 
     stages = [*BEFORE, *((one.name, one.purpose) for one in PIPELINE), *AFTER]
+    _print_stages(program, seconds, stages, lambda name: [("nests", str(nests.get(name, "")))])
+
+
+def print_npu_passes(program: str, seconds: Mapping[str, float]) -> None:
+    """Prints the stages of lowering for an npu in order: milliseconds, what holds after each, and its purpose."""
+    from glenside.npu.pipeline import STAGES
+
+    holds = {one.name: one.holds for one in STAGES}
+    stages = [(one.name, one.purpose) for one in STAGES]
+    _print_stages(program, seconds, stages, lambda name: [("holds after it", holds[name])])
+
+
+def _print_stages(
+    program: str,
+    seconds: Mapping[str, float],
+    stages: Sequence[tuple[str, str]],
+    more: Callable[[str], Sequence[tuple[str, str]]],
+) -> None:
+    """Prints the stages that ran, name and purpose; `more`: the titles and cells of further columns of a stage."""
     ran = [(name, purpose) for name, purpose in stages if name in seconds]
+    cells = [more(name) for name, _ in ran]
     columns = [
         Column("pass", [name for name, _ in ran], words=True),
         Column("ms", [f"{1000 * seconds[name]:.1f}" for name, _ in ran], f"{1000 * sum(seconds.values()):.1f}"),
-        Column("nests", [str(nests.get(name, "")) for name, _ in ran]),
+        *(Column(column[0][0], [text for _, text in column]) for column in zip(*cells, strict=True)),
         Column("purpose", [purpose for _, purpose in ran], words=True, folds=True),
     ]
     out = console()

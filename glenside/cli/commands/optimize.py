@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from glenside.cli.instructions import Instructions, require_code
+from glenside.cli.instructions import Instructions, is_code, require_code
 from glenside.cli.options import Bounds, CheckIn, Machine, Output, Plot, Results, Trained, Valued, Ways, command
 from glenside.cli.output import egraph_endings, emit_egraph, print_or_write, status_line, typed_text, writable
 from glenside.cli.search import Outcome, in_runtime, report, saver, search
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from glenside.targets.base import Target, Way
 
 STAGES = ("typed", "egraph", "egglog", "extracted", "folded", "report")
-TABLES = ("table", "egraph", "egglog")
+TABLES = ("table", "passes", "egraph", "egglog")
 _LAYER = typer.Option("--layer", metavar="NAME", help="With --emit egraph: only the part that this layer needs.")
 _ORDERS = "none, runs (orders that keep runs of elements contiguous) or all"
 
@@ -60,7 +60,8 @@ def tensorize(
         str,
         typer.Option(
             "--emit",
-            help="table; egraph: write the e-graph instead, to -o; or egglog: the search as egglog text, to -o.",
+            help="table; passes: also the passes that made -o NAME.bin, with times; egraph: write the e-graph instead, "
+            "to -o; or egglog: the search as egglog text, to -o.",
         ),
     ] = "table",
     layer: Annotated[str | None, _LAYER] = None,
@@ -69,7 +70,9 @@ def tensorize(
     if emit not in TABLES:
         raise BadInput(f"--emit must be one of {', '.join(TABLES)}, got {emit!r}{suggestion(emit, TABLES)}")
     _of_egraph(emit, layer)
-    if emit != "table" and on is not None:
+    if emit == "passes" and not is_code(out.output):
+        raise BadInput("--emit passes lists the passes that make npu instructions: give -o NAME.bin")
+    if emit not in ("table", "passes") and on is not None:
         raise BadInput(f"--on runs instructions, and --emit {emit} makes none: give one of them")
     if source.train and quantize is not None:
         raise BadInput("--train makes a step in floats, and --quantize a network of integers: give one of them")
@@ -81,7 +84,8 @@ def tensorize(
     if emit == "egglog":
         _emit_egglog(source, target, bounds, way, out.output)
         return
-    report(source, target, bounds, out, way=way, plot=plot, pareto=pareto, quantize=quantize, on=on)
+    passes = emit == "passes"
+    report(source, target, bounds, out, way=way, plot=plot, pareto=pareto, quantize=quantize, on=on, passes=passes)
 
 
 @command
