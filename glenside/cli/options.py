@@ -164,9 +164,9 @@ class Trained(Valued):
         return partial(self._step, load) if self.train else load
 
     def _step(self, load: Callable[[], Program]) -> Program:
-        from glenside.gradients.asked import asked_step
+        from glenside.gradients.step_options import step_from_options
 
-        step, said = asked_step(load(), self.loss, self.optimizer)
+        step, said = step_from_options(load(), self.loss, self.optimizer)
         signature = step.program.signature
         return replace(step.program, signature=replace(signature, remarks=(*signature.remarks, said)))
 

@@ -1,1 +1,1 @@
-"""Programs for other tools: ONNX, which any runtime executes, functions of JAX, which SPU runs on secrets, and JSON."""
+"""Exports programs to ONNX, for any runtime; to JAX functions, which SPU runs on secrets; and to JSON."""

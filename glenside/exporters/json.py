@@ -1,16 +1,16 @@
-"""Programs as JSON, for tools that read no S-expressions; nothing is lost on the way there and back.
+"""Writes and reads programs as JSON, for tools that do not read S-expressions; nothing is lost in either direction.
 
-    {"format": "glenside-program", "version": 1, "name": "net",
-     "tensors": [{"name": "x", "shape": [2, 3], "dtype": "float32", "constant": false}],
-     "nodes": [{"operator": "access-tensor", "attributes": {"tensor": "x"}, "children": [],
-                "type": {"shape": [], "item": [2, 3], "dtype": "float32"}},
-               {"operator": "access", "attributes": {"split": 1}, "children": [0],
-                "type": {"shape": [2], "item": [3], "dtype": "float32"}}],
-     "result": 1, "layers": {}, "labels": {}, "names": {}, "values": [], "outputs": ["y"]}
+  {"format": "glenside-program", "version": 1, "name": "net",
+   "tensors": [{"name": "x", "shape": [2, 3], "dtype": "float32", "constant": false}],
+   "nodes": [{"operator": "access-tensor", "attributes": {"tensor": "x"}, "children": [],
+              "type": {"shape": [], "item": [2, 3], "dtype": "float32"}},
+             {"operator": "access", "attributes": {"split": 1}, "children": [0],
+              "type": {"shape": [2], "item": [3], "dtype": "float32"}}],
+   "result": 1, "layers": {}, "labels": {}, "names": {}, "values": [], "outputs": ["y"]}
 
 A child, a result and a name refer to a node by its position; nodes come after their children. `values` are the names of
-the constants whose arrays stand in an .npz file beside, `outputs` those of the results, where they have any. A reader
-may leave out `type`, `layers`, `labels`, `names`, `values` and `outputs`; a type that stands there is checked.
+the constants whose arrays are in an .npz file next to it; `outputs` are the names of the results, if they have any.
+`type`, `layers`, `labels`, `names`, `values` and `outputs` are optional; a given type is checked.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _CHILDREN = (Kind.TERM, Kind.TERMS)
 
 
 def program_json(program: Program) -> dict[str, Any]:
-    """The program as what JSON can hold, as the module says; the values of constants are not in it."""
+    """Returns the program as a JSON object, as the module describes, without the values of constants."""
     nodes = [*postorder(*program.roots, *program.names.values())]
-    places = {node: place for place, node in enumerate(nodes)}
+    positions = {node: place for place, node in enumerate(nodes)}
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -48,22 +48,22 @@ def program_json(program: Program) -> dict[str, Any]:
             {"name": t.name, "shape": [*t.dims], "dtype": t.dtype, "constant": t.constant}
             for t in program.tensors.values()
         ],
-        "nodes": [_node_json(node, places) for node in nodes],
-        "result": places[program.term],
-        "layers": {name: places[node] for name, node in program.layers.items()},
+        "nodes": [_node_json(node, positions) for node in nodes],
+        "result": positions[program.term],
+        "layers": {name: positions[node] for name, node in program.layers.items()},
         "labels": dict(program.labels),
-        "names": {name: places[node] for name, node in program.names.items()},
+        "names": {name: positions[node] for name, node in program.names.items()},
         "values": [*program.constants],
         **({"outputs": [*program.signature.outputs]} if program.signature.outputs else {}),
     }
 
 
-def _node_json(node: Term, places: Mapping[Term, int]) -> dict[str, Any]:
+def _node_json(node: Term, positions: Mapping[Term, int]) -> dict[str, Any]:
     fields = [field for field in node.operator.fields if field.kind not in _CHILDREN]
     placeholders = [None] * len(node.children)
     values = [v for v in weave(node.operator, placeholders, node.attributes) if v is not None]
     attributes = {field.name: _attribute_json(value) for field, value in zip(fields, values, strict=True)}
-    children = [places[child] for child in node.children]
+    children = [positions[child] for child in node.children]
     return {
         "operator": node.operator.name,
         "attributes": attributes,
@@ -82,12 +82,12 @@ def _attribute_json(value: Any) -> Any:
 
 def _type_json(type: Type) -> dict[str, Any]:
     if isinstance(type, TupleType):
-        return {"tuple": len(type.items)}  # the items are the children's types: types in types could be deep
+        return {"tuple": len(type.items)}  # the items are the children's types: nested types could be deep
     return {"shape": [*type.shape], "item": [*type.item], "dtype": type.dtype}
 
 
 def save_json(program: Program, path: PathLike) -> None:
-    """Write the program, one node a line, and beside it, as .npz, the values of constants: both or neither."""
+    """Writes the program, one node a line, and the values of constants as .npz next to it: both or neither."""
 
     def verify(text: str) -> None:
         found = program_of_json(json.loads(text))
@@ -97,13 +97,13 @@ def save_json(program: Program, path: PathLike) -> None:
             dict(program.labels),
             program.signature.outputs,
         ) or (found.layers, found.names) != (dict(program.layers), dict(program.names)):
-            raise WrittenWrong(path, "its names are others")
+            raise WrittenWrong(path, "its names differ")
 
     write_with_arrays(path, _text(program_json(program)), program.constants, verify)
 
 
 def _text(document: Mapping[str, Any]) -> str:
-    """One line for each entry, and one for each element of its lists."""
+    """Returns one line for each entry, and one for each element of its lists."""
     lines = []
     for key, value in document.items():
         if isinstance(value, list) and value:
@@ -115,7 +115,8 @@ def _text(document: Mapping[str, Any]) -> str:
 
 
 def load_json(path: PathLike, weights: PathLike | None = None) -> Program:
-    """The program of a JSON file, with the values that it names from an .npz file: the one beside it unless given.
+    """Returns the program of a JSON file, with the values that it names from an .npz file, by default the one next to
+    it.
 
     Raises BadInput, which names the place in the file.
     """
@@ -152,21 +153,23 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def program_of_json(document: Any, constants: Mapping[str, Array] | None = None) -> Program:
-    """The inverse of `program_json`, with values for constants. Raises BadInput, which names the place."""
+    """Returns the program of a JSON object, with values for constants. Raises BadInput, which names the place."""
     _values(document)
     program = _Reader(document).program()
     return program.with_constants(constants) if constants else program
 
 
 def _values(document: Any) -> list[str]:
-    """The names of constants that have values; the document is one of a program of ours."""
+    """Returns the names of constants that have values, after checking that the document is a program."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise BadInput(f'a program requires an object with "format": "{FORMAT}", got {_brief(document)}')
+        raise BadInput(f'a program requires an object with "format": "{FORMAT}", got {_abbreviated(document)}')
     if document.get("version") != VERSION:
-        raise BadInput(f"a program requires version {VERSION} of the format, got {_brief(document.get('version'))}")
+        raise BadInput(
+            f"a program requires version {VERSION} of the format, got {_abbreviated(document.get('version'))}"
+        )
     names = document.get("values", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise BadInput(f"values requires a list of names, got {_brief(names)}")
+        raise BadInput(f"values requires a list of names, got {_abbreviated(names)}")
     return names
 
 
@@ -186,7 +189,7 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-# What an attribute of a kind must be, and how to tell.
+# The requirement of an attribute of a kind, and its predicate.
 _KINDS: dict[Kind, tuple[str, Callable[[Any], bool]]] = {
     Kind.INT: ("an integer", _is_integer),
     Kind.INTS: ("a list of integers", _is_sizes),
@@ -203,17 +206,17 @@ _KINDS: dict[Kind, tuple[str, Callable[[Any], bool]]] = {
 
 def _require(holds: bool, place: str, need: str, got: Any) -> None:
     if not holds:
-        raise BadInput(f"{place} requires {need}, got {_brief(got)}")
+        raise BadInput(f"{place} requires {need}, got {_abbreviated(got)}")
 
 
-def _brief(value: Any) -> str:
+def _abbreviated(value: Any) -> str:
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else f"a list of {len(value)}"
     return shortened(json.dumps(value))
 
 
 class _Reader:
-    """Reads one document; nodes are checked one after the other, so that a bad one is told by its position."""
+    """Reads one document; nodes are checked in order, so that an error names the position of a node."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = document
@@ -291,11 +294,11 @@ class _Reader:
         except TypeMismatch as error:
             raise BadInput(f"{place}: {error.message}") from None
         if "type" in entry and entry["type"] != _type_json(node.type):
-            raise BadInput(f"{place} is of type {node.type}, which is not the type that stands there")
+            raise BadInput(f"{place} is of type {node.type}, which is not the type that the file gives")
         return node
 
     def _arguments(self, place: str, operator: Operator, attributes: Any, children: Sequence[Term]) -> list[Any]:
-        """Children and attributes in the order of the fields."""
+        """Returns children and attributes in the order of the fields."""
         names = [field.name for field in operator.fields if field.kind not in _CHILDREN]
         named = isinstance(attributes, dict)
         got = ", ".join(map(str, attributes)) if named else attributes

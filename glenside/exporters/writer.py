@@ -1,6 +1,4 @@
-"""What the exporters share: arrays of what is written, what stands for a term meanwhile, and the exports of operators
-and compute types that are the same steps everywhere.
-"""
+"""Defines what exporters share: exported values, and exports that are the same steps for every format."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from glenside.ir.types import AccessType, Dims, Type
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """An array of what is written: its name there, its dims and its dtype."""
+    """An exported array: its name, dims and dtype."""
 
     name: str
     dims: Dims
@@ -36,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Pair(Generic[V]):
-    """The value of a product, of which nothing is written until something needs the pairs: (G, A)(I) x (G, B)(I)."""
+    """The value of a product, whose pairs are written only when needed: (G, A)(I) x (G, B)(I)."""
 
     a: V
     b: V
@@ -52,7 +50,7 @@ class Pair(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class Stack(Generic[V]):
-    """Parts along the first item axis, of which nothing is written until something needs them together."""
+    """Parts along the first item axis, which are joined only when needed."""
 
     parts: tuple[V, ...]
     axis: int
@@ -62,69 +60,69 @@ Held: TypeAlias = V | Pair[V] | Stack[V] | tuple[Any, ...]
 
 
 class Writer(ABC, Generic[V]):
-    """Writes the steps of a program in some language, each on the values of those before."""
+    """Writes the steps of a program in some format, each on values of earlier steps."""
 
     @abstractmethod
     def number(self, value: str | int, dtype: str, rank: int = 0) -> V:
-        """One exact number, for operands of that rank."""
+        """Returns one exact number, for operands of that rank."""
 
     @abstractmethod
     def apply(self, primitive: Primitive, operands: Sequence[V]) -> V:
-        """A primitive of each element of operands that broadcast to each other."""
+        """Applies a primitive elementwise to operands that broadcast to each other."""
 
     @abstractmethod
     def view(self, x: V, dims: Sequence[int]) -> V:
-        """The same elements in row-major order under other dims."""
+        """Returns the same elements in row-major order under other dims."""
 
     @abstractmethod
     def transpose(self, x: V, order: Sequence[int]) -> V:
-        """Axis i of the result is axis order[i]."""
+        """Transposes: axis i of the result is axis order[i]."""
 
     @abstractmethod
     def expand(self, x: V, dims: Sequence[int]) -> V:
-        """Axes of size 1 repeated to those dims."""
+        """Repeats axes of size 1 to these dims."""
 
     @abstractmethod
     def slice(self, x: V, axis: int, start: int, stop: int, step: int = 1) -> V:
-        """Elements start, start + step .. below stop of one axis."""
+        """Returns elements start, start + step .. below stop of one axis."""
 
     @abstractmethod
     def flip(self, x: V, axis: int) -> V:
-        """One axis in reverse order."""
+        """Reverses one axis."""
 
     @abstractmethod
     def concat(self, parts: Sequence[V], axis: int) -> V:
-        """The parts one after the other along an axis."""
+        """Concatenates the parts along an axis."""
 
     @abstractmethod
     def apart(self, x: V, axis: int) -> list[V]:
-        """The elements of an axis, each without it."""
+        """Returns the elements of an axis, each without it."""
 
     def stack(self, parts: Sequence[V], axis: int) -> V:
-        """The parts side by side along a new axis."""
+        """Stacks the parts along a new axis."""
         return self.concat([self.view(part, part.dims.insert(axis, 1)) for part in parts], axis)
 
-    def sides(self, pair: Pair[V]) -> tuple[V, V]:
-        """Both operands of a pair with axes of size 1 where only the other has some: they broadcast to (G, A, B, I)."""
+    def broadcast_parts(self, pair: Pair[V]) -> tuple[V, V]:
+        """Returns both operands of a pair with axes of size 1 for axes of the other: they broadcast to (G, A, B, I)."""
         groups, a, b, item = pair.rows
         left = self.view(pair.a, (*groups, *a, *[1] * len(b), *item))
         return left, self.view(pair.b, (*groups, *[1] * len(a), *b, *item))
 
     def in_memory(self, held: Held[V]) -> V:
-        """The array of what stands for a term that is no tuple."""
+        """Returns the array of an exported term that is not a tuple."""
         assert not isinstance(held, tuple), "only tuple-get-item takes tuples"
         if isinstance(held, Stack):
             return self.stack(held.parts, held.axis)
         if isinstance(held, Pair):
             groups, a, b, item = held.rows
             dims = Dims((*groups, *a, *b, *item))
-            return self.stack([self.expand(x, dims) for x in self.sides(held)], len(dims) - len(item))
+            return self.stack([self.expand(x, dims) for x in self.broadcast_parts(held)], len(dims) - len(item))
         return held
 
 
 @dataclass(frozen=True)
 class Operand(Typed, Generic[V]):
-    """What stands for a term: its type, and a value, a pair, a stack, or a tuple of these."""
+    """An exported term: its type, and a value, a pair, a stack, or a tuple of these."""
 
     writer: Writer[V]
     type: Type
@@ -132,23 +130,23 @@ class Operand(Typed, Generic[V]):
 
     @property
     def value(self) -> V:
-        """The array; that of a pair is made now."""
+        """The array; a pair is formed now."""
         return self.writer.in_memory(self.held)
 
     def parts(self) -> list[V]:
-        """What stands along the first item axis: arrays that broadcast to the dims without it."""
+        """Returns the parts along the first item axis: arrays that broadcast to the dims without it."""
         if isinstance(self.held, Pair):
-            return list(self.writer.sides(self.held))
+            return list(self.writer.broadcast_parts(self.held))
         if isinstance(self.held, Stack) and self.held.axis == self.access.split:
             return list(self.held.parts)
         return self.writer.apart(self.value, self.access.split)
 
 
 class Exports(dict[str, Callable[..., T]]):
-    """Name -> what writes it, found by a package `operators` whose modules register themselves."""
+    """Name -> its export; the modules of a package `operators` register them."""
 
     def register(self, *names: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
-        """Enter a function under names that have none yet."""
+        """Registers a function under names that have none yet."""
 
         def enter(export: Callable[..., T]) -> Callable[..., T]:
             for name in names:
@@ -161,7 +159,7 @@ class Exports(dict[str, Callable[..., T]]):
 
 
 def written(writer: Writer[V], primitives: Exports[V], expression: Scalar, operands: Sequence[V]) -> V:
-    """The value of an expression of operands that broadcast; `primitives` are those that are more than one step."""
+    """Exports an expression of operands that broadcast; `primitives` are those of more than one step."""
     if isinstance(expression, Element):
         return operands[expression.position]
     if isinstance(expression, Number):
@@ -177,7 +175,7 @@ def written(writer: Writer[V], primitives: Exports[V], expression: Scalar, opera
 def elementwise(
     primitives: Exports[V], result: AccessType, a: Operand[V], compute: Compute, parameters: Sequence[str]
 ) -> V:
-    """A compute type that a scalar expression defines; operands of a pair broadcast, nothing is stacked."""
+    """Exports a compute type by its scalar expression; operands of a pair broadcast without being stacked."""
     writer, expression = a.writer, compute.expression(*parameters)
     parts = [a.value] if compute.category is Category.POINTWISE else a.parts()
     if compute.category is Category.FOLD and folds(expression):
@@ -188,18 +186,18 @@ def elementwise(
 
 
 REARRANGING: Exports[Any] = Exports()
-"""Operators that are the same steps in every language, with which the exports of each begin."""
+"""Operators that are the same steps in every format, with which the exports of each format begin."""
 
 
 @REARRANGING.register("access")
 def _access(_: Writer[V], __: AccessType, a: Operand[V], split: int) -> Held[V]:
-    """A pair stays one under the split that it has; its consumers look at the types."""
+    """Keeps a pair if the split is unchanged; its readers check the types."""
     return a.held if split == a.access.split else a.value
 
 
 @REARRANGING.register("access-reshape", "access-flatten", "access-insert-axis", "access-squeeze", "access-shift-right")
 def _reshape(writer: Writer[V], result: AccessType, a: Operand[V], *_: Any) -> V:
-    """The elements stay in row-major order."""
+    """Reshapes; the elements stay in row-major order."""
     return writer.view(a.value, result.dims)
 
 

@@ -1,7 +1,7 @@
-"""Gradients of programs as programs of the language, from one derivative in each operator's record; and training steps.
+"""Builds gradients of programs as programs, from one derivative in each operator's record, and training steps.
 
-step = gl.gradient(program, wrt=["w", "b"])     # a program whose result is the tuple of both
-step = gl.training_step(network, "softmax-cross-entropy", gl.Adam("0.001"))
+step = gl.gradient(program, wrt=["w", "b"])     # a program whose result is the tuple of both step =
+gl.training_step(network, "softmax-cross-entropy", gl.Adam("0.001"))
 """
 
 from glenside.gradients.optimizers import SGD, Adam, AdamW, Momentum

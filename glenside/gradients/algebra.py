@@ -1,6 +1,6 @@
-"""What derivatives are built with: terms of whole tensors, ()(dims), where what changes nothing is left out.
+"""Builds terms of derivatives, of whole tensors ()(dims), simplified where possible.
 
-Records declare their adjoints in these words (`Operator.adjoint`), which are handed to them as `terms`. See also
+Records express their adjoints in these functions (`Operator.adjoint`), which are passed to them as `terms`. See also
 `glenside.gradients.movement`.
 """
 
@@ -67,7 +67,6 @@ __all__ = [
     "gather_nd",
     "iota",
     "item_sum",
-    "joined",
     "linear_map",
     "multiply",
     "negative",
@@ -78,6 +77,7 @@ __all__ = [
     "pad_or_crop",
     "paired",
     "parts",
+    "rejoined",
     "reshape",
     "running_product",
     "scatter_nd",
@@ -99,7 +99,7 @@ __all__ = [
 
 
 class Pair(NamedTuple):
-    """What comes of a cotangent for both operands of an `access-product`, which itself is never made."""
+    """The cotangents of both operands of an `access-product`, which itself is never formed."""
 
     a: Term | None
     b: Term | None
@@ -109,13 +109,15 @@ class Pair(NamedTuple):
 
 
 def compute(kind: str, x: Term) -> Term:
-    """A compute type of one operand as it lies, so that it is the one that the program has; ()(dims)."""
+    """Applies a compute type of one operand, in the operand's own split so that it equals the program's term;
+    ()(dims).
+    """
     return whole(build("compute", kind, x))
 
 
 @cache
 def _kinds() -> dict[str, str]:
-    """The compute type that each primitive is, of operands in their order."""
+    """Returns the compute type of each primitive, with operands in the primitive's order."""
     found: dict[str, str] = {}
     for record in (r for r in COMPUTES.values() if r.scalar is not None):
         for parameters in product(*(f.choices for f in record.parameters)):
@@ -127,8 +129,8 @@ def _kinds() -> dict[str, str]:
     return found
 
 
-def _folded(name: str, a: Term, b: Term) -> Term | None:
-    """A sum, difference, product or quotient of which numbers decide that it needs no computing."""
+def _simplified(name: str, a: Term, b: Term) -> Term | None:
+    """Returns a sum, difference, product or quotient that constants simplify, or None."""
     left, right = number(a), number(b)
     if left is not None and right is not None:
         exactly = _primitive_value(name, left, right)
@@ -148,38 +150,38 @@ def _primitive_value(name: str, *values: Fraction) -> Fraction | bool | None:
 
 def _binary(name: str, a: Term, b: Term) -> Term:
     a, b = whole(a), whole(b)
-    known = _folded(name, a, b)
+    known = _simplified(name, a, b)
     return pointwise.combine(_kinds()[name], a, b) if known is None else whole(known)
 
 
 def add(a: Term, b: Term) -> Term:
-    """a + b."""
+    """Returns a + b."""
     return _binary("add", a, b)
 
 
 def subtract(a: Term, b: Term) -> Term:
-    """a - b."""
+    """Returns a - b."""
     return _binary("subtract", a, b)
 
 
 def multiply(a: Term, b: Term) -> Term:
-    """a * b."""
+    """Returns a * b."""
     return negative(b) if number(a) == -1 else negative(a) if number(b) == -1 else _binary("multiply", a, b)
 
 
 def divide(a: Term, b: Term) -> Term:
-    """a / b."""
+    """Returns a / b."""
     return _binary("divide", a, b)
 
 
 def negative(a: Term) -> Term:
-    """-a."""
+    """Returns -a."""
     value = number(a)
     return compute("negative", whole(a)) if value is None else filled(a, -value)
 
 
 def compare(relation: str, a: Term, b: Term) -> Term:
-    """Whether a lt, le, gt, ge, eq or ne b."""
+    """Returns True where a lt, le, gt, ge, eq or ne b."""
     left, right = number(a), number(b)
     if left is not None and right is not None:
         return full(a.access.dims, int(bool(_primitive_value(relation, left, right))), "bool")
@@ -187,7 +189,7 @@ def compare(relation: str, a: Term, b: Term) -> Term:
 
 
 def select(condition: Term, x: Term | int, y: Term | int) -> Term:
-    """x where the condition holds, else y; one of them may be a number."""
+    """Returns x where the condition is true, else y; one of them may be a number."""
     like = x if isinstance(x, Term) else y
     assert isinstance(like, Term), "one of them is a term"
     then, otherwise = (whole(part) if isinstance(part, Term) else filled(like, part) for part in (x, y))
@@ -200,7 +202,7 @@ def select(condition: Term, x: Term | int, y: Term | int) -> Term:
 
 
 def sum_axes(x: Term, axes: Sequence[int]) -> Term:
-    """The sum over these axes, which leave."""
+    """Sums over these axes, and removes them."""
     x = whole(x)
     dims = x.access.dims
     left = [n for axis, n in enumerate(dims) if axis not in axes]
@@ -212,24 +214,24 @@ def sum_axes(x: Term, axes: Sequence[int]) -> Term:
 
 
 def sum_to(x: Term, dims: Dims) -> Term:
-    """The sum over the axes that have size 1 in dims, which keep it: the adjoint of a broadcast."""
+    """Sums over the axes that have size 1 in `dims`, and keeps them: the adjoint of a broadcast."""
     repeated = [axis for axis, (have, want) in enumerate(zip(x.access.dims, dims, strict=True)) if have != want]
     return reshape(sum_axes(x, repeated), dims)
 
 
 def item_sum(x: Term, a: Term) -> Term:
-    """The sum over what are the items of a, which has the dims of x."""
+    """Sums over the item axes of a; x has the dims of a."""
     return sum_axes(x, [*range(a.access.split, a.access.rank)])
 
 
 def spread(g: Term, a: Term, item: Dims | None = None) -> Term:
-    """g of ()(S) repeated to ()(S I), the dims of a; or to ()(S item)."""
+    """Repeats g of ()(S) to ()(S I), the dims of a, or to ()(S item)."""
     shape, item = a.access.shape, a.access.item if item is None else item
     return broadcast(reshape(g, (*shape, *(1 for _ in item))), (*shape, *item))
 
 
 def running_product(x: Term) -> Term:
-    """Of the last axis, the product of all elements before each."""
+    """Returns, along the last axis, the product of all elements before each."""
     return reductions.running(multiply, whole(x), x.access.rank - 1, "1", exclusive=True)
 
 
@@ -237,7 +239,7 @@ def running_product(x: Term) -> Term:
 
 
 def contract(a: Term, b: Term, left: Sequence[Label], right: Sequence[Label], result: Sequence[Label]) -> Term:
-    """The sum of a * b over the labels that are not in the result: one product, or none where there are no such."""
+    """Sums a * b over the labels that are not in the result: one product, or none if there are no such labels."""
     shared = [label for label in result if label in left and label in right]
     rows = [label for label in result if label in left and label not in right]
     columns = [label for label in result if label in right and label not in left]
@@ -261,7 +263,7 @@ def contract(a: Term, b: Term, left: Sequence[Label], right: Sequence[Label], re
 
 
 def contraction_adjoint(g: Term, a: Term, b: Term, n: int) -> Pair:
-    """For g like dot-product((G, A)(I) x (G, B)(I)): g times b for a, and g times a for b."""
+    """Returns the cotangents for g like dot-product((G, A)(I) x (G, B)(I)): g times b for a, and g times a for b."""
     shared = [("shared", i) for i in range(n)]
     rows = [*shared, *(("a", i) for i in range(a.access.split - n))]
     others = [("b", i) for i in range(b.access.split - n)]
@@ -271,7 +273,9 @@ def contraction_adjoint(g: Term, a: Term, b: Term, n: int) -> Pair:
 
 
 def paired(a: Term, b: Term, n: int, of_a: Term | None, of_b: Term | None) -> Pair:
-    """What comes of both parts of a product, of ()(G A B I) each, for its operands: sums over the other's axes."""
+    """Returns the cotangents of a product's operands from those of its parts, ()(G A B I) each: sums over other
+    axes.
+    """
     own, other = a.access.split - n, b.access.split - n
     return Pair(
         None if of_a is None else sum_axes(of_a, [*range(n + own, n + own + other)]),
@@ -280,7 +284,7 @@ def paired(a: Term, b: Term, n: int, of_a: Term | None, of_b: Term | None) -> Pa
 
 
 def parts(a: Term) -> list[Term]:
-    """What stands along the first item axis, each of ()(S I[1:])."""
+    """Returns the parts along the first item axis, each of ()(S I[1:])."""
     if a.operator.name != "access-product":
         return [element(a, a.access.split, i) for i in range(a.access.item[0])]
     left, right, n = a.arguments()
@@ -291,8 +295,8 @@ def parts(a: Term) -> list[Term]:
     return [broadcast(first, dims), broadcast(second, dims)]
 
 
-def joined(a: Term, found: Sequence[Term | None]) -> Term | Pair | None:
-    """What comes of g for a, from what comes of it for each of its parts."""
+def rejoined(a: Term, found: Sequence[Term | None]) -> Term | Pair | None:
+    """Returns the cotangent of a from those of its parts."""
     if a.operator.name == "access-product":
         left, right, n = a.arguments()
         return paired(left, right, n, *found)
@@ -306,7 +310,7 @@ def joined(a: Term, found: Sequence[Term | None]) -> Term | Pair | None:
 
 
 def value_of(expression: Scalar, operands: Sequence[Term]) -> Term:
-    """A scalar expression of terms, each primitive as the compute type that it is."""
+    """Builds a scalar expression of terms, each primitive as its compute type."""
     if isinstance(expression, Element):
         return operands[expression.position]
     if isinstance(expression, Number):
@@ -335,7 +339,7 @@ _ARITHMETIC: dict[str, Callable[[Term, Term], Term]] = {
 
 
 def times(g: Term, factor: Scalar, operands: Sequence[Term]) -> Term:
-    """g times an expression of terms: divided where that is a reciprocal, chosen where that is a choice."""
+    """Multiplies g by an expression of terms: divides for a reciprocal, selects for a select."""
     if factor == Number("1"):
         return g
     if isinstance(factor, Applied):
@@ -352,7 +356,7 @@ def times(g: Term, factor: Scalar, operands: Sequence[Term]) -> Term:
 
 
 def of_scalar(g: Term, expression: Scalar, category: Category, kind: str, a: Term) -> Term | Pair | None:
-    """What comes of g for the operand of a compute type that computes each element by an expression."""
+    """Returns the cotangent of the operand of a compute type that applies a scalar expression."""
     if category is Category.POINTWISE:
         if (clip := derivative_of_clip(expression)) is not None:
             return times(g, clip, [build("compute", kind, a)])
@@ -362,12 +366,12 @@ def of_scalar(g: Term, expression: Scalar, category: Category, kind: str, a: Ter
     count = arity(expression)
     if len(found) == count:
         factors = [derivative(expression, i) for i in range(count)]
-        return joined(a, [None if f is None else times(g, f, found) for f in factors])
-    return joined(a, _of_fold(g, expression, found))
+        return rejoined(a, [None if f is None else times(g, f, found) for f in factors])
+    return rejoined(a, _of_fold(g, expression, found))
 
 
 def _of_fold(g: Term, expression: Scalar, found: Sequence[Term]) -> list[Term | None]:
-    """Of operands that are combined one after the other: each with what came of those before it."""
+    """Returns the cotangents of the operands of a left fold."""
     so_far = [found[0]]
     for part in found[1:-1]:
         so_far.append(value_of(expression, [so_far[-1], part]))

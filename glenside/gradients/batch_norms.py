@@ -1,8 +1,7 @@
-"""Batch norms in training: the mean and the variance of each channel are those of the batch, and running averages of
-them are what inference uses.
+"""Lets batch norms use the statistics of their batch in training, and update running averages for inference.
 
-A batch norm of a network is known by its form, that of `glenside.builder.pointwise.batch_norm`, which ONNX's become
-too: x * scale + shift with scale = gamma / sqrt(variance + eps), shift = beta - mean * scale and constants for both.
+A batch norm is matched by the form of `glenside.builder.pointwise.batch_norm`, which ONNX's also get: x * scale + shift
+with scale = gamma / sqrt(variance + eps), shift = beta - mean * scale, and constants for both.
 """
 
 from __future__ import annotations
@@ -19,12 +18,14 @@ from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import Tensor
 
 _MOVES = ("access", "access-reshape", "access-broadcast", "cast")
-"""What stands between a vector of channels and the tensor that it meets."""
+"""Operators between a vector of channels and the tensor that it scales."""
 
 
 @dataclass(frozen=True)
 class _BatchNorm:
-    """Where a batch norm is: its result, add(multiply(x, scale), shift), which operands are which, and its channels."""
+    """A matched batch norm: its result, add(multiply(x, scale), shift), the positions of its operands, and its channel
+    axis.
+    """
 
     result: Term
     mean: Term
@@ -35,11 +36,10 @@ class _BatchNorm:
 
 
 def batch_statistics(program: Program, momentum: str) -> tuple[Program, Mapping[str, Term]]:
-    """The network whose batch norms use the statistics of their batch; and what becomes of each running average, by its
-    name: momentum * average + (1 - momentum) * statistic.
+    """Returns the network with batch statistics, and the next running averages by name.
 
-    Variances are those of the batch itself, divided by its size, as in ONNX. Where a constant serves two batch norms,
-    both stay as they are.
+    An average becomes momentum * average + (1 - momentum) * statistic. Variances are those of the batch, divided by its
+    size, as in ONNX. If two batch norms share a constant, both are unchanged.
     """
     found = {norm.result: norm for norm in _batch_norms(program.term)}
     after: dict[str, Term] = {}
@@ -67,49 +67,49 @@ def _batch_norms(root: Term) -> Iterator[_BatchNorm]:
     terms = [*postorder(root)]
     uses: dict[Term, list[Term]] = {}
     for term in terms:
-        for operand in {_core(operand) for operand in _operands(term)}:
+        for operand in {_unmoved(operand) for operand in _operands(term)}:
             uses.setdefault(operand, []).append(term)
     for scale in terms:
         variance = _variance(scale)
-        norm = None if variance is None else _around(scale, variance, uses)
+        norm = None if variance is None else _batch_norm_of(scale, variance, uses)
         if norm is not None and len(uses[norm.mean]) == len(uses[norm.variance]) == 1:
             yield norm
 
 
-def _around(scale: Term, variance: Term, uses: Mapping[Term, Sequence[Term]]) -> _BatchNorm | None:
-    """The batch norm of a scale, where it is of one."""
+def _batch_norm_of(scale: Term, variance: Term, uses: Mapping[Term, Sequence[Term]]) -> _BatchNorm | None:
+    """Returns the batch norm of a scale, or None."""
     products = [t for t in uses.get(scale, ()) if _kind(t) == "elementwise-mul"]
-    means = [t for t in products if any(_is_constant(_core(o)) and o.access.rank == 1 for o in _operands(t))]
+    means = [t for t in products if any(_is_constant(_unmoved(o)) and o.access.rank == 1 for o in _operands(t))]
     if len(products) != 2 or len(means) != 1:
         return None
     (scaled,) = (t for t in products if t is not means[0])
-    shifts = [t for t in uses.get(means[0], ()) if _kind(t) == "subtract" and _core(_operands(t)[1]) is means[0]]
+    shifts = [t for t in uses.get(means[0], ()) if _kind(t) == "subtract" and _unmoved(_operands(t)[1]) is means[0]]
     results = [t for t in uses.get(scaled, ()) if _kind(t) == "elementwise-add"]
     if len(shifts) != 1 or len(results) != 1:
         return None
-    cores = [_core(o) for o in _operands(results[0])]
-    vector = next(o for o in _operands(scaled) if _core(o) is scale)
+    cores = [_unmoved(o) for o in _operands(results[0])]
+    vector = next(o for o in _operands(scaled) if _unmoved(o) is scale)
     axis = _channels(vector)
     if {*cores} != {scaled, shifts[0]} or axis is None:
         return None
-    mean = next(core for o in _operands(means[0]) if (core := _core(o)) is not scale)
+    mean = next(core for o in _operands(means[0]) if (core := _unmoved(o)) is not scale)
     return _BatchNorm(results[0], mean, variance, cores.index(scaled), 1 - _operands(scaled).index(vector), axis)
 
 
 def _variance(scale: Term) -> Term | None:
-    """The constant v of gamma / sqrt(v + eps)."""
+    """Returns the constant v of gamma / sqrt(v + eps)."""
     if _kind(scale) != "elementwise-div":
         return None
-    root = _core(_operands(scale)[1])
-    total = _core(root.children[0]) if root.operator.name == "compute" and root.attributes[0] == "sqrt" else root
+    root = _unmoved(_operands(scale)[1])
+    total = _unmoved(root.children[0]) if root.operator.name == "compute" and root.attributes[0] == "sqrt" else root
     if _kind(total) != "elementwise-add":
         return None
-    leaf, epsilon = map(_core, _operands(total))
+    leaf, epsilon = map(_unmoved, _operands(total))
     return leaf if _is_constant(leaf) and epsilon.operator.name == "full" else None
 
 
 def _channels(vector: Term) -> int | None:
-    """The axis along which a vector of channels lies before it is repeated."""
+    """Returns the axis of a vector of channels before it is broadcast."""
     while vector.operator.name in ("access", "access-broadcast"):
         (vector,) = vector.children
     long = [axis for axis, size in enumerate(vector.access.dims) if size != 1]
@@ -119,7 +119,7 @@ def _channels(vector: Term) -> int | None:
 
 
 def _operands(term: Term) -> tuple[Term, ...]:
-    """The two operands of a computation of pairs; none of anything else."""
+    """Returns the two operands of a pairwise computation, or an empty tuple."""
     if term.operator.name != "compute" or term.children[0].operator.name != "access-product":
         return ()
     return term.children[0].children
@@ -129,7 +129,7 @@ def _kind(term: Term) -> str:
     return str(term.attributes[0]) if _operands(term) else ""
 
 
-def _core(term: Term) -> Term:
+def _unmoved(term: Term) -> Term:
     while term.operator.name in _MOVES:
         (term,) = term.children
     return term

@@ -1,4 +1,4 @@
-"""Dropout at inference: what is multiplied by a mask of the seed is as it is."""
+"""Removes dropout for inference: products with a mask that depends on the seed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from glenside.ir.types import Tensor
 
 
 def at_inference(program: Program) -> Program:
-    """The program without its dropouts: products of which one operand is made of the seed and of no other input."""
+    """Returns the program without dropout: without products by an operand that depends on the seed and no other
+    input.
+    """
     if program.inputs.get(SEED.name) != SEED:
         return program
     masks = _masks(program.term)
@@ -30,7 +32,7 @@ def at_inference(program: Program) -> Program:
 
 
 def _masks(root: Term) -> set[Term]:
-    """The terms that are made of the seed, and of nothing else that changes from run to run."""
+    """Returns the terms that depend on the seed, and on nothing else that changes from run to run."""
     seeds: set[Term] = set()
     others: set[Term] = set()
     for term in postorder(root):

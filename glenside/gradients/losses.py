@@ -1,7 +1,7 @@
-"""Losses: one number of a network's output and what it should be, as terms; a mean over examples or elements.
+"""Defines losses: the mean error of a network's output against a target, over examples or elements, as terms.
 
 Outputs of 16 bits are compared in float32. Logits are outputs before softmax or sigmoid: exp of a large one overflows,
-so the loss takes log-softmax of them, which does not.
+so the loss uses log-softmax, which does not.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from glenside.ir.types import AccessType
 
 @dataclass(frozen=True)
 class Loss:
-    """One loss: `of` output and target gives one number, ()(); `target` is the type of targets for an output's.
+    """One loss: `of` maps output and target to one number, ()(); `target` maps an output's type to its target's.
 
-    of_output  the compute type that it begins with: a network that ends with it is trained on what that is computed of
-    right     which outputs and targets agree, of arrays, where that is a yes or no
-    bounds    the least and the most that a target may be, for an output's type
+    of_output  the compute type that it includes: a network that ends with it is trained on that step's operand
+    right      True per example if output and target agree, of arrays, for classifications
+    bounds     the least and the greatest target, for an output's type
     """
 
     name: str
@@ -46,7 +46,7 @@ LOSSES: dict[str, Loss] = {}
 
 
 def loss_named(name: str) -> Loss:
-    """The loss of that name. Raises BadInput."""
+    """Returns the loss of that name. Raises BadInput."""
     if name not in LOSSES:
         have, hint = ", ".join(LOSSES), suggestion(name, LOSSES)
         raise BadInput(f"training requires a loss ({have}), got {spelled_name(name)}{hint}")
@@ -60,7 +60,7 @@ def _loss(
     right: Callable[[Array, Array], Array] | None = None,
     bounds: Callable[[AccessType], tuple[int, int]] | None = None,
 ) -> Callable[[Callable[[Term, Term], Term]], Loss]:
-    """Declare a loss, under its name; its docstring is its documentation."""
+    """Declares a loss under its name; its docstring is its documentation."""
 
     def declare(of: Callable[[Term, Term], Term]) -> Loss:
         if name in LOSSES:
@@ -83,7 +83,7 @@ def _classes(output: AccessType) -> tuple[int, int]:
     return 0, output.dims[-1] - 1
 
 
-def _shares(output: AccessType) -> tuple[int, int]:
+def _probabilities(output: AccessType) -> tuple[int, int]:
     return 0, 1
 
 
@@ -95,7 +95,7 @@ def _most_likely_of_both(output: Array, target: Array) -> Array:
     return np.asarray(output.argmax(-1) == target.argmax(-1))
 
 
-def _on_one_side(output: Array, target: Array) -> Array:
+def _same_side(output: Array, target: Array) -> Array:
     return np.asarray((output > 0) == (target > 0.5))
 
 
@@ -106,13 +106,15 @@ def _mean(x: Term) -> Term:
 def _difference(name: str, output: Term, target: Term) -> Term:
     require(output.access.dtype in FLOATS, name, f"outputs of a float dtype ({', '.join(FLOATS)})", output.access)
     same = output.access.dims == target.access.dims and target.access.dtype == output.access.dtype
-    require(same, name, "targets like the outputs", f"{output.access} and {target.access}")
+    require(same, name, "targets of the outputs' type", f"{output.access} and {target.access}")
     return subtract(upcast(output), upcast(target))
 
 
 @_loss("softmax-cross-entropy", _class_of_each, "softmax", _most_likely, _classes)
 def softmax_cross_entropy(output: Term, target: Term) -> Term:
-    """-log softmax(logits) at the class of each example: logits ()(N.. C), classes ()(N..) of integers 0 to C - 1."""
+    """Mean of -log softmax(logits) at the class of each example: logits ()(N.. C), classes ()(N..) of integers 0 to C -
+    1.
+    """
     name, dims = "softmax-cross-entropy", output.access.dims
     require(output.access.rank >= 1 and dims[-1] > 0, name, "logits of ()(N.. C)", output.access)
     fits = target.access.dims == dims[:-1] and target.access.dtype in INTEGERS
@@ -122,9 +124,9 @@ def softmax_cross_entropy(output: Term, target: Term) -> Term:
     return compute("negative", _mean(chosen))
 
 
-@_loss("softmax-cross-entropy-one-hot", _like_output, "softmax", _most_likely_of_both, _shares)
+@_loss("softmax-cross-entropy-one-hot", _like_output, "softmax", _most_likely_of_both, _probabilities)
 def softmax_cross_entropy_one_hot(output: Term, target: Term) -> Term:
-    """-sum(target * log softmax(logits)) of an example, ()(N.. C) both; targets are 1 at a class, or probabilities."""
+    """Mean of -sum(target * log softmax(logits)), ()(N.. C) both; targets are 1 at a class, or probabilities."""
     name = "softmax-cross-entropy-one-hot"
     require(output.access.rank >= 1, name, "logits of ()(N.. C)", output.access)
     _difference(name, output, target)
@@ -132,11 +134,11 @@ def softmax_cross_entropy_one_hot(output: Term, target: Term) -> Term:
     return compute("negative", _mean(reduce_axes("reduce-sum", weighted, [output.access.rank - 1])))
 
 
-@_loss("binary-cross-entropy", _like_output, "sigmoid", _on_one_side, _shares)
+@_loss("binary-cross-entropy", _like_output, "sigmoid", _same_side, _probabilities)
 def binary_cross_entropy(output: Term, target: Term) -> Term:
-    """-target * log sigmoid(x) - (1 - target) * log sigmoid(-x) of each logit x: targets are from 0 to 1.
+    """Mean of -target * log sigmoid(x) - (1 - target) * log sigmoid(-x) over logits x; targets are from 0 to 1.
 
-    As the log-softmax of x and 0, which is smooth everywhere.
+    It uses the log-softmax of x and 0, which is smooth everywhere.
     """
     _difference("binary-cross-entropy", output, target)
     x, y = upcast(output), upcast(target)
@@ -147,20 +149,20 @@ def binary_cross_entropy(output: Term, target: Term) -> Term:
 
 @_loss("squared-error", _like_output)
 def squared_error(output: Term, target: Term) -> Term:
-    """The mean of (output - target)^2."""
+    """Mean of (output - target)^2."""
     difference = _difference("squared-error", output, target)
     return _mean(multiply(difference, difference))
 
 
 @_loss("absolute-error", _like_output)
 def absolute_error(output: Term, target: Term) -> Term:
-    """The mean of |output - target| (L1)."""
+    """Mean of |output - target| (L1)."""
     return _mean(compute("abs", _difference("absolute-error", output, target)))
 
 
 @_loss("huber", _like_output)
 def huber(output: Term, target: Term) -> Term:
-    """The mean of d^2 / 2 where |d| <= 1, else |d| - 1/2, for d = output - target."""
+    """Mean of d^2 / 2 where |d| <= 1, else |d| - 1/2, for d = output - target."""
     difference = _difference("huber", output, target)
     size = compute("abs", difference)
     squares = multiply(multiply(difference, difference), filled(size, "1/2"))

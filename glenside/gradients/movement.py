@@ -1,7 +1,7 @@
-"""The same elements in other places, in the words of adjoints: whole tensors, ()(dims), where nothing is left to undo.
+"""Builds movement terms of adjoints, of whole tensors ()(dims), simplified where possible.
 
-Numbers are folded, and what is taken from where it was just put is what was put: adjoints of slices and pads meet their
-own kind.
+Numbers are folded, and a slice of a pad or of a concatenation is its operand, since adjoints of slices and pads meet
+such terms.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from glenside.ir.types import Dims
 
 
 def whole(x: Term) -> Term:
-    """x as one item."""
+    """Returns x as one item."""
     while x.operator.name in ("access", "access-shift-right"):
         x = x.children[0]
     return layout.split_at(x, 0)
 
 
 def at(x: Term, split: int) -> Term:
-    """x with its first `split` axes as the shape."""
+    """Returns x with its first `split` axes as the shape."""
     return layout.split_at(whole(x), split) if x.access.split != split else x
 
 
 def number(x: Term) -> Fraction | None:
-    """The number that a term is everywhere; None where it is more than one, or not known."""
+    """Returns the number that a term repeats everywhere, or None."""
     while x.operator.moves and len(x.children) == 1 and x.operator.name not in ("access-pad", "access-dilate"):
         if x.operator.index_map is None:
             return None
@@ -40,27 +40,27 @@ def number(x: Term) -> Fraction | None:
 
 
 def full(dims: Sequence[int], value: object, dtype: str) -> Term:
-    """One number everywhere."""
+    """Returns one repeated number."""
     return build("full", dims, value, dtype)
 
 
 def filled(x: Term, value: object) -> Term:
-    """One number in the dims of x."""
+    """Returns one number in the dims of x."""
     return full(x.access.dims, value, x.access.dtype)
 
 
 def iota(n: int, dtype: str) -> Term:
-    """0 to n - 1."""
+    """Returns 0 to n - 1."""
     return build("iota", n, dtype)
 
 
 def cast(x: Term, dtype: str) -> Term:
-    """x in another dtype."""
+    """Casts x to another dtype."""
     return pointwise.cast(whole(x), dtype)
 
 
 def reshape(x: Term, dims: Sequence[int]) -> Term:
-    """x in row-major order under other dims; a reshape of a reshape is one."""
+    """Reshapes x in row-major order; a reshape of a reshape is one."""
     x = whole(x)
     if x.access.dims == tuple(dims):
         return x
@@ -72,7 +72,7 @@ def reshape(x: Term, dims: Sequence[int]) -> Term:
 
 
 def transpose(x: Term, order: Sequence[int]) -> Term:
-    """Axis i of the result is axis order[i] of x."""
+    """Transposes x: axis i of the result is axis order[i]."""
     x = whole(x)
     dims = x.access.dims
     if x.operator.name == "full":
@@ -82,18 +82,18 @@ def transpose(x: Term, order: Sequence[int]) -> Term:
 
 
 def untransposed(x: Term, order: Sequence[int]) -> Term:
-    """What transpose(.., order) gave, with the axes where they were before."""
+    """Inverts transpose(.., order)."""
     return transpose(x, sorted(range(len(order)), key=list(order).__getitem__))
 
 
 def broadcast(x: Term, dims: Sequence[int]) -> Term:
-    """x repeated along axes of size 1, to dims of as many axes."""
+    """Repeats x along axes of size 1, to dims of as many axes."""
     x = whole(x)
     return full(dims, x.attributes[1], x.access.dtype) if x.operator.name == "full" else layout.broadcast(x, dims)
 
 
 def slice(x: Term, axis: int, lo: int, hi: int) -> Term:
-    """Elements lo to hi - 1 of one axis: of what was put together there, the part."""
+    """Returns elements lo to hi - 1 of one axis; from a concatenation, the operand."""
     x = whole(x)
     while (lo, hi) != (0, x.access.dims[axis]):
         operator, attributes = x.operator.name, x.attributes
@@ -112,12 +112,13 @@ def slice(x: Term, axis: int, lo: int, hi: int) -> Term:
             return full(x.access.dims.set(axis, hi - lo), attributes[1], x.access.dtype)
         else:
             break
-    return _of_sums(x, axis, lo, hi) or layout.slice_axis(x, axis, lo, hi)
+    return _slice_of_overlap_add(x, axis, lo, hi) or layout.slice_axis(x, axis, lo, hi)
 
 
-def _of_sums(x: Term, axis: int, lo: int, hi: int) -> Term | None:
-    """The same of windows that are added up, cut where that is done, wherever they were moved since: so that whoever
-    adds them up sees what is kept. None where x is nothing of the kind.
+def _slice_of_overlap_add(x: Term, axis: int, lo: int, hi: int) -> Term | None:
+    """Slices windows that are added up at the sum, below any movement since; None for other terms.
+
+    The term that adds up windows then shows which part is kept.
     """
     operator, dims = x.operator.name, x.access.dims
     if operator == "access-overlap-add":
@@ -127,58 +128,58 @@ def _of_sums(x: Term, axis: int, lo: int, hi: int) -> Term | None:
     below = x.children[0]
     if operator == "access-transpose":
         (order,) = (a for a in x.attributes if isinstance(a, Dims))
-        cut = _of_sums(below, order[axis], lo, hi)
+        cut = _slice_of_overlap_add(below, order[axis], lo, hi)
         return None if cut is None else transpose(cut, order)
     if operator == "access-reshape":
         sizes, own = below.access.dims, (dims[axis], dims.drop(axis + 1).product())
         same = [i for i, size in enumerate(sizes) if (size, sizes.drop(i + 1).product()) == own]
-        cut = _of_sums(below, same[0], lo, hi) if len(same) == 1 else None
+        cut = _slice_of_overlap_add(below, same[0], lo, hi) if len(same) == 1 else None
         return None if cut is None else reshape(cut, dims.set(axis, hi - lo))
-    cut = _of_sums(below, axis, lo, hi)
+    cut = _slice_of_overlap_add(below, axis, lo, hi)
     if cut is None or operator == "access":
         return None if cut is None else whole(cut)
     return layout.slice_axis(x, axis, lo, hi)
 
 
 def element(x: Term, axis: int, position: int) -> Term:
-    """One element of one axis, without that axis."""
+    """Returns one element of one axis, without that axis."""
     return reshape(slice(x, axis, position, position + 1), x.access.dims.remove(axis))
 
 
 def pad(x: Term, axis: int, before: int, after: int) -> Term:
-    """Zeros before and after along one axis."""
+    """Pads one axis with zeros before and after."""
     return layout.pad(whole(x), [(before, after) if i == axis else (0, 0) for i in range(x.access.rank)])
 
 
 def pad_or_crop(x: Term, padding: Sequence[tuple[int, int]]) -> Term:
-    """Zeros on each axis, or less of it where a number is below 0."""
+    """Pads each axis with zeros, or crops it if a number is negative."""
     return layout.pad_or_crop(whole(x), padding)
 
 
 def flip(x: Term, axis: int) -> Term:
-    """One axis in reverse order."""
+    """Reverses one axis."""
     return layout.flip(whole(x), axis)
 
 
 def strided(x: Term, steps: Sequence[int]) -> Term:
-    """Every step-th element of each axis."""
+    """Returns every step-th element of each axis."""
     return layout.strided(whole(x), steps)
 
 
 def windows(x: Term, window: Sequence[int], strides: Sequence[int]) -> Term:
-    """Every window of the item, (S)(I) -> ()(S counts window)."""
+    """Returns every window of the item, (S)(I) -> ()(S counts window)."""
     return whole(build("access-windows", x, window, strides)) if len(window) else whole(x)
 
 
 def dilated_windows(x: Term, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Term:
-    """The same with `dilations` from one element of a window to the next."""
+    """Returns dilated windows, with `dilations` from one element of a window to the next."""
     return whole(windowing.windows(x, window, strides, dilations))
 
 
 def overlap_add(x: Term, out: Sequence[int], strides: Sequence[int]) -> Term:
-    """Every window added where it came from, (S counts)(window) -> ()(S out).
+    """Adds windows at their origin, (S counts)(window) -> ()(S out).
 
-    Axes with one window, which is all of them, as channels are, have nothing to add: they stand beside S.
+    Axes with a single full window, such as channels, add nothing up: they are moved to S.
     """
     n, shape, item = len(out), x.access.shape, x.access.item
     first = len(shape) - n
@@ -198,20 +199,20 @@ def overlap_add(x: Term, out: Sequence[int], strides: Sequence[int]) -> Term:
 
 
 def linear_map(x: Term, axis: int, rows: int, coefficients: str) -> Term:
-    """A constant matrix times one axis."""
+    """Multiplies one axis by a constant matrix."""
     return build("linear-map", whole(x), axis, rows, coefficients)
 
 
 def gather_nd(x: Term, indices: Term, shared: int) -> Term:
-    """Elements at computed places."""
+    """Gathers elements at computed indices."""
     return build("access-gather-nd", whole(x), whole(indices), shared)
 
 
 def scatter_nd(x: Term, indices: Term, updates: Term, shared: int, reduction: str) -> Term:
-    """x with updates at computed places."""
+    """Scatters updates into x at computed indices."""
     return build("access-scatter-nd", whole(x), whole(indices), whole(updates), shared, reduction)
 
 
 def stack(found: Sequence[Term], axis: int) -> Term:
-    """Terms of equal dims along a new axis."""
+    """Stacks terms of equal dims along a new axis."""
     return layout.concatenate([reshape(part, part.access.dims.insert(axis, 1)) for part in found], axis)

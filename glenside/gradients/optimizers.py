@@ -1,6 +1,6 @@
-"""Optimizers: what becomes of a weight and of what is kept for it, by its gradient, as terms.
+"""Defines optimizers: the update of a weight and of its state from its gradient, as terms.
 
-Numbers are exact texts or Python's numbers, which are taken as they print.
+Numbers are exact texts, or Python numbers, which are converted by their printed form.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Amount = float | str
 
 
 class Optimizer(Protocol):
-    """What is kept for each weight, by name; whether steps are counted; and one update.
+    """The state of each weight, by name; whether steps are counted; and one update.
 
-    `update` takes a weight, its gradient, what is kept, the learning rate ()() and the number of this step from 1 on,
-    ()() both of the weight's dtype; it gives the new weight and what is kept then.
+    `update` takes a weight, its gradient, its state, the learning rate ()() and the number of this step from 1, ()(),
+    both in the weight's dtype; it returns the new weight and its new state.
     """
 
     @property
@@ -40,7 +40,7 @@ class Optimizer(Protocol):
 
 
 def amount(what: str, value: Amount, least: int | None = 0, below: int | None = None) -> str:
-    """The text of an exact number within bounds. Raises BadInput."""
+    """Returns the text of an exact number within bounds. Raises BadInput."""
     text = str(value)
     number = exact(text)
     fits = number is not None and (least is None or number >= least) and (below is None or number < below)
@@ -51,24 +51,24 @@ def amount(what: str, value: Amount, least: int | None = 0, below: int | None = 
 
 
 def _repeated(one: Term, x: Term) -> Term:
-    """One number in the dims of x."""
+    """Repeats one number to the dims of x."""
     dims = x.access.dims
     return broadcast(reshape(one, [1 for _ in dims]), dims)
 
 
 def _scaled(x: Term, factor: Term | str) -> Term:
-    """x times one number."""
+    """Multiplies x by one number."""
     return multiply(x, filled(x, factor) if isinstance(factor, str) else _repeated(factor, x))
 
 
 Declared = TypeVar("Declared", bound=type)
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {}
-"""By name, as commands have it: the class's, in small letters."""
+"""Optimizers by name for commands: the class name in lower case."""
 
 
 def _named(optimizer: Declared) -> Declared:
-    """Declare an optimizer, under its name; its docstring is its documentation."""
+    """Declares an optimizer under its name; its docstring is its documentation."""
     OPTIMIZERS[optimizer.__name__.lower()] = optimizer
     return optimizer
 
@@ -89,7 +89,7 @@ class SGD:
     def update(
         self, weight: Term, gradient: Term, kept: Mapping[str, Term], rate: Term, step: Term
     ) -> tuple[Term, Mapping[str, Term]]:
-        """The new weight."""
+        """Returns the new weight."""
         return subtract(weight, _scaled(gradient, rate)), {}
 
 
@@ -112,7 +112,7 @@ class Momentum:
     def update(
         self, weight: Term, gradient: Term, kept: Mapping[str, Term], rate: Term, step: Term
     ) -> tuple[Term, Mapping[str, Term]]:
-        """The new weight and velocity."""
+        """Returns the new weight and velocity."""
         velocity = add(_scaled(kept["velocity"], str(self.momentum)), gradient)
         along = add(gradient, _scaled(velocity, str(self.momentum))) if self.nesterov else velocity
         return subtract(weight, _scaled(along, rate)), {"velocity": velocity}
@@ -121,7 +121,7 @@ class Momentum:
 @_named
 @dataclass(frozen=True)
 class Adam:
-    """w - rate * m' / (sqrt(v') + epsilon), of running means of g and g^2, corrected for starting at 0.
+    """w - rate * m' / (sqrt(v') + epsilon), with running means of g and g^2, corrected for starting at 0.
 
     Kingma and Ba, "Adam: a method for stochastic optimization" (2015), algorithm 1. Raises BadInput.
     """
@@ -143,7 +143,7 @@ class Adam:
     def update(
         self, weight: Term, gradient: Term, kept: Mapping[str, Term], rate: Term, step: Term
     ) -> tuple[Term, Mapping[str, Term]]:
-        """The new weight and moments."""
+        """Returns the new weight and moments."""
         first, mean = self._moment(kept["first-moment"], gradient, str(self.beta1), step)
         second, square = self._moment(kept["second-moment"], multiply(gradient, gradient), str(self.beta2), step)
         deviation = add(compute("sqrt", square), filled(square, str(self.epsilon)))
@@ -151,7 +151,7 @@ class Adam:
         return moved, {"first-moment": first, "second-moment": second}
 
     def _moment(self, before: Term, now: Term, beta: str, step: Term) -> tuple[Term, Term]:
-        """The running mean, and what it would be had it not started at 0: divided by 1 - beta^step."""
+        """Returns the running mean, and its bias-corrected value: divided by 1 - beta^step."""
         moment = add(_scaled(before, beta), _scaled(now, one_minus(beta)))
         corrected = subtract(filled(step, 1), combine("pow", filled(step, beta), step))
         return moment, divide(moment, _repeated(corrected, moment))
@@ -160,7 +160,7 @@ class Adam:
 @_named
 @dataclass(frozen=True)
 class AdamW(Adam):
-    """Adam, and the weight less rate * decay of itself.
+    """Adam with decoupled weight decay: the weight is first reduced by rate * decay of itself.
 
     Loshchilov and Hutter, "Decoupled weight decay regularization" (2019). Raises BadInput.
     """
@@ -174,6 +174,6 @@ class AdamW(Adam):
     def update(
         self, weight: Term, gradient: Term, kept: Mapping[str, Term], rate: Term, step: Term
     ) -> tuple[Term, Mapping[str, Term]]:
-        """The new weight and moments."""
+        """Returns the new weight and moments."""
         decayed = subtract(weight, _scaled(weight, _scaled(rate, str(self.decay))))
         return super().update(decayed, gradient, kept, rate, step)

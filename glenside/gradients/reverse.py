@@ -1,7 +1,7 @@
-"""Reverse mode: cotangents go from results to the terms that they are asked for, through each term's adjoint.
+"""Propagates cotangents in reverse mode, from results through each term's adjoint to the requested terms.
 
-Every term is visited once, after all that read it: what they send is added up, and one adjoint is built of the sum.
-Nothing is built for what does not depend on those terms, or is not made of reals; zeros are not sent.
+Every term is visited once, after all of its readers: their cotangents are summed, and one adjoint is built of the sum.
+Nothing is built for terms that do not depend on the requested terms, or are not reals; zeros are not propagated.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from glenside.ir.term import Term, postorder
 from glenside.ir.types import TupleType
 
 Cotangent = Term | tuple[Any, ...]
-"""Of a tuple, one for each item, None where there is none."""
+"""For a tuple, one cotangent per item, None for zero."""
 
 
 @dataclass
 class Reverse:
-    """Cotangents of terms, and for each product the products that its own became, for its first and second operand."""
+    """Cotangents of terms, and for each product the products in the cotangents of its first and second operand."""
 
     found: list[Term | None]
     products: dict[Term, tuple[Term | None, Term | None]] = field(default_factory=dict)
@@ -36,9 +36,9 @@ class Reverse:
 def reverse(
     cotangents: Mapping[Term, Cotangent], wrt: Sequence[Term], place: Callable[[Term], str] = lambda term: ""
 ) -> Reverse:
-    """What comes of the cotangents of some terms for others, ()(dims) each; None for those that get nothing.
+    """Returns the cotangents of `wrt` from those of other terms, ()(dims) each; None for zero.
 
-    `place` is what messages say after the name of a term. Raises BadInput for a term without a derivative.
+    `place` returns text that messages put after the name of a term. Raises BadInput for a term without a derivative.
     """
     active = _active([*cotangents], wrt)
     sent: dict[Term, list[Cotangent]] = {term: [g] for term, g in cotangents.items() if term in active}
@@ -56,7 +56,7 @@ def reverse(
         children: Sequence[Term] = term.children
         for child, found in zip(children, _adjoint(term, g, place), strict=True):
             if isinstance(found, Pair):
-                _note(result, term, found)
+                _record_product(result, term, found)
                 for operand, part in zip(child.children, found, strict=True):
                     _send(sent, active, operand, part)
             else:
@@ -69,7 +69,7 @@ def reverse(
 
 
 def _active(roots: Sequence[Term], wrt: Sequence[Term]) -> set[Term]:
-    """The terms between: made of reals, of terms that are so, down to one that is asked for."""
+    """Returns the terms of reals that depend on a requested term."""
     found, wanted = set[Term](), set(wrt)
     for term in postorder(*roots):
         reals = isinstance(term.type, TupleType) or term.type.dtype in REALS
@@ -90,7 +90,7 @@ def _send(sent: dict[Term, list[Cotangent]], active: set[Term], term: Term, g: C
 
 
 def _total(parts: Sequence[Cotangent]) -> Cotangent:
-    """The sum; of tuples, item by item."""
+    """Sums cotangents; those of tuples item by item."""
 
     def plus(a: Any, b: Any) -> Any:
         if a is None or b is None:
@@ -104,25 +104,25 @@ def _total(parts: Sequence[Cotangent]) -> Cotangent:
 
 
 def _adjoint(term: Term, g: Cotangent, place: Callable[[Term], str]) -> Sequence[Cotangent | None]:
-    """What comes of g for each child. Raises BadInput."""
+    """Returns the cotangent of each child. Raises BadInput."""
     rule = term.operator.adjoint
     if not callable(rule):
         name = name_of(term)
         if term.operator.opaque:
             name = f"the black box {name_of_box(str(term.attributes[0]))}"
         reason = f": {rule}" if rule else ""
-        raise BadInput(f"a gradient requires operators that have a derivative, got {name}{place(term)}{reason}")
+        raise BadInput(f"a gradient requires operators with a derivative, got {name}{place(term)}{reason}")
     found: Sequence[Cotangent | None] = rule(algebra, g, *term.arguments())
     return found
 
 
-def _note(result: Reverse, term: Term, pair: Pair) -> None:
+def _record_product(result: Reverse, term: Term, pair: Pair) -> None:
     if is_product(term):
         result.products[term] = (_product_in(pair.a), _product_in(pair.b))
 
 
 def _product_in(x: Term | None) -> Term | None:
-    """The product whose elements these are, moved about."""
+    """Returns the product whose moved elements a term is, or None."""
     while x is not None and not is_product(x):
         x = x.children[0] if x.operator.moves and len(x.children) == 1 else None
     return x

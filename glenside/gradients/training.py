@@ -1,4 +1,4 @@
-"""Training steps: forward, loss, backward and update as one program, which takes its state and gives the next."""
+"""Builds training steps: forward pass, loss, backward pass and update as one program from state to next state."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from glenside.ir.term import Term, build, rebuild_all
 from glenside.ir.types import Dims, Tensor, TupleType
 
 NEXT = ".next"
-"""What the name of a tensor of the state ends in where it comes out."""
+"""The suffix of a state tensor's name among the results."""
 
 
 @dataclass(frozen=True)
 class TrainingStep:
     """One step as a program, and the state before the first.
 
-    program  inputs: those of the network, the labels, the state, and the learning rate where it is one; results: the
-             loss, the network's output where it is asked for, then the next state, each tensor NAME as NAME.next
-    state    the tensors of the state in that order: weights, what the optimizer keeps for each (WEIGHT.velocity ..),
-             the number of steps so far where it counts them, and running averages of batch norms where they move
-    weights  the names of those that are trained
-    labels   the name of the input that says what the output should be
-    initial  the state before the first step: weights as they are in the network where it has their values, all else 0
+    program  inputs: those of the network, the labels, the state, and the learning rate if it is an input; results:
+             the loss, the network's output if requested, then the next state, tensor NAME as NAME.next
+    state    the tensors of the state in that order: weights, the optimizer's state of each (WEIGHT.velocity ..), the
+             number of steps if it is counted, and running averages of batch norms if they change
+    weights  the names of trained weights
+    labels   the name of the input with targets
+    initial  the state before the first step: the network's values of weights if it has them, all else 0
     """
 
     program: Program
@@ -44,7 +44,7 @@ class TrainingStep:
     initial: Mapping[str, Array]
 
     def next(self, results: Sequence[Array]) -> tuple[Array, dict[str, Array]]:
-        """The loss and the next state, of what the program gives."""
+        """Returns the loss and the next state from the program's results."""
         state = results[-len(self.state) :]
         return results[0], {tensor.name: array for tensor, array in zip(self.state, state, strict=True)}
 
@@ -59,20 +59,20 @@ def training_step(
     output: bool = False,
     batch_momentum: Amount | None = None,
 ) -> TrainingStep:
-    """One step of training a network of one result, as one program: state in, state out.
+    """Returns one step of training a network of one result, as one program: state in, state out.
 
-    loss       a name of `glenside.gradients.losses`, such as softmax-cross-entropy, or a record like those
-    optimizer  gl.SGD(rate), gl.Momentum(..), gl.Adam(..) or gl.AdamW(..); a rate of None is an input, learning-rate
-    weights    names of constants of a float dtype; all of those unless given, of an ONNX file all of its initializers
-               that have axes, if there are any. Name them where some are no weights
-    labels     the name of the new input for what the output should be
-    output     whether the network's output, before the update, is a result too, after the loss
-    batch_momentum
-               None uses the statistics of batch norms as they are. A number from 0 to below 1 has them made of the
-               batch, and those of the network are running averages, tensors of the state: the next one is momentum *
-               average + (1 - momentum) * statistic, with variances divided by the size of the batch
+      loss       a name of `glenside.gradients.losses`, such as softmax-cross-entropy, or a record like those
+      optimizer  gl.SGD(rate), gl.Momentum(..), gl.Adam(..) or gl.AdamW(..); a rate of None is an input, learning-rate
+      weights    names of constants of a float dtype; by default all of them, or for an ONNX file all initializers that
+                 have axes, if there are any. Name them if some are not weights
+      labels     the name of the new input with targets
+      output     True: the network's output, before the update, is a result too, after the loss
+      batch_momentum
+                 None uses the stored statistics of batch norms. A number from 0 to below 1 uses those of the batch, and
+                 makes the stored ones running averages in the state: the next one is
+                 momentum * average + (1 - momentum) * statistic, with variances divided by the size of the batch
 
-    In the step weights are inputs: what is done to them is done at every step. Raises BadInput, TypeMismatch.
+    In the step weights are inputs, so computations on them are repeated in every step. Raises BadInput, TypeMismatch.
     """
     if isinstance(program.term.type, TupleType):
         raise BadInput(f"training requires a network of one result, got {program.term.type}")
@@ -111,13 +111,13 @@ _NONE: Mapping[str, Term] = {}
 
 
 def state_of(program: Program) -> tuple[Tensor, ...]:
-    """The inputs of a program whose next values are among its results: weights, and what an optimizer keeps."""
+    """Returns the inputs of a program whose next values are among its results: weights, and an optimizer's state."""
     outputs = set(program.signature.outputs)
     return tuple(t for t in program.signature.inputs if f"{t.name}{NEXT}" in outputs)
 
 
 def _trained(program: Program, weights: Sequence[str] | None, fixed: Container[str]) -> list[Tensor]:
-    """The constants that are trained. Raises BadInput."""
+    """Returns the constants that are trained. Raises BadInput."""
     known = {name: t for name, t in program.constants_declared.items() if t.dtype in FLOATS}
     if weights is None:
         names = [name for name in known if name not in fixed] or list(known)
@@ -138,7 +138,7 @@ def _state(trained: Sequence[Tensor], optimizer: Optimizer) -> list[Tensor]:
 
 
 def _updates(optimizer: Optimizer, trained: Sequence[Tensor], gradients: Sequence[Term], rate: Tensor) -> list[Term]:
-    """The next state, in the order of the state."""
+    """Returns the next state, in the order of the state."""
     count = build("access-tensor", Tensor("steps", Dims(), "int64"))
     step = add(count, filled(count, 1))
     weights, kept = list[Term](), list[Term]()
@@ -157,7 +157,7 @@ def _updates(optimizer: Optimizer, trained: Sequence[Tensor], gradients: Sequenc
 
 
 def opened(program: Program, weights: Container[str], signature: Signature) -> Program:
-    """The program where these constants are inputs."""
+    """Returns the program with these constants as inputs."""
 
     def open_leaf(term: Term, _: tuple[Term, ...]) -> Term | None:
         tensor = term.attributes[0] if term.attributes else None

@@ -1,1 +1,1 @@
-"""Programs from other people's files."""
+"""Reads programs from the files of other tools."""

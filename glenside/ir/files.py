@@ -312,7 +312,7 @@ def _require_same(path: PathLike, name: str, found: Array, meant: Array) -> None
     bits = [np.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in (found, meant)]
     alike = found.dtype.name == meant.dtype.name and found.shape == meant.shape
     if not alike or not np.array_equal(bits[0], bits[1]):
-        raise WrittenWrong(path, f"the array {name or 'in it'} is another one")
+        raise WrittenWrong(path, f"the array {name or 'in it'} differs")
 
 
 def _require_same_bytes(path: PathLike, written: Path, content: bytes) -> None:

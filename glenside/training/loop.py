@@ -15,10 +15,10 @@ import numpy as np
 
 from glenside import driver
 from glenside.builder.dropout import SEED
-from glenside.gradients.asked import before_end, read_optimizer
 from glenside.gradients.dropout import at_inference
 from glenside.gradients.losses import Loss, loss_named
 from glenside.gradients.optimizers import Amount, Optimizer
+from glenside.gradients.step_options import before_end, read_optimizer
 from glenside.gradients.training import TrainingStep, opened, training_step
 from glenside.ir.bounds import MOST_COUNT, whole
 from glenside.ir.dtypes import FLOATS

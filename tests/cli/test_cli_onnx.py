@@ -407,7 +407,7 @@ def test_values_and_outputs_at_the_command_line(tmp_path: Path, capsys: pytest.C
         (("check", *asked, "--input", f"rate={tmp_path}/rates.npz:othe"), "has no array othe; did you mean other?"),
         (("check", *asked, "--input", "rate=1", "--input", "rate=2"), "--input gives rate one value, got two"),
         (("check", "resnet-18", "--outputs", "a"), "--outputs and --allow-opaque are for .onnx files"),
-        (("check", path), f"--outputs {y} leaves out this node"),
+        (("check", path), f"--outputs {y} drops this node"),
         (("optimize", *asked, *ARRAY, "--emit", "typed", "--check", "onnxruntime"), "and --emit typed has none"),
     ):
         assert run(*command) == 2

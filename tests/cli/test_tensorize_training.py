@@ -10,7 +10,7 @@ from command_line import run
 
 import glenside as gl
 from glenside.check import is_equal
-from glenside.gradients.asked import asked_step, read_optimizer
+from glenside.gradients.step_options import read_optimizer, step_from_options
 from glenside.ir.errors import BadInput
 from glenside.report.rows import by_layer
 
@@ -39,7 +39,7 @@ def test_parts_of_a_layer_stand_together_with_the_baseline_beside(
             assert any(f"{row['variants'][which]['measures']['cycles']:,}" in line for line in lines), row["name"]
     assert "forward, 28 layers: " in printed
     assert "input-gradient, 27 layers: " in printed
-    assert "of what is before the softmax" in printed
+    assert "of the operand of softmax" in printed
 
 
 def test_programs_and_onnx_files_are_trained(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_comparison_is_of_the_step_too(tmp_path: Path, capsys: pytest.CaptureF
 WRONG = {
     "--loss mse": "training requires a loss (softmax-cross-entropy, ",
     "--optimizer adm": "an optimizer is one of sgd, momentum, adam, adamw, got adm; did you mean adam?",
-    "--optimizer adam:beta=1": "options of adam are written as in rate=0.001, beta1=0.9",
+    "--optimizer adam:beta=1": "options of adam have the form rate=0.001, beta1=0.9",
     "--optimizer sgd:rate=often": "a learning rate requires a number of at least 0, got 'often'",
     "--optimizer momentum:nesterov=maybe": "nesterov is yes or no, got maybe",
     "--quantize random": "--train makes a step in floats",
@@ -104,23 +104,23 @@ def _ended(end: str, axis: int = -1) -> gl.Program:
 @pytest.mark.parametrize(
     ("end", "axis", "loss"),
     [
-        ("softmax", -1, "softmax-cross-entropy, of what is before the softmax"),
-        ("softmax", 0, "softmax-cross-entropy, of what is before the softmax"),
-        ("sigmoid", -1, "binary-cross-entropy, of what is before the sigmoid"),
+        ("softmax", -1, "softmax-cross-entropy, of the operand of softmax"),
+        ("softmax", 0, "softmax-cross-entropy, of the operand of softmax"),
+        ("sigmoid", -1, "binary-cross-entropy, of the operand of sigmoid"),
         ("", -1, "squared-error"),
     ],
 )
 def test_the_loss_fits_the_end_of_the_network(end: str, axis: int, loss: str) -> None:
-    step, said = asked_step(_ended(end, axis))
-    assert said == f"the loss is {loss}; weights go on by sgd"
+    step, said = step_from_options(_ended(end, axis))
+    assert said == f"the loss is {loss}; weights are updated by sgd"
     if end == "softmax":  # classes are along the axis of the softmax
         labels = next(t for t in step.program.signature.inputs if t.name == "labels")
         assert labels.dims == ((2,) if axis == -1 else (4,))
 
 
 def test_a_loss_that_does_not_begin_with_the_end_is_of_the_output() -> None:
-    step, said = asked_step(_ended("softmax"), "squared-error", "sgd")
-    assert said == "the loss is squared-error; weights go on by sgd"
+    step, said = step_from_options(_ended("softmax"), "squared-error", "sgd")
+    assert said == "the loss is squared-error; weights are updated by sgd"
     labels = next(t for t in step.program.signature.inputs if t.name == "labels")
     assert labels.dims == (2, 4)
 

@@ -201,7 +201,7 @@ def test_equal_elements_share_and_products_without_zero_divisions() -> None:
 
 
 REFUSED = [
-    (dict(wrt="weight1"), r"requires a tensor of the program, got weight1, which it has not$"),
+    (dict(wrt="weight1"), r"requires a tensor of the program, got weight1$"),
     (dict(wrt=[]), "requires the name of at least one tensor, got none"),
     (dict(wrt=["x", "x"]), "requires tensors that are named once, got x twice"),
     (dict(wrt="x", of="outt"), r"requires a result or a named term, got outt; did you mean out\?"),
@@ -222,7 +222,7 @@ def test_integers_are_refused_as_what_to_differentiate_by() -> None:
     i = b.input("i", (3,), "int32")
     with pytest.raises(BadInput, match=r"tensors of a float dtype .*, got i of int32"):
         gl.gradient(b.finish(cast(i, "float32")), "i", cotangent="g")
-    with pytest.raises(BadInput, match="results of a float dtype, got output of int32; of= names those that are meant"):
+    with pytest.raises(BadInput, match="results of a float dtype, got output of int32; of= selects results"):
         gl.gradient(b.finish(cast(b.input("x", (3,)), "int32")), "x", cotangent="g")
 
 

@@ -60,7 +60,7 @@ def test_a_file_that_protobuf_cannot_hold(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     with path.open("wb") as file:
         file.truncate(3 << 30)
-    with pytest.raises(BadInput, match="at most 2147483647; larger weights lie in files beside it"):
+    with pytest.raises(BadInput, match="at most 2147483647; larger weights must be stored as external data"):
         load_onnx(path)
 
 
@@ -93,17 +93,20 @@ def test_opsets_that_are_missing_or_several() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda g: g.node[0].input.append("later"), 'requires "later", which no input, initializer or node'),
-        (lambda g: g.output.append(info("z", None)), 'output "z" is made by no node'),
+        (
+            lambda g: g.node[0].input.append("later"),
+            'requires "later", which is not an input, an initializer or an output',
+        ),
+        (lambda g: g.output.append(info("z", None)), 'output "z" is not an output of a node'),
         (lambda g: g.input.append(info("x")), "different names, got x twice"),
         (lambda g: g.input.append(info("")), "an input of the model requires a name"),
-        (lambda g: g.initializer.extend([tensor(raw_data=bytes(24))] * 2), "initializer w is there twice"),
+        (lambda g: g.initializer.extend([tensor(raw_data=bytes(24))] * 2), "initializer w is defined twice"),
         (lambda g: g.initializer.append(tensor("", raw_data=bytes(24))), "initializer requires a name"),
-        (lambda g: g.node.append(node("Relu", name="again")), 'node again (Relu): makes "y", which is there already'),
-        (lambda g: g.node.append(node("Relu", outputs="x", name="on")), 'node on (Relu): makes "x", which is there'),
+        (lambda g: g.node.append(node("Relu", name="again")), 'node again (Relu): defines "y" a second time'),
+        (lambda g: g.node.append(node("Relu", outputs="x", name="on")), 'node on (Relu): defines "x" a second time'),
         (lambda g: g.ClearField("output"), "the graph requires an output, got none"),
         (lambda g: g.sparse_initializer.add().values.CopyFrom(tensor("s")), "initializer s is sparse"),
-        (lambda g: g.ClearField("node"), 'output "y" is made by no node'),
+        (lambda g: g.ClearField("node"), 'output "y" is not an output of a node'),
     ],
 )
 def test_graphs_that_do_not_hold_together(change: Callable[[Any], None], words: str) -> None:
@@ -115,9 +118,9 @@ def test_graphs_that_do_not_hold_together(change: Callable[[Any], None], words: 
 def test_cycles_are_refused_by_the_names_of_their_nodes() -> None:
     before = node("Relu", "x", "z", "before")
     cycle = node("Add", "b,z", "a", "first"), node("Relu", "a", "c", None), node("Relu", "c", "b", "third")
-    words = "the nodes first -> c -> third -> first make a cycle: each requires a value of the one before it"
+    words = "the nodes first -> c -> third -> first form a cycle: each depends on the previous one"
     assert refusal(model(before, *cycle, node("Relu", "b"))) == words
-    assert "the nodes here -> here make a cycle" in refusal(model(node("Relu", "y")))
+    assert "the nodes here -> here form a cycle" in refusal(model(node("Relu", "y")))
     long = [node("Relu", f"v{(i + 1) % 20}", f"v{i}", f"n{i}") for i in range(20)]
     assert ".. (14 more)" in refusal(model(*long, outputs=["v0"]))
 
@@ -300,7 +303,7 @@ def test_functions_that_double_thirty_times_are_refused() -> None:
 def test_functions_deep_in_each_other() -> None:
     chain = [function(f"f{i}", node(f"f{i + 1}", "a", "b", domain="own")) for i in range(100)]
     message = refusal(calling("f0", *chain, function("f100", node("Relu", "a", "b"))))
-    assert "graphs and functions may stand 64 deep in each other, got more" in message
+    assert "graphs and functions may be nested 64 deep at most" in message
 
 
 def wrapped(content: bytes, *fields: int) -> bytes:

@@ -78,7 +78,7 @@ def test_branches_that_meet_again_are_one_term() -> None:
     ("given", "message"),
     [
         ({"nodes_falsenodeids": [0], "nodes_falseleafs": [0]}, "at most 64 levels, got more, or a cycle"),
-        ({"nodes_falsenodeids": [9]}, "a node or a leaf that is there"),
+        ({"nodes_falsenodeids": [9]}, "an existing node or leaf"),
         ({"nodes_featureids": [4]}, "features of"),
         ({"tree_roots": [3]}, "nodes from 0 to 0"),
         ({"aggregate_function": 2}, "sums or averages"),

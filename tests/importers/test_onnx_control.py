@@ -117,7 +117,7 @@ def test_a_condition_is_evaluated_at_each_pass() -> None:
     assert end == 1
     assert len(seen) == 111
     assert list(seen[:5]) == [27, 82, 41, 124, 62]
-    with pytest.raises(BadInput, match=r"a condition that is known before each pass, got one that depends on data"):
+    with pytest.raises(BadInput, match=r"condition that is known before each iteration, got one that depends on data"):
         program_of_model(given)
 
 
@@ -126,7 +126,7 @@ def test_a_loop_without_an_end_and_one_without_a_known_number_of_passes_are_refu
     body = f"y = Loop (, , x) < body = b {inner} >"
     with pytest.raises(BadInput, match=f"unrolled {control.MOST_STEPS} times at most"):
         read("(float x) => (float y)", body)
-    with pytest.raises(BadInput, match="input 0 requires a value that is known beforehand"):
+    with pytest.raises(BadInput, match="input 0 requires a value that is known at import"):
         read("(float x, int64 m) => (float y)", body.replace("Loop (, ", "Loop (m, "))
 
 

@@ -176,7 +176,7 @@ def test_the_command_line_takes_what_it_names(tmp_path: Path, monkeypatch: pytes
 
     status, said = command("check", "net.onnx")
     assert status == 2
-    assert "--input begin=VALUE makes it known; --outputs r leaves out" in said
+    assert "--input begin=VALUE makes it known; --outputs r drops" in said
     assert command("check", "net.onnx", "--outputs", "r")[0] == 0
     status, said = command("check", "net.onnx", "--input", "begin=[1]")
     assert "--input end=VALUE makes it known" in said

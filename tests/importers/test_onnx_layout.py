@@ -384,7 +384,7 @@ def test_sequences_and_optional_values_are_inputs_of_a_call() -> None:
     there, elements = backend.run_model(model(nodes, 2), [[X, X[0]]])
     assert there
     assert [e.shape for e in elements] == [(2, 3, 4), (3, 4)]
-    with pytest.raises(BadInput, match="an optional value that is there"):
+    with pytest.raises(BadInput, match="an optional value that is present"):
         backend.run_model(model(nodes, 2), [None])
     with pytest.raises(BadInput, match="input x/1 requires dtype float32, got int64"):
         backend.run_model(model(nodes, 2), [[X, ints(1)]])

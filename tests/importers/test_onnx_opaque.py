@@ -119,7 +119,7 @@ def test_sizes_that_depend_on_data_are_not_taken_from_a_run() -> None:
 def test_a_shape_that_depends_on_data_makes_a_black_box_too() -> None:
     expand = helper.make_node("ConstantOfShape", ["dims"], ["y"])
     given = model([expand], [info("dims", [2], INT64)], [info("y", [3, 4])])
-    with pytest.raises(BadInput, match="known beforehand"):
+    with pytest.raises(BadInput, match="known at import"):
         program_of_model(given)
     assert str(imported(given).term.type) == "()(3 4) float32"
 

@@ -74,7 +74,7 @@ def test_nodes_may_stand_in_any_order(seed: int) -> None:
 def test_a_cycle_in_a_branch_is_found_too() -> None:
     body = "y = If (c) < then_branch = t () => (float[2] p) { p = Neg(r) r = Neg(p) },"
     body += " else_branch = e () => (float[2] q) { q = Neg(x) } >"
-    assert "the nodes r -> p -> r make a cycle" in refusal(parsed("(float[2] x, bool c) => (float[2] y)", body))
+    assert "the nodes r -> p -> r form a cycle" in refusal(parsed("(float[2] x, bool c) => (float[2] y)", body))
 
 
 # Inputs with values.
@@ -246,8 +246,8 @@ def tailed() -> Any:
 
 def test_a_refusal_says_where_to_cut_and_cutting_there_works() -> None:
     message = refusal(tailed())
-    assert message.startswith("node #5 (NonZero): input 0 requires a value that is known beforehand")
-    names = re.search(r"outputs=\[(.*)\] leaves out this node", message)
+    assert message.startswith("node #5 (NonZero): input 0 requires a value that is known at import")
+    names = re.search(r"outputs=\[(.*)\] drops this node", message)
     assert names is not None
     assert names[1] == '"b", "m", "total"'
     program = program_of_model(tailed(), outputs=json.loads(f"[{names[1]}]"))
@@ -268,7 +268,7 @@ def test_what_only_later_nodes_need_is_left_out() -> None:
     [
         (["foun"], 'an output is a tensor of the graph, and none is called "foun"; did you mean found?'),
         (["s", "s"], 'an output is named once, got "s" twice'),
-        (["k"], 'outputs=["m"] leaves out this node and what needs it'),
+        (["k"], 'outputs=["m"] drops this node and its readers'),
     ],
 )
 def test_outputs_that_cannot_be(outputs: list[str], words: str) -> None:
@@ -277,13 +277,13 @@ def test_outputs_that_cannot_be(outputs: list[str], words: str) -> None:
 
 def test_a_model_can_be_cut_before_an_operator_that_is_not_known() -> None:
     made = model(node("Relu", "x", "a"), node("Warp", "a", "b", domain="acme"), node("Neg", "b"), domains=["acme"])
-    words = 'acme.Warp of version 1 has no meaning here; allow_opaque=True keeps it; outputs=["a"] leaves out this node'
+    words = 'acme.Warp of version 1 has no meaning here; allow_opaque=True keeps it; outputs=["a"] drops this node'
     assert words in refusal(made)
     assert program_of_model(made, outputs=["a"]).result_names() == ["a"]
 
 
 def test_a_tensor_inside_of_a_branch_is_no_output() -> None:
-    assert 'none is called "p"; it is inside of a branch or a loop' in refusal(rates(), outputs=["p"])
+    assert 'none is called "p"; it is inside a branch or a loop' in refusal(rates(), outputs=["p"])
 
 
 def test_nothing_is_advised_where_nothing_can_be_computed() -> None:

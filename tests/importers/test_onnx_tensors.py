@@ -68,7 +68,10 @@ def test_elements_that_are_packed(dtype: str, raw: bool, tmp_path: Path) -> None
             "tensor w of (549755813888) int4 requires 274877906944 bytes",
         ),
         (tensor(dtype=BFLOAT16, int32_data=[1]), "tensor w of (2 3) bfloat16 requires 6 numbers, got 1"),
-        (tensor(data_location=TensorProto.EXTERNAL), "tensor w requires a file of its data beside the model, got none"),
+        (
+            tensor(data_location=TensorProto.EXTERNAL),
+            "requires external data next to the model file, got none",
+        ),
     ],
 )
 def test_tensors_that_are_not_what_they_say(weight: Any, words: str) -> None:
@@ -108,7 +111,7 @@ def test_what_is_computed_beforehand_is_small() -> None:
         node("Reshape", "x,s"),
     ]
     message = refusal(model(*nodes, initializer=[sizes, zero]))
-    assert message.startswith("node here (Reshape): what must be known beforehand is computed from at most 67108864")
+    assert message.startswith("node here (Reshape): a value that must be known at import may depend on at most")
 
 
 # Weights in other files.
@@ -149,7 +152,7 @@ def test_weights_in_another_file(tmp_path: Path) -> None:
         (".", {}, "in a file of the model's folder"),
         ("sub", {}, "tensor w: cannot read sub: Is a directory"),
         ("a\0b", {}, "tensor w: cannot read"),
-        ("", {}, "requires a file of its data beside the model, got none"),
+        ("", {}, "requires external data next to the model file, got none"),
         ("weights.bin", {"length": 20}, "tensor w of (2 3) float32 requires a length of 24 bytes, got 20"),
         ("weights.bin", {"offset": 12}, "requires bytes 12 to 36 of weights.bin, which has 32 bytes"),
         ("weights.bin", {"offset": 2**62}, "which has 32 bytes"),

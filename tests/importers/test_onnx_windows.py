@@ -362,7 +362,7 @@ BAD = {
     "attribute size of at least 1": ("LRN", [X], {"size": 0}),
     "requires one output, got more": ("BatchNormalization", [X, *[X[0, :, 0, 0]] * 4], {"version": 9, "outputs": 3}),
     "attribute is_test requires 1": ("BatchNormalization", [X, *[X[0, :, 0, 0]] * 4], {"version": 6}),
-    "input 0 requires blocks of [2, 2] at [3, 3] places": (
+    "input 0 requires blocks of [2, 2] at [3, 3] positions": (
         "Col2Im",
         [X[0], np.array([4, 4]), np.array([2, 2])],
         {},

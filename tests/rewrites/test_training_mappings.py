@@ -16,7 +16,7 @@ import glenside as gl
 from glenside.builder import Builder
 from glenside.check import is_equal
 from glenside.egraph.encode import program_nodes
-from glenside.gradients.asked import asked_step
+from glenside.gradients.step_options import step_from_options
 from glenside.ir.term import build
 from glenside.rewrites import of_families
 from glenside.semantics.interpreter import evaluate
@@ -53,7 +53,7 @@ def networks(draw: Any) -> tuple[gl.Program, tuple[int, int], int]:
 
 def hold_to_brute_force(flow: str, network: tuple[gl.Program, tuple[int, int], int], rows: int, columns: int) -> None:
     program, sizes, padding = network
-    step, _ = asked_step(program)
+    step, _ = step_from_options(program)
     second = oracle.layers_of(program)["second"]
     result = gl.optimize(step.program, gl.SystolicArray(rows, columns, dataflow=flow))
     assert result.stopped == "saturated"
@@ -105,7 +105,7 @@ def test_groups_are_crossed_where_that_is_best(flow: str, groups: int, m: int, k
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 32])
 def test_the_step_of_mobilenet_v1_on_64x64(batch: int) -> None:
-    step, _ = asked_step(gl.models.mobilenet_v1(batch=batch))
+    step, _ = step_from_options(gl.models.mobilenet_v1(batch=batch))
     result = gl.optimize(step.program, gl.SystolicArray(64, 64), verify=False)
     assert (result.stopped, result.report.mapped, result.report.gap) == ("saturated", 83, 0)
     most, baseline = {1: (2_300_000, 13_166_016), 32: (42_800_000, 329_092_258)}[batch]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.gradients.asked import read_optimizer
 from glenside.gradients.losses import LOSSES
+from glenside.gradients.step_options import read_optimizer
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.training.checkpoint import read
@@ -257,7 +257,7 @@ ASKED: list[tuple[Callable[[], object], str]] = [
         lambda: _train(_network(), _points(), optimizer="adm:1"),
         "one of sgd, momentum, adam, adamw, got adm; did you mean",
     ),
-    (lambda: read_optimizer("adam:0.1,beta3=1"), "options of adam are written as in rate=0.001, beta1=.*, got beta3=1"),
+    (lambda: read_optimizer("adam:0.1,beta3=1"), "options of adam have the form rate=0.001, beta1=.*, got beta3=1"),
     (lambda: read_optimizer("momentum:0.1,nesterov=on"), "nesterov is yes or no, got on"),
     (lambda: _train(_network(), _points(), optimizer=gl.SGD(None)), "an optimizer with a learning rate"),
     (lambda: _train(_network(), _points(), held_out=1), "from 0 to below 1, got 1"),

@@ -1,4 +1,4 @@
-"""A program as the source of a Python function, term by term."""
+"""Exports a program as the source of a Python function, term by term."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from glenside.ir.term import Term, weave
 from glenside.ir.types import AccessType, Tensor
 from glenside.semantics.interpreter import evaluate
 
-# What the source uses itself; `v0` and so on are its values.
+# Names that the source uses itself; its values are `v0` and so on.
 _TAKEN = re.compile(r"jax|jnp|lax|program|range|v\d+|tensor_\d+|_.*")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def argument_names(names: Iterable[str]) -> dict[str, str]:
-    """Name of a tensor -> the argument for it: itself if Python takes it, else tensor_ and its position."""
+    """Returns name of a tensor -> its argument: the same name if Python allows it, else tensor_ and its position."""
     return {name: name if _plain(name) else f"tensor_{i}" for i, name in enumerate(names)}
 
 
@@ -37,13 +37,13 @@ def _plain(name: str) -> bool:
 
 
 def export_jax(program: Program) -> str:
-    """The program as the source of a Python module with one function `program`, which uses jax.numpy and jax.lax only.
+    """Returns the program as the source of a Python module with one function `program` of jax.numpy and jax.lax.
 
-    Its arguments are `program.tensors`, inputs and constants alike, in that order; its docstring says
-    which they are. A result is an array, a tuple a tuple. A product is one `lax.dot_general`, a linear-map is
-    additions, and one product by a constant for all rows that have denominators; truncate is left to SPU, which
-    truncates after each product. Numbers of 64 bits need JAX's `jax_enable_x64`. Raises BadInput for what is not
-    written: `OPERATORS_LEFT_OUT` of the registry, and what the operators themselves refuse.
+    Its arguments are `program.tensors`, inputs and constants alike, in that order; its docstring lists them. A result
+    is an array, a tuple a tuple. A product is one `lax.dot_general`. A linear-map is additions, and one product by a
+    constant for all rows with denominators. truncate is omitted, since SPU truncates after each product. Numbers of 64
+    bits need JAX's `jax_enable_x64`. Raises BadInput for operators without an export: those of `OPERATORS_LEFT_OUT`,
+    and others that their own exports refuse.
     """
     source = Source(argument_names(program.tensors))
     done: dict[Term, Held] = {}
@@ -66,7 +66,7 @@ def _export(source: Source, term: Term, done: dict[Term, Held]) -> Held:
 
 
 def _known(term: Term, done: dict[Term, Held]) -> Array | None:
-    """What a term of numbers of the program alone holds."""
+    """Evaluates a term of numbers of the program alone; returns None for others."""
     given: dict[Term, Array] = {}
     for child in term.children:
         held = done[child]
@@ -80,7 +80,7 @@ def _known(term: Term, done: dict[Term, Held]) -> Array | None:
 
 
 def _result(source: Source, held: Held) -> str:
-    """The expression of a result; tuples may be deep, so the inner ones are lines of their own."""
+    """Returns the expression of a result; tuples may be deep, so inner ones are lines of their own."""
     if not isinstance(held, tuple):
         return source.name(source.in_memory(held))
     names: dict[int, str] = {}
@@ -129,16 +129,16 @@ def _described(argument: str, tensor: Tensor) -> str:
 
 
 def _shown(name: str) -> str:
-    """A name inside a docstring: nothing in it ends the string or starts an escape."""
+    """Returns a name for a docstring, in which nothing ends the string or starts an escape."""
     if re.fullmatch(r"[A-Za-z0-9_.:/-]+", name, re.ASCII):
         return name
     return quoted(name.encode("unicode-escape").decode("ascii").replace('"', "'")).replace("\\", "/").replace('"', "'")
 
 
 def save_jax(program: Program, path: PathLike) -> None:
-    """Write `export_jax(program)`, and beside it, as .npz, the values of constants when there are any: both or neither.
+    """Writes `export_jax(program)`, and the values of constants as .npz next to it, if there are any: both or neither.
 
-    Those of dtypes that numpy has not are bits there, in a field that has the dtype's name. Raises BadInput.
+    Values of dtypes that numpy lacks are stored as bits, in a field named by the dtype. Raises BadInput.
     """
 
     def verify(text: str) -> None:

@@ -1,4 +1,4 @@
-"""The source that an export becomes: one line for each value, and numbers that are known while it is written."""
+"""Generates the source of an export: one line per value, and numbers that are known at export."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from glenside.ir.scalar import Primitive
 from glenside.ir.types import Dims
 from glenside.semantics.native import Native
 
-# A constant of a source is a list of numbers in it: larger ones are to be constants with values, which are arguments.
+# A constant of the source is a list of numbers in it: larger ones must be constants with values, which are arguments.
 _MOST_NUMBERS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Value(writer.Value):
-    """An array of the function that is written: the expression of a name, its dims and dtype.
+    """An array of the generated function: the expression of a name, its dims and dtype.
 
-    `constant` is what it holds when that is made of numbers in the program alone.
+    `constant` is its value if it depends on numbers of the program alone.
     """
 
     constant: Array | None = None
 
 
 class Source(writer.Writer[Value]):
-    """Lines `v0 = ..`; an equal expression is written once."""
+    """Lines `v0 = ..`; equal expressions share a line."""
 
     def __init__(self, arguments: Mapping[str, str]) -> None:
         self.arguments = arguments
@@ -39,7 +39,7 @@ class Source(writer.Writer[Value]):
         self._known: dict[str, str] = {}
 
     def set(self, expression: str, dims: Sequence[int], dtype: str) -> Value:
-        """The value of an expression of jnp, lax, names of values and numbers."""
+        """Returns the value of an expression of jnp, lax, names of values and numbers."""
         if expression not in self._known:
             name = f"v{len(self._known)}"
             self._known[expression] = name
@@ -47,11 +47,13 @@ class Source(writer.Writer[Value]):
         return Value(self._known[expression], Dims(dims), dtype)
 
     def constant(self, array: Array) -> Value:
-        """Numbers that are known: nothing is written until `name` needs them."""
+        """Returns a known constant; nothing is written until `name` needs it."""
         return Value("", Dims(array.shape), array.dtype.name, array)
 
     def name(self, value: Value) -> str:
-        """The name of a value, or one number; other constants are written now. Raises BadInput for one too large."""
+        """Returns the name of a value, or one number; writes other constants. Raises BadInput for one that is too
+        large.
+        """
         if value.constant is None:
             return value.name
         if not value.rank:
@@ -59,13 +61,13 @@ class Source(writer.Writer[Value]):
         return self.set(_literal(value.constant), value.dims, value.dtype).name
 
     def _moved(self, x: Value, call: str, dims: Sequence[int], move: Callable[[Array], Array]) -> Value:
-        """What an expression of x, `{}`, makes of its elements; `move` does the same to those of a constant."""
+        """Applies an expression of x, `{}`, that moves elements; `move` does the same to a constant."""
         if x.constant is not None:
             return self.constant(move(x.constant))
         return self.set(call.format(x.name), dims, x.dtype)
 
     def full(self, dims: Sequence[int], fill: str, dtype: str) -> Value:
-        """One number, an expression, everywhere."""
+        """Returns one number, an expression, repeated everywhere."""
         return self.set(f"jnp.full({shape(dims)}, {fill})", dims, dtype)
 
     def number(self, value: str | int, dtype: str, rank: int = 0) -> Value:
@@ -103,7 +105,7 @@ class Source(writer.Writer[Value]):
         return self.set(f"jnp.flip({self.name(x)}, {axis})", x.dims, x.dtype)
 
     def index(self, x: Value, axis: int, position: int) -> Value:
-        """One element of an axis, without the axis."""
+        """Returns one element of an axis, without the axis."""
         return self.view(self.slice(x, axis, position, position + 1), x.dims.remove(axis))
 
     def apart(self, x: Value, axis: int) -> list[Value]:
@@ -117,14 +119,14 @@ class Source(writer.Writer[Value]):
         if len(known) == len(parts):
             return self.constant(np.concatenate(known, axis))
         dtype = parts[0].dtype
-        if RECORDS[dtype].bits < 8:  # XLA, which packs them on some machines, ends the process at some of these
+        if RECORDS[dtype].bits < 8:  # XLA packs them on some machines, and crashes at some of these
             wide = [self.cast(part, wider(dtype)) for part in parts]
             return self.cast(self.concat(wide, axis), dtype)
         names = ", ".join(map(self.name, parts))
         return self.set(f"jnp.concatenate([{names}], {axis})", dims, dtype)
 
     def cast(self, x: Value, dtype: str) -> Value:
-        """Numbers in another dtype."""
+        """Casts to another dtype."""
         if dtype == x.dtype:
             return x
         if x.constant is not None:
@@ -132,7 +134,7 @@ class Source(writer.Writer[Value]):
         return self.set(f"{x.name}.astype(jnp.{_dtype(dtype)})", x.dims, dtype)
 
     def call(self, function: str, operands: Sequence[Value], dtype: str | None = None) -> Value:
-        """A function of each element of operands that broadcast to each other."""
+        """Applies an elementwise function to operands that broadcast to each other."""
         dims = np.broadcast_shapes(*(x.dims for x in operands))
         return self.set(f"{function}({', '.join(map(self.name, operands))})", dims, dtype or operands[0].dtype)
 
@@ -141,12 +143,12 @@ class Source(writer.Writer[Value]):
 
 
 def shape(sizes: Sequence[int]) -> str:
-    """Sizes as Python writes them: (2, 3)."""
+    """Spells sizes as Python does: (2, 3)."""
     return str(tuple(map(int, sizes)))
 
 
 def number(value: float | int | bool, dtype: str) -> str:
-    """One number of that dtype as an expression."""
+    """Returns one number of a dtype as an expression."""
     return f"jnp.{_dtype(dtype)}({_spelled(value)})"
 
 
@@ -160,7 +162,7 @@ def _spelled(value: object) -> str:
 
 
 def _literal(array: Array) -> str:
-    """The expression of a constant; one number everywhere is written once."""
+    """Returns the expression of a constant; a repeated number is written once."""
     dtype, size = f"jnp.{_dtype(array.dtype.name)}", array.size
     if not array.ndim:
         return number(array.item(), array.dtype.name)
@@ -178,6 +180,6 @@ def _literal(array: Array) -> str:
     flat = f"jnp.array([{numbers}], {dtype})"
     if size < 2 or sum(n > 1 for n in array.shape) < 2:
         return flat if array.ndim == 1 else f"jnp.reshape({flat}, {shape(array.shape)})"
-    # XLA transposes a constant by another layout, which SPU 0.9.5 ignores: it would read it in the order before. So a
-    # matrix is looked up in a list at run time, which XLA leaves alone.
+    # XLA transposes a constant by changing its layout, which SPU 0.9.5 ignores: it would read the original order. So a
+    # matrix is gathered from a list at run time, which XLA leaves alone.
     return f"jnp.take({flat}, jnp.reshape(jnp.arange({size}), {shape(array.shape)}), 0, mode='clip')"

@@ -1,4 +1,4 @@
-"""The steps in which exports of operators are written: each makes nodes, or finds that none is needed."""
+"""Emits ONNX nodes for the steps of exports, or finds that no node is needed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from glenside.exporters.onnx.graph import Graph, GraphMark, shorten
-from glenside.exporters.onnx.kernels import carried, carrier
-from glenside.exporters.onnx.sinking import sunk
+from glenside.exporters.onnx.sink_transposes import sunk
+from glenside.exporters.onnx.supported_dtypes import required_dtype, supported_dtype
 from glenside.exporters.writer import Held, Value, Writer
 from glenside.ir.dtypes import REALS, RECORDS, STORED, WHOLE
 from glenside.ir.operand import Array
@@ -27,7 +27,7 @@ _INT64_MIN = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """What a Pad node does: elements before and after on each axis of its source, all of one value."""
+    """The effect of a Pad node: elements of one value before and after each axis of its source."""
 
     source: Value
     before: Dims
@@ -48,7 +48,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How much is written."""
+    """A position to which the emitter can be rolled back."""
 
     graph: GraphMark
     functions: int
@@ -66,15 +66,15 @@ def _nothing(term: Term) -> None:
 
 @dataclass
 class Emitter(Writer[Value]):
-    """Makes the nodes of one graph.
+    """Emits the nodes of one graph.
 
-    constants  the values of the program's constants
-    versions   (domain, operator, version) of nodes that are to mean what they do in that version
-    held       what stands for each term that is written
-    is_constant  whether a term is made of constants alone
-    came       terms that were the results of nodes
-    numbers    the one number that a constant is everywhere, of those that were looked at
-    write      writes a term and what it needs
+    constants    the values of the program's constants
+    versions     (domain, operator, version) of nodes that need the meaning of that version
+    held         the exported value of each term
+    is_constant  True if a term depends on constants alone
+    came         terms that were the results of nodes
+    numbers      the number that a constant repeats everywhere, for constants that were examined
+    write        exports a term and its operands
     """
 
     graph: Graph
@@ -88,21 +88,21 @@ class Emitter(Writer[Value]):
     write: Callable[[Term], None] = _nothing
 
     def held_of(self, term: Term) -> Held[Value]:
-        """What stands for a term, which is written now unless it was before."""
+        """Returns the exported value of a term, exporting it if necessary."""
         if term not in self.held:
             self.write(term)
         return self.held[term]
 
     def value_of(self, term: Term) -> Value:
-        """The array of a term."""
+        """Returns the array of a term."""
         return self.in_memory(self.held_of(term))
 
     def mark(self) -> Mark:
-        """What is written so far."""
+        """Returns the current position."""
         return Mark(self.graph.mark(), len(self.functions), frozenset(self.versions), len(self.held))
 
     def undo(self, mark: Mark) -> None:
-        """Take back what was written since."""
+        """Rolls back to a position."""
         self.graph.undo(mark.graph)
         shorten(self.functions, mark.functions)
         shorten(self.held, mark.held)
@@ -111,31 +111,31 @@ class Emitter(Writer[Value]):
     # Constants
 
     def number(self, value: str | int, dtype: str, rank: int = 0) -> Value:
-        """One exact number, with `rank` axes of size 1."""
+        """Returns one exact number, with `rank` axes of size 1."""
         known = exact(str(value))
         assert known is not None, "numbers are checked when a term is built"
         return self.graph.constant(Native().constant(known, dtype).reshape((1,) * rank))
 
     def lowest(self, dtype: str) -> Value:
-        """What a maximum ignores."""
+        """Returns the neutral element of a maximum."""
         return self.graph.constant(Native().lowest(dtype))
 
     def integers(self, values: Any) -> Value:
-        """An int64 constant of any rank: sizes, axes, positions."""
+        """Returns an int64 constant of any rank: sizes, axes, indices."""
         return self.graph.constant(np.asarray(values, np.int64))
 
     def counting(self, n: int) -> Value:
-        """The numbers from 0 to n - 1, int64."""
+        """Returns the numbers from 0 to n - 1, int64."""
         return self.graph.node("Range", [self.integers(i) for i in (0, n, 1)], (n,), "int64")
 
     def full(self, dims: Sequence[int], value: str | int, dtype: str) -> Value:
-        """One number everywhere; an array without elements is a constant."""
+        """Returns one repeated number; an array without elements is a constant."""
         if 0 in dims:
             return self.graph.constant(np.zeros(tuple(dims), dtype))
         return self.expand(self.number(value, dtype, len(dims)), dims)
 
     def known(self, x: Value) -> Array | None:
-        """The value of a constant, or of one that was cast or seen under other dims."""
+        """Returns the value of a constant, also through casts and reshapes; None for others."""
         node = self.graph.producers.get(x.name)
         if node is not None and node.op in ("Cast", "Reshape") and not node.domain:
             inner = self.known(node.inputs[0])
@@ -155,12 +155,13 @@ class Emitter(Writer[Value]):
         extra: Sequence[Value] = (),
         main: bool = False,
     ) -> Value:
-        """A node on operands of one dtype, computed in a dtype that runtimes have; `extra` inputs stay as they are.
+        """Emits a node on operands of one dtype, computed in a dtype that runtimes support; `extra` inputs are not
+        cast.
 
-        The result has the dtype of the operands, or the one given: then it is the node's own, such as bool.
+        The result has the dtype of the operands, or the given one, which is then the node's own, such as bool.
         """
         own = inputs[0].dtype
-        wide = carried(op, own)
+        wide = required_dtype(op, own)
         operands = [*(self.cast(x, wide) for x in inputs), *extra]
         result = self.graph.node(op, operands, dims, dtype or wide, attributes, main=main)
         return result if dtype else self.cast(result, own)
@@ -173,8 +174,10 @@ class Emitter(Writer[Value]):
         attributes: Mapping[str, Any] | None = None,
         main: bool = True,
     ) -> Value:
-        """An operator of several operands that broadcast; an operand that was expanded for it need not be."""
-        if op in ("Min", "Max") and carrier(op, operands[0].dtype) is None:
+        """Emits an operator of several operands that broadcast, without expansions that broadcasting makes
+        redundant.
+        """
+        if op in ("Min", "Max") and supported_dtype(op, operands[0].dtype) is None:
             a, b = operands
             return self.where(self.elementwise("Less" if op == "Min" else "Greater", a, b, dtype="bool"), a, b)
         dims = np.broadcast_shapes(*(x.dims for x in operands))
@@ -188,7 +191,7 @@ class Emitter(Writer[Value]):
     def of_each(
         self, operands: Sequence[Value], dims: Sequence[int], make: Callable[[Sequence[Value], Dims], Value]
     ) -> Value:
-        """What is computed of each element of operands that broadcast to the dims, in the order in which they lie."""
+        """Emits an elementwise operator of operands that broadcast to the dims, in their memory order."""
         found = sunk(self.graph, operands, Dims(dims))
         if found is None:
             return make(operands, Dims(dims))
@@ -203,43 +206,43 @@ class Emitter(Writer[Value]):
         return self.elementwise(primitive.onnx, *operands, dtype="bool" if primitive.gives == "bool" else None)
 
     def where(self, condition: Value, then: Value, otherwise: Value) -> Value:
-        """`then` where the condition holds."""
-        own, wide = then.dtype, carried("Where", then.dtype)
+        """Returns `then` where the condition is true, else `otherwise`."""
+        own, wide = then.dtype, required_dtype("Where", then.dtype)
         operands = [condition, self.cast(then, wide), self.cast(otherwise, wide)]
         dims = np.broadcast_shapes(*(x.dims for x in operands))
         chosen = self.of_each(operands, dims, lambda a, n: self.graph.node("Where", a, n, wide, main=True))
         return self.cast(chosen, own)
 
     def cast(self, x: Value, dtype: str) -> Value:
-        """The same values in another dtype."""
+        """Casts to another dtype."""
         if x.dtype == dtype:
             return x
         if x.dtype in REALS and dtype in WHOLE and dtype in STORED:
-            x = self.cast(x, "int32")  # runtimes round on the way to fewer bits, and cut on the way to these
+            x = self.cast(x, "int32")  # runtimes round on the way to fewer bits, and truncate on the way to int32
         if x.dtype in WHOLE and dtype in REALS and dtype in STORED:
-            x = self.cast(x, "float32")  # of 16 bits, runtimes take some that are too large for others
+            x = self.cast(x, "float32")  # from 16 bits, runtimes confuse some values that are too large
         attributes: dict[str, Any] = {"to": dtype}
         if dtype in REALS and RECORDS[dtype].bits == 8:
-            attributes["saturate"] = 0  # what is beyond the largest is inf or nan, as in every other float
+            attributes["saturate"] = 0  # beyond the largest the result is inf or nan, as for other floats
         return self.graph.node("Cast", [x], x.dims, dtype, attributes)
 
     def ordered(self, x: Value) -> Value:
-        """Numbers that stand in the same order as those of x, in a dtype in which runtimes sort."""
-        wide = self.cast(x, carried("TopK", x.dtype))
+        """Returns numbers in the same order as those of x, in a dtype in which runtimes sort."""
+        wide = self.cast(x, required_dtype("TopK", x.dtype))
         if x.dtype != "uint64":
             return wide
         return self.elementwise("Add", wide, self.number(_INT64_MIN, "int64", x.rank), main=False)
 
     def fold(self, op: str, x: Value, split: int) -> Value:
-        """All axes from `split` on folded by an associative operator: of size 1 in the result, and one axis."""
+        """Folds all axes from `split` on by an associative operator into one axis of size 1."""
         return self.tree(op, self.view(x, x.dims.take(split).append([x.dims.drop(split).product()])), split)
 
     def chain(self, op: str, operands: Iterable[Value]) -> Value:
-        """The operands folded left to right."""
+        """Folds the operands from left to right."""
         return reduce(lambda a, b: self.elementwise(op, a, b), operands)
 
     def tree(self, op: str, x: Value, axis: int) -> Value:
-        """An axis folded by an associative operator, halves on halves; it keeps size 1."""
+        """Folds an axis by an associative operator, by halves; it keeps size 1."""
         while x.dims[axis] > 1:
             half = x.dims[axis] // 2
             folded = self.elementwise(op, self.slice(x, axis, 0, half), self.slice(x, axis, half, 2 * half))
@@ -258,7 +261,7 @@ class Emitter(Writer[Value]):
         return self.graph.node("Reshape", [x, self.integers(dims)], dims, x.dtype)
 
     def base(self, x: Value) -> Value:
-        """What a value is a view of."""
+        """Returns the base of a reshaped value."""
         reshaped = self.graph.producer(x, "Reshape")
         return reshaped.inputs[0] if reshaped else x
 
@@ -276,7 +279,9 @@ class Emitter(Writer[Value]):
         return self.graph.node("Transpose", [x], dims, x.dtype, {"perm": tuple(order)})
 
     def _merged(self, x: Value, how: Rearrangement) -> tuple[Value, Rearrangement]:
-        """Which of the values that x is transposed of is best rearranged at once, and how: of equals the first."""
+        """Returns the base from which a chain of transposes is cheapest as one, and that rearrangement; the first of
+        equals.
+        """
         chain, below = [(x, how)], list[int]()
         while (first := self.graph.producer(self.base(x), "Transpose")) is not None:
             inner = of_transpose(first.inputs[0].dims, first.attributes["perm"])
@@ -284,16 +289,16 @@ class Emitter(Writer[Value]):
                 break
             x, how = first.inputs[0], both
             chain.append((x, how))
-            below.append(_passes(inner))
-        costs = [_passes(how) + sum(below[depth:]) for depth, (_, how) in enumerate(chain)]
+            below.append(_copies(inner))
+        costs = [_copies(how) + sum(below[depth:]) for depth, (_, how) in enumerate(chain)]
         return chain[max(depth for depth, cost in enumerate(costs) if cost == min(costs))]
 
     def _rearranged(self, x: Value, how: Rearrangement, dims: Dims) -> Value:
-        """One transpose, of x itself where its axes are the parts, else of as few as there are."""
+        """Emits one transpose: of x itself if its axes are the parts, else of the fewest parts."""
         if how.is_identity:
             return x
-        own = how.cut_parts(_larger(x.dims))
-        plain = own if own and own.result == _larger(dims) else how
+        own = how.cut_parts(_without_ones(x.dims))
+        plain = own if own and own.result == _without_ones(dims) else how
         x = self.view(x, plain.parts)
         return self.graph.node("Transpose", [x], plain.result, x.dtype, {"perm": plain.order})
 
@@ -304,7 +309,7 @@ class Emitter(Writer[Value]):
         return self.graph.node("Expand", [x, self.integers(dims)], dims, x.dtype)
 
     def unexpanded(self, x: Value) -> Value:
-        """What an expanded value of the same rank was before; broadcasting gives it back."""
+        """Returns the operand of an expansion of the same rank, to which broadcasting is equivalent."""
         expanded = self.graph.producer(x, "Expand")
         return expanded.inputs[0] if expanded and expanded.inputs[0].rank == x.rank else x
 
@@ -324,7 +329,7 @@ class Emitter(Writer[Value]):
         return self.graph.node("Slice", [x, *bounds], x.dims, x.dtype)
 
     def concat(self, parts: Sequence[Value], axis: int) -> Value:
-        """The parts one after the other, less those without elements."""
+        """Concatenates the parts that have elements."""
         kept = [part for part in parts if part.dims[axis]] or list(parts[:1])
         if len(kept) == 1:
             return kept[0]
@@ -332,7 +337,7 @@ class Emitter(Writer[Value]):
         return self.graph.node("Concat", kept, dims, kept[0].dtype, {"axis": axis})
 
     def pad(self, x: Value, axis: int, before: int, after: int, fill: Value | None = None) -> Value:
-        """Elements of one value, ()(), before and after on one axis: 0 unless it is given. Pads of pads are one."""
+        """Pads one axis with one value, ()(), by default 0; merges pads of pads."""
         fill = fill or self.number(0, x.dtype)
         value, none = self.graph.arrays[fill.name], Dims((0,) * x.rank)
         befores, afters = none.set(axis, before), none.set(axis, after)
@@ -346,44 +351,44 @@ class Emitter(Writer[Value]):
         dims = Dims(b + n + a for b, n, a in zip(befores, x.dims, afters, strict=True))
         if 0 in x.dims:
             return self.expand(self.view(fill, (1,) * len(dims)), dims)
-        wide = carried("Pad", x.dtype)
+        wide = required_dtype("Pad", x.dtype)
         inputs = [self.cast(x, wide), self.integers([*befores, *afters]), self.cast(fill, wide)]
         padded = self.graph.node("Pad", inputs, dims, wide, note=Padding(x, befores, afters, value))
         return self.cast(padded, x.dtype)
 
     def padding(self, x: Value) -> Padding | None:
-        """How a value was padded."""
+        """Returns how a value was padded, or None."""
         padded = self.graph.producer(x, "Pad")
         return padded.note if padded and isinstance(padded.note, Padding) else None
 
     def apart(self, x: Value, axis: int) -> list[Value]:
-        """The elements of an axis, each without it; those that a Concat put there are as they were."""
+        """Returns the elements of an axis, each without it; elements of a Concat are its inputs."""
         joined = self.graph.producer(x, "Concat")
         if joined and joined.attributes["axis"] == axis and all(part.dims[axis] == 1 for part in joined.inputs):
             return [self.view(part, part.dims.remove(axis)) for part in joined.inputs]
         return [self.gather(x, self.integers(i), axis) for i in range(x.dims[axis])]
 
     def gather(self, x: Value, indices: Value, axis: int) -> Value:
-        """All axes of the indices, int32 or int64, in place of one axis."""
+        """Gathers along an axis, which the axes of the indices, int32 or int64, replace."""
         dims = x.dims.take(axis).append(indices.dims).append(x.dims.drop(axis + 1))
         return self.graph.node("Gather", [x, indices], dims, x.dtype, {"axis": axis})
 
     # Local functions
 
     def call(self, function: Function, inputs: Sequence[Value], dims: Sequence[int], **attributes: Any) -> Value:
-        """A node that calls a local function of the domain "glenside"."""
+        """Emits a call of a local function of the domain "glenside"."""
         self.functions.setdefault(function.name, function)
         dtype = function.output.dtype
         return self.graph.node(function.name, inputs, dims, dtype, attributes, main=True, domain="glenside")
 
 
-def _larger(dims: Dims) -> Dims:
-    """The sizes other than 1."""
+def _without_ones(dims: Dims) -> Dims:
+    """Returns the sizes other than 1."""
     return Dims(n for n in dims if n != 1)
 
 
-def _passes(how: Rearrangement) -> int:
-    """What a runtime takes for a transpose, in copies: rows that stay together and one axis that moves are copied."""
+def _copies(how: Rearrangement) -> int:
+    """Estimates a runtime's cost of a transpose, in copies: contiguous rows and a single moved axis are cheap."""
     order = how.canonical().order
     if how.is_identity:
         return 0

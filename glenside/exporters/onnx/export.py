@@ -1,4 +1,4 @@
-"""A program as an ONNX model, term by term, and as a file: whole or not at all."""
+"""Exports a program as an ONNX model, term by term, and writes it to a file atomically."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ from glenside.ir.term import Term
 if TYPE_CHECKING:
     import onnx
 
-# A file of protocol buffers ends at 2 GiB; the nodes need some of it too.
+# A protobuf file ends at 2 GiB, some of which the nodes need.
 _MOST_BYTES = 2**31 - 2**27
 
 # External data begins at multiples of this, so that a runtime can map it.
 _ALIGNMENT = 4096
 
-# Constants smaller than this stay in the model, where tools read them to infer shapes.
+# Constants of fewer bytes stay in the model, where tools read them to infer shapes.
 _SMALL = 1024
 
 
 def export_onnx(program: Program, *, verify: bool = True) -> onnx.ModelProto:
-    """The program as a model of standard operators of ai.onnx with static shapes.
+    """Returns the program as a model of standard operators of ai.onnx with static shapes.
 
-    Inputs and results have the names and the order that the program's signature says; without one a result is `output`,
-    a tuple `output_0` and so on. Layers name the values that compute them. Tile instructions are calls of local
-    functions of the domain `glenside`, so that any runtime executes the file. Black boxes are the nodes that they were.
-    The opset is 18, or the lowest above it that has what the program needs: 26 for the bits of floats, and for a black
-    box the version in which it was imported. Equal programs give equal bytes. What ONNX leaves open is up to the
-    runtime: the extremes and the order of nan, and indices of a gather that are out of range.
+    Inputs and results have the names and the order of the program's signature; without one a result is `output`, and a
+    tuple `output_0` and so on. Values are named by the layers that they compute. Tile instructions are calls of local
+    functions of the domain `glenside`, so that any runtime executes the file. Black boxes become their original nodes.
+    The opset is 18, or the lowest above it that the program needs: 26 for bitcasts of floats, and for a black box the
+    version in which it was imported. Equal programs give equal bytes. Where ONNX is undefined, the runtime decides:
+    extremes and order of nan, and out-of-range indices of a gather.
 
-    Unless told not to, `verify` that the model is read back as meant, as `save_onnx` does. Raises BadInput: a constant
-    without a value, a name that ONNX cannot hold, a result of nothing, black boxes of other files or of versions that
-    do not go together, or no package onnx; and WrittenWrong where the model is read back as another program.
+    With `verify`, the model is read back and compared, as in `save_onnx`. Raises BadInput: a constant without a value,
+    a name that ONNX cannot hold, an empty result, black boxes of other files or of incompatible versions, or no package
+    onnx; and WrittenWrong if the model reads back as another program.
     """
     emit, outputs = _emitted(program)
     model = model_of(program, emit, outputs)
@@ -65,7 +65,7 @@ _MOVING = ("Concat", "Expand", "Gather", "Pad", "Slice", "Split", "Tile", "Trans
 
 
 def moved(program: Program) -> tuple[Counter[str], int]:
-    """How many nodes of each operator `export_onnx(program)` has, and the bytes of what they only put elsewhere.
+    """Counts the nodes of each operator in `export_onnx(program)`, and the bytes of nodes that only move data.
 
     Nodes of constants do not count. Raises BadInput.
     """
@@ -76,7 +76,7 @@ def moved(program: Program) -> tuple[Counter[str], int]:
 
 
 def _emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:
-    """The graph of a program, and its results by name. Raises BadInput."""
+    """Returns the graph of a program, and its results by name. Raises BadInput."""
     for name in program.tensors:
         if not _spells(name):
             raise BadInput(f"an ONNX file requires names of at least one Unicode character, got {spelled_name(name)}")
@@ -89,9 +89,10 @@ def _emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:
     return emit, _outputs(emit, emit.held[program.term], program)
 
 
-def _only_arranges(node: Term) -> bool:
-    """Whether it moves the elements of one operand, none of them to several places: its name belongs to what computes
-    them.
+def _only_moves(node: Term) -> bool:
+    """True if the node moves the elements of one operand, none of them to several indices.
+
+    Its name then belongs to the node that computes the elements.
     """
     found = node.index_map
     if found is None or len(node.children) != 1:
@@ -100,12 +101,12 @@ def _only_arranges(node: Term) -> bool:
 
 
 def _labels(program: Program) -> dict[Term, str]:
-    """The names of terms: those of layers first, each at what computes it."""
+    """Returns the names of terms, layers first, each at the term that computes it."""
     labels: dict[Term, str] = {}
     for name, node in {**program.layers, **program.names}.items():
         if name not in program.layers and name in program.tensors:
             continue
-        while _only_arranges(node):
+        while _only_moves(node):
             node = node.children[0]
         if node.children and _spells(name):
             labels.setdefault(node, name)
@@ -113,7 +114,7 @@ def _labels(program: Program) -> dict[Term, str]:
 
 
 def _outputs(emit: Emitter, result: Held, program: Program) -> dict[str, Value]:
-    """Every array of the result by its name, and output_0_0 for a tuple in a tuple."""
+    """Returns every array of the result by name; output_0_0 is in a tuple in a tuple."""
     found: dict[str, Value] = {}
     names = program.result_names()
     items = result if isinstance(result, tuple) else (result,)
@@ -146,41 +147,40 @@ def _spells(name: str) -> bool:
 def save_onnx(
     program: Program, path: PathLike, most_bytes: int = _MOST_BYTES, *, verify: bool = True
 ) -> ReadBack | None:
-    """Write `export_onnx(program)`, whole or not at all; unless told not to, `verify` that it is read back as meant
-    before it takes its name, and say what was compared.
+    """Writes `export_onnx(program)` atomically; with `verify`, it is read back before it takes its name.
 
-    Constants of more than `most_bytes` together go to PATH.data beside it, which must be moved with it: both or neither
-    are written. Raises BadInput.
+    Returns what was compared. Constants of more than `most_bytes` together are stored in PATH.data, which must be moved
+    with the file: both or neither are written. Raises BadInput.
     """
     import_onnx()
     emit, outputs = _emitted(program)
     constants = program.constants_declared.values()
     size = sum(packed_bytes(tensor.dims, tensor.dtype) for tensor in constants)
-    said: list[ReadBack] = []
+    compared: list[ReadBack] = []
     data: IO[bytes] | None = None
 
     def verified(written: Path) -> None:
         if data is not None:
             data.flush()
-        said.append(read_back(program, written, path, None if data is None else Path(data.name)))
+        compared.append(read_back(program, written, path, None if data is None else Path(data.name)))
 
     with ExitStack() as files:
         store: Store = inline
         if size > most_bytes:
             beside = f"{Path(path).name}.data"
             data = files.enter_context(replacing(Path(path).with_name(beside)))
-            store = partial(_store_beside, data, beside)
+            store = partial(_store_externally, data, beside)
         model = model_of(program, emit, outputs, store)
         try:
             content = model.SerializeToString(deterministic=True)
-        except Exception as error:  # each version of protobuf has another one for what is too large
+        except Exception as error:  # versions of protobuf raise different errors for a message that is too large
             raise BadInput(f"cannot write {path}: {error}") from None
         files.enter_context(replacing(path, verified if verify else None)).write(content)
-    return said[0] if said else None
+    return compared[0] if compared else None
 
 
-def _store_beside(file: IO[bytes], location: str, tensor: Any, array: Array) -> None:
-    """Keep the bytes of a constant in another file, which the model finds at that location."""
+def _store_externally(file: IO[bytes], location: str, tensor: Any, array: Array) -> None:
+    """Stores the bytes of a constant in another file, at a location that the model gives."""
     data = packed(array)
     if data.nbytes < _SMALL:
         inline(tensor, array)

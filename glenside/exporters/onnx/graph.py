@@ -1,4 +1,4 @@
-"""Nodes, constants and names of an ONNX graph while it grows; it becomes a model in `model.py`."""
+"""Holds the nodes, constants and names of a growing ONNX graph; `model.py` makes a model of it."""
 
 from __future__ import annotations
 
@@ -12,32 +12,34 @@ from glenside.exporters.writer import Value
 from glenside.ir.operand import Array
 from glenside.ir.types import Dims
 
-# The first in which all reductions take axes as an input; later ones only add dtypes, which runtimes lack.
+# The first version in which all reductions take axes as an input; later ones only add dtypes, which runtimes lack.
 OPSET = 18
 
 
 ABSENT = Value("", Dims(), "")
-"""An optional input or output that a node does without."""
+"""An optional input or output that a node omits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What an attribute of a node in a function is: the whole numbers of that attribute of the call."""
+    """An attribute of a node in a function: the integers of the named attribute of the call."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """An attribute as another file had it: the bytes of its message."""
+    """An attribute from another file: the bytes of its message."""
 
     message: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One ONNX node. `domain` is "" for standard operators; `note` is for later steps, not the file; `name` is that of
-    its first output, unless it is given.
+    """One ONNX node.
+
+    `domain` is "" for standard operators; `note` is for later steps, not the file; `name` defaults to that of its first
+    output.
     """
 
     op: str
@@ -51,13 +53,13 @@ class Node:
 
     @property
     def output(self) -> Value:
-        """The first output, of most operators the only one."""
+        """The first output, for most operators the only one."""
         return self.outputs[0]
 
 
 @dataclass(frozen=True, slots=True)
 class GraphMark:
-    """How much of a graph there is: how long its tables are, which only grow, and the numbers of names."""
+    """A position in a graph: the lengths of its tables, which only grow, and the counters of names."""
 
     nodes: int
     tables: tuple[int, ...]
@@ -65,12 +67,12 @@ class GraphMark:
 
 
 class Graph:
-    """A growing graph. The same node on the same operands is made once; `label` names what is made next.
+    """A growing graph. Equal nodes on equal operands are shared; `label` names the next nodes.
 
     weights    names of constants whose arrays are read when the model is made
-    arrays     name -> array of the small constants that the translation needs
-    fixed      names of what is made of constants alone
-    typed      name -> one of several outputs of a node whose other outputs have types that nobody knows
+    arrays     name -> array of small constants that the export needs
+    fixed      names of values that depend on constants alone
+    typed      name -> an output of a node that has other outputs of unknown types
     """
 
     def __init__(self, reserved: Sequence[str]) -> None:
@@ -87,7 +89,7 @@ class Graph:
         self._constants: dict[tuple[Any, ...], Value] = {}
 
     def name(self, wanted: str) -> str:
-        """The name, or the first of name-2, name-3 .. that nothing has; it is taken then."""
+        """Returns the name, or the first of name-2, name-3 .. that is free, and reserves it."""
         fresh = wanted
         while fresh in self._taken:
             self._counts[wanted] = self._counts.get(wanted, 1) + 1
@@ -96,19 +98,19 @@ class Graph:
         return fresh
 
     def reserve(self, name: str) -> str:
-        """The name, which from now on nothing else gets; what has it already is called otherwise in the file."""
+        """Reserves a name; an earlier value of that name is renamed in the file."""
         self._taken.add(name)
         return name
 
     def numbered(self, wanted: str) -> str:
-        """wanted_0, wanted_1 .., those that nothing has."""
+        """Returns the first free name of wanted_0, wanted_1 .."""
         count = self._counts.get(f"{wanted}_", 0)
         self._counts[f"{wanted}_"] = count + 1
         return self.name(f"{wanted}_{count}")
 
     def constant(self, array: Array) -> Value:
-        """A small constant; equal ones are one."""
-        array = np.ascontiguousarray(array).reshape(np.shape(array))  # the former makes a vector of a scalar
+        """Returns a small constant; equal ones are shared."""
+        array = np.ascontiguousarray(array).reshape(np.shape(array))  # ascontiguousarray makes a vector of a scalar
         key = (array.dtype.name, array.shape, array.tobytes())
         if key not in self._constants:
             value = Value(self.numbered("constant"), Dims(array.shape), array.dtype.name)
@@ -117,7 +119,7 @@ class Graph:
         return self._constants[key]
 
     def weight(self, name: str, dims: Dims, dtype: str) -> Value:
-        """A constant of the program, under its own name."""
+        """Returns a constant of the program, under its own name."""
         self.fixed.add(name)
         return self.weights.setdefault(name, Value(name, dims, dtype))
 
@@ -133,7 +135,9 @@ class Graph:
         domain: str = "",
         note: Any = None,
     ) -> Value:
-        """The value of a node. Under a label, the `main` one is named by it, the others are LABEL/OP."""
+        """Emits a node and returns its value. Under a label, the `main` node has the label's name, others are
+        LABEL/OP.
+        """
         output = (Dims(dims), dtype)
         return self.several(op, inputs, [output], attributes, main=main, domain=domain, note=note)[0]
 
@@ -149,9 +153,9 @@ class Graph:
         note: Any = None,
         which: str = "",
     ) -> tuple[Value, ...]:
-        """The values of a node, of dims and a dtype each; None is one that the node does without.
+        """Emits a node and returns its values, with dims and a dtype each; None omits an output.
 
-        `which` tells nodes apart that are not the same although they look it.
+        `which` distinguishes nodes that look equal but are not.
         """
         attributes = attributes or {}
         key = (domain, op, which, len(outputs), *(i.name for i in inputs), *attributes.items())
@@ -175,14 +179,14 @@ class Graph:
         return made.outputs
 
     def mark(self) -> GraphMark:
-        """How much there is now."""
+        """Returns the current position."""
         return GraphMark(len(self.nodes), tuple(map(len, self._tables())), dict(self._counts))
 
     def _tables(self) -> tuple[dict[Any, Any], ...]:
         return self.weights, self.arrays, self._made, self._constants, self.typed
 
     def undo(self, mark: GraphMark) -> None:
-        """Take back what was made since."""
+        """Rolls back to a position."""
         gone = {value.name for node in self.nodes[mark.nodes :] for value in node.outputs}
         weights, arrays, *_ = mark.tables
         gone.update([*self.arrays][arrays:])
@@ -197,19 +201,19 @@ class Graph:
         self._counts = dict(mark.counts)
 
     def copy(self, x: Value) -> Value:
-        """The same value under another name."""
+        """Returns the same value under another name."""
         output = Value(self.numbered("Identity"), x.dims, x.dtype)
         self.nodes.append(Node("Identity", (x,), (output,), {}))
         self.producers[output.name] = self.nodes[-1]
         return output
 
     def producer(self, value: Value, op: str) -> Node | None:
-        """The node that makes a value, when it is one of that operator."""
+        """Returns the node that computes a value if it is of that operator, or None."""
         node = self.producers.get(value.name)
         return node if node is not None and node.op == op and not node.domain else None
 
     def used(self, outputs: Sequence[Value]) -> list[Node]:
-        """The nodes that the outputs need, in order."""
+        """Returns the nodes on which the outputs depend, in order."""
         needed, kept = {value.name for value in outputs}, []
         for node in reversed(self.nodes):
             if any(value.name in needed for value in node.outputs if value.name):
@@ -219,6 +223,6 @@ class Graph:
 
 
 def shorten(table: dict[Any, Any], size: int) -> None:
-    """Leave the first entries of a table."""
+    """Removes all but the first entries of a table."""
     while len(table) > size:
         table.popitem()

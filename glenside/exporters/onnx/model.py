@@ -1,4 +1,4 @@
-"""From a graph to the message that ONNX files hold, and the versions of operators that it imports."""
+"""Makes the ONNX message of a graph, and selects the versions of operators that it imports."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 
 import glenside
 from glenside.builder.dropout import SEED
-from glenside.exporters.onnx.detours import moved_as_runtimes_can
 from glenside.exporters.onnx.emitter import Emitter, Function
-from glenside.exporters.onnx.fusing import fused
+from glenside.exporters.onnx.fuse_nodes import fused
 from glenside.exporters.onnx.graph import OPSET, Encoded, Graph, Node, Reference
+from glenside.exporters.onnx.movement_casts import with_movement_casts
 from glenside.exporters.onnx.versions import means_the_same, since
 from glenside.exporters.writer import Value
 from glenside.ir.dtypes import RECORDS
@@ -27,22 +27,22 @@ from glenside.ir.program import Program
 if TYPE_CHECKING:
     import onnx
 
-# The first that has local functions.
+# The first version with local functions.
 _IR_VERSION = 8
 
 _SEED = SEED.name, SEED.dims, SEED.dtype
 
-# (message of a constant, its array): keeps the bytes, in the message or elsewhere.
+# (message of a constant, its array): stores the bytes, in the message or elsewhere.
 Store = Callable[[Any, Array], None]
 
 
 def inline(tensor: Any, array: Array) -> None:
-    """Put the bytes of a constant into its message."""
+    """Stores the bytes of a constant in its message."""
     tensor.raw_data = packed(array).tobytes()
 
 
 def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], store: Store = inline) -> onnx.ModelProto:
-    """The model of a graph whose results are known by name; `store` keeps the values of the program's constants."""
+    """Returns the model of a graph with named results; `store` stores the values of the program's constants."""
     onnx = import_onnx()
     name = program.name.encode(errors="replace").decode() or "program"
     model = onnx.ModelProto(ir_version=_IR_VERSION, producer_name="glenside", producer_version=glenside.__version__)
@@ -53,7 +53,7 @@ def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], stor
     renamed = _renamed(emit.graph, outputs, nodes)
     for tensor in program.inputs.values():
         _describe(model.graph.input.add(), Value(tensor.name, tensor.dims, tensor.dtype), onnx)
-    if SEED in program.inputs.values():  # an input that may be left out
+    if SEED in program.inputs.values():  # an optional input
         _fill_tensor(model.graph.initializer.add(), Value(*_SEED), onnx, np.zeros((), np.uint32), inline)
     for output, value in outputs.items():
         _describe(model.graph.output.add(), replace(value, name=output), onnx)
@@ -78,14 +78,14 @@ def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], stor
 
 
 def nodes_of(program: Program, emit: Emitter, outputs: Mapping[str, Value]) -> list[Node]:
-    """The nodes of the model of a graph, in order."""
+    """Returns the nodes of a graph's model, in order."""
     nodes = _joined(emit.graph.used([*outputs.values()]), outputs.values())
     nodes = fused(emit.graph, nodes, outputs.values(), program.constants)
-    return _sorted([*moved_as_runtimes_can(emit.graph, nodes)])
+    return _sorted([*with_movement_casts(emit.graph, nodes)])
 
 
 def _sorted(nodes: Sequence[Node]) -> list[Node]:
-    """The nodes, each after those that make its inputs; in their order where they are so."""
+    """Sorts the nodes topologically, and stably if they already are in order."""
     made = {value.name for node in nodes for value in node.outputs if value.name}
     found: list[Node] = []
     rest, done = [*nodes], set[str]()
@@ -103,7 +103,7 @@ def _sorted(nodes: Sequence[Node]) -> list[Node]:
 
 
 def _renamed(graph: Graph, outputs: Mapping[str, Value], nodes: Sequence[Node]) -> dict[str, str]:
-    """The names of values in the file where those are others: an output has its own, and no other value that."""
+    """Returns the names of values that differ in the file: an output has its own name, and no other value has it."""
     renamed = {value.name: output for output, value in outputs.items()}
     values = (value for node in nodes for value in (*node.inputs, *node.outputs))
     for name in dict.fromkeys(value.name for value in values if value.name in outputs):
@@ -113,7 +113,7 @@ def _renamed(graph: Graph, outputs: Mapping[str, Value], nodes: Sequence[Node]) 
 
 
 def _joined(nodes: Sequence[Node], outputs: Iterable[Value]) -> list[Node]:
-    """The nodes, chains of concatenations along one axis as one each: a chain copies its first part again and again."""
+    """Merges chains of concatenations along one axis, since a chain copies its first part repeatedly."""
     uses = Counter(value.name for node in nodes for value in node.inputs)
     uses.update(value.name for value in outputs)
     joins = {node.output.name: node for node in nodes if node.op == "Concat"}
@@ -171,7 +171,7 @@ def _describe(info: Any, value: Value, onnx: Any) -> None:
     info.name = value.name
     info.type.tensor_type.elem_type = _data_type(value.dtype, onnx)
     shape = info.type.tensor_type.shape
-    shape.SetInParent()  # no axes are not an unknown number of axes
+    shape.SetInParent()  # no axes differ from an unknown number of axes
     for size in value.dims:
         shape.dim.add().dim_value = size
 
@@ -185,7 +185,7 @@ def _add_constants(
     onnx: Any,
     renamed: Mapping[str, str],
 ) -> None:
-    """Those that nodes read, in the order of their first use."""
+    """Adds the constants that nodes read, in the order of their first use."""
     for value in dict.fromkeys(value for node in nodes for value in node.inputs):
         named = replace(value, name=renamed.get(value.name, value.name))
         if value.name in source.arrays:
@@ -216,10 +216,10 @@ def _fill_function(proto: Any, function: Function, version: int, onnx: Any) -> N
 
 
 def _opsets(wanted: Iterable[tuple[str, str, int]], nodes: Sequence[Node], least: int) -> dict[str, int]:
-    """Domain -> version, where some (domain, operator, version) are to mean what they do in that version.
+    """Returns domain -> version, such that nodes of (domain, operator, version) in `wanted` keep their meaning.
 
-    The other nodes are standard operators as of OPSET, of dtypes that are known from the version `least` on. Raises
-    BadInput when there is no version for all of a domain.
+    Other nodes are standard operators as of OPSET, with dtypes that exist from version `least` on. Raises BadInput if
+    no version suits all nodes of a domain.
     """
     used = {(node.domain, node.op) for node in nodes}
     needs = sorted(each for each in wanted if each[:2] in used)

@@ -1,7 +1,7 @@
-"""What came as one node and was not changed goes out as that node: LSTM, attention, what is quantized.
+"""Exports terms that were imported from one node and not changed as that node: LSTM, attention, quantized operators.
 
-The program knows the node that a term was imported from, as a black box of the same operands. A term that is spelled
-like that one, over other operands, is the same node of these.
+The program records the node of a term as a black box of the same operands. A term of the same structure over other
+operands is exported as the same node of these.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from glenside.ir.term import Term, build, postorder, tensors
 from glenside.ir.types import Dims, Tensor
 
 _READ_THROUGH = ("Concat", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
-"""Always written as what they do: other nodes are found through them."""
+"""Operators that are always exported by their meaning, since other nodes are matched through them."""
 
 
 @dataclass
 class Origins:
-    """The nodes that terms of a program came from."""
+    """The nodes from which terms of a program were imported."""
 
     program: Program
     _spelled: dict[Term, Term | None] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Origins:
         return found
 
     def box(self, term: Term) -> Term | None:
-        """The black box that a term is, over terms that can be written."""
+        """Returns the black box of a term, over terms that can be exported, or None."""
         if not self.program.origins or not term.children:
             return None
         known = self.patterns.get((term.operator.name, term.attributes), ())
@@ -46,13 +46,13 @@ class Origins:
             known = ((term, own), *known)
         for pattern, box in known:
             operands = self._operands(pattern, term, box)
-            spelled = None if operands is None else _over(box, operands)
+            spelled = None if operands is None else _rebased(box, operands)
             if spelled is not None:
                 return spelled
         return None
 
     def _operands(self, pattern: Term, term: Term, box: Term) -> list[Term] | None:
-        """What stands in a term for the operands of a box, where the term is otherwise what the pattern is."""
+        """Returns the operands of a box in a term that otherwise equals the pattern, or None."""
         bound: dict[Term, Term] = {}
         stack, variables = [(pattern, term)], {*box.children}
         while stack:
@@ -66,34 +66,34 @@ class Origins:
                 return None
             if mine in variables:
                 if self.program.info.constant.get(theirs, False) and mine is not theirs:
-                    return None  # what is known of a constant may be in the pattern
+                    return None  # the pattern may depend on a constant's value
                 continue
             if mine.operator is not theirs.operator or mine.attributes != theirs.attributes:
                 return None
             stack += zip(mine.children, theirs.children, strict=True)
         found = [bound.get(x, x) for x in box.children]
-        return found if all(x in bound or self._is_there(x) for x in box.children) else None
+        return found if all(x in bound or self._is_available(x) for x in box.children) else None
 
-    def _is_there(self, operand: Term) -> bool:
-        """Whether what a term is not made of any more can be written: tensors that the program has."""
+    def _is_available(self, operand: Term) -> bool:
+        """True if an operand on which the term no longer depends can be exported: the program has its tensors."""
         leaves = (leaf.attributes[0] for leaf in tensors(operand))
         return all(isinstance(t, Tensor) and self.program.tensors.get(t.name) == t for t in leaves)
 
 
 def _operator(box: Term) -> str:
-    """The name of the operator in the key of a black box."""
+    """Returns the operator in the key of a black box."""
     return str(box.attributes[0]).split("/", 2)[1]
 
 
 def is_one_step(term: Term, box: Term) -> bool:
-    """Whether a term computes something of the operands of its node at once, whatever that is."""
+    """True if a term is a single step on the operands of its node."""
     below = {*box.children}
     inner = [node for node in postorder(term, without=below) if node.children]
     return all(node is term or node.operator.name in ("access", "access-product", "access-broadcast") for node in inner)
 
 
-def _over(box: Term, operands: list[Term]) -> Term | None:
-    """A black box of other operands, as of OPSET; None where its node means something else there."""
+def _rebased(box: Term, operands: list[Term]) -> Term | None:
+    """Returns a black box of other operands at OPSET; None if its node has another meaning there."""
     key, _, dims, dtype = box.attributes[0], box.attributes[1], box.access.dims, box.access.dtype
     found = at_opset(str(key), tuple(x if x.operator.name == "numbers" else x.access for x in operands))
     if found is None:
@@ -109,5 +109,5 @@ def _over(box: Term, operands: list[Term]) -> Term | None:
 
 
 def outputs_of(box: Term) -> int:
-    """How many results the node of a black box has."""
+    """Returns the number of results of a black box's node."""
     return sum(map(bool, read_key(str(box.attributes[0])).node.output))

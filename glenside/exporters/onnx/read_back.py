@@ -1,4 +1,4 @@
-"""ONNX files that were just written, read back and compared with the program that was meant."""
+"""Reads back ONNX files just written, and compares them with the intended program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from glenside.importers.onnx.model import program_of_model, read_model
-from glenside.importers.onnx.order import in_order
+from glenside.importers.onnx.topological_order import in_order
 from glenside.ir.dtypes import REALS, RECORDS
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.operand import Array, arrays
@@ -23,29 +23,31 @@ from glenside.semantics.effort import seconds
 from glenside.semantics.interpreter import evaluate
 
 MOST_SECONDS = 3.0
-"""Predicted seconds of the interpreter up to which values are compared; it takes about half, twice."""
+"""Values are compared if the interpreter is predicted to take at most this many seconds; it runs twice, in about
+half.
+"""
 _TOLERANCE = 0.05
 """Tolerance of floats, relative to the largest magnitude; a wrong file differs by about 1."""
 _FLIPPED = 0.02
-"""The share of whole numbers that may differ: those that are made of floats flip where sums are rounded otherwise."""
+"""The share of integers that may differ: integers computed from floats change where sums round differently."""
 
 
 @dataclass(frozen=True)
 class ReadBack:
-    """What was compared of a file: its structure, always; and its values, or why not."""
+    """The extent of a comparison: the structure always, and the values or why not."""
 
     values: str
 
     def __str__(self) -> str:
-        return f"read back: structure as meant; {self.values}"
+        return f"read back: structure equal; {self.values}"
 
 
 def read_back(program: Program, written: Path, path: PathLike, data: Path | None = None) -> ReadBack:
-    """Compare the file that becomes a path with the program that it was written from.
+    """Compares a temporary file with the program that it was written from.
 
-    data  the temporary file of the constants that lie beside it
+      data  the temporary file of its external constants
 
-    Raises WrittenWrong, as `compare`.
+    Raises WrittenWrong, as `compare` does.
     """
     model = read_model(written)
     if data is not None:
@@ -59,12 +61,12 @@ def read_back(program: Program, written: Path, path: PathLike, data: Path | None
 def compare(
     program: Program, model: Any, path: PathLike, folder: Path | None = None, external: bool = False
 ) -> ReadBack:
-    """Compare a model, in a folder, with the program that it was made from; `path` is what it is called.
+    """Compares a model, in a folder, with the program that it was made from; messages call it `path`.
 
-    external  whether it has constants in other files
+      external  True if it has external constants
 
-    Raises WrittenWrong: ONNX's checker refuses it, its nodes are in no order, its inputs, results or constants are
-    others, or its values are.
+    Raises WrittenWrong if ONNX's checker refuses it, its nodes are not sorted, or its inputs, results, constants or
+    values differ.
     """
     _check(model, path, external)
     try:
@@ -79,9 +81,9 @@ def _check(model: Any, path: PathLike, external: bool) -> None:
     onnx = import_onnx()
     known = {value.name for value in (*model.graph.input, *model.graph.initializer)}
     if in_order(model.graph.node, known) != range(len(model.graph.node)):
-        raise WrittenWrong(path, "its nodes are not in order")
+        raise WrittenWrong(path, "its nodes are not sorted")
     if external:
-        return  # the checker wants its files under their own names
+        return  # the checker requires files under their final names
     standard = all(opset.domain in ("", "ai.onnx", "glenside") for opset in model.opset_import)
     try:
         onnx.checker.check_model(model, full_check=standard)
@@ -96,7 +98,7 @@ def _compare_types(program: Program, found: Program, path: PathLike) -> None:
         raise WrittenWrong(path, f"its inputs are {_named(found.inputs)}, for {_named(program.inputs)}")
     kinds = [[(own.dims, own.dtype) for own in arrays_of(each)] for each in (program, found)]
     if kinds[0] != kinds[1]:
-        raise WrittenWrong(path, "its results are of other types")
+        raise WrittenWrong(path, "the types of its results differ")
     if program.signature.outputs and len(found.signature.outputs) == len(program.signature.outputs):
         names = [program.signature.outputs, found.signature.outputs]
         if names[0] != names[1] and len({*names[0]}) == len(names[0]) and not {*names[0]} & {*program.tensors}:
@@ -105,11 +107,11 @@ def _compare_types(program: Program, found: Program, path: PathLike) -> None:
         if name in program.constants_declared and found.tensors[name] == program.tensors[name]:
             meant = program.constants[name]
             if np.ascontiguousarray(value).tobytes() != np.ascontiguousarray(meant).tobytes():
-                raise WrittenWrong(path, f"its constant {name} is another one")
+                raise WrittenWrong(path, f"its constant {name} differs")
 
 
 def arrays_of(program: Program) -> list[AccessType]:
-    """The types of all arrays of the result, those in tuples too."""
+    """Returns the types of all arrays of the result, including those in tuples."""
     found, stack = [], [program.term.type]
     while stack:
         kind = stack.pop()
@@ -125,14 +127,14 @@ def _named(tensors: Mapping[str, Tensor]) -> str:
 
 
 def _compare_values(program: Program, found: Program, path: PathLike) -> str:
-    """Compare values, and say how, or why they are not compared."""
+    """Compares values, and describes the comparison, or why there was none."""
     if found.term is program.term:
         return "the importer reads the same term"
     if any(term.operator.opaque for each in (program, found) for term in each.info.order):
-        return "values not compared: there are black boxes"
+        return "values not compared: it has black boxes"
     predicted = max(seconds(program.term), seconds(found.term))
     if predicted > MOST_SECONDS:
-        return f"values not compared: they take about {predicted:.0f} seconds"
+        return f"values not compared: it would take about {predicted:.0f} seconds"
     for whole in (2, 1):
         given = {name: _drawn(tensor, whole) for name, tensor in program.inputs.items()}
         try:
@@ -140,18 +142,18 @@ def _compare_values(program: Program, found: Program, path: PathLike) -> str:
                 arrays(evaluate([each.term], {**each.constants, **{n: given[n] for n in each.inputs}})[0])
                 for each in (program, found)
             ]
-        except BadInput:  # an index that no axis has
+        except BadInput:  # an index out of range
             continue
         for number, (meant, own) in enumerate(zip(*values, strict=True)):
-            if not _alike(np.asarray(meant), np.asarray(own)):
+            if not _close(np.asarray(meant), np.asarray(own)):
                 name = found.signature.outputs[number : number + 1] or [str(number)]
-                raise WrittenWrong(path, f"the values of its result {name[0]} are others")
-        return "values as meant, on random inputs"
-    return "values not compared: they take indices that are in range"
+                raise WrittenWrong(path, f"the values of its result {name[0]} differ")
+        return "values equal on random inputs"
+    return "values not compared: random indices are out of range"
 
 
 def _drawn(tensor: Tensor, whole: int) -> Array:
-    """A value of an input: whole numbers below `whole`."""
+    """Draws a value of an input: integers below `whole`."""
     draw = np.random.default_rng(len(tensor.name))
     dims, dtype = tuple(tensor.dims), RECORDS[tensor.dtype].numpy
     if tensor.dtype in REALS:
@@ -159,7 +161,7 @@ def _drawn(tensor: Tensor, whole: int) -> Array:
     return draw.integers(0, whole, dims).astype(dtype)
 
 
-def _alike(meant: Array, found: Array) -> bool:
+def _close(meant: Array, found: Array) -> bool:
     if not meant.size:
         return True
     if meant.dtype.name not in REALS:

@@ -1,4 +1,4 @@
-"""Versions of standard operators: which mean the same, and nodes of older ones as those of today."""
+"""Relates versions of standard operators: which have the same meaning, and how older nodes are converted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Given: TypeAlias = AccessType | Term
 
 @cache
 def since(op: str, version: int) -> int:
-    """The version that brought a standard operator as it is in another version."""
+    """Returns the version that introduced a standard operator's definition in `version`."""
     import onnx
 
     try:
@@ -36,9 +36,9 @@ def since(op: str, version: int) -> int:
 
 @cache
 def means_the_same(op: str, version: int, later: int) -> bool:
-    """Whether a node of one version is one of a later version too.
+    """True if a node of one version has the same meaning in a later version.
 
-    From OPSET on, versions added dtypes, and attributes and inputs that one can do without, with few exceptions.
+    From OPSET on, versions only added dtypes and optional attributes and inputs, with few exceptions.
     """
     if since(op, version) == since(op, later):
         return not _is_deprecated(op, later)
@@ -49,13 +49,13 @@ def means_the_same(op: str, version: int, later: int) -> bool:
 
 
 _BROADCASTS = 9
-"""The version from which on all operators broadcast as today, PRelu last: before, nodes of one schema may differ."""
+"""The version from which all operators broadcast as today, PRelu last: before, nodes of one schema may differ."""
 _READ_OTHERWISE = {"STFT": {"onesided": 1}}
-"""Operator -> attributes whose default ONNX's inference of shapes takes to be another one: they are written."""
+"""Operator -> attributes whose default ONNX's shape inference gets wrong: they are written explicitly."""
 _SAME_SCHEMA_OTHER_MEANING = {
-    ("GroupNormalization", 18, 21),  # scale and bias had an element for each group, and have one for each channel
+    ("GroupNormalization", 18, 21),  # scale and bias had an element per group, and now have one per channel
 }
-"""(operator, version, later version): of the same attributes, inputs and outputs, which mean something else."""
+"""(operator, version, later version) with equal attributes, inputs and outputs, but another meaning."""
 
 
 @cache
@@ -67,7 +67,7 @@ def _is_deprecated(op: str, version: int) -> bool:
 
 @cache
 def _added(op: str, version: int, later: int) -> dict[str, bool] | None:
-    """Attributes that an operator got, and whether they are required; None where what it had is not as it was."""
+    """Returns added attributes -> True if required; None if older ones changed."""
     import onnx
 
     try:
@@ -116,7 +116,7 @@ def at_opset(key: str, operands: tuple[Given, ...]) -> tuple[BlackBox, tuple[Any
         if box.version >= _BROADCASTS:
             return found
     else:
-        found = _resized(box) if box.version < 11 and op in ("Upsample", "Resize") else _newer(box, operands)
+        found = _resized(box) if box.version < 11 and op in ("Upsample", "Resize") else _upgraded(box, operands)
     return found if found is not None and _reads_the_same(box, *found, operands) else None
 
 
@@ -156,7 +156,7 @@ def _reads_the_same(old: BlackBox, new: BlackBox, added: Sequence[Any], operands
 
 
 def _read(box: BlackBox, operands: Sequence[Given], added: Sequence[Any]) -> Term | None:
-    """The term of a node; None where the importer reads none."""
+    """Returns the term of a node; None if the importer refuses it."""
     import onnx
 
     from glenside.importers.onnx.model import program_of_model
@@ -186,15 +186,15 @@ def _type(operand: Given) -> AccessType:
 
 
 def _value(operand: Given) -> Array | None:
-    """The array of an operand that is numbers."""
+    """Returns the array of an operand that is numbers."""
     if not isinstance(operand, Term):
         return None
     array: Array = evaluate([operand], {})[0]
     return array
 
 
-def _newer(box: BlackBox, operands: Sequence[Given]) -> tuple[BlackBox, tuple[Any, ...]] | None:
-    """The node that the converter of the package onnx makes of an older one."""
+def _upgraded(box: BlackBox, operands: Sequence[Given]) -> tuple[BlackBox, tuple[Any, ...]] | None:
+    """Converts an older node with the converter of the package onnx."""
     op = box.node.op_type
     converted = _converted(box, [*map(_type, operands)])
     if converted is None:
@@ -219,7 +219,7 @@ def _newer(box: BlackBox, operands: Sequence[Given]) -> tuple[BlackBox, tuple[An
 
 
 def _resized(box: BlackBox) -> tuple[BlackBox, tuple[Any, ...]] | None:
-    """Resize as it was before it had modes for coordinates: the converter takes its places for others."""
+    """Converts Resize from before it had coordinate modes, which the converter gets wrong."""
     import onnx
 
     names, mode = [*box.node.input], onnx.helper.get_node_attr_value

@@ -1,4 +1,4 @@
-"""Terms as nodes, in the order in which results need them: each written as what it does, or as the node that it was."""
+"""Exports terms as nodes, in the order in which results need them: by their meaning, or as their original node."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _MOVES = ("Transpose", "Expand", "Pad")
 
 @dataclass
 class Writing:
-    """Writes the terms of a program.
+    """Exports the terms of a program.
 
-    labels  what terms are called in the file
-    docs    what is said of those names
+    labels  names of terms in the file
+    docs    descriptions of these names
     """
 
     emit: Emitter
@@ -38,7 +38,7 @@ class Writing:
         self.emit.write = self.write
 
     def write(self, root: Term) -> None:
-        """The nodes of a term, after those of what it needs."""
+        """Exports a term, after its operands."""
         held = self.emit.held
         boxes: dict[Term, Term | None] = {}
         stack = [root]
@@ -64,7 +64,7 @@ class Writing:
             graph.label, graph.doc = before
 
     def _as_short(self, term: Term, box: Term) -> None:
-        """A term as what it does where that is one node too, else as the node that it was."""
+        """Exports a term by its meaning if that is one node too, else as its original node."""
         inner = [*postorder(term, without=self.emit.held)]
         if outputs_of(box) == 1:
             mark = self.emit.mark()
@@ -74,17 +74,17 @@ class Writing:
                 if self._is_short(mark.nodes, self.emit.held[term], box, is_one_step(term, box)):
                     return
             except BadInput:
-                pass  # ONNX cannot say what it is made of
+                pass  # ONNX lacks one of its operators
             self.emit.undo(mark)
         label = next((self.labels[each] for each in (term, *inner) if each in self.labels), "")
         self.emit.held[term] = self._labelled(box, label)
 
     def _is_short(self, first: int, made: Held, box: Term, at_once: bool) -> bool:
-        """Whether nodes from the number `first` on that make a value are to be preferred to the node of a black box.
+        """True if nodes from number `first` on that compute a value are preferable to the node of a black box.
 
-        Of the same operands they are when they are that node. Else what is read lies below views of operands: then one
-        node may take back what others arrange. What is computed `at_once` passes on what arranges its operands, so that
-        it meets what takes it back.
+        If that is one node on the same operands, it is. Otherwise movement of operands counts, since it may cancel
+        against movement of others. A node that computes `at_once` keeps the movement of its operands, so that it can
+        cancel later.
         """
         if not isinstance(made, Value):
             return False
@@ -108,7 +108,7 @@ class Writing:
         return len(nodes) == 1 or after < before or (at_once and after == before)
 
     def _moves_above(self, value: Value, read: Container[str]) -> int:
-        """How many nodes only arrange a value, from what is read on; none where that is the value itself."""
+        """Returns the number of nodes that only move a value, from `read` on; 0 if it is the value itself."""
         graph, count = self.emit.graph, 0
         while value.name not in read:
             node = next(filter(None, (graph.producer(value, op) for op in (*_MOVES, "Reshape"))), None)
@@ -120,7 +120,7 @@ class Writing:
 
 
 def _reached(nodes: Sequence[Node], value: Value) -> list[Node]:
-    """Those of some nodes that a value needs."""
+    """Returns the nodes on which a value depends."""
     needed, found = {value.name}, []
     for node in reversed(nodes):
         if needed.intersection(output.name for output in node.outputs if output.name):

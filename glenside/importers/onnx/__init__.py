@@ -1,4 +1,4 @@
-"""ONNX files as programs: every node becomes terms of our operators, through the builder."""
+"""Imports ONNX files as programs: every node becomes terms of the language, through the builder."""
 
 from glenside.importers.onnx.model import input_sizes, load_onnx, program_of_model
 

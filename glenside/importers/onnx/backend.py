@@ -1,10 +1,10 @@
-"""The standard `onnx.backend` interface.
+"""Implements the standard `onnx.backend` interface.
 
-    from glenside.importers.onnx import backend
-    backend.run_model(model, inputs)
+  from glenside.importers.onnx import backend
+  backend.run_model(model, inputs)
 
-A model is turned into a program at each run, when the arrays are in hand: a shape or an axis that arrives as an input
-is a constant of that run.
+A model is imported at each run, when the input arrays are known: a shape or an axis that is an input is a constant of
+that run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class GlensideBackendRep(BackendRep):  # type: ignore[misc]
         self.model = model
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The outputs for these inputs, given in order or by name. Raises BadInput."""
+        """Returns the outputs for these inputs, given in order or by name. Raises BadInput."""
         initialized = {tensor.name for tensor in self.model.graph.initializer}
         names = [i.name for i in self.model.graph.input if i.name not in initialized]
         if isinstance(inputs, Mapping):
@@ -80,14 +80,14 @@ def _array(value: Any) -> Array:
 
 
 def _elements(value: Any) -> Any:
-    """A sequence or an optional value with its elements as arrays."""
+    """Converts the elements of a sequence or an optional value to arrays."""
     if value is None:
         return None
     return [_array(element) for element in value] if isinstance(value, list | tuple) else _array(value)
 
 
 def _formal(name: str, value: Any) -> Any:
-    """The declaration of an input with that value: an array, or a list of them."""
+    """Declares an input by its value: an array, or a list of arrays."""
     if not isinstance(value, list):
         return onnx.helper.make_tensor_value_info(name, element_type(value.dtype), value.shape)
     dtype = element_type(value[0].dtype if value else "float32")
@@ -95,7 +95,7 @@ def _formal(name: str, value: Any) -> Any:
 
 
 class GlensideBackend(Backend):  # type: ignore[misc]
-    """Programs of ONNX models, run by the interpreter."""
+    """The programs of ONNX models, run by the interpreter."""
 
     @classmethod
     def is_compatible(cls, model: Any, device: str = "CPU", **kwargs: Any) -> bool:
@@ -103,7 +103,7 @@ class GlensideBackend(Backend):  # type: ignore[misc]
 
     @classmethod
     def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> GlensideBackendRep:
-        """Ready to run. Raises BadInput for another device than the CPU."""
+        """Prepares a model to run. Raises BadInput for a device other than the CPU."""
         if not cls.supports_device(device):
             raise BadInput(f"a device is CPU, got {device}")
         return GlensideBackendRep(model)
@@ -112,7 +112,7 @@ class GlensideBackend(Backend):  # type: ignore[misc]
     def run_node(
         cls, node: Any, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
     ) -> tuple[Any, ...]:
-        """One node on arrays, at the newest opset unless `opset_version` says another."""
+        """Runs one node on arrays, at the newest opset or at `opset_version`."""
         arrays = [_elements(value) for value in inputs]
         names = [name for name in node.input if name]
         formals = [_formal(name, value) for name, value in zip(names, arrays, strict=True)]

@@ -1,4 +1,4 @@
-"""What is wrong with a model as a whole, before its nodes are read, and with what a user says of it."""
+"""Checks a model as a whole before its nodes are imported, and checks options that a user gives for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Shapes = Mapping[str, Sequence[int]]
 
 
 def check_model(model: Any) -> None:
-    """Raise BadInput where the model is none, or not of a version that we know, or its names are no text."""
+    """Raises BadInput if the model is invalid, of an unknown version, or has a name that is not text."""
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
         raise BadInput("is not an ONNX file: it holds no graph")
     _check_texts(model)
@@ -41,11 +41,11 @@ def _check_versions(opsets: Any) -> None:
 
 
 def _check_texts(model: Any) -> None:
-    """protobuf hands over what is not UTF-8 as bytes, without a word; nothing after this has to think of that."""
+    """Checks that all texts are UTF-8, since protobuf returns others as bytes without an error."""
     stack = [model]
     while stack:
         message = stack.pop()
-        if message.DESCRIPTOR.name == "TensorProto":  # its data may be large, so they are not looked at
+        if message.DESCRIPTOR.name == "TensorProto":  # its data may be large, and are not checked
             fields = [("name", [message.name])]
             stack += message.external_data
         else:
@@ -70,7 +70,7 @@ def _several(value: Any) -> list[Any]:
 
 
 def dimension_names(graph: Any, allow_opaque: bool = False) -> list[str]:
-    """The names of open dimensions: of inputs, and where results of black boxes are declared, of those too."""
+    """Returns the names of open dimensions of inputs, and with black boxes of declared results too."""
     sized = (*graph.input, *graph.value_info, *graph.output) if allow_opaque else graph.input
     return sorted({d.dim_param for i in sized for d in i.type.tensor_type.shape.dim if d.dim_param})
 
@@ -78,7 +78,7 @@ def dimension_names(graph: Any, allow_opaque: bool = False) -> list[str]:
 def check_given(
     graph: Any, dims: Mapping[str, int], shapes: Shapes, allow_opaque: bool, values: Mapping[str, Any]
 ) -> None:
-    """The sizes and values that a user gives are of something that the model has.
+    """Checks that sizes and values that a user gives name inputs or dimensions of the model.
 
     The results of black boxes have the sizes that the model declares, which may have names of their own.
     """

@@ -1,4 +1,4 @@
-"""Functions: those that a model declares, and composite operators as ONNX itself defines them."""
+"""Finds the bodies of functions: those that a model declares, and ONNX's own definitions of composite operators."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ FunctionName = tuple[str, str, str]
 
 
 def plain_domain(domain: str) -> str:
-    """A domain's one name: the standard one has two."""
+    """Returns the canonical name of a domain: the standard one has two names."""
     return "" if domain == "ai.onnx" else domain
 
 
 def function_name(proto: Any) -> FunctionName:
-    """Which function a node calls, if the model declares it."""
+    """Returns the function that a node calls if the model declares it."""
     return plain_domain(proto.domain), proto.op_type, proto.overload
 
 
 @dataclass(frozen=True)
 class Body:
-    """A FunctionProto, which versions of operators it has, and values of its attributes that are not given."""
+    """A FunctionProto, the versions of its operators, and the default values of its attributes."""
 
     function: Any
     versions: Mapping[str, int]
@@ -38,7 +38,7 @@ class Body:
 
 
 def functions_of(model: Any) -> Mapping[FunctionName, Any]:
-    """The functions of a model by name. Raises BadInput for two of one name, and for one that calls itself."""
+    """Returns the functions of a model by name. Raises BadInput for two of one name, and for one that calls itself."""
     functions: dict[FunctionName, Any] = {}
     for function in model.functions:
         name = (plain_domain(function.domain), function.name, function.overload)
@@ -62,7 +62,7 @@ def _spelled(name: FunctionName) -> str:
 
 
 def _check_calls(functions: Mapping[FunctionName, Any]) -> None:
-    """Raises BadInput for a function that calls itself, and for one that is too long with all that it calls."""
+    """Raises BadInput for a function that calls itself, or that is too long including the functions that it calls."""
     import networkx
 
     calls = {
@@ -74,7 +74,7 @@ def _check_calls(functions: Mapping[FunctionName, Any]) -> None:
         raise BadInput(f"function {_spelled(first)} calls itself, which ONNX does not allow")
     lengths: dict[FunctionName, int] = {}
     for name in reversed(list(networkx.topological_sort(graph))):
-        # What a branch holds may be left out when it is known which is taken.
+        # An untaken branch may be dropped once the condition is known.
         own = [function_name(node) for node in functions[name].node]
         lengths[name] = sum(1 + lengths.get(called, 0) for called in own)
         if lengths[name] > MOST_NODES:
@@ -83,7 +83,7 @@ def _check_calls(functions: Mapping[FunctionName, Any]) -> None:
 
 
 def all_nodes(nodes: Any) -> Iterator[Any]:
-    """The nodes, and those of the graphs that they hold."""
+    """Yields the nodes, and those of their subgraphs."""
     stack = list(nodes)
     while stack:
         node = stack.pop()
@@ -94,14 +94,14 @@ def all_nodes(nodes: Any) -> Iterator[Any]:
 
 
 def body_of(function: Any) -> Body:
-    """The body that a FunctionProto holds."""
+    """Returns the body of a FunctionProto."""
     versions = {plain_domain(opset.domain): opset.version for opset in function.opset_import}
     standard = {attribute.name: decoded(attribute) for attribute in function.attribute_proto}
     return Body(function, versions, standard)
 
 
 def standard_body(node: Node, proto: Any) -> Body | None:
-    """The expansion of an operator in ONNX's own definition, or None where it has none."""
+    """Returns ONNX's own definition of an operator as a body, or None."""
     import onnx
 
     try:
@@ -124,7 +124,7 @@ def standard_body(node: Node, proto: Any) -> Body | None:
 
 
 def _dependent(schema: Any, node: Node, proto: Any) -> Any:
-    """The body of a function that depends on the types of its inputs."""
+    """Returns the body of a function that depends on the types of its inputs."""
     bound = type(proto)()
     bound.CopyFrom(proto)
     del bound.attribute[:]
@@ -134,7 +134,7 @@ def _dependent(schema: Any, node: Node, proto: Any) -> Any:
     version = max(versions, default=schema.since_version)
     try:
         return schema.get_context_dependent_function_with_opset_version(version, bound.SerializeToString(), types)
-    except RuntimeError as error:  # onnx writes the names of the node into a text, and reads that
+    except RuntimeError as error:  # onnx formats the node's names into a text and parses it
         reason = " ".join(str(error).split())
         raise BadInput(f"ONNX's definition of {node.op_type} does not fit the node: {shortened(reason)}") from None
 

@@ -1,4 +1,4 @@
-"""A graph walked in order: each node becomes values, which its readers find by name; and what of them is known."""
+"""Imports a graph node by node: each node's outputs become values, which later nodes find by name."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import numpy as np
 from glenside.builder import Builder
 from glenside.builder.layout import broadcast
 from glenside.importers.onnx.functions import Body, FunctionName, body_of, function_name, plain_domain, standard_body
-from glenside.importers.onnx.known import KnownValues
+from glenside.importers.onnx.known_values import KnownValues
 from glenside.importers.onnx.node import Attribute, DependsOnData, Items, Node, NoTerm, Value, imports
 from glenside.importers.onnx.opaque import black_box, holds_graph, origins_of
 from glenside.importers.onnx.operators.com_microsoft import DOMAIN as MICROSOFT
 from glenside.importers.onnx.operators.com_microsoft.missing import MISSING
-from glenside.importers.onnx.order import in_order, makers_of, reads
 from glenside.importers.onnx.schema import attributes_of, bound, check_node, demands
 from glenside.importers.onnx.tensors import array_of, check_size
+from glenside.importers.onnx.topological_order import in_order, makers_of, reads
 from glenside.ir.bounds import MOST_NODES
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.names import shortened
@@ -32,29 +32,29 @@ from glenside.ir.option_hints import black_boxes
 from glenside.ir.term import Term, build, postorder
 
 DEPTH = 64
-"""Functions and subgraphs in each other."""
+"""The maximum nesting of functions and subgraphs."""
 
 FAULTS = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
     *(MemoryError, RuntimeError, TypeError, ValueError),
 )
-"""What a broken file provokes in numpy, in onnx and in us; the node is what its user can look at."""
+"""Errors that a broken file can cause in numpy, in onnx and here; the message then names the node."""
 
-_SMALL = 1 << 16  # bytes of a constant that is worth comparing
+_SMALL = 1 << 16  # bytes of a constant that is compared with earlier ones
 
 
 @dataclass
 class Tally:
-    """What the scopes of one model keep together.
+    """State that all scopes of one model share.
 
-    nodes      so far
-    names      how often a name was given to a kind of thing
-    constants  by name and value: the passes through a loop share theirs
-    weights    those that may be trained: initializers that have axes
-    boxes      names of black boxes that must differ from all others
-    remarks    what must be said of how the model was read
-    origins    what nodes became -> the black boxes that they would have been
-    made       terms -> the nodes that they are of, in words: of a function, and not of the nodes in it
+    nodes      the number of nodes so far
+    names      (kind, name) -> how often the name was requested
+    constants  by name and value: the iterations of a loop share them
+    weights    trainable constants: initializers that have axes
+    boxes      names of black boxes, which must be unique
+    remarks    messages to the user about how the model was imported
+    origins    result of a node -> the black box that the node would have been
+    made       term -> its node, in words: the call of a function rather than a node within it
     """
 
     nodes: int = 0
@@ -67,14 +67,14 @@ class Tally:
     made: dict[Term, str] = field(default_factory=dict)
 
     def note(self, values: Sequence[Value], before: int, node: str) -> None:
-        """These are results of a node; all terms after the first `before` of `made` are of nodes within it."""
+        """Records the results of a node; terms of `made` after the first `before` belong to nodes within it."""
         if len(self.made) > before:
             self.made |= dict.fromkeys(islice(self.made, before, None), node)
         terms = (value for value in values if isinstance(value, Term))
         self.made |= {term: node for term in postorder(*terms, without=self.made) if term.children}
 
     def fresh(self, kind: str, name: str, taken: Container[str]) -> str:
-        """The name, or the first of name_2, name_3 .. that is not taken."""
+        """Returns the name, or the first of name_2, name_3 .. that is not taken."""
         fresh = name
         while fresh in taken:
             self.names[kind, name] += 1
@@ -84,15 +84,15 @@ class Tally:
 
 @dataclass
 class Scope:
-    """Names and their values; a subgraph sees those of the graph around it, a function only its own.
+    """Names and their values; a subgraph sees those of the enclosing graph, a function only its own.
 
-    known_values  what is known beforehand: constants, and inputs that a backend has in hand
-    functions     (domain, name) -> a function that the model itself declares
-    attributes    of the function that this is the body of
-    opaque        whether an operator without a meaning is kept as a black box
+    known_values  values known at import: constants, and inputs that a backend has
+    functions     (domain, name) -> a function that the model declares
+    attributes    of the function whose body this is
+    opaque        True if an operator of unknown meaning becomes a black box
     dims          sizes of named dimensions
-    given         those and shapes of inputs, as a user wrote them
-    types         name -> the TypeProto that the graph declares for it
+    given         these sizes and shapes of inputs, as the user wrote them
+    types         name -> the TypeProto that the graph declares
     """
 
     builder: Builder
@@ -111,11 +111,11 @@ class Scope:
     tally: Tally = field(default_factory=Tally)
 
     def known(self, term: Term) -> Array | None:
-        """The value of a term that depends on nothing but what is known beforehand, or None."""
+        """Returns the value of a term if it is known at import, or None."""
         return self.known_values.of(term)
 
     def constant(self, name: str, value: Array) -> Term:
-        """A constant with that value, under that name or a name like it."""
+        """Returns a constant with that value, under that name or a similar one."""
         key = (name, value.dtype.name, value.shape, value.tobytes() if value.nbytes <= _SMALL else b"")
         if key in self.tally.constants:
             return self.tally.constants[key]
@@ -127,35 +127,35 @@ class Scope:
         return leaf
 
     def filled(self, dims: Sequence[int], value: Any) -> Term:
-        """One number everywhere: exact when it is finite, else a constant broadcast."""
+        """Returns an array of one repeated number: exact if it is finite, otherwise a broadcast constant."""
         if np.isfinite(value):
             return build("full", dims, repr(value.item()) if value.dtype.kind != "b" else int(value), value.dtype.name)
         return broadcast(self.constant("value", np.asarray(value)), dims)
 
     def layer_name(self, name: str) -> str:
-        """The name, or one like it that no layer has yet."""
+        """Returns the name, or a similar one that no layer has yet."""
         return self.tally.fresh("layer", name, self.builder.layers)
 
     def box_name(self, name: str) -> str:
-        """The name, or one like it that no black box has yet."""
+        """Returns the name, or a similar one that no black box has yet."""
         self.tally.boxes.add(fresh := self.tally.fresh("box", name, self.tally.boxes))
         return fresh
 
     def inside(self, name: str) -> Scope:
-        """A scope for a subgraph of the node of that name. Raises BadInput when that is too deep."""
+        """Returns a scope for a subgraph of the named node. Raises BadInput if the nesting is too deep."""
         if self.depth == DEPTH:
-            raise BadInput(f"graphs and functions may stand {DEPTH} deep in each other, got more")
+            raise BadInput(f"graphs and functions may be nested {DEPTH} deep at most")
         prefix = f"{self.prefix}{name.removeprefix(self.prefix)}/"
         return replace(self, names=self.names.new_child(), types={}, prefix=prefix, depth=self.depth + 1)
 
     def declare(self, graph: Any) -> None:
-        """Give the initializers of a graph their values, and see which types it declares."""
+        """Binds the initializers of a graph to their values, and reads its declared types."""
         self.types.update((value.name, value.type) for value in (*graph.value_info, *graph.output))
         for sparse in graph.sparse_initializer:
             raise BadInput(f"initializer {shortened(sparse.values.name)} is sparse; a dense one is required")
         for tensor in graph.initializer:
             if tensor.name in self.names.maps[0]:
-                raise BadInput(f"initializer {shortened(tensor.name)} is there twice; names are to be given once")
+                raise BadInput(f"initializer {shortened(tensor.name)} is defined twice; names must be unique")
             if not tensor.name:
                 raise BadInput("an initializer requires a name, got none")
             leaf = self.constant(f"{self.prefix}{tensor.name}", array_of(tensor, self.folder))
@@ -164,17 +164,17 @@ class Scope:
                 self.tally.weights.add(leaf)
 
     def evaluate(self, graph: Any, given: Sequence[Value] = ()) -> list[Value]:
-        """The outputs of a graph whose initializers have their values, here or around."""
+        """Returns the outputs of a graph whose initializers are bound."""
         for formal, value in zip(graph.input, given, strict=False):
             self.names[formal.name] = value
         self.nodes(graph.node)
         for name in (value.name for value in graph.output):
             if name not in self.names:
-                raise BadInput(f"output {shortened(name, True)} is made by no node, and is no input or initializer")
+                raise BadInput(f"output {shortened(name, True)} is not an output of a node, an input or an initializer")
         return [self.names[value.name] for value in graph.output]
 
     def nodes(self, nodes: Sequence[Any]) -> None:
-        """Give every output of these nodes its value. Raises BadInput that names the node."""
+        """Computes the outputs of these nodes. Raises BadInput that names the node."""
         for i in in_order(nodes, self.names):
             self._step(nodes[i], i)
 
@@ -197,16 +197,17 @@ class Scope:
             raise BadInput(f"{place} cannot be read: {type(error).__name__}: {one_line(str(error))}") from error
 
     def _sizes(self, inputs: Sequence[Value]) -> str:
-        """The sizes of the inputs of a node that cannot be, where a user gave those that they come from."""
+        """Describes the input sizes of a node that was refused, if the user gave the sizes that they depend on."""
         sizes = [spelled(value.access.dims) for value in inputs if isinstance(value, Term)]
         if not sizes or not self.given:
             return ""
         return f"; its inputs are of {', '.join(sizes[:6])}{', ..' if len(sizes) > 6 else ''} with {self.given}"
 
     def computable(self, nodes: Sequence[Any], wanted: Container[str]) -> list[str]:
-        """After a node of a graph was refused: the tensors after which the graph can be cut.
+        """Returns, after a node was refused, the tensors at which the graph can be cut instead.
 
-        They depend on inputs, do not need what is refused, and are `wanted` or read by what does.
+        They depend on inputs, do not depend on the refused node, and are `wanted` or read by a node that does depend on
+        it.
         """
         missing: set[str] = set()
         for i in in_order(nodes, self.names):
@@ -224,7 +225,7 @@ class Scope:
 
     def _is_computed(self, name: str) -> bool:
         value = self.names.get(name)
-        with suppress(BadInput):  # what is too large to be computed beforehand is known as well
+        with suppress(BadInput):  # a value that is too large to be evaluated at import is known too
             return isinstance(value, Term) and self.known(value) is None
         return False
 
@@ -233,7 +234,9 @@ class Scope:
             return None
         with suppress(KeyError):
             return self.names[name]
-        raise BadInput(f"requires {shortened(name, True)}, which no input, initializer or node of the graph is called")
+        raise BadInput(
+            f"requires {shortened(name, True)}, which is not an input, an initializer or an output of a node"
+        )
 
     def _bind(self, proto: Any, made: Sequence[Value]) -> None:
         own = self.names.maps[0]
@@ -243,14 +246,14 @@ class Scope:
             if i >= len(made):
                 raise BadInput(f"has {len(made)} outputs, and the file names {len(proto.output)}")
             if name in own:
-                raise BadInput(f"makes {shortened(name, True)}, which is there already; names are to be given once")
+                raise BadInput(f"defines {shortened(name, True)} a second time; names must be unique")
             value = made[i]
             if isinstance(value, Term):
                 check_size(f"output {i}", value.access.dims)
             own[name] = value
 
     def node(self, proto: Any, inputs: tuple[Value, ...]) -> Sequence[Value]:
-        """The values of one node's outputs."""
+        """Returns the values of one node's outputs."""
         self.tally.nodes += 1
         if self.tally.nodes > MOST_NODES:
             raise BadInput(f"comes after {MOST_NODES} others, functions and loops unrolled; a model may have no more")
@@ -304,7 +307,7 @@ class Scope:
         raise NoTerm(f"the operator {name} of version {node.version} {words}")
 
     def version(self, domain: str) -> int:
-        """The version of a domain's operators. Raises BadInput when the model imports none."""
+        """Returns the version of a domain's operators. Raises BadInput if the model does not import the domain."""
         if domain not in self.versions:
             spelled = shortened(domain or "ai.onnx", True)
             raise BadInput(f"a node of the domain {spelled} requires that the model imports its opset")
@@ -313,7 +316,7 @@ class Scope:
     def call(
         self, body: Body, inputs: Sequence[Value], attributes: Mapping[str, Attribute], name: str
     ) -> Sequence[Value]:
-        """The outputs of a function."""
+        """Returns the outputs of a function."""
         scope = self.inside(name)
         scope.versions, scope.attributes = body.versions, {**body.standard, **attributes}
         formals = list(body.function.input)
@@ -323,12 +326,12 @@ class Scope:
 
 
 def described(proto: Any, position: int, prefix: str = "") -> str:
-    """A node in words: its name, or its place when it has none."""
+    """Describes a node by its name, or by its position if it has none."""
     name = f"{prefix}{proto.name}" if proto.name else f"{prefix}#{position}"
     return f"node {shortened(name[-80:])} ({shortened(proto.op_type)})"
 
 
 def one_line(message: str) -> str:
-    """A message without line breaks and control characters, cut where it shows many numbers of a file."""
+    """Returns a message without line breaks and control characters, truncated if it lists many numbers."""
     words = "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
     return words if len(words) <= 300 else f"{words[:300]}..."

@@ -1,4 +1,4 @@
-"""A model file: read, checked as a whole, and walked."""
+"""Imports a model file: reads it, checks it as a whole, and walks its graph."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from glenside.builder.dropout import SEED
 from glenside.importers.onnx.checks import Shapes, check_given, check_model
 from glenside.importers.onnx.functions import functions_of, plain_domain
 from glenside.importers.onnx.graph import Scope
-from glenside.importers.onnx.known import KnownValues
+from glenside.importers.onnx.known_values import KnownValues
 from glenside.importers.onnx.node import DependsOnData, Items, NoTerm, Value
-from glenside.importers.onnx.order import part_of
 from glenside.importers.onnx.tensors import check_size, dtype_name
+from glenside.importers.onnx.topological_order import part_of
 from glenside.ir import option_hints
 from glenside.ir.errors import BadInput
 from glenside.ir.files import read_bytes
@@ -36,7 +36,7 @@ Composed = Array | Sequence[Array] | None
 """A value that is a sequence or optional, as arrays."""
 
 PROTOBUF = (1 << 31) - 1
-"""What a protobuf message may have in bytes."""
+"""The maximum bytes of a protobuf message."""
 
 
 def load_onnx(
@@ -48,7 +48,7 @@ def load_onnx(
     values: Mapping[str, Any] | None = None,
     outputs: Sequence[str] = (),
 ) -> Program:
-    """The program of an ONNX file, as `program_of_model` makes it. Raises BadInput, with the path."""
+    """Returns the program of an ONNX file, as `program_of_model` does. Raises BadInput, with the path."""
     folder = Path(path).parent
     try:
         return program_of_model(
@@ -65,7 +65,7 @@ def load_onnx(
 
 
 def read_model(path: str | os.PathLike[str]) -> Any:
-    """The ModelProto of a file, its external data left where they are. Raises BadInput."""
+    """Returns the ModelProto of a file without its external data. Raises BadInput."""
     onnx = import_onnx()
     from google.protobuf.message import DecodeError
 
@@ -73,7 +73,7 @@ def read_model(path: str | os.PathLike[str]) -> Any:
     try:
         size = Path(path).stat().st_size
         if size > PROTOBUF:
-            beside = "larger weights lie in files beside it"
+            beside = "larger weights must be stored as external data"
             raise BadInput(f"has {size} bytes, and a protobuf file has at most {PROTOBUF}; {beside}")
         model.ParseFromString(read_bytes(path, PROTOBUF))
     except (OSError, ValueError) as error:
@@ -84,7 +84,7 @@ def read_model(path: str | os.PathLike[str]) -> Any:
 
 
 def input_sizes(path: str | os.PathLike[str]) -> dict[str, list[int | str]]:
-    """The sizes of the inputs of an ONNX file that have a rank: numbers, or names, "" where there is none.
+    """Returns the sizes of an ONNX file's inputs that have a rank: numbers, names, or "" for neither.
 
     Raises BadInput.
     """
@@ -111,14 +111,14 @@ def program_of_model(
     values: Mapping[str, Any] | None = None,
     outputs: Sequence[str] = (),
 ) -> Program:
-    """The program of a ModelProto; several results are a tuple, and its signature has their names.
+    """Returns the program of a ModelProto; several results are a tuple, and its signature has their names.
 
-    dims     sizes of named dimensions, such as batch
-    shapes   whole shapes of inputs
-    values   of inputs, which are constants then: what a node needs as a shape or a condition may depend on them;
-             arrays, or numbers of Python, of which one alone is that number everywhere
-    outputs  tensors of the graph that are the results, instead of its own: what only later nodes need is left out;
-             names, or one text of names with commas
+      dims     sizes of named dimensions, such as batch
+      shapes   whole shapes of inputs
+      values   of inputs, which become constants: shapes and conditions may then depend on them; arrays or Python
+               numbers, a single number being repeated everywhere
+      outputs  tensors of the graph to use as results instead of its own outputs; nodes that these do not need are
+               dropped; a list of names, or one text of names with commas
 
     Raises BadInput, which names the node.
     """
@@ -161,15 +161,15 @@ def walk(
     known: Mapping[str, Array] | None = None,
     composed: Mapping[str, Composed] | None = None,
 ) -> Walked:
-    """What `program_of_model` makes its program of.
+    """Imports a model for `program_of_model`.
 
     known     values of inputs of this one run, which stay inputs
-    composed  the same of inputs that are sequences or optional: their elements become constants
+    composed  values of inputs that are sequences or optional: their elements become constants
     """
     values, composed = values or {}, composed or {}
     check_model(model)
     check_given(model.graph, dims, shapes, allow_opaque, values)
-    optional = {SEED.name} & {formal.name for formal in model.graph.input}  # of a file that we wrote
+    optional = {SEED.name} & {formal.name for formal in model.graph.input}  # of a file that Glenside wrote
     graph = part_of(model.graph, outputs, {*values, *optional})
     builder = Builder(model.graph.name or "model")
     versions = {plain_domain(opset.domain): opset.version for opset in model.opset_import}
@@ -204,7 +204,7 @@ def walk(
 
 
 def _valued_by(inputs: Sequence[Tensor]) -> str:
-    """What to give so that a value is known which these inputs decide."""
+    """Suggests the option whose values make a term known that depends on these inputs."""
     if not inputs:
         return ""
     given = option_hints.values({tensor.name: prod(tensor.dims) for tensor in inputs})
@@ -212,14 +212,14 @@ def _valued_by(inputs: Sequence[Tensor]) -> str:
 
 
 def _cut(names: Sequence[str]) -> str:
-    """What to ask for instead of all of a model, of which these tensors are the last that can be."""
+    """Suggests the option that cuts the model at these tensors, the last ones before a refused node."""
     if not names:
         return ""
     words = ",".join(names)
     if len(words) > _WORDS:
         first = option_hints.outputs([shortened(names[0])])
-        return f"; {first} leaves out this node and what needs it, and so can {len(names) - 1} other tensors"
-    return f"; {option_hints.outputs(names)} leaves out this node and what needs it"
+        return f"; {first} drops this node and its readers, and so can {len(names) - 1} other tensors"
+    return f"; {option_hints.outputs(names)} drops this node and its readers"
 
 
 _WORDS = 160  # characters of names in one sentence
@@ -232,7 +232,7 @@ def _tensor(value: Value) -> Term:
 
 
 def _composed(scope: Scope, name: str, dtype: str, value: Composed) -> Value:
-    """The value of an input that is a sequence or optional."""
+    """Returns the value of an input that is a sequence or optional."""
     if value is None:
         return None
     if not isinstance(value, np.ndarray):
@@ -259,9 +259,11 @@ def _element_type(formal: Any, composed: bool = False) -> str:
 
 
 def _valued(formal: Any, dtype: str, dims: Mapping[str, int], shapes: Shapes, value: Any) -> Array:
-    """The value of an input as an array of its dtype and shape, which it gives where the file leaves it open."""
+    """Returns the value of an input as an array of its dtype and shape; the value sets dims that the file leaves
+    open.
+    """
     shape: Sequence[int] | None = None
-    with suppress(ValueError):  # of lists of unequal lengths, which are refused below
+    with suppress(ValueError):  # of nested lists of unequal lengths, which are refused below
         shape = np.shape(value)
     sizes = _sizes(formal, dims, shapes.get(formal.name, shape or None))
     fixed = [dim.dim_value for dim in formal.type.tensor_type.shape.dim]
@@ -272,7 +274,7 @@ def _valued(formal: Any, dtype: str, dims: Mapping[str, int], shapes: Shapes, va
 
 
 def _sizes(formal: Any, dims: Mapping[str, int], given: Sequence[int] | None) -> list[int]:
-    """The shape of an input, `given` or the file's. Raises BadInput, which names the dims that are open."""
+    """Returns the shape of an input, `given` or the file's. Raises BadInput, which names the open dims."""
     tensor, name = formal.type.tensor_type, shortened(formal.name)
     if given is not None:
         if tensor.HasField("shape") and len(tensor.shape.dim) != len(given):
@@ -294,7 +296,7 @@ def _sizes(formal: Any, dims: Mapping[str, int], given: Sequence[int] | None) ->
     if not open_:
         return check_size(f"input {name}", sizes)
     words = " and ".join(f"axis {axis} ({shortened(param)})" if param else f"axis {axis}" for axis, param in open_)
-    likely = {axis: 1 if axis < 2 else 64 for axis in range(len(tensor.shape.dim))}  # which halves and halves again
+    likely = {axis: 1 if axis < 2 else 64 for axis in range(len(tensor.shape.dim))}  # which can be halved repeatedly
     fixed = [dim.dim_value if dim.dim_value > 0 else likely[axis] for axis, dim in enumerate(tensor.shape.dim)]
     whole = not all(param for _, param in open_)
     how = (

@@ -1,4 +1,4 @@
-"""A node on its way to terms: its inputs, its attributes, what may be asked of them, and what turns it into terms."""
+"""Defines a node during import: its inputs and attributes, typed accessors for them, and the registry of operators."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Items:
-    """A sequence of ONNX: values whose number is known."""
+    """An ONNX sequence with a known number of values."""
 
     values: tuple[Value, ...]
     dtype: str = "float32"
-    """Of its elements, which an empty sequence has too."""
+    """The dtype of its elements, which an empty sequence has too."""
 
 
 Value = Term | Items | None
-"""A tensor, ()(dims); a sequence; or nothing, for what is optional and not given."""
+"""A tensor, ()(dims); a sequence; or None for an optional value that is not given."""
 
 
 Attribute = int | float | str | list[Any] | Any
@@ -42,13 +42,13 @@ Attribute = int | float | str | list[Any] | Any
 
 
 class NoTerm(BadInput):
-    """A node that no term stands for, where those before it may have theirs: the model can be cut there."""
+    """A node that cannot become a term, although earlier nodes may: the model can be cut before it."""
 
 
 class DependsOnData(NoTerm):
-    """A shape, an axis or a count is computed from data, so that the type of a result cannot be known.
+    """A shape, an axis or a count that depends on data, so that the type of a result is unknown.
 
-    value  what had to be known
+    value  the term whose value is required
     """
 
     def __init__(self, message: str, value: Term | None = None) -> None:
@@ -56,7 +56,7 @@ class DependsOnData(NoTerm):
         self.value = value
 
     def unknown(self, known: Callable[[Term], object]) -> list[Tensor]:
-        """The inputs whose values make it known; none where it depends on more, such as random numbers."""
+        """Returns the inputs whose values make it known; none if it depends on more, such as random numbers."""
         if self.value is None:
             return []
         leaves: list[Tensor] = []
@@ -73,10 +73,10 @@ class DependsOnData(NoTerm):
 
 @dataclass(frozen=True)
 class Node:
-    """One node. Inputs are counted from 0; one that is left out, or empty, is None.
+    """One node. Inputs are counted from 0; a missing or empty one is None.
 
-    version   of the operator set of its domain, which the meaning may depend on
-    outputs   the names of its outputs, empty for those that nobody wants
+    version   of the operator set of its domain, on which the meaning may depend
+    outputs   the names of its outputs, empty for unused ones
     """
 
     op_type: str
@@ -93,54 +93,54 @@ class Node:
         return self.scope.builder
 
     def layer_name(self, part: str = "") -> str:
-        """The name of a product of this node, which no layer has yet."""
+        """Returns a layer name for a product of this node that no layer has yet."""
         return self.scope.layer_name(f"{self.name}{part}")
 
     def value(self, i: int) -> Value:
-        """Input i, or None."""
+        """Returns input i, or None."""
         return self.inputs[i] if i < len(self.inputs) else None
 
     def optional(self, i: int) -> Term | None:
-        """Input i as a tensor, or None."""
+        """Returns input i as a tensor, or None."""
         value = self.value(i)
         if isinstance(value, Items):
             raise BadInput(f"input {i} requires a tensor, got a sequence")
         return value
 
     def term(self, i: int) -> Term:
-        """Input i as a tensor, ()(dims). Raises BadInput."""
+        """Returns input i as a tensor, ()(dims). Raises BadInput."""
         term = self.optional(i)
         if term is None:
             raise BadInput(f"input {i} is required, got nothing")
         return term
 
     def items(self, i: int) -> Items:
-        """Input i as a sequence. Raises BadInput."""
+        """Returns input i as a sequence. Raises BadInput."""
         value = self.value(i)
         if not isinstance(value, Items):
             raise BadInput(f"input {i} requires a sequence, got {'nothing' if value is None else 'a tensor'}")
         return value
 
     def terms(self) -> list[Term]:
-        """All inputs as tensors."""
+        """Returns all inputs as tensors."""
         return [self.term(i) for i in range(len(self.inputs))]
 
     def single(self, i: int) -> Term:
-        """Input i, of one number, as ()(). Raises BadInput."""
+        """Returns input i, of one element, as ()(). Raises BadInput."""
         if self.term(i).access.size != 1:
             raise BadInput(f"input {i} requires one number, got {self.term(i).access}")
         return reshape(self.term(i), ())
 
     def known(self, i: int) -> Array:
-        """The value of input i, which must be known beforehand, as shapes and axes are. Raises BadInput."""
+        """Returns the value of input i, which must be known at import, as shapes and axes must. Raises BadInput."""
         value = self.scope.known(self.term(i))
         if value is None:
-            words = f"input {i} requires a value that is known beforehand, got one that depends on data"
+            words = f"input {i} requires a value that is known at import, got one that depends on data"
             raise DependsOnData(words, self.term(i))
         return value
 
     def known_ints(self, i: int) -> list[int] | None:
-        """The numbers of an optional input that is known beforehand, in row-major order."""
+        """Returns the integers of an optional input that is known at import, in row-major order."""
         if self.optional(i) is None:
             return None
         value = self.known(i)
@@ -153,14 +153,14 @@ class Node:
     @overload
     def known_int(self, i: int, standard: None, what: str = "number") -> int | None: ...
     def known_int(self, i: int, standard: Any, what: str = "number") -> Any:
-        """The one number of an optional input that is known beforehand. Raises BadInput."""
+        """Returns the single integer of an optional input that is known at import. Raises BadInput."""
         numbers = self.known_ints(i)
         if numbers is not None and len(numbers) != 1:
             raise BadInput(f"input {i} requires one {what}, got {len(numbers)}")
         return numbers[0] if numbers else standard
 
     def constant(self, value: Array, name: str = "") -> Term:
-        """A constant of the program with that value."""
+        """Returns a constant of the program with that value."""
         return self.scope.constant(name or self.name or self.op_type, np.asarray(value))
 
     def _attribute(self, name: str, kinds: type | tuple[type, ...], words: str) -> Any:
@@ -174,15 +174,15 @@ class Node:
     @overload
     def integer(self, name: str, standard: None = None) -> int | None: ...
     def integer(self, name: str, standard: Any = None) -> Any:
-        """An attribute that is a whole number."""
+        """Returns an integer attribute."""
         return self._attribute(name, int, "a whole number") if name in self.attributes else standard
 
     def number(self, name: str, standard: float) -> float:
-        """An attribute that is a number."""
+        """Returns an attribute that is a number."""
         return float(self._attribute(name, (float, int), "a number")) if name in self.attributes else standard
 
     def text(self, name: str, standard: str, *choices: str) -> str:
-        """An attribute that is a text, one of the choices when there are any."""
+        """Returns a text attribute, one of the choices if there are any."""
         value: str = self._attribute(name, str, "a text") if name in self.attributes else standard
         if choices and value not in choices:
             raise BadInput(f"attribute {name} is one of {', '.join(choices)}, got {value!r}")
@@ -193,15 +193,15 @@ class Node:
     @overload
     def integers(self, name: str, standard: None = None) -> list[int] | None: ...
     def integers(self, name: str, standard: Any = None) -> Any:
-        """An attribute that is a list of whole numbers."""
+        """Returns an attribute that is a list of integers."""
         return self._list(name, int, "whole numbers", standard)
 
     def numbers(self, name: str) -> list[float] | None:
-        """An attribute that is a list of numbers."""
+        """Returns an attribute that is a list of numbers."""
         return self._list(name, (float, int), "numbers")
 
     def texts(self, name: str) -> list[str] | None:
-        """An attribute that is a list of texts."""
+        """Returns an attribute that is a list of texts."""
         return self._list(name, str, "texts")
 
     def _list(
@@ -215,37 +215,37 @@ class Node:
         return list(value)
 
     def tensor(self, name: str) -> Array:
-        """An attribute that is a tensor. Raises BadInput when it is not there."""
+        """Returns a tensor attribute. Raises BadInput if it is missing."""
         value = self.attributes.get(name)
         if not hasattr(value, "data_type"):
             raise BadInput(f"attribute {name} requires a tensor, got {_shown(value)}")
         return array_of(value, self.scope.folder)
 
     def graph(self, name: str) -> Any:
-        """An attribute that is a graph. Raises BadInput when it is not there."""
+        """Returns a graph attribute. Raises BadInput if it is missing."""
         value = self.attributes.get(name)
         if not hasattr(value, "initializer"):
             raise BadInput(f"attribute {name} requires a graph, got {_shown(value)}")
         return value
 
     def axis(self, name: str, standard: int, rank: int) -> int:
-        """An attribute that counts axes, from the end when it is below 0. Raises BadInput."""
+        """Returns an attribute that is an axis, counted from the end if it is negative. Raises BadInput."""
         return normal_axis(self.integer(name, standard), rank, f"attribute {name}")
 
     def wants(self, i: int) -> bool:
-        """Whether output i is used."""
+        """True if output i is used."""
         return i < len(self.outputs) and bool(self.outputs[i])
 
 
 def normal_axis(axis: int, rank: int, what: str = "an axis") -> int:
-    """0 <= axis < rank. Raises BadInput."""
+    """Returns the axis as 0 <= axis < rank. Raises BadInput."""
     if not -rank <= axis < rank:
         raise BadInput(f"{what} requires a number from {-rank} to {rank - 1}, got {axis}")
     return axis % rank
 
 
 def distinct_axes(values: Sequence[int], rank: int, what: str = "axes") -> list[int]:
-    """Axes of a tensor, counted from its first, each once. Raises BadInput."""
+    """Returns distinct axes of a tensor, counted from the first. Raises BadInput."""
     axes = [normal_axis(axis, rank, what) for axis in values]
     if len(set(axes)) < len(axes):
         raise BadInput(f"{what} requires different axes, got {values}")
@@ -258,15 +258,15 @@ def _shown(value: object) -> str:
 
 
 Import = Callable[[Node], Value | Sequence[Value]]
-"""What an operator means: one value, or one for each output."""
+"""The meaning of an operator: one value, or one for each output."""
 Registered = TypeVar("Registered", bound=Import)
 _IMPORTS: dict[tuple[str, str], Import] = {}
 
 
 def onnx_operator(*names: str, domain: str = "") -> Callable[[Registered], Registered]:
-    """Register the function as the meaning of ONNX operators of these names; it reads `node.version` where it must.
+    """Registers a function as the meaning of ONNX operators of these names; it may depend on `node.version`.
 
-    domain  whose operators they are, empty for the standard one
+      domain  of the operators, empty for the standard one
 
     Raises ValueError for a name declared twice.
     """
@@ -283,7 +283,7 @@ def onnx_operator(*names: str, domain: str = "") -> Callable[[Registered], Regis
 
 @cache
 def imports() -> dict[tuple[str, str], Import]:
-    """(domain, name) of an operator -> function, of every module of `operators`."""
+    """Returns (domain, name) of an operator -> function, of every module of `operators`."""
     from glenside.importers.onnx import operators
 
     load(sorted(info.name for info in walk_packages(operators.__path__, f"{operators.__name__}.")))

@@ -1,7 +1,7 @@
-"""Operators without a meaning here, kept as black boxes: their result types are known, and their nodes can be written.
+"""Keeps operators of unknown meaning as black boxes with known result types, from which their nodes can be exported.
 
 The key of a black box is `domain/operator/version#output`, a space, and the node in base64: its attributes, and which
-of its inputs and outputs there are, by made-up names.
+inputs and outputs it has, under generated names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from glenside.importers.onnx.node import Items, Node, Value
-from glenside.importers.onnx.runtime_types import told as told_of
+from glenside.importers.onnx.runtime_types import inferred_types
 from glenside.importers.onnx.schema import given_attributes
 from glenside.importers.onnx.tensors import dtype_name, element_type
 from glenside.ir.dtypes import COMPUTED, DTYPES
@@ -28,20 +28,22 @@ from glenside.ir.term import Term, build, postorder, tensors
 from glenside.ir.types import AccessType, Dims
 
 _KEY = re.compile(r"(?P<domain>[^ /]+)/(?P<op>[^ /]+)/(?P<version>\d{1,9})#(?P<output>\d{1,9}) (?P<node>\S+)")
-# Two nodes that draw numbers are two functions, however alike they are.
+# Two nodes that draw random numbers are different functions, even if they are equal.
 _RANDOM = frozenset(
     "Bernoulli Dropout Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split()
 )
 Types = Mapping[str, tuple[str, list[int]]]
 """Output name -> dtype and dims."""
 
-_KNOWN = 1024  # elements of an input that the inference of types may look at: a shape, axes, counts
-_SPELLED = 1 << 14  # elements of an operand that is spelled out: zero points of channels
+_KNOWN = 1024  # elements of an input whose value type inference may read: a shape, axes, counts
+_SPELLED = 1 << 14  # elements of an operand that is written as numbers: zero points of channels
 
 
 @dataclass(frozen=True)
 class BlackBox:
-    """What a key says: a node without its names, the version of its domain's operators, and which output is meant."""
+    """The content of a key: a node without its names, the version of its domain's operators, and the number of the
+    output.
+    """
 
     node: Any
     version: int
@@ -49,10 +51,10 @@ class BlackBox:
 
 
 def black_box(node: Node, proto: Any) -> Sequence[Value]:
-    """The outputs of a node as uninterpreted functions of its inputs, one for each that is wanted.
+    """Returns the outputs of a node as uninterpreted functions of its inputs, one for each used output.
 
-    Their types are those that ONNX infers from the inputs, or those that the graph declares, or those that onnxruntime
-    tells. Raises BadInput when none says all, when an input or output is no tensor, and when the node holds a graph.
+    Their types are those that ONNX infers from the inputs, that the graph declares, or that onnxruntime reports. Raises
+    BadInput if none of them is complete, if an input or output is not a tensor, and if the node has a subgraph.
     """
     bare = _bare(node, proto)
     operands = []
@@ -62,30 +64,31 @@ def black_box(node: Node, proto: Any) -> Sequence[Value]:
         operands += [] if value is None else [value]
     model = _model(node, bare)
     inferred = {} if model is None else _inferred(node, model)
-    # Where ONNX knows the operator and leaves a size open, data decide it.
-    told = cache(lambda: {} if model is None or _is_standard(node) else _told(model))
+    # If ONNX knows the operator and leaves a size open, it depends on data.
+    reported = cache(lambda: {} if model is None or _is_standard(node) else _reported(model))
     results: list[Value] = []
     for i, output in enumerate(node.outputs):
         if not output:
             results.append(None)
             continue
-        dtype, dims = _type(i, inferred.get(f"o{i}"), node.scope.types.get(output), node.scope.dims, told)
+        dtype, dims = _type(i, inferred.get(f"o{i}"), node.scope.types.get(output), node.scope.dims, reported)
         key = spelled_key(BlackBox(bare, node.version, i))
         results.append(build("opaque", key, ((), dims), dtype, *operands))
     return results
 
 
 def spelled_key(box: BlackBox) -> str:
-    """The key that says a node, of which inputs and outputs have made-up names."""
+    """Returns the key of a node, whose inputs and outputs get generated names."""
     text = base64.b64encode(box.node.SerializeToString(deterministic=True)).decode("ascii")
     return f"{box.node.domain or 'ai.onnx'}/{box.node.op_type}/{box.version}#{box.output} {text}"
 
 
 def origins_of(node: Node, proto: Any, made: Sequence[Value]) -> dict[Term, Term]:
-    """The outputs of a node with a meaning -> the black boxes that they would be; none where one would say less.
+    """Returns the outputs of a node of known meaning -> the black boxes that they would be, if the node is worth
+    keeping.
 
-    Small operands that are known, and that the outputs are not made of any more, are numbers there; where the outputs
-    are made of the same tensors, such as weights that were turned, they stay, since those may be given other values.
+    Small known operands of which the outputs no longer depend become numbers. Operands that the outputs share, such as
+    transposed weights, stay terms, since they may be given other values.
     """
     import onnx
 
@@ -112,7 +115,7 @@ def origins_of(node: Node, proto: Any, made: Sequence[Value]) -> dict[Term, Term
 
 
 def _as_numbers(node: Node, term: Term, read: Container[Term]) -> Term:
-    """A term as the numbers that it is known to be, where these are few and finite, and of nothing that is read too."""
+    """Returns a term as numbers if they are known, few and finite, and if it reads no tensor of `read`."""
     kind = term.access
     array = node.scope.known(term) if kind.size <= _SPELLED and kind.dtype in COMPUTED else None
     if array is None or any(leaf in read for leaf in tensors(term)):
@@ -121,7 +124,7 @@ def _as_numbers(node: Node, term: Term, read: Container[Term]) -> Term:
 
 
 def numbers_of(array: Array) -> Term | None:
-    """The term that spells an array; None where one of its numbers is no rational, as inf and -0 are."""
+    """Returns the term that spells an array; None if it contains inf, nan or -0, which have no text."""
     if array.dtype.kind not in "fiub" or (array.dtype.kind == "f" and not _are_rational(array)):
         return None
     words = " ".join(str(Fraction(n)) for n in array.reshape(-1).tolist())
@@ -133,12 +136,14 @@ def _are_rational(array: Array) -> bool:
 
 
 def node_of_key(key: str) -> Any:
-    """The NodeProto of a black box: its inputs and outputs are named i0, o0 and so on, or empty. Raises BadInput."""
+    """Returns the NodeProto of a black box: its inputs and outputs are named i0, o0 and so on, or empty. Raises
+    BadInput.
+    """
     return read_key(key).node
 
 
 def read_key(key: str) -> BlackBox:
-    """The key of a black box that was imported from ONNX, taken apart. Raises BadInput."""
+    """Parses the key of a black box that was imported from ONNX. Raises BadInput."""
     import onnx
     from google.protobuf.message import DecodeError
 
@@ -158,14 +163,14 @@ def read_key(key: str) -> BlackBox:
 
 
 def holds_graph(proto: Any) -> bool:
-    """Whether the node runs graphs of its own, as loops do."""
+    """True if the node has subgraphs, as loops do."""
     import onnx
 
     return any(a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for a in proto.attribute)
 
 
 def _bare(node: Node, proto: Any) -> Any:
-    """The node without names, and with attributes that stand for those of a function as they are in this call."""
+    """Returns the node without names, with references to a function's attributes resolved for this call."""
     import onnx
 
     result = onnx.NodeProto(op_type=proto.op_type, domain=node.domain)
@@ -182,7 +187,7 @@ def _bare(node: Node, proto: Any) -> Any:
 
 
 def _model(node: Node, bare: Any) -> Any:
-    """The node alone, with the types of its inputs and the values of small ones; None where it makes no model."""
+    """Returns a model of the node alone, with the types of inputs and the values of small ones; None if that fails."""
     import onnx
 
     inputs, known = [], []
@@ -204,10 +209,10 @@ def _model(node: Node, bare: Any) -> Any:
 
 
 def _inferred(node: Node, model: Any) -> Mapping[str, Any]:
-    """Output name -> TypeProto, as far as ONNX's own inference goes."""
+    """Returns output name -> TypeProto, as far as ONNX infers it."""
     import onnx
 
-    # For each element of a vector of integers the inference makes a dimension, known or not.
+    # Inference makes a dimension of each element of an integer vector, known or not.
     kinds = [value.access for value in node.inputs if isinstance(value, Term)]
     propagate = all(kind.rank != 1 or kind.size <= _KNOWN for kind in kinds)
     try:
@@ -223,18 +228,19 @@ def _is_standard(node: Node) -> bool:
     return bool(onnx.defs.has(node.op_type, node.domain))
 
 
-def _told(model: Any) -> Types:
-    """Output name -> what onnxruntime tells of it; inputs whose values are known are not inputs there."""
+def _reported(model: Any) -> Types:
+    """Returns output name -> the type that onnxruntime reports; inputs with known values become initializers."""
     run = type(model)()
     run.CopyFrom(model)
     values = {tensor.name for tensor in run.graph.initializer}
     kept = [formal for formal in run.graph.input if formal.name not in values]
     del run.graph.input[:]
     run.graph.input.extend(kept)
-    run.ir_version = min(run.ir_version, 10)  # the oldest that has what this needs: onnxruntime lags behind onnx
-    found = told_of(run.SerializeToString()) or []
+    # the oldest version with the features used here, since onnxruntime lags behind onnx
+    run.ir_version = min(run.ir_version, 10)
+    found = inferred_types(run.SerializeToString()) or []
     names = [output.name for output in run.graph.output]
-    return {name: told for name, told in zip(names, found, strict=False) if told[0] in DTYPES}
+    return {name: reported for name, reported in zip(names, found, strict=False) if reported[0] in DTYPES}
 
 
 def _type(
@@ -242,11 +248,12 @@ def _type(
     inferred: Any,
     declared: Any,
     sizes: Mapping[str, int],
-    told: Callable[[], Types],
+    reported: Callable[[], Types],
 ) -> tuple[str, list[int]]:
-    """The dtype and dims of output i, from what ONNX infers where that says it, else from what the graph declares.
+    """Returns the dtype and dims of output i: inferred by ONNX, or else declared by the graph, or else from
+    onnxruntime.
 
-    told  what onnxruntime tells, which is asked last
+      reported  returns the types that onnxruntime reports
     """
     kinds = [kind for kind in (inferred, declared) if kind is not None and kind.WhichOneof("value")]
     if any(kind.WhichOneof("value") != "tensor_type" for kind in kinds):
@@ -255,14 +262,14 @@ def _type(
     element = next((t.elem_type for t in tensors if t.elem_type), 0)
     shapes = [[_size(dim, sizes) for dim in t.shape.dim] for t in tensors if t.HasField("shape")]
     if not element or not shapes:
-        if f"o{i}" in told():
-            return told()[f"o{i}"]
+        if f"o{i}" in reported():
+            return reported()[f"o{i}"]
         sources = "neither ONNX nor onnxruntime infers it, nor does the graph declare it in its value_info"
         raise BadInput(f"a black box requires the type of output {i}: {sources}")
     ranked = [shape for shape in shapes if len(shape) == len(shapes[0])]
     dims = [next((size for size in column if size is not None), None) for column in zip(*ranked, strict=True)]
-    if None in dims and f"o{i}" in told():
-        return told()[f"o{i}"]
+    if None in dims and f"o{i}" in reported():
+        return reported()[f"o{i}"]
     if None in dims:
         raise BadInput(f"a black box requires all sizes of output {i}, got none for axis {dims.index(None)}")
     return dtype_name(element), [size for size in dims if size is not None]

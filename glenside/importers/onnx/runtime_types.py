@@ -1,4 +1,4 @@
-"""Types of results that onnxruntime tells of one node: it knows operators that ONNX has no definition of."""
+"""Infers result types of a node with onnxruntime, for operators that ONNX does not define."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 from glenside.importers.onnx.sessions import LEVELS, CannotRun, Session
 from glenside.ir.errors import BadInput
 
-Told = Sequence[tuple[str, list[int]]]
+InferredTypes = Sequence[tuple[str, list[int]]]
 """The dtype and the dims of each output."""
 
 SECONDS = 60
-"""What one node may take."""
+"""The time limit of one node, in seconds."""
 
 ELEMENTS = 1 << 26
-"""What the inputs of a node may have in all, to be filled in."""
+"""The maximum elements of all inputs of a node that is run."""
 
 
-def told(model: bytes) -> Told | None:
-    """The types of the outputs of a model of one node, or None where onnxruntime does not tell."""
+def inferred_types(model: bytes) -> InferredTypes | None:
+    """Returns the types of the outputs of a model of one node, or None if onnxruntime does not report them."""
     try:
         session = Session(model, "the node", LEVELS[-1], threads=1, seconds=SECONDS)
     except (CannotRun, BadInput):
@@ -34,16 +34,14 @@ def told(model: bytes) -> Told | None:
     return found[0] if found and all(types == found[0] for types in found) else None
 
 
-def _runs(session: Session) -> Iterator[Told]:
-    """The types of outputs on zeros, ones and random numbers, as far as the node takes them: a size that depends on
-    data may differ.
-    """
+def _runs(session: Session) -> Iterator[InferredTypes]:
+    """Yields the output types on zeros, ones and random numbers, if the node accepts them: sizes may depend on data."""
     random = np.random.default_rng(0)
-    with suppress(CannotRun):  # an input that is no tensor of numbers
+    with suppress(CannotRun):  # an input that is not a tensor of numbers
         inputs = session.inputs({})
         if sum(prod(tensor.dims) for tensor in inputs) > ELEMENTS:
             return
         for fill in (np.zeros, np.ones, lambda dims: np.asarray(3 * random.random(dims))):
-            with suppress(CannotRun):  # a value that the node does not take
+            with suppress(CannotRun):  # a value that the node refuses
                 found = session.run({t.name: fill(tuple(t.dims)).astype(t.dtype) for t in inputs})
                 yield [(array.dtype.name, list(array.shape)) for array in found]

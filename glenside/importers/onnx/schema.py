@@ -1,4 +1,4 @@
-"""Attributes of nodes as Python values, and what ONNX's own schema of an operator demands of a node."""
+"""Decodes attributes of nodes, and checks nodes against ONNX's own schemas."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from glenside.ir.names import shortened, suggestion
 
 @dataclass(frozen=True)
 class Reference:
-    """An attribute of a function's node whose value is that of the function's own attribute of this name."""
+    """An attribute of a node in a function that takes the value of the function's attribute of this name."""
 
     name: str
 
 
 def attributes_of(proto: Any) -> dict[str, Attribute]:
-    """Those of a node by name. Raises BadInput for one that is given twice."""
+    """Returns the attributes of a node by name. Raises BadInput for a duplicate."""
     result: dict[str, Attribute] = {}
     for attribute in proto.attribute:
         if attribute.name in result:
@@ -32,7 +32,7 @@ def attributes_of(proto: Any) -> dict[str, Attribute]:
 
 
 def decoded(attribute: Any) -> Attribute:
-    """The value of an AttributeProto. Raises BadInput for one without a type that we know."""
+    """Returns the value of an AttributeProto. Raises BadInput for an unknown type."""
     from onnx import AttributeProto as Proto
 
     if attribute.ref_attr_name:
@@ -60,9 +60,9 @@ def _text(name: str, value: bytes) -> str:
 
 
 def given_attributes(proto: Any, values: Mapping[str, Attribute]) -> Iterator[Any]:
-    """The attributes of a node, with these values where they refer to those of the function around it.
+    """Yields the attributes of a node, with references to the enclosing function's attributes replaced by these values.
 
-    One whose value was not given is left out. Raises BadInput.
+    An attribute whose value is missing is omitted. Raises BadInput.
     """
     import onnx
 
@@ -71,7 +71,7 @@ def given_attributes(proto: Any, values: Mapping[str, Attribute]) -> Iterator[An
             yield attribute
         elif attribute.name in values:
             name, value = attribute.name, values[attribute.name]
-            try:  # the kind says of which type a list without elements is
+            try:  # the type is needed for an empty list
                 made = onnx.helper.make_attribute(name, value, attr_type=attribute.type if value == [] else None)
             except (TypeError, ValueError) as error:
                 raise BadInput(f"attribute {shortened(name)} requires a value of a known type: {error}") from None
@@ -79,7 +79,7 @@ def given_attributes(proto: Any, values: Mapping[str, Attribute]) -> Iterator[An
 
 
 def bound(attributes: Mapping[str, Attribute], given: Mapping[str, Attribute]) -> dict[str, Attribute]:
-    """The attributes with references replaced by what the function was given; one that was not given is left out."""
+    """Returns the attributes with references replaced by the function's given values; missing ones are omitted."""
     result: dict[str, Attribute] = {}
     for name, value in attributes.items():
         if not isinstance(value, Reference):
@@ -91,7 +91,7 @@ def bound(attributes: Mapping[str, Attribute], given: Mapping[str, Attribute]) -
 
 @dataclass(frozen=True)
 class Formal:
-    """An input: whether it must be given, what it may be, and the letter of the inputs that must be of one type."""
+    """An input in a schema: whether it is required, its types, and the letter that inputs of one type share."""
 
     required: bool
     dtypes: frozenset[str]
@@ -101,7 +101,7 @@ class Formal:
 
 @dataclass(frozen=True)
 class Demands:
-    """Those of one operator. The last of the inputs repeats when `most` is more than there are."""
+    """The requirements of one operator. The last input repeats if `most` exceeds their number."""
 
     inputs: tuple[Formal, ...]
     least: int
@@ -116,7 +116,9 @@ class Demands:
 
 @cache
 def demands(op_type: str, version: int, domain: str) -> Demands | None:
-    """What ONNX says of an operator, or onnxruntime of its own; None for one that neither defines."""
+    """Returns the requirements of an operator from ONNX, or from onnxruntime for its own; None if neither defines
+    it.
+    """
     import onnx
 
     try:
@@ -124,17 +126,17 @@ def demands(op_type: str, version: int, domain: str) -> Demands | None:
     except onnx.defs.SchemaError:
         runtime = _schemas_of_onnxruntime().get((domain, op_type)) if domain in RUNTIME_DOMAINS else None
         return None if runtime is None else _demands(runtime, {})
-    # What a later version allows is the same function of more types, which are as good.
+    # A later version allows more types for the same function, which are accepted too.
     return _demands(schema, {formal.name: formal.types for formal in onnx.defs.get_schema(op_type, domain).inputs})
 
 
 RUNTIME_DOMAINS = ("", "com.microsoft", "com.microsoft.nchwc")
-"""Those in which onnxruntime defines operators."""
+"""Domains in which onnxruntime defines operators."""
 
 
 @cache
 def _schemas_of_onnxruntime() -> Mapping[tuple[str, str], Any]:
-    """(domain, name) -> the newest schema of each operator that onnxruntime knows; none when it is not installed."""
+    """Returns (domain, name) -> the newest schema of each operator of onnxruntime; empty if it is not installed."""
     try:
         from onnxruntime.capi import onnxruntime_pybind11_state as state
     except ImportError:
@@ -143,7 +145,7 @@ def _schemas_of_onnxruntime() -> Mapping[tuple[str, str], Any]:
 
 
 def _demands(schema: Any, more: Mapping[str, Collection[str]]) -> Demands:
-    """What a schema of onnx or of onnxruntime says; `more` are types that inputs of that name may have too."""
+    """Returns the requirements of a schema of onnx or onnxruntime; `more` adds types to inputs by name."""
     letters = {constraint.type_param_str for constraint in schema.type_constraints}
     return Demands(
         inputs=tuple(_formal(f, {*f.types, *more.get(f.name, ())}, letters) for f in schema.inputs),
@@ -163,7 +165,7 @@ def _dtypes_by_name() -> Mapping[str, str]:
 def _formal(formal: Any, types: Collection[str], letters: set[str]) -> Formal:
     tensors = [re.fullmatch(r"(?:optional\()?tensor\((\w+)\)+", words) for words in types]
     names = {found[1] for found in tensors if found}
-    kind, homogeneous = (  # onnxruntime spells them otherwise than onnx
+    kind, homogeneous = (  # onnxruntime spells these differently from onnx
         (formal.type_str, formal.is_homogeneous)
         if hasattr(formal, "type_str")
         else (formal.typeStr, formal.isHomogeneous)
@@ -183,7 +185,7 @@ def check_node(
     outputs: Sequence[str],
     attributes: Mapping[str, Attribute],
 ) -> None:
-    """Raise BadInput where a node is not what its operator demands; `names` are those of its inputs."""
+    """Raises BadInput if a node violates its operator's requirements; `names` are those of its inputs."""
     if not needs.least <= len(names) <= needs.most:
         count = str(needs.least) if needs.least == needs.most else f"{needs.least} to {needs.most}"
         wanted = f"at least {needs.least}" if needs.most > 1000 else count
@@ -238,7 +240,7 @@ KINDS: Mapping[str, tuple[str, str, str]] = {
     "SPARSE_TENSOR": ("SparseTensorProto", "a sparse tensor", "sparse tensors"),
     "TYPE_PROTO": ("TypeProto", "a type", "types"),
 }
-"""Kind of an attribute -> the class of its value, and what one and several are called."""
+"""Kind of an attribute -> (class of its value, singular and plural in messages)."""
 
 
 def _is(kind: str, value: Attribute) -> bool:

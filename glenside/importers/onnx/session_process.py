@@ -1,6 +1,6 @@
-"""The process in which onnxruntime runs models: `python -m glenside.importers.onnx.session_process`.
+"""Runs models in onnxruntime in its own process: `python -m glenside.importers.onnx.session_process`.
 
-Messages come and go as `glenside.ir.child_processes` has them, arrays as their bytes.
+Messages have the format of `glenside.ir.child_processes`; arrays are sent as bytes.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from glenside.ir.packing import packed, unpacked
 
 _DTYPES = {f"tensor({record.onnx.lower()})": record for record in RECORDS.values()}
 _AS_BITS = {kind for kind, record in _DTYPES.items() if record.wider}
-"""What onnxruntime takes and gives as bytes alone: numpy has no dtype for it."""
+"""Types that numpy lacks, which onnxruntime exchanges as bytes."""
 _LONGEST = 200  # characters of an error
 
 
 class _Sessions:
-    """The models that are loaded, by number."""
+    """The loaded models, by number."""
 
     def __init__(self) -> None:
         import onnxruntime
@@ -34,7 +34,7 @@ class _Sessions:
         onnxruntime.set_default_logger_severity(4)
 
     def answer(self, request: Mapping[str, Any], parts: Sequence[bytearray]) -> tuple[Any, list[memoryview]]:
-        """What a request asks for. Raises whatever onnxruntime does, which has a class for each of its reasons."""
+        """Answers a request. Raises onnxruntime's own errors, of which there is a class per reason."""
         for number in request["unused"]:
             self.sessions.pop(number, None)
         if "run" not in request and "load" not in request:
@@ -67,7 +67,7 @@ class _Sessions:
         return [np.asarray(array) for array in session.run(None, dict(inputs))]
 
     def _value_of(self, array: Array) -> Any:
-        """An array as onnxruntime holds it."""
+        """Converts an array to onnxruntime's value."""
         from onnx import TensorProto
 
         record = RECORDS[array.dtype.name]
@@ -80,7 +80,7 @@ class _Sessions:
 
 
 def _array_of(value: Any) -> Array:
-    """What onnxruntime holds as an array, a copy."""
+    """Copies onnxruntime's value to an array."""
     if value.data_type() not in _AS_BITS:
         return np.asarray(value.numpy())
     data = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
@@ -88,9 +88,9 @@ def _array_of(value: Any) -> Array:
 
 
 def main() -> None:
-    """Serve until the input ends."""
+    """Serves until the input ends."""
     watch_parent()
-    told, sessions = answers(), None
+    stream, sessions = answers(), None
     while True:
         try:
             request, parts = receive(sys.stdin.buffer)
@@ -101,9 +101,9 @@ def main() -> None:
             content, made = sessions.answer(request, parts)
         except Exception as error:
             words = " ".join(str(error).split()) or type(error).__name__
-            send(told, {"failed": words if len(words) <= _LONGEST else f"{words[:_LONGEST]}..."})
+            send(stream, {"failed": words if len(words) <= _LONGEST else f"{words[:_LONGEST]}..."})
         else:
-            send(told, {"found": content}, made)
+            send(stream, {"found": content}, made)
 
 
 if __name__ == "__main__":

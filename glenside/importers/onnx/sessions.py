@@ -1,4 +1,4 @@
-"""Models that onnxruntime runs, in another process: it may end on a model, and that must end nothing else."""
+"""Runs models in onnxruntime in another process, so that a crash of onnxruntime ends nothing else."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from glenside.ir.replacing import PathLike
 from glenside.ir.types import Dims, Tensor
 
 LEVELS = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL")
-"""How much onnxruntime changes a model before it runs it. The first runs it as it stands."""
+"""onnxruntime's levels of optimization. The first runs a model unchanged."""
 _DTYPES = {f"tensor({record.onnx.lower()})": record.name for record in RECORDS.values()}
 _LAST_BYTES = 4096
-"""Of what a process wrote to standard error: the end is what it ended for."""
+"""The last bytes of a process's standard error, which contain the reason of its end."""
 
 
 class CannotRun(Exception):
-    """What is said where onnxruntime does not take a model, or not these inputs, or ends."""
+    """onnxruntime refuses a model or its inputs, or crashes."""
 
 
 class Ended(CannotRun):
-    """The process of onnxruntime ended, or was ended as it took too long: sessions that it had are lost."""
+    """The process of onnxruntime ended, or was killed after its time limit: its sessions are lost."""
 
 
 class Entry(NamedTuple):
@@ -47,16 +47,17 @@ class Entry(NamedTuple):
 
     @property
     def dtype(self) -> str | None:
-        """Its dtype here; None where it is no tensor of numbers."""
+        """Its dtype; None if it is not a tensor of numbers."""
         return _DTYPES.get(self.type)
 
 
 class Session:
-    """A model, a path or the bytes of one, at one of onnxruntime's levels of optimization.
+    """A model, by path or bytes, at one of onnxruntime's levels of optimization.
 
-    what     the model in a sentence, such as "the original"
-    threads  how many, which do not spin after a run: what runs next has the processors; None leaves it to onnxruntime
-    seconds  that loading it, or a run, may take; None for as long as it takes
+    what     the model in a message, such as "the original"
+    threads  the number of threads, which do not spin after a run, so that they free the processors; None for
+             onnxruntime's default
+    seconds  the time limit of loading, and of each run; None for no limit
     """
 
     def __init__(
@@ -83,17 +84,17 @@ class Session:
             _ONNXRUNTIME.unused.append(self._number)
 
     def inputs(self, known: Mapping[str, Tensor]) -> list[Tensor]:
-        """What the model takes: tensors that are known, and others that nothing depends on."""
+        """Returns the inputs of the model: known tensors, and others that no output depends on."""
         return [known.get(entry.name) or self._unused(entry) for entry in self.takes]
 
     def _unused(self, entry: Entry) -> Tensor:
-        """An input that no output needs may have any size where the file leaves it open."""
+        """Returns a tensor for an unused input, with size 1 where the file leaves it open."""
         if entry.dtype is None:
             raise CannotRun(f"the input {shortened(entry.name)} of {self.what} is a {entry.type}")
         return Tensor(entry.name, Dims(size if isinstance(size, int) else 1 for size in entry.shape), entry.dtype)
 
     def run(self, inputs: Mapping[str, Array]) -> Sequence[Array]:
-        """The outputs in order. Raises CannotRun."""
+        """Returns the outputs in order. Raises CannotRun."""
         request, parts = described([inputs[entry.name] for entry in self.takes])
         given = {"run": self._number, "names": [entry.name for entry in self.takes], "arrays": request}
         answer, found = _ONNXRUNTIME.run(given, parts, self.what, self.seconds)
@@ -101,9 +102,9 @@ class Session:
 
 
 class _Onnxruntime:
-    """onnxruntime in a process that is started when it is needed, and again after it ended.
+    """The process of onnxruntime, which is started at first use, and again after it ended.
 
-    unused  numbers of sessions that nobody has any more, which the process is told of with the next request
+    unused  numbers of deleted sessions, which are sent with the next request
     """
 
     def __init__(self) -> None:
@@ -119,7 +120,7 @@ class _Onnxruntime:
         return self._process is not None and self._owner == os.getpid() and self._process.poll() is None
 
     def load(self, request: Mapping[str, Any], parts: Sequence[bytes], what: str, seconds: float | None) -> Any:
-        """The inputs and outputs of a model. Raises CannotRun."""
+        """Loads a model and returns its inputs and outputs. Raises CannotRun."""
         with self._lock:
             if not self._serves:
                 self.end()
@@ -131,14 +132,14 @@ class _Onnxruntime:
     def run(
         self, request: Mapping[str, Any], parts: Sequence[bytes | memoryview], what: str, seconds: float | None
     ) -> tuple[Any, list[bytearray]]:
-        """The outputs of a model that was loaded. Raises CannotRun."""
+        """Runs a loaded model and returns its outputs. Raises CannotRun."""
         with self._lock:
             if request["run"] not in self._loaded or not self._serves:
                 raise Ended(f"onnxruntime's process has ended since it loaded {what}")
             return self._ask(request, parts, ("cannot run", "ran"), what, seconds)
 
     def end(self) -> None:
-        """End the process, where there is one of ours."""
+        """Ends the process if it is ours."""
         process, self._process = self._process, None
         if process is not None and self._owner == os.getpid():
             end(process)
@@ -148,9 +149,9 @@ class _Onnxruntime:
     def _start(self) -> None:
         self._errors = tempfile.TemporaryFile()
         self._owner = os.getpid()
-        with undisturbed(then=True):  # none is started that is not ended
+        with undisturbed(then=True):  # start none without recording it
             self._process = start("glenside.importers.onnx.session_process", errors=self._errors)
-        self._ask({}, [], ("does not", "started"), "", None)  # so that `seconds` are those of a model
+        self._ask({}, [], ("does not", "started"), "", None)  # so that `seconds` does not include the start
 
     def _ask(
         self,
@@ -176,15 +177,15 @@ class _Onnxruntime:
         try:
             if most is not None:
                 timer.start()
-            with suppress(BrokenPipeError):  # it has ended, as what it answers says
+            with suppress(BrokenPipeError):  # it has ended, as its answer will say
                 send(process.stdin, {**request, "unused": unused}, parts)
             answer, found = receive(process.stdout)
         except EOFError:
-            how = f"was ended as it took more than {most:g} s" if late else f"ended {how_ended(process.wait())}"
+            how = f"was killed after {most:g} s" if late else f"ended {how_ended(process.wait())}"
             said = "" if late else self._last_words()
             self.end()
             raise Ended(f"onnxruntime's process {how} when it {f'{did} {what}'.rstrip()}{said}") from None
-        except BaseException:  # Ctrl-C: what it answers then is of no use
+        except BaseException:  # Ctrl-C: its answer is of no use
             self.end()
             raise
         finally:
@@ -201,14 +202,14 @@ class _Onnxruntime:
 
 
 def described(arrays: Sequence[Array]) -> tuple[list[tuple[str, list[int]]], list[memoryview]]:
-    """The dtype and the shape of arrays, and their bytes."""
+    """Returns dtypes and shapes of arrays, and their bytes."""
     whole = [np.ascontiguousarray(array) for array in arrays]
     entries = [(array.dtype.name, list(np.shape(given))) for array, given in zip(whole, arrays, strict=True)]
     return entries, [array.reshape(-1).view(np.uint8).data for array in whole]
 
 
 def array_of(dtype: str, shape: Sequence[int], data: bytearray) -> Array:
-    """An array of its bytes, which become the array's own."""
+    """Returns an array over its bytes, without a copy."""
     return np.frombuffer(data, np.dtype(dtype)).reshape(shape)
 
 

@@ -1,4 +1,4 @@
-"""Tensors of ONNX: dtypes, limits of their sizes, and their values, which are mapped where they lie in other files."""
+"""Reads tensors of ONNX: dtypes, size limits, and values, which are memory-mapped from external files."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from glenside.ir.packing import packed_bytes, unpacked
 from glenside.ir.term import Term
 
 ELEMENTS = 1 << 40
-"""What one tensor may have: more fit on no machine, and their count soon fits in no word."""
+"""The maximum elements of one tensor: more fit into no machine, and their count must fit into a word."""
 
 AXES = 30
-"""What one tensor may have: numpy's 64 are enough for its windows then."""
+"""The maximum axes of one tensor: its windows then stay within numpy's 64."""
 
 TABLE = 1 << 24
-"""Elements of a table that is computed before any data are seen: 128 MiB of float64, and some are needed at once."""
+"""The maximum elements of a table computed at import: 128 MiB of float64, and several may exist at once."""
 
 
 def dtype_name(element_type: int) -> str:
-    """Our name of an ONNX element type. Raises BadInput for one that we do not have."""
+    """Returns the dtype of an ONNX element type. Raises BadInput for one that the language lacks."""
     import onnx
 
     try:
@@ -50,26 +50,26 @@ _BY_ONNX = {record.onnx: record.name for record in RECORDS.values()}
 
 
 def element_type(dtype: DTypeLike) -> int:
-    """ONNX's number of one of our dtypes."""
+    """Returns ONNX's number of a dtype."""
     import onnx
 
     return int(onnx.TensorProto.DataType.Value(RECORDS[np.dtype(dtype).name].onnx))
 
 
 def float_dtype(*terms: Term) -> str:
-    """float64 when one of them needs it, else float32."""
+    """Returns float64 if one of the terms needs it, else float32."""
     narrow = {*HALVES, "float32"}
     return "float32" if all(term.access.dtype in narrow for term in terms) else "float64"
 
 
 def require_table(what: str, *sizes: int, most: int = TABLE) -> None:
-    """Raise BadInput when a table of these sizes, such as of weights between elements, is too large."""
+    """Raises BadInput if a table of these sizes, such as of interpolation weights, is too large."""
     if prod(sizes) > most:
         raise BadInput(f"{what} requires at most {most} elements, got {' x '.join(map(str, sizes))}")
 
 
 def check_size(what: str, dims: Iterable[int]) -> list[int]:
-    """The dims, which must be of a tensor that a machine may hold: not too many axes, nor elements. Raises BadInput."""
+    """Returns the dims if a tensor of them can exist: not too many axes or elements. Raises BadInput."""
     sizes = list(dims)
     if min(sizes, default=0) < 0:
         raise BadInput(f"{what} requires sizes of at least 0, got {shortened(spelled(sizes))}")
@@ -81,7 +81,7 @@ def check_size(what: str, dims: Iterable[int]) -> list[int]:
 
 
 def array_of(tensor: Any, folder: Path | None = None) -> Array:
-    """The value of a TensorProto; one whose data lie beside the file is mapped from there. Raises BadInput."""
+    """Returns the value of a TensorProto; external data are memory-mapped. Raises BadInput."""
     import onnx
 
     name = f"tensor {shortened(tensor.name)}" if tensor.name else "the tensor"
@@ -106,7 +106,7 @@ def array_of(tensor: Any, folder: Path | None = None) -> Array:
 
 
 def _from_words(words: Sequence[int], name: str, dims: list[int], dtype: str) -> Array:
-    """The elements whose bits stand in numbers of their own: 16 bits, or 8, of which each may hold several elements."""
+    """Converts elements stored in integers of 16 or 8 bits, of which each may hold several elements."""
     part = np.dtype("<u2" if RECORDS[dtype].bits == 16 else "u1")
     need = packed_bytes(dims, dtype) // part.itemsize
     if len(words) != need:
@@ -115,7 +115,7 @@ def _from_words(words: Sequence[int], name: str, dims: list[int], dtype: str) ->
 
 
 _files: WeakValueDictionary[tuple[Any, ...], mmap] = WeakValueDictionary()
-"""The files that are mapped: once each, however many tensors lie in them."""
+"""The mapped files: one mapping each, for all their tensors."""
 
 
 def _mapped(tensor: Any, name: str, dims: list[int], dtype: str, folder: Path | None) -> Array:
@@ -145,7 +145,7 @@ def _mapped(tensor: Any, name: str, dims: list[int], dtype: str, folder: Path | 
 def _external_file(entries: dict[str, str], name: str, folder: Path | None) -> Path:
     location = entries.get("location", "")
     if folder is None or not location:
-        raise BadInput(f"{name} requires a file of its data beside the model, got none")
+        raise BadInput(f"{name} requires external data next to the model file, got none")
     try:
         home = Path(os.path.realpath(folder))
         path = Path(os.path.realpath(home / location))

@@ -1,4 +1,4 @@
-"""What convolutions and pools say about their windows, for an input of given sizes."""
+"""Reads the windows of convolutions and pools, for an input of given sizes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 @dataclass(frozen=True)
 class Windows:
-    """Window sizes, strides, dilations and (before, after) of each spatial axis; padding below 0 takes away.
+    """Window sizes, strides, dilations and (before, after) padding of each spatial axis; negative padding crops.
 
-    ceil  whether a last window may reach beyond the padding; where ONNX computes the padding it never does
+    ceil  True if a last window may reach beyond the padding; never if ONNX computes the padding
     """
 
     kernel: list[int]
@@ -28,7 +28,9 @@ class Windows:
 
 
 def windows_of(node: Node, sizes: Sequence[int], kernel: Sequence[int] | None = None) -> Windows:
-    """The windows over axes of these sizes; `kernel` is what the weights say. Raises BadInput, with the attribute."""
+    """Returns the windows over axes of these sizes; `kernel` are the sizes of weights. Raises BadInput, with the
+    attribute.
+    """
     axes = len(sizes)
     if axes < 1:
         raise BadInput("input 0 requires at least one axis after (N C), got none")
@@ -47,7 +49,7 @@ def windows_of(node: Node, sizes: Sequence[int], kernel: Sequence[int] | None = 
 
 
 def kernel_of(node: Node, axes: int, kernel: Sequence[int] | None) -> list[int]:
-    """The attribute kernel_shape, which the weights may say too. Raises BadInput when they disagree."""
+    """Returns the attribute kernel_shape, or the sizes of the weights. Raises BadInput if they disagree."""
     given = node.integers("kernel_shape")
     if given is None and kernel is None:
         raise BadInput("attribute kernel_shape is required, got nothing")
@@ -61,7 +63,7 @@ def kernel_of(node: Node, axes: int, kernel: Sequence[int] | None) -> list[int]:
 
 
 def per_axis(node: Node, name: str, count: int, least: int = 1) -> list[int]:
-    """An attribute of so many numbers of at least that; the least when it is not given. Raises BadInput."""
+    """Returns an attribute of `count` numbers of at least `least`, which is the default. Raises BadInput."""
     value = node.integers(name, [least] * count)
     if len(value) != count or min(value, default=least) < least:
         raise BadInput(f"attribute {name} requires {count} numbers of at least {least}, got {value}")
@@ -69,7 +71,7 @@ def per_axis(node: Node, name: str, count: int, least: int = 1) -> list[int]:
 
 
 def pads_of(node: Node, axes: int) -> list[tuple[int, int]]:
-    """The attribute pads, all before and then all after, as pairs. Raises BadInput."""
+    """Returns the attribute pads as (before, after) pairs. Raises BadInput."""
     pads = node.integers("pads", [0] * 2 * axes)
     if len(pads) != 2 * axes:
         raise BadInput(f"attribute pads requires {2 * axes} numbers, got {pads}")
@@ -77,13 +79,13 @@ def pads_of(node: Node, axes: int) -> list[tuple[int, int]]:
 
 
 def halves(total: int, more_after: bool) -> tuple[int, int]:
-    """A number in two halves; of an odd one, the larger is the second or the first."""
+    """Splits a number into halves; the larger half of an odd one comes second, or first."""
     less = total // 2
     return (less, total - less) if more_after else (total - less, less)
 
 
 def cropped(x: Term, windows: Windows) -> tuple[Term, list[tuple[int, int]]]:
-    """x, ()(N C d..), without the elements that padding below 0 takes away, and the padding that is left to do."""
+    """Crops x, ()(N C d..), by negative padding; returns it with the remaining padding."""
     taken = [(min(before, 0), min(after, 0)) for before, after in windows.padding]
     left = [(max(before, 0), max(after, 0)) for before, after in windows.padding]
     return pad_or_crop(x, [(0, 0), (0, 0), *taken]), left

@@ -1,5 +1,6 @@
-"""The compute operator, compute types of whole items, and primitives of scalar expressions: those that no function of
-JAX means in every dtype, or that SPU takes in other words.
+"""Exports the compute operator, compute types of whole items, and primitives without an equivalent JAX function.
+
+A primitive may also lack one in some dtype, or have a form that is cheaper in SPU.
 """
 
 from __future__ import annotations
@@ -30,20 +31,22 @@ def _compute(source: Source, result: AccessType, kind: str, a: Operand) -> Value
 
 
 def _rows(source: Source, a: Operand) -> Value:
-    """The items as rows of one axis: dims (S, I), at least one axis before the last."""
+    """Returns the items as rows of one axis: dims (S, I), with at least one axis before the last."""
     shape = a.access.shape or Dims((1,))
     return source.view(a.value, shape.append([a.access.item.product()]))
 
 
 def _of_rows(call: str, source: Source, result: AccessType, a: Operand) -> Value:
-    """A function of rows, `{}`, that gives one number each, of the dtype `{dtype}`."""
+    """Applies a function of rows, `{}`, that returns one number each, of dtype `{dtype}`."""
     rows = _rows(source, a)
     expression = call.format(source.name(rows), dtype=result.dtype)
     return source.view(source.set(expression, rows.dims.take(rows.rank - 1), result.dtype), result.dims)
 
 
 def _halves(source: Source, rows: Value, function: str) -> Value:
-    """Rows combined by halves: dims (S, 1). SPU takes a round for each, by itself up to one for each number."""
+    """Reduces rows by halves: dims (S, 1). SPU takes one round per halving; its own reduction takes up to one per
+    number.
+    """
     axis = rows.rank - 1
     while rows.dims[axis] > 1:
         count = rows.dims[axis]
@@ -78,7 +81,7 @@ def _argsort(source: Source, result: AccessType, a: Operand, direction: str) -> 
 
 
 def _shifted(source: Source, a: Operand) -> tuple[Value, Value, Value]:
-    """The rows less their maximum, the exp of that, and its sum, of size 1 along the last axis."""
+    """Returns the rows less their maximum, their exp, and its sum, of size 1 along the last axis."""
     rows = _rows(source, a)
     ones = Dims(rows.dims.take(rows.rank - 1).append([1]))
     x = source.call("jnp.subtract", [rows, _halves(source, rows, "jnp.maximum")])
@@ -112,9 +115,9 @@ def _pow(source: Source, x: Value, y: Value) -> Value:
 
 @PRIMITIVE_EXPORTS.register("divide")
 def _divide(source: Source, x: Value, y: Value) -> Value:
-    """By numbers that are known it is a product, as XLA makes it too where it sees them."""
+    """Divides; a division by known numbers becomes a product, as XLA makes it too."""
     if x.dtype not in FLOATS:
-        return _whole("lax.div", source, x, y)
+        return _integer_division("lax.div", source, x, y)
     if y.constant is not None and y.constant.all():
         return source.call("jnp.multiply", [x, source.constant(np.reciprocal(y.constant))])
     return source.call("jnp.divide", [x, y])
@@ -122,7 +125,7 @@ def _divide(source: Source, x: Value, y: Value) -> Value:
 
 def _remainder(function: str, source: Source, x: Value, y: Value) -> Value:
     if x.dtype not in FLOATS:
-        return _whole(function, source, x, y)
+        return _integer_division(function, source, x, y)
     return source.call(function, _broadcast(source, x, y))
 
 
@@ -132,15 +135,15 @@ PRIMITIVE_EXPORTS.register("rem")(partial(_remainder, "lax.rem"))
 
 @PRIMITIVE_EXPORTS.register("select")
 def _select(source: Source, condition: Value, then: Value, otherwise: Value) -> Value:
-    """By whether the condition is 0: SPU says that with less than whether it is not."""
+    """Selects by whether the condition is 0, which SPU computes with less communication than whether it is nonzero."""
     if condition.dtype == "bool":
         return source.call("jnp.where", [condition, then, otherwise], then.dtype)
     holds_not = source.set(f"jnp.equal({source.name(condition)}, {zero(condition.dtype)})", condition.dims, "bool")
     return source.call("jnp.where", [holds_not, otherwise, then], then.dtype)
 
 
-def _whole(function: str, source: Source, x: Value, y: Value) -> Value:
-    """A division of integers that is cut towards zero, or what it leaves; by 0 it is 0."""
+def _integer_division(function: str, source: Source, x: Value, y: Value) -> Value:
+    """Divides integers, truncating towards zero, or returns the remainder; by 0 the result is 0."""
     (left, right), nothing = _broadcast(source, x, y), zero(x.dtype)
     one, y0 = number(1, x.dtype), source.name(right)
     none = source.set(f"jnp.equal({y0}, {nothing})", right.dims, "bool").name
@@ -150,6 +153,6 @@ def _whole(function: str, source: Source, x: Value, y: Value) -> Value:
 
 
 def _broadcast(source: Source, x: Value, y: Value) -> tuple[Value, Value]:
-    """lax broadcasts nothing by itself."""
+    """Broadcasts both operands, since lax does not."""
     dims = np.broadcast_shapes(x.dims, y.dims)
     return source.expand(x, dims), source.expand(y, dims)

@@ -1,4 +1,4 @@
-"""Tensors, and operators that move elements, to places that are known or computed, or cast them."""
+"""Exports tensors, casts, and operators that move elements to known or computed indices."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ def _tensor(source: Source, result: AccessType, tensor: Tensor) -> Value:
 
 @OPERATOR_EXPORTS.register("truncate")
 def _truncate(source: Source, result: AccessType, a: Operand, *_: Any) -> Held:
-    """SPU truncates after each product by itself."""
+    """Returns a unchanged: SPU truncates after each product."""
     return a.held
 
 
-# More parts than this are no operands of a fold.
+# The maximum parts that are kept separate as operands of a fold.
 _MOST_PARTS = 16
 
 
 @OPERATOR_EXPORTS.register("access-concatenate")
 def _concatenate(source: Source, result: AccessType, a: Operand, b: Operand, axis: int) -> Held:
-    """Along the first axis of an item it may be what a fold combines: then its parts are never put together."""
+    """Concatenates; along the first item axis it keeps the parts separate, since a fold may combine them."""
     if axis != result.split or max(a.access.item[0], b.access.item[0]) > _MOST_PARTS:
         return source.concat([a.value, b.value], axis)
     return Stack((*a.parts(), *b.parts()), axis)
 
 
 def zero(dtype: str) -> str:
-    """The zero of a dtype as an expression."""
+    """Returns the zero of a dtype as an expression."""
     return number(np.zeros((), dtype).item(), dtype)
 
 
 def lowest(dtype: str) -> str:
-    """The lowest value of a dtype as an expression."""
+    """Returns the lowest value of a dtype as an expression."""
     if dtype in FLOATS:
         return number(-np.inf, dtype)
     return number(False if dtype == "bool" else int(np.iinfo(dtype).min), dtype)
 
 
 def padded(source: Source, value: Value, axis: int, before: int, after: int, between: int, fill: str) -> Value:
-    """Elements at the ends of an axis and between its neighbours."""
+    """Pads an axis at its ends and between its elements."""
     if not (before or after or between):
         return value
     size = value.dims[axis]
@@ -75,7 +75,7 @@ def _dilate(source: Source, result: AccessType, a: Operand, axis: int, n: int) -
 
 @OPERATOR_EXPORTS.register("access-windows")
 def _windows(source: Source, result: AccessType, a: Operand, window: Dims, strides: Dims) -> Value:
-    """One axis after the other: the elements of a window, each as a slice with steps, side by side at the end."""
+    """Computes windows axis by axis: each window element is a strided slice, and the slices are stacked at the end."""
     value, first = a.value, a.access.split
     for axis, (k, t) in enumerate(zip(window, strides, strict=True), first):
         count = result.dims[axis]
@@ -140,7 +140,7 @@ def _is_true(source: Source, a: Operand) -> Value:
 
 
 def _positions(source: Source, indices: Value, size: int) -> str:
-    """Those below 0 count from the end."""
+    """Counts negative indices from the end."""
     name = source.name(indices)
     if indices.dtype.startswith("u"):
         return name
@@ -157,7 +157,7 @@ def _gather(source: Source, result: AccessType, a: Operand, indices: Operand, ax
 
 
 def _places(source: Source, a: Operand, indices: Value, shared: int) -> str:
-    """An array of positions for each of the axes that are picked from, which broadcast to each other."""
+    """Returns an array of positions for each selected axis; they broadcast to each other."""
     lead = indices.dims.take(indices.rank - 1)
     grid = []
     for axis in range(shared):
@@ -182,7 +182,7 @@ def _scatter_nd(
     source: Source, result: AccessType, a: Operand, indices: Operand, updates: Operand, shared: int, reduction: str
 ) -> Value:
     if reduction not in _REDUCTIONS:
-        because = "JAX does not say which of several updates for one place stays"
+        because = "JAX does not define which of several updates of one index applies"
         raise left_out(f"the operator access-scatter-nd with replace: {because}")
     places = _places(source, a, indices.value, shared)
     call = f"jnp.asarray({source.name(a.value)}).at[{places}].{_REDUCTIONS[reduction]}({source.name(updates.value)})"
@@ -190,7 +190,7 @@ def _scatter_nd(
 
 
 def addressed(source: Source, found: IndexMap, operands: Sequence[Operand]) -> Value:
-    """Movement that no export spells: operands at computed places, and a choice where several have a part in it."""
+    """Exports movement by its index map: gathers of operands, and a select if several operands contribute."""
     dtype, axes = operands[0].access.dtype, _axes(source, found.dims)
     fill = lowest(dtype) if found.fill is Fill.LOWEST else zero(dtype)
     result = source.full(found.dims, fill, dtype)
@@ -207,7 +207,7 @@ def addressed(source: Source, found: IndexMap, operands: Sequence[Operand]) -> V
 
 
 def _axes(source: Source, dims: Sequence[int]) -> list[str]:
-    """Names of the axes of a result: each counts along itself, and broadcasts to the others."""
+    """Returns names of the result's axes: each counts along itself, and broadcasts to the others."""
     alone = [[n if j == i else 1 for j in range(len(dims))] for i, n in enumerate(dims)]
     counted = [f"jnp.reshape(jnp.arange({n}), {shape(own)})" for n, own in zip(dims, alone, strict=True)]
     return [source.set(text, own, "int32").name for text, own in zip(counted, alone, strict=True)]
@@ -218,7 +218,7 @@ def _spelled(index: Index, axes: Sequence[str]) -> str:
 
 
 def _place(index: Index, size: int, axes: Sequence[str]) -> str:
-    """Where guards do not hold it may be outside of the axis."""
+    """Clips an index to its axis, since it may be outside where guards do not hold."""
     low, high = index.bounds
     text = _spelled(index, axes)
     return text if 0 <= low and high < size else f"jnp.clip({text}, 0, {size - 1})"

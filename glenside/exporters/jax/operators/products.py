@@ -1,5 +1,6 @@
-"""Products, one `lax.dot_general` for each whatever its axes; the instructions that are products too; and linear maps,
-by additions: SPU cuts even a product by 2, and each cut is sent.
+"""Exports products as one `lax.dot_general` each, product instructions, and linear maps as additions.
+
+SPU truncates even a product by 2, and each truncation costs communication.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from glenside.targets.mpc.semi2k import of_elements
 
 
 def contract(source: Source, a: Value, b: Value, shared: int, item: int, dtype: str) -> Value:
-    """(G, A)(I) times (G, B)(I) -> (G, A, B), summed in that dtype: the axes G are those of a batch."""
+    """Contracts (G, A)(I) with (G, B)(I) -> (G, A, B), summed in that dtype; G are batch axes."""
     groups, rows, columns, items = Pair(a, b, shared, item).rows
     m, k, n = rows.product(), items.product(), columns.product()
     batch = [groups.product()] if groups else []
@@ -35,12 +36,12 @@ def contract(source: Source, a: Value, b: Value, shared: int, item: int, dtype: 
 
 
 def _two_columns(source: Source, a: Value) -> Value:
-    """A column of zeros beside the one: SPU's compiler may make a product of elements of a product of one column."""
+    """Adds a column of zeros: SPU's compiler may turn a product of one column into a product of elements."""
     return padded(source, a, a.rank - 1, 0, 1, 0, zero(a.dtype))
 
 
 def _matmul(source: Source, a: Value, b: Value) -> Value:
-    """(G, M, K) times (G, N, K), or without G."""
+    """Multiplies (G, M, K) by (G, N, K), or without G."""
     batch, last = a.dims.take(a.rank - 2), a.rank - 1
     dims = batch.append([a.dims[-2], b.dims[-2]])
     axes = f"((({last},), ({last},)), ({'(0,), (0,)' if batch else '(), ()'}))"
@@ -65,7 +66,7 @@ def _dot_product(source: Source, result: AccessType, a: Operand) -> Value:
 
 @OPERATOR_EXPORTS.register("tiled-product")
 def _tiled(source: Source, result: AccessType, a: Operand, b: Operand, n: int, tile: int) -> Value:
-    """Tiles are how a processor computes it."""
+    """Contracts; the tile only matters to processors."""
     return contract(source, a.value, b.value, n, len(a.access.item), result.dtype)
 
 
@@ -91,10 +92,10 @@ def _overlap_add_product(
 
 @OPERATOR_EXPORTS.register("systolic-array", "systolic-array-output-stationary", "systolic-array-with-blocking")
 def _tile(source: Source, result: AccessType, rows: int, columns: int, a: Operand, b: Operand) -> Value:
-    """(G, M, K) times (G, K, N); a of shape (G) is one row for each of G."""
+    """Multiplies (G, M, K) by (G, K, N); a of shape (G) is one row for each element of G."""
     weights, groups = b.value, b.access.split
-    turned = source.transpose(weights, [*range(groups), groups + 1, groups])
-    value = contract(source, a.value, turned, groups, 1, result.dtype)
+    transposed = source.transpose(weights, [*range(groups), groups + 1, groups])
+    value = contract(source, a.value, transposed, groups, 1, result.dtype)
     return source.view(value, result.dims)
 
 
@@ -120,8 +121,8 @@ def _unit(
     return source.transpose(source.view(value, parts), order)
 
 
-def _common(row: Sequence[Fraction]) -> tuple[list[int], Fraction]:
-    """Whole numbers of no common divisor, and the fraction that times them is the row: 1 when the row is whole."""
+def _over_integers(row: Sequence[Fraction]) -> tuple[list[int], Fraction]:
+    """Returns coprime integers and the factor that makes them the row: 1 if the row is integers."""
     below = lcm(*(value.denominator for value in row))
     whole = [int(value * below) for value in row]
     if below == 1:
@@ -131,7 +132,7 @@ def _common(row: Sequence[Fraction]) -> tuple[list[int], Fraction]:
 
 
 def _times(source: Source, x: Value, n: int) -> Value:
-    """An array times a whole number above 0, by doubling and adding; each multiple is written once."""
+    """Multiplies an array by a positive integer, by doubling and adding; each multiple is computed once."""
     total: Value | None = None
     while n:
         if n & 1:
@@ -144,7 +145,7 @@ def _times(source: Source, x: Value, n: int) -> Value:
 
 
 def _combination(source: Source, x: Value, axis: int, row: Sequence[int]) -> Value:
-    """The sum of the elements of an axis, each so many times; those that are added come first."""
+    """Sums integer multiples of the elements of an axis; additions come first."""
     parts = [(n, _times(source, source.slice(x, axis, i, i + 1), abs(n))) for i, n in enumerate(row) if n]
     if not parts:
         return source.full(x.dims.set(axis, 1), zero(x.dtype), x.dtype)
@@ -156,10 +157,10 @@ def _combination(source: Source, x: Value, axis: int, row: Sequence[int]) -> Val
 
 @OPERATOR_EXPORTS.register("linear-map")
 def _linear_map(source: Source, result: AccessType, a: Operand, axis: int, rows: int, coefficients: str) -> Value:
-    """The rows with denominators are multiplied together: that is one message."""
+    """Exports a linear map; the rows with denominators are multiplied together, in one message."""
     value, count = a.value, a.access.dims[axis]
     numbers = exact_numbers(coefficients) or ()
-    split = [_common(numbers[row * count : (row + 1) * count]) for row in range(rows)]
+    split = [_over_integers(numbers[row * count : (row + 1) * count]) for row in range(rows)]
     found = [_combination(source, value, axis, whole) for whole, _ in split]
     scaled = [row for row, (_, factor) in enumerate(split) if factor != 1]
     if scaled:

@@ -1,4 +1,4 @@
-"""The exports of all operators and compute types. Every module of this package is found and loaded."""
+"""Loads the exports of all operators and compute types: every module of this package is found and imported."""
 
 from importlib import import_module
 from pkgutil import iter_modules

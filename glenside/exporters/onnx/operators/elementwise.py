@@ -1,5 +1,6 @@
-"""The compute operator, compute types of each element, and the primitives that no node of ONNX means, or that runtimes
-compute wrongly in some dtype.
+"""Exports the compute operator, elementwise compute types, and primitives without a correct ONNX node.
+
+Some have none in ONNX; for others runtimes are wrong in some dtype.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import numpy as np
 
 from glenside.exporters.onnx.emitter import Emitter, Function
 from glenside.exporters.onnx.graph import Graph
-from glenside.exporters.onnx.kernels import carrier
 from glenside.exporters.onnx.registry import COMPUTE_EXPORTS, OPERATOR_EXPORTS, PRIMITIVE_EXPORTS, Held, Operand
+from glenside.exporters.onnx.supported_dtypes import supported_dtype
 from glenside.exporters.writer import Value, elementwise
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import BadInput
@@ -30,7 +31,7 @@ def _compute(emit: Emitter, result: AccessType, kind: str, a: Operand) -> Held:
     if compute.name in COMPUTE_EXPORTS:
         return COMPUTE_EXPORTS[compute.name](emit, result, a, *parameters)
     if compute.scalar is None:
-        raise BadInput(f"an ONNX file requires what ONNX can say, got the compute type {compute.name}")
+        raise BadInput(f"an ONNX file requires operations that ONNX has, got the compute type {compute.name}")
     return _scalar(emit, result, a, compute, parameters)
 
 
@@ -58,12 +59,12 @@ def _clip(emit: Emitter, result: AccessType, a: Operand, lo: str, hi: str) -> Va
     return _scalar(emit, result, a, COMPUTES["clip"], (lo, hi))
 
 
-# More operands than this are folded in halves, where the order does not matter.
+# More operands than this are folded by halves if the order does not matter.
 _CHAIN = 8
 
 
 def _scalar(emit: Emitter, result: AccessType, a: Operand, compute: Compute, parameters: Sequence[str] = ()) -> Value:
-    """What follows from a scalar expression, as nodes."""
+    """Emits the nodes of a scalar expression."""
     expression = compute.expression(*parameters)
     primitive = expression.primitive if isinstance(expression, Applied) else None
     if primitive and primitive.associative and expression == primitive(x, y) and a.access.item[0] > _CHAIN:
@@ -73,7 +74,7 @@ def _scalar(emit: Emitter, result: AccessType, a: Operand, compute: Compute, par
 
 @PRIMITIVE_EXPORTS.register("sign")
 def _sign(emit: Emitter, x: Value) -> Value:
-    if carrier("Sign", x.dtype):
+    if supported_dtype("Sign", x.dtype):
         return emit.elementwise("Sign", x)
     zero = emit.number(0, x.dtype, x.rank)
     above, below = (emit.cast(emit.elementwise(op, x, zero, dtype="bool"), x.dtype) for op in ("Greater", "Less"))
@@ -88,7 +89,7 @@ def _select(emit: Emitter, condition: Value, then: Value, otherwise: Value) -> V
 def _order(name: str, emit: Emitter, left: Value, right: Value) -> Value:
     if left.dtype != "uint64":
         return emit.apply(PRIMITIVES[name], [left, right])
-    # a <= b when a is the smaller one, and a < b when it is not the larger one.
+    # a <= b if a is the minimum, and a < b if it is not the maximum.
     extreme = emit.elementwise("Min" if name in ("le", "gt") else "Max", left, right)
     return (_differ if name in ("lt", "gt") else _equal)(emit, left, extreme)
 
@@ -108,14 +109,14 @@ def _differ(emit: Emitter, left: Value, right: Value) -> Value:
 
 @PRIMITIVE_EXPORTS.register("pow")
 def _pow(emit: Emitter, x: Value, y: Value) -> Value:
-    """Not Pow for integers, which runtimes compute in float64."""
+    """Emits a power, for integers without Pow, which runtimes compute in float64."""
     if x.dtype in FLOATS:
         return emit.elementwise("Pow", x, y)
-    return emit.call(_whole_power(x.dtype), [x, y], np.broadcast_shapes(x.dims, y.dims))
+    return emit.call(_integer_power(x.dtype), [x, y], np.broadcast_shapes(x.dims, y.dims))
 
 
 def _remainder(rounding: str, emit: Emitter, x: Value, y: Value) -> Value:
-    """ONNX cuts the quotient of floats; where it is to be rounded down and signs differ, one divisor more is left."""
+    """Emits a remainder. ONNX truncates quotients of floats; for floor and different signs the divisor is added."""
     if x.dtype not in FLOATS:
         return _remainder_of_integers(rounding, emit, x, y)
     cut = emit.elementwise("Mod", x, y, attributes={"fmod": 1})
@@ -130,7 +131,7 @@ def _remainder(rounding: str, emit: Emitter, x: Value, y: Value) -> Value:
 
 
 def _remainder_of_integers(rounding: str, emit: Emitter, x: Value, y: Value) -> Value:
-    """Nothing is left by -1, 0 and 1; runtimes may trap on the first two."""
+    """Emits an integer remainder; it is 0 for divisors -1, 0 and 1, and runtimes may trap on the first two."""
     traps = [emit.number(n, y.dtype, y.rank) for n in ((0,) if y.dtype.startswith("u") else (0, -1))]
     tests = [emit.elementwise("Equal", y, trap, dtype="bool") for trap in traps]
     trapped = reduce(lambda p, q: emit.elementwise("Or", p, q, dtype="bool"), tests)
@@ -146,7 +147,9 @@ PRIMITIVE_EXPORTS.register("rem")(partial(_remainder, "truncate"))
 
 @PRIMITIVE_EXPORTS.register("divide")
 def _divide(emit: Emitter, a: Value, b: Value) -> Value:
-    """Integers cut towards zero, as in ONNX, but n / 0 is 0, and n / -1 is -n, which may wrap: runtimes may trap."""
+    """Emits a division; integers truncate as in ONNX, but n / 0 is 0, and n / -1 is -n, which may wrap: runtimes may
+    trap.
+    """
     if a.dtype in FLOATS:
         return emit.elementwise("Div", a, b)
 
@@ -164,8 +167,8 @@ def _divide(emit: Emitter, a: Value, b: Value) -> Value:
     return emit.where(zero, emit.number(0, a.dtype, a.rank), quotient)
 
 
-def _whole_power(dtype: str) -> Function:
-    """A local function (a, b) -> a to the power of b, of any dims that broadcast: squares, one for each bit of b."""
+def _integer_power(dtype: str) -> Function:
+    """Returns a local function (a, b) -> a to the power b that broadcasts: one square for each bit of b."""
     emit = Emitter(Graph(["a", "b"]))
     signed, bits = not dtype.startswith("u"), np.iinfo(dtype).bits
     wide = "int32" if bits < 32 or dtype == "int32" else "int64"

@@ -1,4 +1,4 @@
-"""Tile instructions: calls of local functions, whose bodies say what they mean in standard operators."""
+"""Exports tile instructions as calls of local functions, whose bodies define them by standard operators."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ for _name in ("systolic-array", "systolic-array-output-stationary", "systolic-ar
 
 
 def _tile_function(name: str, rows: int, columns: int, a: AccessType, b: AccessType) -> Function:
-    """One function for each instruction, its size, the ranks and the dtype of its operands; sizes of axes are free."""
+    """Returns a function for an instruction, its size, and the ranks and dtype of its operands; sizes of axes are
+    free.
+    """
     emit = Emitter(Graph(["a", "b"]))
     left, right = (emit.cast(Value(name, x.dims, x.dtype), widen(x.dtype)) for name, x in (("a", a), ("b", b)))
     single = a.split == b.split and b.split > 0
@@ -59,7 +61,7 @@ def _product_unit(
     parts: Dims,
     order: Dims,
 ) -> Value:
-    """The items of b go before its rows, so that the product is one of (G.., M, K) and (G.., K, N)."""
+    """Moves the items of b before its rows, so that the product is (G.., M, K) times (G.., K, N)."""
     left, right = a_parts.permute(a_order), b_parts.permute(b_order)
     groups, item = left.take(n), left.drop(a_split).product()
     rows, columns = left.take(a_split).drop(n).product(), right.take(b_split).drop(n).product()
@@ -73,7 +75,9 @@ def _product_unit(
 
 
 def _unit_function(dtype: str) -> Function:
-    """Both operands cut into parts, put in order and seen as matrices; their product cut into parts, put in order."""
+    """Returns a function that cuts operands into parts, permutes them into matrices, multiplies, and permutes the
+    result.
+    """
     graph = Graph(["a", "b"])
     emit = Emitter(graph)
 

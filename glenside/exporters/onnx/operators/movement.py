@@ -1,6 +1,6 @@
-"""Tensors and constants, and operators that move elements, to places that are known or computed, or cast them.
+"""Exports tensors, constants, casts, and operators that move elements to known or computed indices.
 
-A computed index that is out of range is the runtime's to refuse; ONNX counts those below 0 from the end, as we do.
+Runtimes refuse a computed index that is out of range; ONNX counts negative ones from the end, as here.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from glenside.exporters.onnx.emitter import Emitter
-from glenside.exporters.onnx.kernels import carried
 from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Operand
+from glenside.exporters.onnx.supported_dtypes import required_dtype
 from glenside.exporters.writer import Value
 from glenside.ir.dtypes import REALS
 from glenside.ir.index_map import Fill, IndexMap
@@ -51,14 +51,14 @@ def _iota(emit: Emitter, _: AccessType, n: int, dtype: str) -> Value:
 
 @OPERATOR_EXPORTS.register("eye")
 def _eye(emit: Emitter, _: AccessType, n: int, dtype: str) -> Value:
-    """Where a column of numbers equals a row of them."""
+    """Compares a column of numbers with a row of them."""
     column, row = (emit.view(emit.counting(n), dims) for dims in ((n, 1), (1, n)))
     return emit.cast(emit.elementwise("Equal", column, row, dtype="bool"), dtype)
 
 
 @OPERATOR_EXPORTS.register("truncate")
 def _truncate(_: Emitter, __: AccessType, a: Operand) -> Value:
-    """Floats have their own rounding."""
+    """Returns a unchanged, since floats round by themselves."""
     return a.value
 
 
@@ -79,7 +79,7 @@ def _dilate(emit: Emitter, _: AccessType, a: Operand, axis: int, n: int) -> Valu
 
 
 def dilated(emit: Emitter, x: Value, axis: int, n: int) -> Value:
-    """Zeros after each element, less those after the last one."""
+    """Inserts zeros after each element but the last."""
     padded = emit.pad(emit.view(x, x.dims.insert(axis + 1, 1)), axis + 1, 0, n)
     together = emit.view(padded, x.dims.set(axis, x.dims[axis] * (n + 1)))
     return emit.slice(together, axis, 0, max(0, x.dims[axis] * (n + 1) - n))
@@ -92,7 +92,7 @@ def _cast(emit: Emitter, _: AccessType, a: Operand, dtype: str) -> Value:
 
 @OPERATOR_EXPORTS.register("bitcast")
 def _bitcast(emit: Emitter, result: AccessType, a: Operand, dtype: str) -> Value:
-    """Integers of one width are casts of each other, which wrap; ONNX has BitCast from version 26 on."""
+    """Casts between integers of one width, which wrap; other bitcasts need BitCast, from version 26 on."""
     x = emit.cast(a.value, "uint8") if a.access.dtype == "bool" else a.value
     if {x.dtype, dtype} & {*REALS} and x.dtype != dtype and dtype != "bool":
         emit.versions.add(("", "BitCast", 26))
@@ -121,24 +121,24 @@ def _scatter_nd(
 ) -> Value:
     if not updates.access.size:
         return a.value
-    places = _whole_places(emit, emit.cast(indices.value, "int64"), shared)
-    if reduction == "replace" and not _different(emit.known(places), a.access.dims):
-        return _replaced_by_the_last(emit, a.value, places, updates.value)
+    places = _full_indices(emit, emit.cast(indices.value, "int64"), shared)
+    if reduction == "replace" and not _are_distinct(emit.known(places), a.access.dims):
+        return _scatter_last(emit, a.value, places, updates.value)
     if reduction == "replace":
         return emit.graph.node("ScatterND", [a.value, places, updates.value], result.dims, result.dtype, main=True)
     return _combined(emit, a.value, places, updates.value, reduction)
 
 
 def _combined(emit: Emitter, x: Value, places: Value, updates: Value, reduction: str) -> Value:
-    """x with updates combined with what is there."""
-    wide = carried("ScatterND", x.dtype)
+    """Scatters updates that are combined with x."""
+    wide = required_dtype("ScatterND", x.dtype)
     inputs = [emit.cast(x, wide), places, emit.cast(updates, wide)]
     combined = emit.graph.node("ScatterND", inputs, x.dims, wide, {"reduction": reduction}, main=True)
     return emit.cast(combined, x.dtype)
 
 
-def _whole_places(emit: Emitter, indices: Value, shared: int) -> Value:
-    """Indices of (G.., M.., k) into (G.., n..) with the number of each shared axis before the k: ONNX has no G here."""
+def _full_indices(emit: Emitter, indices: Value, shared: int) -> Value:
+    """Extends indices (G.., M.., k) into (G.., n..) by the index along each shared axis, since ONNX has no G here."""
     lead = indices.dims.take(indices.rank - 1).append([1])
     columns = []
     for axis in range(shared):
@@ -147,8 +147,8 @@ def _whole_places(emit: Emitter, indices: Value, shared: int) -> Value:
     return emit.concat([*columns, indices], indices.rank - 1)
 
 
-def _different(places: Array | None, dims: Dims) -> bool:
-    """Whether places are known, and no two are the same."""
+def _are_distinct(places: Array | None, dims: Dims) -> bool:
+    """True if the indices are known and distinct."""
     if places is None:
         return False
     rows = places.reshape(-1, places.shape[-1])
@@ -156,10 +156,10 @@ def _different(places: Array | None, dims: Dims) -> bool:
     return len(np.unique(positive, axis=0)) == len(rows)
 
 
-def _replaced_by_the_last(emit: Emitter, x: Value, places: Value, updates: Value) -> Value:
-    """Updates in place of what is there, of several for one place the last: ONNX leaves that open.
+def _scatter_last(emit: Emitter, x: Value, places: Value, updates: Value) -> Value:
+    """Scatters updates that replace elements; the last of several for one index applies, which ONNX leaves undefined.
 
-    The largest of the updates' numbers at each place says which one it is; -1 is none.
+    The largest number of an update at each index is the last one's; -1 is none.
     """
     lead, depth = places.dims.take(places.rank - 1), places.dims[-1]
     count, rest, sizes = lead.product(), x.dims.drop(depth), x.dims.take(depth)
@@ -172,7 +172,7 @@ def _replaced_by_the_last(emit: Emitter, x: Value, places: Value, updates: Value
 
 
 def addressed(emit: Emitter, found: IndexMap, operands: Sequence[Operand]) -> Value:
-    """Movement that no export spells: one gather for each operand, and a choice where several have a part in it."""
+    """Exports movement by its index map: one gather per operand, and a select if several operands contribute."""
     dtype = operands[0].access.dtype
     fill = emit.lowest(dtype) if found.fill is Fill.LOWEST else emit.number(0, dtype)
     result = emit.expand(emit.view(fill, (1,) * len(found.dims)), found.dims)

@@ -1,4 +1,4 @@
-"""Black boxes: the nodes that they were imported from, again."""
+"""Exports black boxes as the nodes from which they were imported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glenside.ir.types import AccessType, Dims
 
 @OPERATOR_EXPORTS.register("opaque")
 def _opaque(emit: Emitter, result: AccessType, key: str, _: tuple[Dims, Dims], __: str, *operands: Operand) -> Value:
-    """One node for all of its outputs, of which the key says one. Raises BadInput for a key that is none of ONNX's."""
+    """Emits one node for all of its outputs, of which the key selects one. Raises BadInput for a key not from ONNX."""
     from glenside.importers.onnx.opaque import read_key
 
     try:
@@ -39,7 +39,7 @@ def _opaque(emit: Emitter, result: AccessType, key: str, _: tuple[Dims, Dims], _
 
 @OPERATOR_EXPORTS.register("opaque-items", "opaque-pointwise")
 def _opaque_pointwise(emit: Emitter, result: AccessType, key: str, *_: Operand | str) -> Value:
-    """None: no file has one. Raises BadInput."""
+    """Raises BadInput: no file contains such a black box."""
     raise _not_imported(key)
 
 

@@ -1,21 +1,21 @@
-"""Compute types that make one number of each item, and those that scale or sort each item as a whole."""
+"""Exports compute types that reduce, scale or sort items."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from glenside.exporters.onnx.emitter import Emitter
-from glenside.exporters.onnx.kernels import carrier
 from glenside.exporters.onnx.registry import COMPUTE_EXPORTS, Operand
+from glenside.exporters.onnx.supported_dtypes import supported_dtype
 from glenside.exporters.writer import Value
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.types import AccessType
 
 
 def total(emit: Emitter, x: Value, split: int) -> Value:
-    """The sum over the axes from `split` on, in x's dtype.
+    """Sums over the axes from `split` on, in x's dtype.
 
-    Runtimes add integers up in float64, which neither wraps nor is exact: a product with ones does and is.
+    Runtimes sum integers in float64, which neither wraps nor is exact; a product with ones wraps and is exact.
     """
     dims = x.dims.take(split)
     if split == x.rank:
@@ -60,7 +60,7 @@ def _mean(emit: Emitter, result: AccessType, a: Operand) -> Value:
 def _extreme(op: str, emit: Emitter, result: AccessType, a: Operand) -> Value:
     if not a.access.item:
         return a.value
-    if carrier(op, a.access.dtype) is None:
+    if supported_dtype(op, a.access.dtype) is None:
         return emit.view(emit.fold(op.removeprefix("Reduce"), a.value, a.access.split), result.dims)
     return _reduced(emit, op, a.value, a.access.split)
 
@@ -70,15 +70,15 @@ COMPUTE_EXPORTS.register("reduce-min")(partial(_extreme, "ReduceMin"))
 
 
 def _flat(emit: Emitter, a: Operand) -> Value:
-    """The items as one axis, the last."""
+    """Flattens each item into the last axis."""
     return emit.view(a.value, a.access.shape.append([a.access.item.product()]))
 
 
 def _position(op: str, emit: Emitter, result: AccessType, a: Operand) -> Value:
     items, attributes = _flat(emit, a), {"axis": a.access.split, "keepdims": 0}
-    if carrier(op, items.dtype):
+    if supported_dtype(op, items.dtype):
         return emit.run(op, [items], result.dims, "int64", attributes, main=True)
-    # Of what equals the extreme, the first: ArgMax takes the first of equals.
+    # The first element that equals the extreme: ArgMax takes the first of equals.
     extreme = emit.fold(op.removeprefix("Arg"), items, a.access.split)
     equal = emit.cast(emit.elementwise("Equal", items, extreme, dtype="bool"), "int32")
     return emit.run("ArgMax", [equal], result.dims, "int64", attributes, main=True)
@@ -99,7 +99,7 @@ COMPUTE_EXPORTS.register("log-softmax")(partial(_normalization, "LogSoftmax"))
 
 @COMPUTE_EXPORTS.register("argsort")
 def _argsort(emit: Emitter, result: AccessType, a: Operand, direction: str) -> Value:
-    """All of them by TopK, which puts the first of equal elements first in both directions."""
+    """Sorts all elements with TopK, which is stable in both directions."""
     items = emit.ordered(_flat(emit, a))
     attributes = {"axis": -1, "largest": int(direction == "descending"), "sorted": 1}
     inputs = [items, emit.integers(items.dims[-1:])]

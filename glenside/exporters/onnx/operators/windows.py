@@ -1,4 +1,4 @@
-"""Windows, one axis after the other, and their adjoint."""
+"""Exports windows, axis by axis, and their adjoint."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Operand
 from glenside.exporters.writer import Pair, Value
 from glenside.ir.types import AccessType, Dims
 
-# An axis takes a slice for each position in the window, or for each window if these are fewer. Up to so many slices are
-# faster than a gather: measured in onnxruntime, 4 to 8 times for windows of 3, even for windows of 16.
+# An axis takes a slice per position in the window, or per window if these are fewer. Up to this many slices are faster
+# than a gather: measured in onnxruntime, 4x to 8x for windows of 3, and faster for windows of 16 too.
 _SLICES = 32
 
 
 @OPERATOR_EXPORTS.register("access-windows")
 def _windows(emit: Emitter, result: AccessType, a: Operand, window: Dims, strides: Dims) -> Value:
-    """Positions in the window come first, counts last, so that one transpose of two groups of axes ends it."""
+    """Puts positions first and counts last, so that one transpose of two groups of axes finishes."""
     x, split = a.value, a.access.split
     if not window:
         return x
@@ -27,14 +27,14 @@ def _windows(emit: Emitter, result: AccessType, a: Operand, window: Dims, stride
 
 
 class _Windowing:
-    """A value whose axes are cut into windows. `axes` says what each is: lead, in, count or at, and its number."""
+    """A value whose axes are cut into windows. `axes` gives the kind (lead, in, count or at) and the number of each."""
 
     def __init__(self, emit: Emitter, x: Value, split: int) -> None:
         self.emit, self.x, self.split = emit, x, split
         self.axes = [("lead", i) for i in range(split)] + [("in", i) for i in range(x.rank - split)]
 
     def cut(self, number: int, window: int, stride: int) -> None:
-        """Cut the axis of that number into `count` windows and `at` positions."""
+        """Cuts the axis of that number into `count` windows and `at` positions."""
         axis = self.axes.index(("in", number))
         size = self.x.dims[axis]
         count = (size - window) // stride + 1
@@ -59,7 +59,7 @@ class _Windowing:
             self._stack(axis, [(i * stride, i * stride + window, 1) for i in range(count)], "count", "at", number)
 
     def _stack(self, axis: int, ranges: list[tuple[int, int, int]], of: str, within: str, number: int) -> None:
-        """Slices of an axis, stacked in front of the axes that are not stacked yet."""
+        """Stacks slices of an axis in front of the axes that are not stacked yet."""
         parts = [self.emit.slice(self.x, axis, *bounds) for bounds in ranges]
         front = next(i for i, (kind, _) in enumerate(self.axes) if kind in ("in", "count"))
         self.axes[axis] = (within, number)
@@ -68,7 +68,7 @@ class _Windowing:
         self.axes.insert(front, (of, number))
 
     def ordered(self, count: int) -> Value:
-        """The axes as lead, counts, positions; those of one element are left out."""
+        """Orders the axes as lead, counts, positions; axes of one element are omitted."""
         wanted = [("lead", i) for i in range(self.split)]
         wanted += [(kind, i) for kind in ("count", "at") for i in range(count)]
         return self.emit.transpose(self.x, [self.axes.index(axis) for axis in wanted if axis in self.axes])
@@ -76,7 +76,7 @@ class _Windowing:
 
 @OPERATOR_EXPORTS.register("access-overlap-add")
 def _overlap_add(emit: Emitter, result: AccessType, a: Operand, out: Dims, strides: Dims) -> Value:
-    """One axis after the other: (count, window) -> (out)."""
+    """Adds up windows axis by axis: (count, window) -> (out)."""
     if not a.access.size:
         return emit.full(result.dims, 0, result.dtype)
     axes, lead = len(out), a.access.rank - 2 * len(out)
@@ -100,7 +100,7 @@ def _overlap_add_product(
     starts: Dims,
     _: int,
 ) -> Value:
-    """All positions at once: ONNX has no loop that would be worth its tiles."""
+    """Computes all positions at once: a loop over tiles in ONNX would not pay."""
     axes, rows, columns = len(out), a.access.shape, b.access.shape.drop(n)
     before, after = len(rows) - axes, len(columns) - axes
     dims = rows.append(columns)
@@ -118,7 +118,7 @@ def _overlap_add_product(
 
 
 def _put(emit: Emitter, x: Value, axis: int, out: int, stride: int, dilation: int, start: int) -> Value:
-    """Windows of dilated elements along one axis, added up, of which `out` places from `start` on are kept."""
+    """Adds up windows of dilated elements along one axis, and keeps `out` indices from `start` on."""
     if dilation > 1:
         x = dilated(emit, x, axis + 1, dilation - 1)
     size = (x.dims[axis] - 1) * stride + x.dims[axis + 1]
@@ -129,7 +129,7 @@ def _put(emit: Emitter, x: Value, axis: int, out: int, stride: int, dilation: in
 
 
 def _added(emit: Emitter, x: Value, axis: int, out: int, stride: int) -> Value:
-    """Windows along one axis, positions along the next, added into one axis of size out."""
+    """Adds windows along one axis, positions along the next, into one axis of size `out`."""
     count, window = x.dims[axis], x.dims[axis + 1]
     parts = -(-window // stride)
     if count < parts:
@@ -138,7 +138,7 @@ def _added(emit: Emitter, x: Value, axis: int, out: int, stride: int) -> Value:
             alone = emit.view(emit.slice(x, axis, i, i + 1), x.dims.remove(axis))
             placed.append(emit.pad(alone, axis, i * stride, out - i * stride - window))
         return emit.chain("Add", placed)
-    # A window is `parts` pieces of `stride` positions: piece j of window i falls on piece i + j of the result.
+    # A window is `parts` pieces of `stride` positions: piece j of window i is added to piece i + j of the result.
     whole = emit.pad(x, axis + 1, 0, parts * stride - window)
     pieces = emit.view(whole, whole.dims.set(axis + 1, stride).insert(axis + 1, parts))
     shifted = [emit.pad(emit.slice(pieces, axis + 1, j, j + 1), axis, j, parts - 1 - j) for j in range(parts)]

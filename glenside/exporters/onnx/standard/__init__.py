@@ -1,4 +1,4 @@
-"""Records of standard operators that terms are. Every module of this package is found and loaded."""
+"""Loads the records of standard operators that match terms: every module of this package is found and imported."""
 
 from importlib import import_module
 from pkgutil import iter_modules

@@ -1,4 +1,4 @@
-"""Gelu, HardSwish and HardSigmoid: functions of each element that runtimes compute in one step."""
+"""Matches Gelu, HardSwish and HardSigmoid, which runtimes compute in one step."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from math import sqrt
 import numpy as np
 
 from glenside.exporters.onnx.emitter import Emitter
-from glenside.exporters.onnx.kernels import runs
 from glenside.exporters.onnx.standard.expressions import Element, Expressions, axes_of, matched
 from glenside.exporters.onnx.standard.record import standard
+from glenside.exporters.onnx.supported_dtypes import runs
 from glenside.exporters.writer import Value
 from glenside.ir.term import Term
 
@@ -18,9 +18,10 @@ _PRODUCTS = ("elementwise-mul", "elementwise-div")
 
 @standard("Gelu", *_PRODUCTS)
 def gelu(emit: Emitter, term: Term) -> Value | None:
-    """x * (1 + erf(x / sqrt(2))) / 2, however the three factors are put together.
+    """x * (1 + erf(x / sqrt(2))) / 2, with the three factors in any order.
 
-    One that came as several nodes stays these: runtimes know it with a bias in front of it, which they do not of Gelu.
+    A Gelu that was imported as several nodes stays so: runtimes fuse it with a preceding bias, which they do not for
+    Gelu.
     """
     if term.access.dtype != "float32" or term in emit.came:
         return None
@@ -37,7 +38,7 @@ def _of_gelu(e: Expressions) -> Element | None:
         within = e.operands(inner, "erf") if inner else []
         scale, of = e.factors(within[0]) if within else (0.0, [])
         if of == [x] and np.float32(scale) in _ROOTS:
-            return _plain(e, x)
+            return _same_layout(e, x)
     return None
 
 
@@ -56,7 +57,7 @@ def _of_hard_swish(e: Expressions) -> Element | None:
     factor, others = e.factors(e.root)
     for x, other in (others, others[::-1]) if len(others) == 2 and factor == _SIXTH else ():
         if _clipped(e, other) == x:
-            return _plain(e, x)
+            return _same_layout(e, x)
     return None
 
 
@@ -70,24 +71,24 @@ def hard_sigmoid(emit: Emitter, term: Term) -> Value | None:
 def _of_hard_sigmoid(e: Expressions) -> Element | None:
     factor, others = e.factors(e.root)
     x = _clipped(e, others[0]) if len(others) == 1 and factor == _SIXTH else None
-    return _plain(e, x) if x else None
+    return _same_layout(e, x) if x else None
 
 
 _SIXTH = 1 / 6
 
 
 def _clipped(e: Expressions, element: Element) -> Element | None:
-    """x of min(max(x + 3, 0), 6)."""
+    """Matches min(max(x + 3, 0), 6), and returns x."""
     within = e.operands(element, "(clip 0 6)")
     return e.plus(within[0], 3) if within else None
 
 
-def _plain(e: Expressions, x: Element) -> Element | None:
-    """An element, where it lies as that of the whole term does, but for the dims."""
+def _same_layout(e: Expressions, x: Element) -> Element | None:
+    """Returns an element if its layout equals that of the whole term, but for the dims."""
     return x if axes_of(x) == [axis for own in e.loop.parts for axis in own] else None
 
 
 def _of(emit: Emitter, op: str, x: Element, term: Term, **attributes: float) -> Value:
-    """A node on the array of x."""
+    """Emits a node on the array of x."""
     value = emit.view(emit.value_of(x.term), term.access.dims)
     return emit.of_each([value], term.access.dims, lambda a, n: emit.run(op, a, n, None, attributes, main=True))

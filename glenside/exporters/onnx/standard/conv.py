@@ -1,4 +1,4 @@
-"""Conv: products of windows, or of channels in front of a space, with weights."""
+"""Matches Conv: products of windows, or of channels before the spatial axes, with weights."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from glenside.exporters.onnx.affine_indices import Loop, Reading, Unreadable, followed, read
 from glenside.exporters.onnx.emitter import Emitter
-from glenside.exporters.onnx.kernels import runs
 from glenside.exporters.onnx.operators.products import multiplied_in
-from glenside.exporters.onnx.reading import Loop, Reading, Unreadable, followed, read
-from glenside.exporters.onnx.sliding import Images, arranged, images
+from glenside.exporters.onnx.sliding_windows import Images, arranged, images
 from glenside.exporters.onnx.standard.record import standard
+from glenside.exporters.onnx.supported_dtypes import runs
 from glenside.exporters.writer import Value
 from glenside.ir.index_map import Axis, IndexMap, reshaped, transposed
 from glenside.ir.term import Term
@@ -20,9 +20,10 @@ from glenside.ir.types import Dims
 
 @dataclass(frozen=True)
 class _Product:
-    """(G, A)(I) x (G, B)(I) -> (G, A, B), which is cut into `parts` and stored in that `order` of them.
+    """(G, A)(I) x (G, B)(I) -> (G, A, B), which is cut into `parts` and stored in another `order`.
 
-    left, right  the operands, with the parts and the order in which each is read, and where it is split
+    read_a, read_b  how each operand is read: maps, and parts with their order
+    stored          the parts and the order of the result
     """
 
     a: Term
@@ -40,7 +41,7 @@ class _Product:
         object.__setattr__(self, "loop", Loop.over([*self.groups, *self.rows, *self.filters, *self.item]))
 
     def axes(self, which: str) -> list[Axis]:
-        """The axes of the loop over the groups, the rows, the filters or the item."""
+        """Returns the loop axes of the groups, the rows, the filters or the item."""
         at = 0
         for name in ("groups", "rows", "filters", "item"):
             dims: Dims = getattr(self, name)
@@ -50,7 +51,7 @@ class _Product:
         raise KeyError(which)
 
     def reading(self, emit: Emitter) -> Reading:
-        """Where an element of a lies. Raises Unreadable."""
+        """Returns where an element of a is stored. Raises Unreadable."""
         lead, behind = len(self.groups) + len(self.rows), len(self.item)
 
         def made() -> Reading:
@@ -61,7 +62,7 @@ class _Product:
         return read(self.loop, made)
 
     def weights(self, emit: Emitter) -> Value:
-        """b as (G.., B.., I..), in the parts of the loop's axes."""
+        """Returns b as (G.., B.., I..), in the loop's axes."""
         b = emit.value_of(self.b)
         if self.read_b:
             b = emit.transpose(emit.view(b, self.read_b[0]), self.read_b[1])
@@ -69,7 +70,7 @@ class _Product:
 
 
 def _product_of(term: Term) -> _Product | None:
-    """The product that a term is."""
+    """Returns the product that a term computes."""
     if term.operator.name == "product-unit":
         n, a, a_parts, a_order, a_split, b, b_parts, b_order, b_split, parts, order = term.arguments()
         left, right = a_parts.permute(a_order), b_parts.permute(b_order)
@@ -95,7 +96,7 @@ def conv(emit: Emitter, term: Term) -> Value | None:
 def conv_transpose(emit: Emitter, term: Term) -> Value | None:
     """y[n, (g f), c..] = the sum of x[n, (g k), i..] * W[(g k), f, w..] where c = i * stride + w * dilation - before.
 
-    It is found as a Conv of stride 1 over elements with zeros between them, its windows W in reverse.
+    It is matched as a Conv of stride 1 over elements with zeros between them, with reversed windows W.
     """
     return _found(emit, term, "ConvTranspose")
 
@@ -116,9 +117,9 @@ def _found(emit: Emitter, term: Term, op: str) -> Value | None:
 
 
 def _images(emit: Emitter, product: _Product) -> tuple[Images, list[Axis]] | None:
-    """The images that a is windows of, and the axes of their channels, groups first. Raises Unreadable.
+    """Returns the images of whose windows a consists, and the axes of their channels, groups first. Raises Unreadable.
 
-    A product with weights that are not constant is one of windows only.
+    A product with weights that are not constant must have windows.
     """
     reading = product.reading(emit)
     groups, rows, item = (product.axes(which) for which in ("groups", "rows", "item"))
@@ -129,7 +130,7 @@ def _images(emit: Emitter, product: _Product) -> tuple[Images, list[Axis]] | Non
     if not slid and (not channels or not emit.is_constant[product.b]):
         return None
     if not {*groups} <= {*channels}:
-        return None  # windows of which each has weights of its own
+        return None  # windows with weights of their own
     if channels and axes[-1] in channels and not {*item} - {*channels}:
         return None  # rows of a matrix
     found = images(emit, product.loop, reading, channels, item)
@@ -149,7 +150,7 @@ def _written(
     count = product.groups.product() * product.filters.product()
     kernels = _kernels(emit, product, [*outer, *filters, *(axis for axis in channels if axis in item)], found)
     kernels = emit.view(kernels, (count, found.value.dims[1] // product.groups.product(), *attributes["kernel_shape"]))
-    # onnxruntime 1.32 takes a Pad of weights for one of images, puts it into the Conv, and does not load the rest.
+    # onnxruntime 1.32 mistakes a Pad of weights for one of images, fuses it into the Conv, and then refuses the model.
     if emit.graph.producer(kernels, "Pad"):
         return None
     y = _run(emit, "Conv", found, kernels, count, attributes, inner)
@@ -162,7 +163,7 @@ def _transposed(
     groups, filters = product.axes("groups"), product.axes("filters")
     outer = [axis for axis in channels if axis in groups]
     spans = [(slide.window - 1) * slide.dilation for slide in found.space]
-    # What the last elements of x give beyond the result is cut off; where they give less, there is more of it.
+    # Results of the last elements of x beyond the result are cropped; missing ones are padded.
     before = [span + slide.first for span, slide in zip(spans, found.space, strict=True)]
     after = [
         slide.spread * (size - 1) + span + 1 - lo - slide.count
@@ -188,7 +189,7 @@ def _transposed(
 
 
 def _kernels(emit: Emitter, product: _Product, first: Sequence[Axis], found: Images) -> Value:
-    """The weights with these axes first, and then those of windows."""
+    """Returns the weights with these axes first, and then those of windows."""
     own = [axis for which in ("groups", "filters", "item") for axis in product.axes(which)]
     wanted = [*first, *(axis for slide in found.space for axis in slide.ats)]
     return emit.transpose(product.weights(emit), [own.index(axis) for axis in wanted])

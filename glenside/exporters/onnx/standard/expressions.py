@@ -1,4 +1,4 @@
-"""What is computed of each element, seen through whatever only moves elements."""
+"""Matches elementwise expressions through movement."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+from glenside.exporters.onnx.affine_indices import Loop, Reading, Unreadable, below_movement, read
 from glenside.exporters.onnx.emitter import Emitter
-from glenside.exporters.onnx.reading import Loop, Reading, Unreadable, beneath, read
 from glenside.exporters.writer import Value
 from glenside.ir.index_map import Axis, Index
 from glenside.ir.operators.compute import name_of
@@ -23,26 +23,26 @@ _MOST = 1 << 20  # elements of a constant that are compared
 
 @dataclass(frozen=True)
 class Element:
-    """One element of a term, in a loop over the elements of another; equal ones are the same element."""
+    """One element of a term, in a loop over the elements of another term; equal ones are the same element."""
 
     term: Term
     places: tuple[Index, ...]
 
     @classmethod
     def of(cls, loop: Loop, term: Term, places: Sequence[Index]) -> Element:
-        """The element of what the term only arranges. Raises Unreadable."""
-        found, at = beneath(loop, term, places)
+        """Returns the element below movement. Raises Unreadable."""
+        found, at = below_movement(loop, term, places)
         return cls(found, tuple(at))
 
     @property
     def kind(self) -> str:
-        """The operator, or the compute type, that it is made by."""
+        """The operator or the compute type that computes it."""
         return name_of(self.term)
 
 
 @dataclass(frozen=True)
 class Expressions:
-    """Elements of a term, and what they are computed of."""
+    """Elements of a term, and the elements on which they depend."""
 
     emit: Emitter
     loop: Loop
@@ -53,7 +53,7 @@ class Expressions:
         return Element(self.term, tuple(self.loop.places()))
 
     def operands(self, element: Element, kind: str) -> list[Element]:
-        """The elements that one is computed of, where it is made by that compute type; else none."""
+        """Returns the operands of an element that this compute type computes, else an empty list."""
         if element.kind != kind or element.term.operator.name != "compute":
             return []
         (child,) = element.term.children
@@ -66,7 +66,7 @@ class Expressions:
         return [Element.of(self.loop, x, element.places) for x in (a, b)]
 
     def number(self, element: Element) -> float | None:
-        """The one number that a constant is everywhere."""
+        """Returns the number that a constant repeats everywhere, or None."""
         term = element.term
         if term.operator.name in ("full", "access-literal"):
             value = exact(str(term.attributes[-2]))
@@ -80,7 +80,7 @@ class Expressions:
         return numbers[term]
 
     def factors(self, element: Element) -> tuple[float, list[Element]]:
-        """What an element is the product of: a number, and other elements."""
+        """Returns the factors of an element: a number, and other elements."""
         known = self.number(element)
         if known is not None:
             return known, []
@@ -95,7 +95,7 @@ class Expressions:
         return 1.0, [element]
 
     def plus(self, element: Element, number: float) -> Element | None:
-        """What an element is the sum of, beside that number."""
+        """Returns the other summand of an element that adds that number, or None."""
         pair = self.operands(element, "elementwise-add")
         for x, other in (pair, pair[::-1]) if len(pair) == 2 else ():
             if self.number(other) == number:
@@ -104,7 +104,7 @@ class Expressions:
 
 
 def matched(emit: Emitter, term: Term, match: Callable[[Expressions], T | None]) -> T | None:
-    """What is found of a term; None where its places are not affine."""
+    """Returns the match of a term; None if its indices are not affine."""
     loop = Loop.over(term.access.dims)
     try:
         return read(loop, lambda: match(Expressions(emit, loop, term)))
@@ -113,5 +113,5 @@ def matched(emit: Emitter, term: Term, match: Callable[[Expressions], T | None])
 
 
 def axes_of(element: Element) -> list[Axis]:
-    """The loop's axes along those of the array that an element lies in, in row-major order. Raises Unreadable."""
+    """Returns the loop axes along an element's array, in row-major order. Raises Unreadable."""
     return Reading(Value("", element.term.access.dims, element.term.access.dtype), element.places).axes

@@ -1,4 +1,4 @@
-"""LayerNormalization: items less their mean, over their deviation, scaled and shifted."""
+"""Matches LayerNormalization: items minus their mean, divided by their deviation, scaled and shifted."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from math import prod
 
 import numpy as np
 
+from glenside.exporters.onnx.affine_indices import below_views
 from glenside.exporters.onnx.emitter import Emitter
-from glenside.exporters.onnx.reading import below_views
 from glenside.exporters.onnx.standard.expressions import Element, Expressions, axes_of, matched
 from glenside.exporters.onnx.standard.record import standard
 from glenside.exporters.writer import Value
@@ -53,7 +53,7 @@ def _written(expressions: Expressions, quotient: Element, scale: Element, bias: 
 
 
 def _standardized(expressions: Expressions, quotient: Element) -> tuple[Element, list[Axis], float] | None:
-    """x, the axes over its items and eps, of (x - mean) / sqrt(mean of squares + eps)."""
+    """Matches (x - mean) / sqrt(mean of squares + eps), and returns x, the axes over its items, and eps."""
     pair = expressions.operands(quotient, "elementwise-div")
     centred = pair[0] if pair else None
     difference = expressions.operands(centred, "subtract") if centred else []
@@ -80,7 +80,7 @@ def _standardized(expressions: Expressions, quotient: Element) -> tuple[Element,
 
 
 def _reduced(expressions: Expressions, mean: Element, items: list[Axis]) -> Element | None:
-    """The element at `items` of what an element is the mean of; None where items are others."""
+    """Returns the element at `items` whose mean an element is; None if the items differ."""
     (of,) = mean.term.children
     item = of.access.item
     if item.product() != prod(axis.size for axis in items) or of.access.shape != mean.term.access.dims:
@@ -93,7 +93,7 @@ def _reduced(expressions: Expressions, mean: Element, items: list[Axis]) -> Elem
 
 
 def _vector(expressions: Expressions, element: Element, items: list[Axis]) -> Value | None:
-    """The array of an element that depends on the place in an item alone."""
+    """Returns the array of an element that depends on the index in an item alone."""
     emit = expressions.emit
     reading = below_views(expressions.loop, emit.graph, emit.value_of(element.term), element.places)
     return reading.value if reading.axes == items and not {*expressions.loop.slides} & {*items} else None

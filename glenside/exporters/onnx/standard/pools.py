@@ -1,4 +1,4 @@
-"""MaxPool, AveragePool and GlobalAveragePool: the largest, or the mean, of each window or of each channel."""
+"""Matches MaxPool, AveragePool and GlobalAveragePool."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from glenside.exporters.onnx.affine_indices import Loop, Reading, Unreadable, followed, read
 from glenside.exporters.onnx.emitter import Emitter
-from glenside.exporters.onnx.kernels import runs
-from glenside.exporters.onnx.reading import Loop, Reading, Unreadable, followed, read
-from glenside.exporters.onnx.sliding import Images, arranged, images
+from glenside.exporters.onnx.sliding_windows import Images, arranged, images
 from glenside.exporters.onnx.standard.record import standard
+from glenside.exporters.onnx.supported_dtypes import runs
 from glenside.exporters.writer import Value
 from glenside.ir.index_map import Axis, Fill
 from glenside.ir.term import Term, tensors
@@ -20,7 +20,7 @@ from glenside.semantics.interpreter import evaluate
 
 @standard("MaxPool", "reduce-max")
 def max_pool(emit: Emitter, term: Term) -> Value | None:
-    """y[n, c, i..] = the largest of x[n, c, i * stride + w * dilation - before ..], where that is within x."""
+    """y[n, c, i..] = max over w of x[n, c, i * stride + w * dilation - before ..], for indices within x."""
 
     def whole(*_: Any) -> bool:
         return True
@@ -32,19 +32,19 @@ def max_pool(emit: Emitter, term: Term) -> Value | None:
 def average_pool(emit: Emitter, term: Term) -> Value | None:
     """y[n, c, i..] = the mean over w of x[n, c, i * stride + w - before ..], 0 outside of x; sums are multiples.
 
-    Sums divided by how many places in each window are within x are means that do not count the padding.
+    Sums divided by the number of indices within x are means that exclude the padding.
     """
     if term.attributes[0] == "elementwise-div":
         return _uncounted(emit, term)
-    pool = _pool(emit, term, "AveragePool", Fill.ZERO, _close)
+    pool = _pool(emit, term, "AveragePool", Fill.ZERO, _is_undilated)
     if pool is None or term.attributes[0] == "reduce-mean":
         return pool
     count = term.children[0].access.item.product()
     return emit.elementwise("Mul", pool, emit.number(count, pool.dtype, pool.rank))
 
 
-def _close(found: Images, _: Loop) -> bool:
-    """Whether nothing is dilated: for that, pools of means would be of opset 19."""
+def _is_undilated(found: Images, _: Loop) -> bool:
+    """True if nothing is dilated: dilated means would need opset 19."""
     return all(slide.dilation == 1 or slide.window == 1 for slide in found.space)
 
 
@@ -69,9 +69,9 @@ def _uncounted(emit: Emitter, term: Term) -> Value | None:
         return None
 
     def counted(found: Images, loop: Loop) -> bool:
-        """Whether the divisors, in the order of the pool, are how many places each window has."""
+        """True if the divisors, in the order of the pool, are the numbers of elements in each window."""
         space = [axis for own in loop.parts[2 : term.access.rank] for axis in own]
-        if not _close(found, loop) or space != [*found.counted] or term.access.rank != 2 + len(found.space):
+        if not _is_undilated(found, loop) or space != [*found.counted] or term.access.rank != 2 + len(found.space):
             return False
         want = np.ones((1,) * 2)
         for slide in found.space:
@@ -144,5 +144,5 @@ def _reading(emit: Emitter, loop: Loop, a: Term, fill: Fill) -> Reading:
 
 
 def _inside(loop: Loop, a: Term) -> Sequence[Axis]:
-    """The axes over the items."""
+    """Returns the axes over the items."""
     return [axis for own in loop.parts[a.access.split :] for axis in own]

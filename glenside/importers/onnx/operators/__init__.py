@@ -1,1 +1,1 @@
-"""The ONNX operators, a function each, in modules by subject."""
+"""Imports ONNX operators: a function each, in modules by subject."""

@@ -1,4 +1,4 @@
-"""Activations, dropout, and what makes shares of scores."""
+"""Imports activations, dropout and softmax."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ Function = Callable[[Term], Term]
 
 
 def softplus(x: Term) -> Term:
-    """log(1 + exp(x)) = max(x, 0) + log(1 + e) with e = exp(-|x|), where log(1 + e) = 2 atanh(e / (e + 2)) keeps its
-    digits for small e, and nothing overflows."""
+    """Computes log(1 + exp(x)) = max(x, 0) + log(1 + e) with e = exp(-|x|).
+
+    log(1 + e) = 2 atanh(e / (e + 2)) keeps its digits for small e, and nothing overflows.
+    """
     e = compute("exp", compute("negative", compute("abs", x)))
     half = compute("atanh", divide(e, add(e, filled(x, 2))))
     return add(relu(x), multiply(filled(x, 2), half))
@@ -40,13 +42,13 @@ def function(node: Node) -> Term:
 
 
 def number(node: Node, name: str, standard: float, x: Term) -> Term:
-    """An attribute in the dims and the dtype of x; ONNX keeps it in float32."""
+    """Returns an attribute in the dims and the dtype of x; ONNX stores it in float32."""
     value = np.float32(node.number(name, standard)).astype(x.access.dtype)
     return node.scope.filled(x.access.dims, value)
 
 
 def scaled_exp(x: Term, alpha: Term) -> Term:
-    """alpha * (exp(x) - 1)."""
+    """Computes alpha * (exp(x) - 1)."""
     return multiply(alpha, subtract(compute("exp", x), filled(x, 1)))
 
 
@@ -63,7 +65,7 @@ PARAMETRIC: Mapping[str, tuple[Callable[..., Term], Mapping[str, float]]] = {
     ),
     "ThresholdedRelu": (lambda x, alpha: select(compare("gt", x, alpha), x, filled(x, 0)), {"alpha": 1.0}),
 }
-"""Operator -> its function of x and of attributes in the dims of x, and what those are when they are not given."""
+"""Operator -> (function of x and of attributes in the dims of x, default values of the attributes)."""
 
 
 @onnx_operator(*PARAMETRIC)
@@ -82,7 +84,7 @@ def leaky_relu(node: Node) -> Term:
 @onnx_operator("PRelu")
 def prelu(node: Node) -> Term:
     x, slope = node.term(0), node.term(1)
-    if node.version < 7 and slope.access.size > 1:  # one for each channel
+    if node.version < 7 and slope.access.size > 1:  # one per channel
         slope = reshape(slope, (*slope.access.dims, *(1,) * (x.access.rank - 2)))
     return select(compare("lt", x, filled(x, 0)), multiply(x, slope), x)
 
@@ -105,7 +107,7 @@ def gelu(node: Node) -> Term:
 
 
 def tanh_gelu(x: Term) -> Term:
-    """x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2."""
+    """Computes x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2."""
     cubic = multiply(filled(x, "0.044715"), multiply(x, multiply(x, x)))
     inner = multiply(filled(x, repr(float(np.sqrt(2 / np.pi)))), add(x, cubic))
     return multiply(multiply(filled(x, "0.5"), x), add(compute("tanh", inner), filled(x, 1)))
@@ -113,7 +115,7 @@ def tanh_gelu(x: Term) -> Term:
 
 @onnx_operator("Swish")
 def swish(node: Node, standard: float = 1.0) -> Term:
-    """x * sigmoid(alpha * x)."""
+    """Computes x * sigmoid(alpha * x)."""
     x = node.term(0)
     alpha = number(node, "alpha", standard, x)
     scaled = x if node.number("alpha", standard) == 1 else multiply(alpha, x)
@@ -125,14 +127,14 @@ def shrink(node: Node) -> Term:
     x = node.term(0)
     limit, bias = number(node, "lambd", 0.5, x), number(node, "bias", 0.0, x)
     inner = select(compare("gt", x, limit), subtract(x, bias), filled(x, 0))
-    if x.access.dtype.startswith("u"):  # nothing is below 0
+    if x.access.dtype.startswith("u"):  # unsigned
         return inner
     return select(compare("lt", x, compute("negative", limit)), add(x, bias), inner)
 
 
 @onnx_operator("Clip")
 def clip(node: Node) -> Term:
-    """min(max(x, lo), hi), as one compute type when both limits are known numbers in order."""
+    """Computes min(max(x, lo), hi), as one compute type if both limits are known numbers with lo <= hi."""
     x = node.term(0)
     lo, hi = _limits(node, x)
     texts = [_text(node, limit) for limit in (lo, hi)]
@@ -153,7 +155,7 @@ def _limits(node: Node, x: Term) -> list[Term | None]:
 
 
 def _text(node: Node, limit: Term | None) -> str | None:
-    """The text of a limit, when that is a finite number and known beforehand."""
+    """Returns the text of a limit that is a finite number known at import, or None."""
     value = None if limit is None else node.scope.known(limit)
     if value is None or value.size == 0:
         return None
@@ -163,7 +165,9 @@ def _text(node: Node, limit: Term | None) -> str | None:
 
 @onnx_operator("Dropout")
 def dropout(node: Node) -> list[Term]:
-    """At inference nothing; in training by the input dropout-seed, as no seed of ONNX says which numbers it gives."""
+    """Returns x at inference; in training, masks by the input dropout-seed, since ONNX seeds do not define the
+    numbers.
+    """
     x = node.term(0)
     training = node.version >= 12 and node.optional(2) is not None and bool(node.known(2).any())
     rate = "0.5" if node.optional(1) is None else str(node.known(1).reshape(-1)[0]) if training else "0"
@@ -175,7 +179,7 @@ def dropout(node: Node) -> list[Term]:
 
 @onnx_operator("Softmax", "LogSoftmax", "Hardmax")
 def normalization(node: Node) -> Term:
-    """Along one axis; before version 13, over all axes from that one on."""
+    """Normalizes along one axis; before version 13, over all axes from that one on."""
     x = node.term(0)
     rank = x.access.rank
     kind = {"Softmax": "softmax", "LogSoftmax": "log-softmax", "Hardmax": "argmax"}[node.op_type]

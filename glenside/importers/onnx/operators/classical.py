@@ -1,4 +1,4 @@
-"""Classical machine learning (ai.onnx.ml): features picked, thresholds, ensembles of decision trees."""
+"""Imports classical machine learning (ai.onnx.ml): feature selection, thresholds, ensembles of decision trees."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from glenside.ir.term import Term, build
 classical_operator = partial(onnx_operator, domain="ai.onnx.ml")
 
 TREES = 1 << 13
-"""Nodes of an ensemble: each is a choice of its own."""
+"""The maximum nodes of an ensemble: each becomes a select."""
 DEEPEST = 64
 
 
@@ -47,7 +47,7 @@ AVERAGE, SUM = 0, 1
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Trees as the attributes have them, a list for each property of a node and of a leaf."""
+    """Trees in the layout of the attributes: one list for each property of a node or a leaf."""
 
     x: Term
     modes: Array
@@ -64,7 +64,7 @@ class Ensemble:
     """Nodes and leaves so far: several branches may lead to one."""
 
     def holds(self, i: int) -> Term:
-        """Whether each row takes the branch of true at node i, ()(N 1)."""
+        """True per row if it takes the true branch at node i, ()(N 1)."""
         x = slice_axis(self.x, 1, self.features[i], self.features[i] + 1)
         if self.modes[i] == MEMBER:
             position = int(np.count_nonzero(self.modes[:i] == MEMBER))
@@ -77,13 +77,13 @@ class Ensemble:
         return combine("logical-or", found, compare("ne", x, x))
 
     def _leaf(self, i: int) -> Term:
-        """What leaf i gives to each target, ()(N T)."""
+        """Returns the weights that leaf i adds to each target, ()(N T)."""
         rows = self.x.access.dims[0]
         row = [float(self.weights[i]) if t == self.targets[i] else 0.0 for t in range(self.count)]
         return concatenate([build("full", (rows, 1), value, self.x.access.dtype) for value in row], 1)
 
     def tree(self, i: int, is_leaf: bool, depth: int = 0) -> Term:
-        """What a tree gives from this node on, ()(N T). Raises BadInput for one that is too deep."""
+        """Returns the result of a tree from node i on, ()(N T). Raises BadInput if it is too deep."""
         if depth > DEEPEST:
             raise BadInput(f"trees require at most {DEEPEST} levels, got more, or a cycle")
         if (i, is_leaf) not in self.made:
@@ -96,7 +96,7 @@ class Ensemble:
 
 
 def _members(node: Node) -> Sequence[Array]:
-    """The values of each test of membership, which end in NaN."""
+    """Returns the values of each membership test; NaN ends each."""
     if "membership_values" not in node.attributes:
         return []
     values = node.tensor("membership_values").reshape(-1)
@@ -108,7 +108,7 @@ def _members(node: Node) -> Sequence[Array]:
 def tree_ensemble(node: Node) -> Term:
     x, aggregate = node.term(0), node.integer("aggregate_function", SUM)
     if x.access.rank != 2 or node.integer("post_transform", 0) or aggregate not in (AVERAGE, SUM):
-        raise BadInput("requires rows of features, sums or averages of trees, and no transform after them")
+        raise BadInput("requires rows of features, sums or averages of trees, and no post_transform")
 
     def listed(name: str, size: int | None = None) -> list[int]:
         values = node.integers(name, [0] * size if size is not None else None) or []
@@ -140,7 +140,7 @@ def tree_ensemble(node: Node) -> Term:
 
 
 def _check(ensemble: Ensemble, roots: Sequence[int]) -> None:
-    """Raise BadInput where a tree refers to what is not there."""
+    """Raises BadInput if a tree refers to a missing node or leaf."""
     count, leaves = len(ensemble.features), len(ensemble.targets)
     if not roots or not all(0 <= root < count for root in roots):
         raise BadInput(f"attribute tree_roots requires nodes from 0 to {count - 1}, got {list(roots)[:8]}")
@@ -154,4 +154,4 @@ def _check(ensemble: Ensemble, roots: Sequence[int]) -> None:
         raise BadInput("attribute membership_values requires values for each test of membership")
     for places, kinds in (ensemble.truths, ensemble.falses):
         if not all(0 <= at < (leaves if leaf else count) for at, leaf in zip(places, kinds, strict=True)):
-            raise BadInput("a branch requires a node or a leaf that is there")
+            raise BadInput("a branch requires an existing node or leaf")

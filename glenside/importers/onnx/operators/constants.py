@@ -1,4 +1,4 @@
-"""Operators that make constants, and those that say what a tensor's shape is."""
+"""Imports constants, and operators that return a tensor's shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Branches and loops: a branch that is known is taken, a loop whose passes can be counted is unrolled."""
+"""Imports branches and loops: takes a branch of a known condition, and unrolls a loop of a known number of
+iterations.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,11 @@ from glenside.ir.term import Term, build, tensors
 from glenside.ir.types import Tensor
 
 MOST_STEPS = 4096
-"""Passes of one loop: each becomes terms of its own."""
+"""The maximum iterations of one loop: each becomes terms."""
 
 
 class Subgraph:
-    """A graph that a node holds, to be run any number of times; its initializers are read once."""
+    """A subgraph of a node, to be run any number of times; its initializers are read once."""
 
     def __init__(self, node: Node, attribute: str) -> None:
         self.graph, self.attribute = node.graph(attribute), attribute
@@ -31,7 +33,7 @@ class Subgraph:
         self.scope.declare(self.graph)
 
     def run(self, given: Sequence[Value], outputs: int) -> list[Value]:
-        """What it gives for these inputs, which must be at least so many values. Raises BadInput."""
+        """Returns the outputs for these inputs, at least `outputs` values. Raises BadInput."""
         if len(self.graph.input) != len(given):
             raise BadInput(f"attribute {self.attribute} requires {len(given)} inputs, got {len(self.graph.input)}")
         if len(self.graph.output) < outputs:
@@ -39,13 +41,13 @@ class Subgraph:
         return replace(self.scope, names=self.scope.names.new_child()).evaluate(self.graph, given)
 
     def axes(self, i: int) -> int:
-        """How many axes input i is declared to have; 0 when it does not say."""
+        """Returns the declared rank of input i; 0 if it is not declared."""
         kind = self.graph.input[i].type if i < len(self.graph.input) else None
         return len(kind.tensor_type.shape.dim) if kind is not None else 0
 
 
 def _truth(condition: Term) -> Term:
-    """A condition as ()() bool."""
+    """Returns a condition as ()() bool."""
     if condition.access.dtype != "bool" or condition.access.size != 1:
         raise BadInput(f"a condition requires one element of bool, got {condition.access}")
     return reshape(condition, ())
@@ -62,18 +64,18 @@ def conditional(node: Node) -> list[Value]:
     chosen = [_either(condition, a, b) for a, b in zip(*branches, strict=False)]
     if any(a is not b for a, b in zip(*branches, strict=False)):
         name = shortened(node.name[-60:])
-        both = f"the condition of {name} (If) depends on data, so that both branches are computed and counted"
+        both = f"the condition of {name} (If) depends on data, so both branches are computed and counted"
         node.scope.tally.remarks[both + _takes_one(condition)] = None
     return chosen
 
 
 def _takes_one(condition: Term) -> str:
-    """What a user can do where a condition depends on inputs."""
+    """Suggests the option that makes a condition on inputs known."""
     read = [leaf.attributes[0] for leaf in tensors(condition)]
     inputs = {tensor.name: prod(tensor.dims) for tensor in read if isinstance(tensor, Tensor) and not tensor.constant}
     if not inputs:
         return ""
-    return f"; {option_hints.values(inputs)} takes one of them"
+    return f"; {option_hints.values(inputs)} selects one of them"
 
 
 def _either(condition: Term, a: Value, b: Value) -> Value:
@@ -104,36 +106,36 @@ def loop(node: Node) -> list[Value]:
     condition = None if node.optional(1) is None else _truth(node.term(1))
     scanned: list[list[Value]] = []
 
-    def turn(step: int) -> list[Value]:
+    def iterate(step: int) -> list[Value]:
         counter = node.scope.filled((1,) * body.axes(0), np.int64(step))
         going = node.scope.filled((1,) * body.axes(1), np.bool_(True))
         return body.run([counter, going, *carried], wanted)
 
     while (trips is None or len(scanned) < trips) and _holds(node, condition, carried):
         if len(scanned) == MOST_STEPS:
-            raise BadInput(f"a loop is unrolled {MOST_STEPS} times at most, and this one goes on")
-        first, *rest = turn(len(scanned))
+            raise BadInput(f"a loop is unrolled at most {MOST_STEPS} times, and this one is longer")
+        first, *rest = iterate(len(scanned))
         condition = _truth(_tensor(first))
         carried = rest[:states]
         scanned.append(rest[states:])
     kept = [list(parts) for parts in zip(*scanned, strict=True)] if scanned else []
     if scanned or len(node.outputs) <= states:
         return [*carried, *(stack([_tensor(part) for part in parts]) for parts in kept)]
-    return [*carried, *(_none_of(_tensor(part), 0) for part in turn(0)[1 + states :])]
+    return [*carried, *(_none_of(_tensor(part), 0) for part in iterate(0)[1 + states :])]
 
 
 def _holds(node: Node, condition: Term | None, carried: Sequence[Value]) -> bool:
     if condition is None:
         return True
     if condition.children:
-        # The next conditions are computed from these: then no pass is evaluated again for each of them.
+        # The next conditions depend on these values, so no iteration is evaluated twice.
         for state in carried:
             if isinstance(state, Term):
-                with suppress(BadInput):  # what is too large for that is not needed for the condition
+                with suppress(BadInput):  # a value that is too large to be evaluated is not needed for the condition
                     node.scope.known(state)
     value = node.scope.known(condition)
     if value is None:
-        words = "a loop requires a condition that is known before each pass, got one that depends on data"
+        words = "a loop requires a condition that is known before each iteration, got one that depends on data"
         raise DependsOnData(words, condition)
     return bool(value)
 
@@ -145,12 +147,12 @@ def _tensor(value: Value) -> Term:
 
 
 def _none_of(part: Term, axis: int) -> Term:
-    """What no passes of a loop leave along an axis where each would have left such a part."""
+    """Returns the empty result of a loop of no iterations, whose parts would be like `part`."""
     return build("full", part.access.dims.insert(axis, 0), 0, part.access.dtype)
 
 
 Axes = Sequence[tuple[int, bool]]
-"""Of each input or output of a scan: along which axis its elements come, and whether the last one comes first."""
+"""For each input or output of a scan: the axis along which it is scanned, and whether it is scanned backwards."""
 
 
 @onnx_operator("Scan")
@@ -172,7 +174,7 @@ def scan(node: Node) -> list[Value]:
 
 
 def _scanned(body: Subgraph, states: Sequence[Term], inputs: Sequence[Term], taken: Axes, laid: Axes) -> list[Value]:
-    """The last states and the scan outputs of a body that runs over elements of its inputs, one after the other."""
+    """Returns the last states and the scan outputs of a body that runs over the elements of its inputs in order."""
     lengths = {x.access.dims[axis] for x, (axis, _) in zip(inputs, taken, strict=True)}
     length, wanted = max(lengths), len(states) + len(laid)
     if len(lengths) > 1:
@@ -188,7 +190,7 @@ def _scanned(body: Subgraph, states: Sequence[Term], inputs: Sequence[Term], tak
         current = results[: len(states)]
         made.append([_tensor(value) for value in results[len(states) :]])
     like = made[0] if made else []
-    if laid and not made:  # what one step would give, if there were one
+    if laid and not made:  # the outputs of one step, for their types
         kinds = [(x.access.dims.remove(axis), x.access.dtype) for x, (axis, _) in zip(inputs, taken, strict=True)]
         nothing = [build("full", dims, 0, dtype) for dims, dtype in kinds]
         like = [_tensor(value) for value in body.run([*states, *nothing], wanted)[len(states) :]]
@@ -217,7 +219,9 @@ def _laid(parts: Sequence[Term], like: Term, axis: int, backward: bool) -> Term:
 def _batches(
     node: Node, body: Subgraph, states: Sequence[Term], inputs: Sequence[Term], taken: Axes, laid: Axes
 ) -> list[Value]:
-    """Scan of opset 8: every tensor has a batch first, and each of it may end earlier; zeros fill what it leaves."""
+    """Imports Scan of opset 8: the first axis of every tensor is the batch, and each entry may end early, with
+    zeros.
+    """
     if min(x.access.rank for x in inputs) < 2:
         raise BadInput("inputs that are scanned require a batch and a length as their first axes")
     batch, length = inputs[0].access.dims[:2]

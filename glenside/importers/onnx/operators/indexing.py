@@ -1,4 +1,4 @@
-"""Elements picked by index, the places of elements that something holds for, and updates put in by index."""
+"""Imports gathers, indices of nonzero elements, and scatters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glenside.ir.term import Term, build
 
 
 def check_indices(node: Node, i: int, sizes: list[int]) -> Term:
-    """Input i as indices; the last axis, where there are several sizes, tells one for each. Raises BadInput."""
+    """Returns input i as indices into axes of these sizes; with several sizes, along the last axis. Raises BadInput."""
     indices = node.term(i)
     value = node.scope.known(indices)
     if value is not None and value.size:
@@ -34,7 +34,7 @@ def gathered(node: Node) -> Term:
     value = node.scope.known(indices)
     if value is None or value.size != 1:
         return gather(x, indices, axis)
-    place = int(value.item()) % size  # one that is known is a slice
+    place = int(value.item()) % size  # a known index becomes a slice
     dims = (*x.access.dims[:axis], *indices.access.dims, *x.access.dims[axis + 1 :])
     return reshape(slice_axis(x, axis, place, place + 1), dims)
 
@@ -55,7 +55,7 @@ def gathered_nd(node: Node) -> Term:
         raise BadInput(f"attribute batch_dims requires a number from 0 to {least - 1}, got {shared}")
     count = indices.access.dims[-1]
     if not 1 <= count <= x.access.rank - shared:
-        raise BadInput(f"input 1 requires from 1 to {x.access.rank - shared} numbers for each place, got {count}")
+        raise BadInput(f"input 1 requires from 1 to {x.access.rank - shared} numbers for each index, got {count}")
     return gather_nd(x, check_indices(node, 1, list(x.access.dims[shared : shared + count])), shared)
 
 
@@ -136,7 +136,7 @@ def scattered_nd(node: Node) -> Term:
     x, indices = node.term(0), node.term(1)
     count = indices.access.dims[-1] if indices.access.rank else 0
     if not 1 <= count <= x.access.rank:
-        raise BadInput(f"input 1 requires from 1 to {x.access.rank} numbers for each place, got {indices.access}")
+        raise BadInput(f"input 1 requires from 1 to {x.access.rank} numbers for each index, got {indices.access}")
     indices = check_indices(node, 1, list(x.access.dims[:count]))
     return scatter_nd(x, indices, node.term(2), 0, _reduction(node))
 

@@ -1,4 +1,4 @@
-"""The same elements under other dims: shapes, orders, repetitions, and parts put together."""
+"""Imports operators that keep elements under other dims: reshapes, transposes, repetitions, concatenations."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from glenside.ir.term import Term
 
 
 def numbers(node: Node, i: int, name: str, since: int) -> list[int] | None:
-    """The numbers that operators since that version take as input i, and earlier ones as an attribute; or None."""
+    """Returns the numbers that versions from `since` on take as input i, and earlier ones as an attribute; or None."""
     return node.integers(name) if node.version < since else node.known_ints(i)
 
 
 def required(values: list[int] | None, what: str) -> list[int]:
-    """Numbers that must be there. Raises BadInput."""
+    """Requires numbers that are given. Raises BadInput."""
     if values is None:
         raise BadInput(f"{what} requires whole numbers, got none")
     return values
@@ -85,7 +85,7 @@ def expanded(node: Node) -> Term:
 @onnx_operator("Tile")
 def tiled(node: Node) -> Term:
     x, rank = node.term(0), node.term(0).access.rank
-    if node.version < 6:  # one number of tiles and one axis, of the dtype of x
+    if node.version < 6:  # one number of tiles and one axis, in the dtype of x
         tiles, axis = (int(node.known(i).item()) for i in (1, 2))
         repeats = [tiles if i == normal_axis(axis, rank, "input 2") else 1 for i in range(rank)]
     else:
@@ -106,7 +106,7 @@ def concatenated(node: Node) -> Term:
 
 
 def _image(node: Node) -> tuple[Term, int, list[int]]:
-    """An input ()(N C H W), the size of its blocks, and its dims."""
+    """Returns an input ()(N C H W), the size of its blocks, and its dims."""
     x, block = node.term(0), node.integer("blocksize", 0)
     if x.access.rank != 4:
         raise BadInput(f"input 0 requires a tensor ()(N C H W), got {x.access}")

@@ -1,4 +1,4 @@
-"""Counts of n-grams in rows of integers."""
+"""Imports counts of n-grams in rows of integers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def vectorized(node: Node) -> Term:
 
 
 def _pools(node: Node) -> list[Array]:
-    """The n-grams of each length that occurs, as rows; first those of 1. Raises BadInput."""
+    """Returns the n-grams of each length as rows, those of length 1 first. Raises BadInput."""
     pool = required(node.integers("pool_int64s"), "attribute pool_int64s")
     starts = required(node.integers("ngram_counts"), "attribute ngram_counts")
     ends = [*starts[1:], len(pool)]
@@ -50,12 +50,12 @@ def _pools(node: Node) -> list[Array]:
 
 
 def _counts(node: Node, rows: Term, pool: Array) -> Term:
-    """How often each n-gram of a pool occurs in each row, its elements next to each other or evenly apart: ()(B P)."""
+    """Counts each n-gram of a pool in each row, its elements adjacent or at equal distances: ()(B P)."""
     (batch, length), (grams, n) = rows.access.dims, pool.shape
     shortest, longest = node.integer("min_gram_length", 1), node.integer("max_gram_length", 1)
     total = build("full", (batch, grams), 0, "int64")
     wanted = reshape(node.constant(pool.astype(rows.access.dtype), f"{node.name}.{n}-grams"), (1, 1, grams, n))
-    farthest = 1 if n == 1 else min(node.integer("max_skip_count", 0) + 1, length)  # single elements have no neighbours
+    farthest = 1 if n == 1 else min(node.integer("max_skip_count", 0) + 1, length)  # single elements have no distance
     for apart in range(1, farthest + 1) if shortest <= n <= longest and grams else ():
         if (n - 1) * apart >= length:
             break

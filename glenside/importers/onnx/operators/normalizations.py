@@ -1,4 +1,4 @@
-"""Normalizations: what is standardized, or divided by a norm, and then scaled."""
+"""Imports normalizations: standardizes, or divides by a norm, and then scales."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
 
 EPSILON = float(np.float32(1e-5))
-"""What ONNX adds to variances unless it is told otherwise; its attributes are float32."""
+"""ONNX's default epsilon; its attributes are float32."""
 
 
 @onnx_operator("BatchNormalization")
@@ -26,7 +26,7 @@ def batch_normalization(node: Node) -> list[Term]:
     dims = x.access.dims
     if len(dims) > 1 and node.integer("spatial", 1):
         return normalized_batch(node, x, parameters)
-    # One channel, or one for each element of an image.
+    # One channel, or one per element of an image.
     flat = reshape(x, (dims[0], prod(dims[1:])))
     y, *running = normalized_batch(node, flat, [reshape(v, flat.access.dims[1:]) for v in parameters])
     return [reshape(y, dims), *running]
@@ -46,18 +46,18 @@ def normalized_batch(node: Node, x: Term, parameters: list[Term]) -> list[Term]:
 
 
 def is_training(node: Node) -> bool:
-    """Whether the batch's own mean and variance are asked for. Raises BadInput before opset 14, which defines them."""
+    """True if the batch's own mean and variance are used. Raises BadInput before opset 14, which defines them."""
     if node.version >= 14:
         return bool(node.integer("training_mode", 0))
     if node.version < 7 and not node.integer("is_test", 0):
-        raise BadInput("attribute is_test requires 1: training is understood from opset 14 on")
+        raise BadInput("attribute is_test requires 1: training is supported from opset 14 on")
     if any(node.wants(i) for i in range(1, 5)):
-        raise BadInput("requires one output, got more: training is understood from opset 14 on")
+        raise BadInput("requires one output, got more: training is supported from opset 14 on")
     return False
 
 
 def moved(node: Node, old: Term, new: Term) -> Term:
-    """A running statistic after one more batch."""
+    """Updates a running statistic by one batch."""
     momentum = node.number("momentum", float(np.float32(0.9)))
     kept = multiply(old, filled(old, momentum))
     return add(kept, multiply(cast(new, old.access.dtype), filled(old, 1 - momentum)))
@@ -74,7 +74,7 @@ def group_normalization(node: Node) -> Term:
     x, scale, bias = node.term(0), node.term(1), node.term(2)
     groups = node.integer("num_groups", 0)
     stage = stage_dtype(node) if node.version >= 21 else x.access.dtype
-    # Before version 21, scale and bias were of groups.
+    # Before version 21, scale and bias were per group.
     return group_normalized(x, scale, bias, groups, epsilon(node), stage, of_channels=node.version >= 21)
 
 
@@ -88,11 +88,11 @@ def group_normalized(
     of_channels: bool = True,
     name: str = "num_groups",
 ) -> Term:
-    """()(N C d..) standardized in each group of channels, scaled and shifted. Raises BadInput.
+    """Standardizes ()(N C d..) in each group of channels, then scales and shifts. Raises BadInput.
 
     stage        the dtype in which it is standardized
-    of_channels  whether scale and bias are of channels, not of groups
-    name         of the attribute that says how many groups there are
+    of_channels  True if scale and bias are per channel, not per group
+    name         of the attribute that gives the number of groups
     """
     dims = x.access.dims
     if len(dims) < 2 or groups < 1 or dims[1] % groups:
@@ -104,7 +104,7 @@ def group_normalized(
 
 
 def stage_dtype(node: Node) -> str:
-    """In what the first stage computes."""
+    """Returns the dtype of the first stage."""
     return dtype_name(node.integer("stash_type", 1))
 
 
@@ -140,7 +140,7 @@ def lp_normalization(node: Node) -> Term:
     axis = node.axis("axis", -1, x.access.rank)
     norm = root(reduce_axes("reduce-sum", powers(x, p), [axis], keep=True), p)
     zero = combine("(compare eq)", norm, filled(norm, 0))
-    return divide(x, add(norm, cast(zero, x.access.dtype)))  # 0 / 1 where all elements are 0
+    return divide(x, add(norm, cast(zero, x.access.dtype)))  # 0 / 1 if all elements are 0
 
 
 @onnx_operator("LRN")

@@ -1,4 +1,4 @@
-"""What depends on the order of elements: the largest, the distinct, and boxes that do not overlap."""
+"""Imports operators that order elements: top-k, unique, and non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def unique(node: Node) -> list[Term]:
     rows = np.moveaxis(value, axis, 0).reshape(value.shape[axis], -1) if axis is not None else value.reshape(-1, 1)
     _, first, inverse, counts = np.unique(rows, True, True, True, axis=0)
     inverse = inverse.reshape(-1)
-    if not node.integer("sorted", 1):  # in the order in which they come
+    if not node.integer("sorted", 1):  # in order of appearance
         order = np.argsort(first)
         first, counts, inverse = first[order], counts[order], np.argsort(order)[inverse]
     found = value.reshape(-1)[first] if axis is None else np.take(value, first, axis)
@@ -64,14 +64,14 @@ def _one(node: Node, i: int, standard: float) -> float:
 
 
 def _corners(boxes: Array, centred: bool) -> Array:
-    """Boxes as (low, low, high, high): from centres and sizes, or from any two opposite corners."""
+    """Returns boxes as (low, low, high, high): from centres and sizes, or from any two opposite corners."""
     if centred:
         return np.concatenate([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2], 1)
     return np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], 1)
 
 
 def _kept(corners: Array, scores: Array, most: int, overlap: float, least: float) -> list[int]:
-    """The best boxes, best first, none of which overlaps a better one by more than that share of their union."""
+    """Returns the best boxes, best first, whose overlap with each better one is at most a share of their union."""
     kept: list[int] = []
     areas = np.prod(corners[:, 2:] - corners[:, :2], 1)
     for box in np.argsort(-scores, kind="stable"):

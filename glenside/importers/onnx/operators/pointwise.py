@@ -1,4 +1,4 @@
-"""Element by element: arithmetic that broadcasts both ways, logic, bits, comparisons, functions, changes of dtype."""
+"""Imports elementwise operators: arithmetic with broadcasting, logic, bits, comparisons, functions, casts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ VARIADIC = {"Sum": "elementwise-add", "Min": "minimum", "Max": "maximum"}
 
 
 def operands(node: Node) -> tuple[Term, Term]:
-    """Both inputs. Before version 7 only the second is repeated, and only where `broadcast` says so, from `axis` on."""
+    """Returns both inputs. Before version 7 only the second broadcasts, from `axis` on, if `broadcast` is set."""
     x, y = node.term(0), node.term(1)
     if node.version >= 7 or x.access.dims == y.access.dims:
         return x, y
@@ -92,9 +92,9 @@ def mod(node: Node) -> Term:
 
 @onnx_operator("Pow")
 def power(node: Node) -> Term:
-    """Both in the dtype of the first input; of integers to powers that are floats, in float64.
+    """Computes powers in the dtype of the first input; integers to float powers are computed in float64.
 
-    Small whole powers are products: those are exact, and the e-graph knows them.
+    Small integer powers are products, which are exact, and which rules of the e-graph match.
     """
     x, y = operands(node)
     dims, dtype = common_dims("Pow", x.access.dims, y.access.dims), x.access.dtype
@@ -109,7 +109,7 @@ def power(node: Node) -> Term:
 
 @onnx_operator("BitShift")
 def bit_shift(node: Node) -> Term:
-    """Products with powers of 2, which wrap to 0 from the width on; n / 0 is 0, and negative powers are 0 too."""
+    """Shifts by products with powers of 2, which wrap to 0 from the width on; n / 0 and negative powers are 0."""
     x, y = node.term(0), node.term(1)
     factor = combine("pow", filled(y, 2), y)
     if node.text("direction", "", "LEFT", "RIGHT") == "LEFT":
@@ -135,7 +135,7 @@ def is_nan(node: Node) -> Term:
 
 @onnx_operator("IsInf")
 def is_inf(node: Node) -> Term:
-    """What is beyond the largest finite number: infinity itself has no exact text."""
+    """Compares with the largest finite number, since infinity has no exact text."""
     x = node.term(0)
     largest = int(largest_float(x.access.dtype))
     below, above = node.integer("detect_negative", 1), node.integer("detect_positive", 1)
@@ -149,7 +149,7 @@ def is_inf(node: Node) -> Term:
 
 
 def _target(node: Node) -> str:
-    if node.version < 6:  # the name of a type, in those days
+    if node.version < 6:  # in old versions, the name of a type
         name = node.text("to", "").lower()
         return {"float": "float32", "double": "float64"}.get(name, name)
     to = node.integer("to")
@@ -172,7 +172,7 @@ def cast_like(node: Node) -> Term:
 
 
 def _cast(node: Node, dtype: str) -> Term:
-    """To floats of 8 bits saturated, unless the node says otherwise."""
+    """Casts; to 8-bit floats it saturates by default."""
     saturates = dtype in REALS and dtype in STORED and node.integer("saturate", 1) != 0
     return saturated_float(node.term(0), dtype) if saturates else cast(node.term(0), dtype)
 

@@ -1,4 +1,4 @@
-"""Pools: one number of each window, or of each channel; and what puts the largest back where it was."""
+"""Imports pools over windows or channels, and MaxUnpool."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from glenside.ir.term import Term, build
 
 
 def _pooled(node: Node, x: Term) -> tuple[Term, Windows, dict[str, Any]]:
-    """What is pooled, its windows, and all of these but their sizes as options of the builder's pools."""
+    """Returns the pooled tensor, its windows, and their strides, padding and dilations as options of the builder's
+    pools.
+    """
     windows = windows_of(node, x.access.dims[2:])
     x, padding = cropped(x, windows)
     options = {"strides": windows.strides, "padding": padding, "dilations": windows.dilations, "ceil": windows.ceil}
@@ -35,7 +37,7 @@ def average_pool(node: Node) -> Term:
 
 
 def average_pool_of(node: Node, x: Term) -> Term:
-    """The averages of windows of x, which the attributes of the node describe."""
+    """Averages windows of x, which the attributes of the node describe."""
     x, windows, options = _pooled(node, x)
     counted = bool(node.integer("count_include_pad", 0))
     return pooling.average_pool(x, windows.kernel, count_padding=counted, **options)
@@ -60,7 +62,7 @@ def max_pool(node: Node) -> list[Term]:
 
 
 def indices(node: Node, positions: Term, windows: Windows) -> Term:
-    """Positions in windows as positions in the whole input, counted over all its axes."""
+    """Converts positions in windows to positions in the whole input, counted over all its axes."""
     batch, channels, *sizes = node.term(0).access.dims
     column_major = bool(node.integer("storage_order", 0))
     steps = [prod(sizes[:i] if column_major else sizes[i + 1 :]) for i in range(len(sizes))]
@@ -76,7 +78,7 @@ def indices(node: Node, positions: Term, windows: Windows) -> Term:
 
 
 def summed(parts: Sequence[Array]) -> Array:
-    """An axis for each part: the sums of one number of each."""
+    """Returns sums of one number of each part, with an axis for each part."""
     return np.asarray(sum(np.ix_(*parts)), np.int64)
 
 
@@ -95,7 +97,7 @@ def global_lp_pool(node: Node) -> Term:
 
 
 def of_channels(kind: str, x: Term) -> Term:
-    """()(N C d..) -> ()(N C 1..)."""
+    """Reduces each channel: ()(N C d..) -> ()(N C 1..)."""
     dims = x.access.dims
     return reshape(build("compute", kind, split_at(x, 2)), (*dims[:2], *(1 for _ in dims[2:])))
 

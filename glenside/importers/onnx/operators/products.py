@@ -1,4 +1,4 @@
-"""Matrix products and convolutions, the layers of a program; transposed ones, and the sums that they are made of."""
+"""Imports matrix products and convolutions, which are the layers of a program, and transposed convolutions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def gemm(node: Node) -> Term:
 
 
 def scaled(node: Node, name: str, x: Term) -> Term:
-    """x times the attribute of that name. Raises BadInput for a fraction of integers."""
+    """Returns x times the attribute of that name. Raises BadInput for integers and a fraction."""
     factor = node.number(name, 1)
     if factor == 1:
         return x
@@ -87,10 +87,10 @@ def conv_transpose(node: Node) -> Term:
 def padding_of_transposed(
     node: Node, sizes: Sequence[int], spans: Sequence[int], strides: Sequence[int], more: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """What is cut off results, of inputs of these sizes and windows that span so much. Raises BadInput.
+    """Returns the crop of a transposed convolution's result, for these input sizes and window spans. Raises BadInput.
 
-    Padding is never below 0: where windows are smaller than strides, auto_pad gives less than it says, as ONNX's own
-    inference of shapes and onnxruntime have it; what output_shape asks for beyond that is zeros at the end.
+    Padding is never negative. If windows are smaller than strides, auto_pad gives less than its name says, as in ONNX's
+    shape inference and in onnxruntime; elements beyond it that output_shape requests are zeros at the end.
     """
     whole = [t * (n - 1) + k + extra for n, k, t, extra in zip(sizes, spans, strides, more, strict=True)]
     axes, auto = len(whole), node.text("auto_pad", "NOTSET", *AUTO_PADS)
@@ -103,7 +103,7 @@ def padding_of_transposed(
     padding, most = [], [n * t + k - 1 for n, k, t in zip(sizes, spans, strides, strict=True)]
     for n, size, end in zip(whole, wanted[-axes:], most, strict=True):
         if size > end:
-            raise BadInput(f"attribute output_shape requires at most {most}, got {wanted}: more rows of windows fit in")
+            raise BadInput(f"attribute output_shape requires at most {most}, got {wanted}: more windows fit in")
         before, after = halves(max(0, n - size), auto == "SAME_UPPER")
         padding.append((before, after - max(0, size - n)))
     return padding
@@ -122,7 +122,7 @@ def col2im(node: Node) -> Term:
     counts = [(n - k) // t + 1 for n, k, t in zip(whole, spans, strides, strict=True)]
     dims = x.access.dims
     if len(dims) != 3 or dims[1] % prod(block) or dims[2] != prod(counts):
-        raise BadInput(f"input 0 requires blocks of {block} at {counts} places, got {x.access}")
+        raise BadInput(f"input 0 requires blocks of {block} at {counts} positions, got {x.access}")
     channels = dims[1] // prod(block)
     order = (0, 1, *range(2 + axes, 2 + 2 * axes), *range(2, 2 + axes))
     blocks = node.builder.transpose(node.builder.reshape(x, (dims[0], channels, *block, *counts)), order)

@@ -1,4 +1,4 @@
-"""Quantized tensors. Products are of the narrow integers as they stand, so that an array of int8 can take them."""
+"""Imports quantized tensors. Products are of the narrow integers, so that an int8 array can compute them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def zero_point(node: Node) -> Term | None:
 
 
 def _granular(node: Node, i: int) -> Term:
-    """A scale or zero point of the whole tensor, of each element of an axis or of blocks, broadcast to input 0."""
+    """Returns a scale or zero point per tensor, axis element or block, broadcast to input 0."""
     value, dims = node.term(i), node.term(0).access.dims
     axis, block = node.integer("axis", 1), node.integer("block_size", 0)
     if block < 0:
@@ -85,15 +85,17 @@ def dynamic_quantize_linear(node: Node) -> list[Term]:
 
 
 def dynamically_quantized(x: Term) -> tuple[Term, Term, Term]:
-    """x as uint8 over the range of its elements and 0, its scale and its zero point, ()(). Raises BadInput."""
+    """Quantizes x to uint8 over the range of its elements and 0; returns it, its scale and zero point. Raises
+    BadInput.
+    """
     if not x.access.size:
-        raise BadInput(f"what is quantized requires at least one element, got {x.access}")
+        raise BadInput(f"a quantized tensor requires at least one element, got {x.access}")
     none = build("full", (), 0, x.access.dtype)
     everything = range(x.access.rank)
     low = combine("minimum", reduce_axes("reduce-min", x, everything), none)
     high = combine("maximum", reduce_axes("reduce-max", x, everything), none)
     extent = subtract(high, low)
-    # ONNX's own definition divides by 0 for a tensor of zeros; its scale is 1, as in onnxruntime.
+    # ONNX's own definition divides by 0 for a tensor of zeros; here its scale is 1, as in onnxruntime.
     scale = select(compare("eq", extent, none), filled(extent, 1), divide(extent, filled(extent, 255)))
     zero = cast(compute("round", compute("(clip 0 255)", subtract(none, divide(low, scale)))), "uint8")
     return quantize(x, scale, zero, "uint8"), scale, zero
@@ -101,7 +103,7 @@ def dynamically_quantized(x: Term) -> tuple[Term, Term, Term]:
 
 @dataclass(frozen=True)
 class Operand:
-    """Narrow integers and their zero point: int32, which broadcasts to them; None where it is 0."""
+    """Narrow integers and their zero point: int32, broadcastable to them; None if it is 0."""
 
     values: Term
     zero: Term | None
@@ -113,7 +115,7 @@ def _is_zero(node: Node, value: Term) -> bool:
 
 
 def operands(node: Node, values: Sequence[Term], zeros: Sequence[Term | None]) -> tuple[Operand, Operand]:
-    """Both operands of a product in one dtype: where they differ, the one of uint8 becomes int8."""
+    """Returns both operands of a product in one dtype: if they differ, uint8 becomes int8."""
     mixed = len({x.access.dtype for x in values}) > 1
     result = []
     for x, zero in zip(values, zeros, strict=True):
@@ -126,7 +128,7 @@ def operands(node: Node, values: Sequence[Term], zeros: Sequence[Term | None]) -
 
 
 def _by_filter(node: Node, i: int, w: Term) -> Term:
-    """An input of one number, or one for each filter, which broadcasts to filters and to results of (N O d..)."""
+    """Returns an input of one number, or one per filter, broadcastable to filters and to results (N O d..)."""
     value, count = node.term(i), w.access.dims[0]
     if value.access.size == 1:
         return reshape(value, ())
@@ -136,7 +138,7 @@ def _by_filter(node: Node, i: int, w: Term) -> Term:
 
 
 def _convolution(node: Node, x: Operand, w: Operand) -> Term:
-    """The int32 sums of (x - its zero point) * (w - its zero point)."""
+    """Returns the int32 sums of (x - its zero point) * (w - its zero point)."""
     windows = windows_of(node, x.values.access.dims[2:], w.values.access.dims[2:])
     values, padding = cropped(x.values, windows)
     padded = _padded(values, x.zero, [(0, 0), (0, 0), *padding])
@@ -160,7 +162,7 @@ def _convolution(node: Node, x: Operand, w: Operand) -> Term:
 
 
 def _padded(x: Term, zero: Term | None, padding: Sequence[tuple[int, int]]) -> Term:
-    """x with its zero point around it; subtracting that before and adding it after wraps there and back."""
+    """Pads x with its zero point; subtracting it before and adding it after wraps and unwraps."""
     if zero is None or not any(map(any, padding)):
         return pad(x, padding)
     narrow = cast(zero, x.access.dtype)
@@ -188,14 +190,14 @@ def qlinear_conv(node: Node) -> Term:
 
 
 def _requantized(node: Node, y: Term, scale: Term) -> Term:
-    """Sums in int32 times a scale, with the scale and the zero point of the results, inputs 6 and 7."""
+    """Requantizes int32 sums with the scale and the zero point of the results, inputs 6 and 7."""
     zero = node.single(7)
     scaled = multiply(cast(y, "float32"), cast(divide(scale, node.single(6)), "float32"))
     return rounded(scaled, zero, zero.access.dtype)
 
 
 def by_line(node: Node, i: int, operand: Term, rows: bool) -> Term:
-    """An input of one number, or one for each row or column of an operand, ()(.. M K) or ()(.. K N)."""
+    """Returns an input of one number, or one per row or column of an operand, ()(.. M K) or ()(.. K N)."""
     value = node.term(i)
     if value.access.size == 1:
         return reshape(value, ())
@@ -209,7 +211,7 @@ def by_line(node: Node, i: int, operand: Term, rows: bool) -> Term:
 
 
 def _matrix_product(node: Node, places: tuple[int, int], zeros: tuple[int, int]) -> Term:
-    """The int32 sums of (a - its zero point) * (b - its zero point); vectors count as a row and as a column."""
+    """Returns the int32 sums of (a - its zero point) * (b - its zero point); vectors count as a row and a column."""
     terms = [node.term(i) for i in places]
     if not all(x.access.rank for x in terms):
         raise BadInput(f"inputs {places[0]} and {places[1]} require at least one axis, got a number")
@@ -223,7 +225,7 @@ def _matrix_product(node: Node, places: tuple[int, int], zeros: tuple[int, int])
 
 
 def integer_product(node: Node, matrices: Sequence[Term], zeros: Sequence[Term | None], part: str = "") -> Term:
-    """The int32 sums of (a - its zero point) * (b - its zero point), of matrices with zero points that broadcast."""
+    """Returns the int32 sums of (a - its zero point) * (b - its zero point), for zero points that broadcast."""
     a, b = operands(node, matrices, zeros)
 
     def sums(x: Term, axis: int) -> Term:
@@ -234,15 +236,15 @@ def integer_product(node: Node, matrices: Sequence[Term], zeros: Sequence[Term |
     return without_zero_points(y, (a.zero, b.zero), (lambda: sums(a.values, -1), lambda: sums(b.values, -2)), depth)
 
 
-def without_lines_of_vectors(y: Term, a: Term, b: Term) -> Term:
-    """A matrix product as numpy has it: a vector leaves no axis."""
+def without_vector_axes(y: Term, a: Term, b: Term) -> Term:
+    """Removes the axes that vectors added to a matrix product, as numpy does."""
     dims = y.access.dims
     return reshape(y, dims[:-2] + dims[-2:-1] * (a.access.rank > 1) + dims[-1:] * (b.access.rank > 1))
 
 
 @onnx_operator("MatMulInteger")
 def matmul_integer(node: Node) -> Term:
-    return without_lines_of_vectors(_matrix_product(node, (0, 1), (2, 3)), node.term(0), node.term(1))
+    return without_vector_axes(_matrix_product(node, (0, 1), (2, 3)), node.term(0), node.term(1))
 
 
 @onnx_operator("QLinearMatMul")
@@ -250,4 +252,4 @@ def qlinear_matmul(node: Node) -> Term:
     y = _matrix_product(node, (0, 3), (2, 5))
     scales = by_line(node, 1, node.term(0), True), by_line(node, 4, node.term(3), False)
     y = _requantized(node, y, multiply(*scales))
-    return without_lines_of_vectors(y, node.term(0), node.term(3))
+    return without_vector_axes(y, node.term(0), node.term(3))

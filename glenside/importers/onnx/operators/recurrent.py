@@ -1,4 +1,4 @@
-"""Recurrent networks, unrolled: one product takes the inputs of all steps and directions, one each state."""
+"""Imports recurrent networks, unrolled: one product for the inputs of all steps and directions, one per state."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def _affine(x: Term, alpha: float, beta: float) -> Term:
 
 
 def _softplus(x: Term) -> Term:
-    """log(1 + e^x), where e^x may overflow: max(x, 0) + log(1 + e^-|x|)."""
+    """Computes log(1 + e^x) as max(x, 0) + log(1 + e^-|x|), since e^x may overflow."""
     small = compute("exp", compute("negative", compute("abs", x)))
     return add(relu(x), compute("log", add(small, filled(x, 1))))
 
 
 @dataclass(frozen=True)
 class Activation:
-    """A function with the numbers it takes of activation_alpha and activation_beta; REQUIRED ones have no default."""
+    """A function with defaults for activation_alpha and activation_beta; REQUIRED parameters have none."""
 
     function: Callable[[Term, float, float], Term]
     alpha: float | None = None
@@ -74,7 +74,7 @@ Chosen = tuple[str, float, float]
 
 
 def _activations(node: Node, standard: Sequence[str], directions: int) -> list[Function]:
-    """One function for each of the standard ones; those of each direction stand together in the attribute."""
+    """Returns one function for each default one; the attribute lists those of each direction together."""
     names = node.texts("activations") or [*standard] * directions
     if len(names) != len(standard) * directions:
         raise BadInput(f"attribute activations requires {len(standard) * directions} names, got {len(names)}")
@@ -89,12 +89,12 @@ def _activations(node: Node, standard: Sequence[str], directions: int) -> list[F
         chosen.append((name, alpha, _number(name, "activation_beta", betas, record.beta)))
     count = len(standard)
     limit = node.number("clip", 0.0)
-    # The last one of LSTM sees the cell, which runtimes do not clip: the attribute is for what gates read.
-    return [_joined(chosen[i::count], limit if i < 2 else 0.0) for i in range(count)]
+    # The last function of an LSTM reads the cell, which runtimes do not clip: the attribute is for gate inputs.
+    return [_by_direction(chosen[i::count], limit if i < 2 else 0.0) for i in range(count)]
 
 
 def _number(name: str, attribute: str, given: list[float], standard: float | None) -> float:
-    """The next of the numbers given, which only functions that have such a number take."""
+    """Returns the next given number, for functions that have this parameter."""
     if standard is None:
         return 0.0
     number = given.pop(0) if given else standard
@@ -105,8 +105,8 @@ def _number(name: str, attribute: str, given: list[float], standard: float | Non
     return number
 
 
-def _joined(chosen: Sequence[Chosen], limit: float) -> Function:
-    """A function of ()(D N H), where each direction may have its own."""
+def _by_direction(chosen: Sequence[Chosen], limit: float) -> Function:
+    """Returns a function of ()(D N H) that applies each direction's own activation."""
 
     def apply(x: Term) -> Term:
         if limit > 0:
@@ -121,20 +121,20 @@ def _joined(chosen: Sequence[Chosen], limit: float) -> Function:
     return apply
 
 
-Turn = Callable[..., list[Term]]
-"""A step: its number, what it is given, and the states before it, None while there are none -> the states after it."""
+StepFunction = Callable[..., list[Term]]
+"""A step: (number, inputs, states before it, None before the first) -> states after it."""
 
 
 class Network:
-    """What all recurrent operators have in common, read and checked. Directions come first: ()(D ..).
+    """The common inputs of recurrent operators, read and checked. Directions are the first axis: ()(D ..).
 
     inputs   products of all steps, in the order of each direction's steps: ()(T D N G*H)
-    biases   of the recurrence, of the gates after the first `summed`, whose biases `inputs` has already: ()(D g*H)
-    running  whether step t of each sequence is one of its own, ()(T D N 1), or None when all are
+    biases   of the recurrence, for the gates after the first `summed`, whose biases `inputs` includes: ()(D g*H)
+    running  True where a sequence has step t, ()(T D N 1); None if all do
     """
 
     def __init__(self, node: Node, gates: int, summed: int, weights: tuple[Term, Term] | None = None) -> None:
-        """`weights` of inputs and of states, where they are not inputs 1 and 2 as they stand."""
+        """Reads the inputs; `weights` are those of inputs and of states, if they are not inputs 1 and 2 themselves."""
         x, (w, r) = node.term(0), weights or (node.term(1), node.term(2))
         self.node, self.recurrent = node, r
         self.backward = DIRECTIONS[node.text("direction", "forward", *DIRECTIONS)]
@@ -165,18 +165,18 @@ class Network:
         self.inputs, self.running = self._in_order(parts), self._running()
 
     def of_inputs(self, x: Term, weights: Term) -> Term:
-        """Inputs times the weights of all directions transposed, ()(T N I) and ()(D*R I) -> ()(T N D*R)."""
+        """Multiplies inputs by the transposed weights of all directions, ()(T N I) and ()(D*R I) -> ()(T N D*R)."""
         return self.node.builder.linear(x, weights, name=self.node.layer_name(".inputs"))
 
     def of_state(self, state: Term, weights: Term, name: str) -> Term:
-        """A state times weights transposed, ()(D N H) and ()(D R H) -> ()(D N R)."""
+        """Multiplies a state by transposed weights, ()(D N H) and ()(D R H) -> ()(D N R)."""
         if len(self.backward) > 1:
             return self.node.builder.matmul(state, transpose(weights, (0, 2, 1)), name=self.node.layer_name(name))
         rows = element(state, 0, 0), element(weights, 0, 0)
         return stack([self.node.builder.linear(*rows, name=self.node.layer_name(name))])
 
     def _in_order(self, x: Term) -> Term:
-        """()(T D ..) with the steps of the directions that go backward in the reverse order."""
+        """Reverses the steps of backward directions in ()(T D ..)."""
         if not any(self.backward):
             return x
         if all(self.backward):
@@ -198,28 +198,28 @@ class Network:
         return compare("lt", self.node.constant(places, f"{self.node.name}.steps"), reshape(lengths, (batch, 1)))
 
     def gate(self, x: Term, gate: int) -> Term:
-        """The part of one gate in the last axis."""
+        """Returns the part of one gate in the last axis."""
         return slice_axis(x, x.access.rank - 1, gate * self.hidden, (gate + 1) * self.hidden)
 
     def gated(self, given: Term, product: Term | None, gate: int) -> Term:
-        """What one gate sees: its part of the inputs, and of the product with the state when there is one."""
+        """Returns the input of one gate: its part of the inputs plus its part of the product with the state, if any."""
         return _sum(self.gate(given, gate), None if product is None else self.gate(product, gate))
 
     def weights(self, first: int, last: int) -> Term:
-        """The rows of the recurrence of these gates, ()(D g*H H)."""
+        """Returns the rows of the recurrence of these gates, ()(D g*H H)."""
         return slice_axis(self.recurrent, 1, first * self.hidden, last * self.hidden)
 
     def product(self, state: Term | None, weights: Term, step: int, part: str = "") -> Term | None:
-        """state times weights transposed, ()(D N H) and ()(D R H) -> ()(D N R); nothing while there is no state."""
+        """Multiplies a state by transposed weights, ()(D N H) and ()(D R H) -> ()(D N R); None without a state."""
         return None if state is None else self.of_state(state, weights, f".step{step}{part}")
 
     def per_unit(self, vector: Term) -> Term:
-        """()(D H) for each of the batch, ()(D N H)."""
+        """Broadcasts ()(D H) to the batch, ()(D N H)."""
         directions, size = vector.access.dims
         return broadcast(reshape(vector, (directions, 1, size)), self.dims)
 
     def _initial(self, i: int) -> Term | None:
-        """An initial state, ()(D N H)."""
+        """Returns an initial state, ()(D N H)."""
         state = self.node.optional(i)
         if state is not None and self.batch_first and state.access.rank == 3:
             state = transpose(state, (1, 0, 2))
@@ -227,15 +227,15 @@ class Network:
             raise BadInput(f"input {i} requires a state of {spelled(self.dims)}, got {state.access}")
         return state
 
-    def unrolled(self, turn: Turn, count: int = 1) -> list[Term]:
-        """The outputs as the operator lays them out: the first of its states after each step, and all after the last.
+    def unrolled(self, advance: StepFunction, count: int = 1) -> list[Term]:
+        """Returns the operator's outputs: its first state after each step, and all states after the last.
 
-        A sequence that has ended, or not begun, keeps its states, and shows zeros.
+        A sequence that has ended, or not begun, keeps its states, and its outputs are zeros.
         """
         states = [self._initial(5 + i) for i in range(count)]
         shown = []
         for step in range(self.steps):
-            new = turn(step, element(self.inputs, 0, step), *states)
+            new = advance(step, element(self.inputs, 0, step), *states)
             if self.running is not None:
                 mask = broadcast(element(self.running, 0, step), self.dims)
                 old = [filled(a, 0) if b is None else b for a, b in zip(new, states, strict=True)]
@@ -253,7 +253,9 @@ class Network:
 
 
 def _biases(node: Node, directions: int, rows: int, summed: int) -> tuple[Term | None, Term | None]:
-    """The biases of the input product, and those of the recurrence that must stand apart, ()(D G*H)."""
+    """Returns the biases of the input product, and the biases of the recurrence that are added separately, ()(D
+    G*H).
+    """
     both = node.optional(3)
     if both is None:
         return None, None
@@ -279,10 +281,10 @@ def rnn(node: Node) -> list[Term]:
     net = Network(node, 1, 1)
     (f,) = _activations(node, ["Tanh"], len(net.backward))
 
-    def turn(step: int, given: Term, state: Term | None) -> list[Term]:
+    def advance(step: int, given: Term, state: Term | None) -> list[Term]:
         return [f(_sum(given, net.product(state, net.recurrent, step)))]
 
-    return net.unrolled(turn)
+    return net.unrolled(advance)
 
 
 @onnx_operator("GRU")
@@ -292,7 +294,7 @@ def gru(node: Node) -> list[Term]:
     f, g = _activations(node, ["Sigmoid", "Tanh"], len(net.backward))
     bias = None if net.biases is None else net.per_unit(net.biases)
 
-    def turn(step: int, given: Term, state: Term | None) -> list[Term]:
+    def advance(step: int, given: Term, state: Term | None) -> list[Term]:
         whole = net.product(state, net.weights(0, 3 if after else 2), step)
         update, reset = (f(net.gated(given, whole, i)) for i in (0, 1))
         if after:
@@ -304,7 +306,7 @@ def gru(node: Node) -> list[Term]:
         new = multiply(_one_less(update), g(_sum(net.gate(given, 2), candidate)))
         return [new if state is None else add(new, multiply(update, state))]
 
-    return net.unrolled(turn)
+    return net.unrolled(advance)
 
 
 @onnx_operator("LSTM")
@@ -313,7 +315,7 @@ def lstm(node: Node) -> list[Term]:
 
 
 def unrolled_lstm(node: Node, net: Network) -> list[Term]:
-    """The outputs of an LSTM, whose products are those of the network."""
+    """Returns the outputs of an LSTM, with the products of the network."""
     f, g, h = _activations(node, ["Sigmoid", "Tanh", "Tanh"], len(net.backward))
     coupled = bool(node.integer("input_forget", 0))
     peepholes = _peepholes(net)
@@ -321,7 +323,7 @@ def unrolled_lstm(node: Node, net: Network) -> list[Term]:
     def seen(gate: int, cell: Term | None) -> Term | None:
         return multiply(peepholes[gate], cell) if peepholes and cell is not None else None
 
-    def turn(step: int, given: Term, state: Term | None, cell: Term | None) -> list[Term]:
+    def advance(step: int, given: Term, state: Term | None, cell: Term | None) -> list[Term]:
         product = net.product(state, net.recurrent, step)
         enter, leave, forget, candidate = (net.gated(given, product, i) for i in range(4))
         entered = f(_sum(enter, seen(0, cell)))
@@ -330,11 +332,11 @@ def unrolled_lstm(node: Node, net: Network) -> list[Term]:
         new = new if cell is None else add(multiply(kept, cell), new)
         return [multiply(f(_sum(leave, seen(1, new))), h(new)), new]
 
-    return net.unrolled(turn, 2)
+    return net.unrolled(advance, 2)
 
 
 def _peepholes(net: Network) -> list[Term]:
-    """For the input, output and forget gates, ()(D N H) each; nothing when there are none."""
+    """Returns the peepholes of the input, output and forget gates, ()(D N H) each; an empty list if there are none."""
     vectors = net.node.optional(7)
     if vectors is None:
         return []

@@ -1,4 +1,4 @@
-"""Reductions over axes, positions, running sums and products, sums of products, determinants."""
+"""Imports reductions over axes, positions, cumulative sums and products, einsum, determinants."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
 
 Reduction = Callable[[Node, Term, list[int]], Term]
-"""Over these axes, which keep the size 1."""
+"""Reduces over these axes, which keep size 1."""
 
 
 def _sum(node: Node, x: Term, axes: list[int]) -> Term:
@@ -27,7 +27,7 @@ def _sum(node: Node, x: Term, axes: list[int]) -> Term:
 
 
 def _mean(node: Node, x: Term, axes: list[int]) -> Term:
-    """Of integers, and of nothing, the sum divided by the count."""
+    """Computes the mean; of integers and of empty items it is the sum divided by the count."""
     count = prod(x.access.dims[axis] for axis in axes)
     if x.access.dtype in FLOATS and count:
         return reduce_axes("reduce-mean", x, axes, keep=True)
@@ -52,13 +52,13 @@ def _limit(dtype: str, sign: float) -> Any:
 
 
 def _in_floats(function: str, x: Term) -> Term:
-    """A function of reals; of integers in float64, and cut."""
+    """Applies a function of reals; integers are computed in float64 and truncated."""
     dtype = x.access.dtype
     return cast(compute(function, x if dtype in FLOATS else cast(x, "float64")), dtype)
 
 
 def _log_sum_exp(node: Node, x: Term, axes: list[int]) -> Term:
-    """log(sum(exp(x - m))) + m, where m is the maximum when that is finite, and else 0."""
+    """Computes log(sum(exp(x - m))) + m, where m is the maximum if that is finite, else 0."""
     dtype = x.access.dtype
     if dtype not in FLOATS:
         return cast(_log_sum_exp(node, cast(x, "float64"), axes), dtype)
@@ -139,7 +139,7 @@ def einsum(node: Node) -> Term:
 
 
 ROWS = 256
-"""Of a determinant: each is a step of elimination of its own."""
+"""The maximum rows of a determinant: each is one step of elimination."""
 
 
 @onnx_operator("Det")

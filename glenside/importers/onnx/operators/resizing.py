@@ -1,4 +1,4 @@
-"""Resize and Upsample: gathers with constant indices and, between elements, constant weights, axis by axis."""
+"""Imports Resize and Upsample: gathers with constant indices, and constant interpolation weights, axis by axis."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from glenside.ir.term import Term
 
 @dataclass(frozen=True)
 class ResizedAxis:
-    """One axis of `size` elements that becomes one of `resized`.
+    """One axis of `size` elements that is resized to `resized`.
 
-    scale  how much larger: that may be no quotient of whole numbers
-    roi    (start, end) of the part that is resized, of an axis from 0 to 1; only tf_crop_and_resize reads it
+    scale  the scale factor, which need not be resized / size
+    roi    (start, end) of the resized part of an axis from 0 to 1; only tf_crop_and_resize uses it
     """
 
     size: int
@@ -35,7 +35,7 @@ class ResizedAxis:
 
     @property
     def kept(self) -> bool:
-        """Whether nothing happens to it, whatever the mode."""
+        """True if the axis is unchanged in every mode."""
         return self.size == self.resized and (self.size == 0 or (self.scale == 1 and self.roi == (0, 1)))
 
 
@@ -44,14 +44,14 @@ def _half_pixel(axis: ResizedAxis, x: Array) -> Array:
 
 
 def _half_pixel_symmetric(axis: ResizedAxis, x: Array) -> Array:
-    """The centre of the axis stays the centre, although the whole number `resized` is below scale * size."""
+    """Keeps the centre of the axis, although the integer `resized` is below scale * size."""
     return axis.size / 2 * (1 - axis.resized / (axis.scale * axis.size)) + (x + 0.5) / axis.scale - 0.5
 
 
 def _align_corners(axis: ResizedAxis, x: Array) -> Array:
-    """The last element stays the last: `length_resized` of the specification is the length of the result.
+    """Maps the last element to the last: the specification's `length_resized` is the length of the result.
 
-    So does onnxruntime, and PyTorch, which exports this. ONNX's reference divides by scale * size - 1, not rounded.
+    onnxruntime does the same, and PyTorch, which exports this. ONNX's reference divides by scale * size - 1, unrounded.
     """
     return np.zeros_like(x) if axis.resized <= 1 else x * (axis.size - 1) / (axis.resized - 1)
 
@@ -71,7 +71,7 @@ TRANSFORMATIONS: dict[str, Callable[[ResizedAxis, Array], Array]] = {
     "asymmetric": lambda axis, x: x / axis.scale,
     "tf_crop_and_resize": _crop_and_resize,
 }
-"""Coordinates of the resized axis -> coordinates of the axis itself."""
+"""Coordinates of the resized axis -> coordinates of the original axis."""
 
 ROUNDINGS: dict[str, Callable[[Array], Array]] = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),
@@ -82,7 +82,9 @@ ROUNDINGS: dict[str, Callable[[Array], Array]] = {
 
 
 def positions(axis: ResizedAxis, transformation: str) -> Array:
-    """Where each element of the resized axis stands on the axis itself. Raises BadInput for none, and for too many."""
+    """Returns the position of each resized element on the original axis. Raises BadInput for an empty axis or too
+    many.
+    """
     if axis.resized and not axis.size:
         raise BadInput(f"input 0 requires elements along an axis that is resized to {axis.resized}, got none")
     require_table("the table of a resized axis", axis.resized)
@@ -90,12 +92,12 @@ def positions(axis: ResizedAxis, transformation: str) -> Array:
 
 
 def nearest(axis: ResizedAxis, x: Array, rounding: str) -> Array:
-    """The index of the element that is nearest to each position."""
+    """Returns the index of the element nearest to each position."""
     return np.clip(ROUNDINGS[rounding](x), 0, axis.size - 1).astype(np.int64)
 
 
 def cubic(distance: Array, a: float) -> Array:
-    """Keys' kernel, 1 at distance 0 and 0 from distance 2 on; a is its slope at distance 1."""
+    """Computes Keys' kernel: 1 at distance 0 and 0 from distance 2 on; a is its slope at distance 1."""
     d = np.abs(distance)
     inner = ((a + 2) * d - (a + 3)) * d * d + 1
     outer = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
@@ -103,7 +105,7 @@ def cubic(distance: Array, a: float) -> Array:
 
 
 def linear(distance: Array) -> Array:
-    """1 at distance 0 and 0 from distance 1 on."""
+    """Computes the linear kernel: 1 at distance 0 and 0 from distance 1 on."""
     return np.asarray(np.maximum(1 - np.abs(distance), 0))
 
 
@@ -111,8 +113,8 @@ def linear(distance: Array) -> Array:
 class Kernel:
     """A function of the distance that is 0 from `radius` on.
 
-    antialias        a smaller axis takes what the kernel covers when it is widened by 1 / scale
-    exclude_outside  what lies outside of the axis has no weight, where else the element at the edge stands for it
+    antialias        when shrinking, the kernel is widened by 1 / scale
+    exclude_outside  positions outside of the axis have no weight; otherwise they read the element at the edge
     """
 
     radius: int
@@ -121,7 +123,7 @@ class Kernel:
     exclude_outside: bool = False
 
     def taps(self, axis: ResizedAxis, x: Array) -> tuple[Array, Array]:
-        """Indices and weights, (positions, taps) each. Raises BadInput when they are too many."""
+        """Returns indices and weights, (positions, taps) each. Raises BadInput if there are too many."""
         stretch = min(axis.scale, 1.0) if self.antialias else 1.0
         reach = int(np.ceil(self.radius / stretch))
         require_table("the table of a resized axis", max(1, axis.resized), 2 * reach)
@@ -158,7 +160,7 @@ def upsample(node: Node) -> Term:
     axes = {i: _scaled(n, scale) for i, (n, scale) in enumerate(zip(x.access.dims, scales, strict=True))}
     if mode != "nearest":
         return _interpolated(node, x, axes, "asymmetric", Kernel(1, linear))
-    # Resize of opset 10 took the element after the position along axes that it made smaller.
+    # Resize of opset 10 took the element after the position along axes that shrink.
     smaller = {i: axis for i, axis in axes.items() if axis.scale < 1 and node.op_type == "Resize"}
     larger = {i: axis for i, axis in axes.items() if i not in smaller}
     return _nearest(node, _nearest(node, x, smaller, "asymmetric", "ceil"), larger, "asymmetric", "floor")
@@ -188,7 +190,7 @@ def _scaled(size: int, scale: float) -> ResizedAxis:
 
 
 def _axes(node: Node, crops: bool) -> dict[int, ResizedAxis]:
-    """What happens to each axis that is named, by its number."""
+    """Returns how each named axis is resized, by its number."""
     dims = node.term(0).access.dims
     named = node.integers("axes", range(len(dims)))
     numbers = distinct_axes(named, len(dims), "attribute axes")
@@ -207,7 +209,7 @@ def _axes(node: Node, crops: bool) -> dict[int, ResizedAxis]:
 
 
 def _given(node: Node, i: int) -> Array | None:
-    """An input that counts as left out when it is empty, as files of opset 11 have it."""
+    """Returns an input that counts as missing if it is empty, as files of opset 11 have it."""
     if node.optional(i) is None or (node.term(i).access.dims == (0,) and node.term(0).access.rank):
         return None
     return node.known(i)
@@ -271,7 +273,7 @@ def _interpolated(node: Node, x: Term, axes: dict[int, ResizedAxis], transformat
 
 
 def _extrapolated(node: Node, y: Term, axes: dict[int, ResizedAxis]) -> Term:
-    """y with a fixed value where some coordinate is outside of the axis."""
+    """Returns y with a fixed value where a coordinate is outside of the axis."""
     value = node.number("extrapolation_value", 0)
     outside = np.zeros((1,) * y.access.rank, bool)
     for number, axis in axes.items():

@@ -1,4 +1,4 @@
-"""GridSample, RoiAlign and DeformConv: gathers with computed indices, and weighted sums."""
+"""Imports GridSample, RoiAlign and DeformConv: gathers with computed indices, and weighted sums."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build
 
-# One column for each tap: where it stands from the element at or below the position, and the polynomial of its
-# distance to the position that is its weight, the highest power first. Cubic is Keys' kernel with a = -3/4.
+# One column per tap: its offset from the element at or below the position, and the polynomial of its distance to the
+# position that gives its weight, the highest power first. Cubic is Keys' kernel with a = -3/4.
 OFFSETS = {"linear": [0, 1], "cubic": [-1, 0, 1, 2]}
 WEIGHTS: dict[str, list[list[float]]] = {
     "linear": [[-1, -1], [1, 1]],
@@ -30,12 +30,12 @@ WEIGHTS: dict[str, list[list[float]]] = {
 
 
 def number(like: Term, value: float) -> Term:
-    """A number, ()(), that combines with the elements of a float tensor."""
+    """Returns a number, ()(), in the dtype of a float tensor."""
     return build("full", (), float(value), like.access.dtype)
 
 
 def within(x: Term, low: float, high: float) -> Term:
-    """Whether low <= x <= high."""
+    """True where low <= x <= high."""
     return combine("logical-and", compare("ge", x, number(x, low)), compare("le", x, number(x, high)))
 
 
@@ -43,8 +43,8 @@ def within(x: Term, low: float, high: float) -> Term:
 class SampledAxis:
     """An axis of `size` elements.
 
-    padding  zeros: nothing is beyond its ends; border: the element at the end; reflection: the elements in reverse
-    aligned  whether an end is the centre of the element there, and not half an element further out
+    padding  zeros: elements beyond the ends are 0; border: the nearest end; reflection: the elements in reverse
+    aligned  True if an end is the centre of its element, rather than half an element further out
     """
 
     size: int
@@ -56,13 +56,13 @@ class SampledAxis:
         return (0, self.size - 1) if self.aligned else (-0.5, self.size - 0.5)
 
     def position(self, normal: Term) -> Term:
-        """Where a number from -1 to 1, end to end, stands on the axis: ((normal + 1) * length - margin) / 2."""
+        """Maps a number from -1 to 1 to a position on the axis: ((normal + 1) * length - margin) / 2."""
         low, high = self.ends
         x = multiply(add(normal, number(normal, 1)), number(normal, high - low))
         return divide(add(x, number(x, 2 * low)), number(x, 2))
 
     def returned(self, x: Term) -> Term:
-        """Positions, with those beyond the ends where the padding looks for them."""
+        """Maps positions beyond the ends to where the padding reads."""
         if self.padding == "reflection":
             return self.reflected(x)
         if self.padding == "border":
@@ -70,7 +70,7 @@ class SampledAxis:
         return x
 
     def reflected(self, x: Term) -> Term:
-        """A triangle wave from end to end."""
+        """Computes a triangle wave from end to end."""
         low, high = self.ends
         if low == high:
             return broadcast(number(x, low), x.access.dims)
@@ -80,7 +80,7 @@ class SampledAxis:
         return add(subtract(span, compute("abs", subtract(left, span))), number(x, low))
 
     def taps(self, node: Node, x: Term, mode: str) -> tuple[Term, Term]:
-        """Indices and weights around positions: ()(S..) -> two of ()(S.. T)."""
+        """Returns indices and weights around positions: ()(S..) -> two of ()(S.. T)."""
         dtype = x.access.dtype
         at = reshape(x, (*x.access.dims, 1))
         whole = add(compute("floor", at), node.constant(np.array(OFFSETS[mode], dtype)))
@@ -93,47 +93,47 @@ class SampledAxis:
         return self.indices(whole), weights
 
     def inside(self, whole: Term) -> Term:
-        """Whether a whole position is an element."""
+        """True where an integer position is an element."""
         return within(whole, 0, self.size - 1)
 
     def indices(self, whole: Term) -> Term:
-        """Whole positions as indices of elements; what is no number counts as 0."""
+        """Converts integer positions to indices of elements; NaN counts as 0."""
         x = self.reflected(whole) if self.padding == "reflection" else whole
         least = select(compare("ge", x, number(x, 0)), x, number(x, 0))
         return cast(combine("minimum", least, number(x, self.size - 1)), "int64")
 
 
 def require_elements(x: Term) -> None:
-    """Raise BadInput when an axis of x after (N C) has no element to sample."""
+    """Raises BadInput if an axis of x after (N C) is empty."""
     if 0 in x.access.dims.drop(2):
         raise BadInput(f"input 0 requires elements to sample, got {x.access}")
 
 
 def channels_last(x: Term) -> Term:
-    """()(N C d..) -> ()(N d.. C)."""
+    """Transposes ()(N C d..) -> ()(N d.. C)."""
     return transpose(x, (0, *range(2, x.access.rank), 1))
 
 
 def channels_first(y: Term) -> Term:
-    """()(N S.. C) -> ()(N C S..)."""
+    """Transposes ()(N S.. C) -> ()(N C S..)."""
     return transpose(y, (0, y.access.rank - 1, *range(1, y.access.rank - 1)))
 
 
 def places(indices: Sequence[Term]) -> Term:
-    """Indices of several axes, which broadcast to each other, as places: ()(S..) each -> ()(S.. axes)."""
+    """Stacks broadcast indices of several axes: ()(S..) each -> ()(S.. axes)."""
     dims = common_dims("places", *(index.access.dims for index in indices))
     return stack([broadcast(index, dims) for index in indices], -1)
 
 
 def apart(taps: Sequence[Term]) -> list[Term]:
-    """Taps of several axes, ()(S.. T) each, so that they broadcast to all combinations, ()(S.. T T ..)."""
+    """Reshapes taps of several axes, ()(S.. T) each, to broadcast to all combinations, ()(S.. T T ..)."""
     ones = (1,) * len(taps)
     numbered = enumerate((tap, tap.access.dims) for tap in taps)
     return [reshape(tap, dims[:-1] + ones[:k] + dims[-1:] + ones[k + 1 :]) for k, (tap, dims) in numbered]
 
 
 def sampled(node: Node, x: Term, axes: Sequence[SampledAxis], positions: Sequence[Term], mode: str) -> Term:
-    """x of ()(N C d..) between its elements, at positions of each axis, ()(N S..) -> ()(N C S..)."""
+    """Samples x, ()(N C d..), between elements, at positions ()(N S..) of each axis -> ()(N C S..)."""
     dims = positions[0].access.dims
     taps = [axis.taps(node, at, mode) for axis, at in zip(axes, positions, strict=True)]
     weights = reduce(multiply, apart([weight for _, weight in taps]))
@@ -143,7 +143,7 @@ def sampled(node: Node, x: Term, axes: Sequence[SampledAxis], positions: Sequenc
 
 
 def picked(x: Term, axes: Sequence[SampledAxis], whole: Sequence[Term]) -> Term:
-    """The elements of x at whole positions of each axis, ()(N C d..) at ()(N S..) -> ()(N C S..)."""
+    """Gathers elements of x, ()(N C d..), at integer positions ()(N S..) of each axis -> ()(N C S..)."""
     at = places([axis.indices(one) for axis, one in zip(axes, whole, strict=True)])
     y = gather_nd(channels_last(x), at, 1)
     if axes[0].padding == "zeros":
@@ -166,7 +166,7 @@ def grid_sample(node: Node) -> Term:
     padding = node.text("padding_mode", "zeros", "zeros", "border", "reflection")
     axes = [SampledAxis(n, padding, bool(node.integer("align_corners", 0))) for n in x.access.dims[2:]]
     wide = cast(grid, float_dtype(grid))
-    normal = [element(wide, -1, rank - 1 - i) for i in range(rank)]  # a grid counts axes from the last
+    normal = [element(wide, -1, rank - 1 - i) for i in range(rank)]  # a grid lists axes from the last
     at = [axis.position(one) for axis, one in zip(axes, normal, strict=True)]
     if mode == "nearest":
         return picked(x, axes, [a.returned(compute("round", one)) for a, one in zip(axes, at, strict=True)])
@@ -212,7 +212,7 @@ def _parted(x: Term, what: str, dims: tuple[int, ...]) -> Term:
 
 
 def _window_positions(node: Node, sizes: tuple[int, ...], kernel: tuple[int, ...], out: tuple[int, ...]) -> list[Array]:
-    """Where the elements of all windows stand on each axis before they are moved, ()(k.. o..) as (K, o..)."""
+    """Returns the undeformed positions of all window elements on each axis, ()(k.. o..) as (K, o..)."""
     axes = len(sizes)
     strides, dilations = per_axis(node, "strides", axes), per_axis(node, "dilations", axes)
     pads = per_axis(node, "pads", 2 * axes, least=0)
@@ -249,7 +249,7 @@ def roi_align(node: Node) -> Term:
 
 
 class _Boxes:
-    """The samples of boxes ()(R 4), of x and y where each starts and then where it ends."""
+    """The samples of boxes ()(R 4), each given by its start (x, y) and its end."""
 
     def __init__(self, node: Node, rois: Term, mode: str) -> None:
         self.node, self.mode = node, mode
@@ -269,7 +269,7 @@ class _Boxes:
         self.counts = self._counts()
 
     def _counts(self) -> Array:
-        """How many samples each bin of each box has along height and width, (R, 2)."""
+        """Returns the number of samples per bin of each box along height and width, (R, 2)."""
         ratio = self.node.integer("sampling_ratio", 0)
         if ratio < 0:
             raise BadInput(f"attribute sampling_ratio requires at least 0, got {ratio}")
@@ -283,11 +283,11 @@ class _Boxes:
         return np.asarray(np.clip(counts, 0, TABLE).astype(np.int64))
 
     def taps(self, axis: int, size: int) -> tuple[Term, Term]:
-        """Indices and weights along height or width, of dims that broadcast: ()(R PH PW SH SW 2 2)."""
+        """Returns indices and weights along height or width, of dims that broadcast: ()(R PH PW SH SW 2 2)."""
         counts, pooled = self.counts[:, axis, None], self.pooled[axis]
         most = max(1, int(counts.max(initial=1)))
         require_table("the table of samples", len(counts), pooled, most)
-        sample = np.minimum(np.arange(most), np.maximum(counts - 1, 0))  # further ones repeat the last
+        sample = np.minimum(np.arange(most), np.maximum(counts - 1, 0))  # further samples repeat the last
         steps = np.arange(pooled)[:, None] + ((sample + 0.5) / np.maximum(counts, 1))[:, None]
         dtype = self.ends.access.dtype
         start, length = (reshape(slice_axis(v, 1, 1 - axis, 2 - axis), (-1, 1, 1)) for v in (self.ends, self.size))

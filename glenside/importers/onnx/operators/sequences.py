@@ -1,4 +1,4 @@
-"""Sequences, whose number of elements is known, and optional values."""
+"""Imports sequences of a known number of elements, and optional values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glenside.ir.term import Term
 
 
 def _place(node: Node, standard: int) -> int:
-    """A position in input 0, input 1. Raises BadInput."""
+    """Returns a position in input 0, which is input 1. Raises BadInput."""
     return normal_axis(node.known_int(1, standard, "position"), len(node.items(0).values), "input 1")
 
 
@@ -100,5 +100,5 @@ def has_element(node: Node) -> Term:
 @onnx_operator("OptionalGetElement")
 def get_element(node: Node) -> Value:
     if node.value(0) is None:
-        raise BadInput("input 0 requires an optional value that is there, got nothing")
+        raise BadInput("input 0 requires an optional value that is present, got nothing")
     return node.value(0)

@@ -1,4 +1,4 @@
-"""Fourier transforms as products with constant matrices, and the matrix of mel filters."""
+"""Imports Fourier transforms as products with constant matrices, and mel filters."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from glenside.ir.term import Term
 
 
 def _rotations(rows: int, columns: int, length: int) -> tuple[Array, Array]:
-    """cos and sin of 2 pi n k / length; n k is reduced first, so that long signals lose nothing."""
+    """Returns cos and sin of 2 pi n k / length; n k is reduced first, so that long signals lose no precision."""
     require_table("the matrix of a Fourier transform", 4, rows, columns)
     angles = 2 * np.pi / length * (np.outer(np.arange(rows), np.arange(columns)) % length)
     return np.cos(angles), np.sin(angles)
 
 
 def fourier(length: int, rows: int, columns: int, parts: int, inverse: bool) -> Array:
-    """The matrix (rows, parts, columns, 2) from numbers of 1 or 2 parts, real and imaginary, to complex ones."""
+    """Returns the DFT matrix (rows, parts, columns, 2), from numbers of 1 or 2 parts (real, imaginary) to complex
+    ones.
+    """
     cos, sin = _rotations(rows, columns, length)
     if inverse:
         cos, sin = cos / length, -sin / length
@@ -29,7 +31,7 @@ def fourier(length: int, rows: int, columns: int, parts: int, inverse: bool) -> 
 
 
 def real_inverse(length: int, rows: int, parts: int) -> Array:
-    """The matrix (rows, parts, length, 1) from the first half of a symmetric spectrum to a real signal."""
+    """Returns the matrix (rows, parts, length, 1) from the first half of a symmetric spectrum to a real signal."""
     cos, sin = _rotations(rows, length, length)
     twice = np.where((np.arange(rows) == 0) | (2 * np.arange(rows) == length), 1, 2)[:, None] / length
     return np.stack([twice * cos, -twice * sin][:parts], 1)[..., None]
@@ -86,7 +88,7 @@ def stft(node: Node) -> Term:
     if window is not None:
         taken = slice_axis(cast(window, dtype), 0, 0, min(length, window.access.dims[0]))
         weights = multiply(weights, pad(taken, [(0, length - taken.access.dims[0])]))
-    # Frames times a matrix: a convolution whose filters are the waves under the window.
+    # Frames times a matrix: a convolution whose filters are the windowed waves.
     frames = transpose(cast(signal, dtype), (0, 2, 1))
     y = node.builder.conv(frames, weights, strides=step, name=node.layer_name())
     batch, _, count = y.access.dims
@@ -117,7 +119,7 @@ def _frequency(node: Node, i: int) -> float:
 
 
 def mel_filters(bands: int, length: int, rate: int, low: float, high: float) -> Array:
-    """(length // 2 + 1, bands): triangles over the bins of a spectrum, their corners evenly spaced in mel."""
+    """Returns (length // 2 + 1, bands): triangles over the bins of a spectrum, with corners evenly spaced in mel."""
     least, most = (2595 * np.log10(1 + hertz / 700) for hertz in (low, high))
     mel = least + np.arange(bands + 2) * ((most - least) / (bands + 2))
     corners = np.floor((length + 1) * 700 * (10 ** (mel / 2595) - 1) / rate)

@@ -1,4 +1,4 @@
-"""Parts of tensors: slices, splits, padding, and masks by position."""
+"""Imports slices, splits, padding and triangular masks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sliced(node: Node) -> Term:
 
 
 def _picked(x: Term, places: dict[int, range]) -> Term:
-    """The elements of some axes at places that follow each other at even steps, perhaps backwards."""
+    """Selects elements of some axes at evenly spaced indices, perhaps backwards."""
     strides = [1] * x.access.rank
     for axis, along in places.items():
         low, high = (min(along[0], along[-1]), max(along[0], along[-1]) + 1) if along else (0, 0)
@@ -50,11 +50,11 @@ def _picked(x: Term, places: dict[int, range]) -> Term:
 
 
 PARTS = 1 << 14
-"""Of one tensor: each becomes a term of its own."""
+"""The maximum parts of one tensor: each becomes a term."""
 
 
 def parts_of(x: Term, axis: int, sizes: Sequence[int]) -> list[Term]:
-    """x cut along one axis into parts of these sizes. Raises BadInput when they are not the whole of it."""
+    """Splits x along one axis into parts of these sizes. Raises BadInput if they do not add up to the axis."""
     if min(sizes, default=0) < 0 or sum(sizes) != x.access.dims[axis]:
         raise BadInput(f"split requires sizes that add up to {x.access.dims[axis]}, got {list(sizes)}")
     require_table("the list of parts", len(sizes), most=PARTS)
@@ -100,7 +100,7 @@ def padded(node: Node) -> Term:
 
 
 def _cropped(x: Term, pairs: Sequence[tuple[int, int]]) -> Term:
-    """x without what padding below 0 takes away."""
+    """Crops x by negative padding."""
     for axis, (before, after) in enumerate(pairs):
         size = x.access.dims[axis]
         low, high = max(-before, 0), size - max(-after, 0)
@@ -124,7 +124,7 @@ def _filled_around(node: Node, x: Term, pairs: Sequence[tuple[int, int]]) -> Ter
 
 
 def _surrounded(node: Node, x: Term, pairs: Sequence[tuple[int, int]], value: Array) -> Term:
-    """x with a known value around it: zeros and the lowest value have padding of their own."""
+    """Pads x with a known value: zeros and the lowest value have padding of their own."""
     if value == 0:
         return pad(x, pairs)
     dtype = value.dtype.name

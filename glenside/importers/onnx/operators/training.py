@@ -1,4 +1,4 @@
-"""Gradients, and steps of optimizers: new values of tensors from their gradients and what is kept from step to step."""
+"""Imports gradients, and optimizer steps: new values of tensors from their gradients and optimizer states."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from glenside.ir.term import Term, rebuild_all
 training_operator = partial(onnx_operator, domain="ai.onnx.preview.training")
 
 Step = Callable[..., list[Term]]
-"""Of one tensor: the tensor, its gradient, what is kept -> the new tensor, and what is kept then."""
+"""A step for one tensor: (tensor, gradient, states) -> [new tensor, new states]."""
 
 
 def _steps(node: Node, kept: int, step: Step) -> list[Term]:
-    """All first results of the tensors, then all second ones; inputs 2 on are grouped in the same way."""
+    """Returns the first results of all tensors, then the second ones; inputs from 2 on are grouped likewise."""
     count, rest = divmod(len(node.inputs) - 2, 2 + kept)
     if rest or not count:
         raise BadInput(f"requires {2 + kept} inputs for each tensor after the first two, got {len(node.inputs) - 2}")
@@ -39,7 +39,7 @@ def _times(x: Term, factor: float) -> Term:
 
 
 def _rate(node: Node, x: Term) -> tuple[Term, Term]:
-    """The learning rate and the count of steps, numbers of the dtype of x."""
+    """Returns the learning rate and the step count, in the dtype of x."""
     rate, count = (cast(reshape(node.single(i), ()), x.access.dtype) for i in (0, 1))
     return rate, count
 
@@ -82,7 +82,7 @@ def adam(node: Node) -> list[Term]:
         squares = add(_times(squares, beta), _times(multiply(gradient, gradient), 1 - beta))
         kept = [subtract(filled(count, 1), combine("pow", filled(count, b), count)) for b in (alpha, beta)]
         later = compare("gt", count, filled(count, 0))
-        # At the first step nothing is corrected, and a divisor of 0 is not asked for.
+        # The first step corrects nothing, and must not divide by 0.
         divisor = select(later, kept[0], filled(count, 1))
         rate = select(later, divide(multiply(rate, compute("sqrt", kept[1])), divisor), rate)
         root = add(compute("sqrt", squares), filled(squares, node.number("epsilon", 1e-6)))
@@ -94,9 +94,9 @@ def adam(node: Node) -> list[Term]:
 
 @training_operator("Gradient")
 def gradient(node: Node) -> list[Term]:
-    """dy/dx for each of `xs`, where the tensors `xs` and `zs` of the graph have the values of the inputs.
+    """Returns dy/dx for each of `xs`, where the graph's tensors `xs` and `zs` have the values of the inputs.
 
-    Two names for one tensor, as Identity gives, are one tensor here.
+    Two names of one tensor, as Identity gives, are one tensor here.
     """
     names = [*(node.texts("xs") or []), *(node.texts("zs") or [])]
     count = len(node.texts("xs") or [])
@@ -115,7 +115,7 @@ def gradient(node: Node) -> list[Term]:
 
 
 def _named(node: Node, name: str) -> Term:
-    """A tensor of the graph around the node."""
+    """Returns a named tensor of the enclosing graph."""
     value = node.scope.names.get(name)
     if not isinstance(value, Term):
         raise BadInput(f"requires names of tensors in y, xs and zs, got {shortened(name, True)}")

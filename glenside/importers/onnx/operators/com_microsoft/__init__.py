@@ -1,4 +1,4 @@
-"""The operators of onnxruntime, which its quantization, its optimizers and its exporters write; modules by subject."""
+"""Imports the operators of onnxruntime, which its quantizer, its optimizer and its exporters write."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Activations, alone, with a bias, and those that are fused into a product."""
+"""Imports activations: alone, with a bias, and fused into a product."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glenside.ir.term import Term
 
 
 def with_bias(node: Node) -> Term:
-    """Input 0, plus input 1 where that is given."""
+    """Returns input 0, plus input 1 if it is given."""
     bias = node.optional(1)
     return node.term(0) if bias is None else add(node.term(0), bias)
 
@@ -63,7 +63,7 @@ def bias_split_gelu(node: Node) -> Term:
 
 @runtime_operator("BiasSoftmax")
 def bias_softmax(node: Node) -> Term:
-    """Over all axes from one on; both inputs broadcast as those of the addition that it was fused from."""
+    """Computes softmax over all axes from one on; the inputs broadcast like the addition that was fused into it."""
     x = with_bias(node)
     dims = x.access.dims
     if dims != node.term(0).access.dims:
@@ -114,11 +114,11 @@ FUSED: Mapping[str, tuple[int, Fused]] = {
     "Selu": (2, _selu),
     "Clip": (2, _clip),
 }
-"""Name of a fused activation -> how many numbers it has, and the function."""
+"""Name of a fused activation -> (number of parameters, function)."""
 
 
 def fused(node: Node, x: Term, numbers: Sequence[float]) -> Term:
-    """x after the activation that the attribute names, with its numbers; x itself when there is none."""
+    """Applies the activation that the attribute names, with its parameters; returns x if there is none."""
     name = node.text("activation", "", "", *FUSED)
     if not name:
         return x

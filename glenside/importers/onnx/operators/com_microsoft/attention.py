@@ -1,4 +1,4 @@
-"""Attention with what is fused into it: projections, masks, biases, past keys and values, rotary positions."""
+"""Imports attention with fused projections, masks, biases, past keys and values, and rotary embeddings."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
 
 
-def seen_alone(seen: Term, scores: Term) -> Term:
-    """The scores with the lowest number of their dtype where a query does not look."""
+def masked_scores(seen: Term, scores: Term) -> Term:
+    """Masks scores: the lowest number of their dtype where a query does not attend."""
     return select(seen, scores, filled(scores, -largest_float(scores.access.dtype)))
 
 
 def in_heads(x: Term, heads: int) -> Term:
-    """()(N S heads*H) -> ()(N heads S H). Raises BadInput."""
+    """Splits heads: ()(N S heads*H) -> ()(N heads S H). Raises BadInput."""
     if x.access.rank != 3 or heads < 1 or x.access.dims[2] % heads:
         raise BadInput(f"requires (batch sequence hidden) of {heads} heads, got {x.access}")
     batch, length, size = x.access.dims
@@ -40,15 +40,15 @@ def in_heads(x: Term, heads: int) -> Term:
 
 
 def joined(x: Term) -> Term:
-    """()(N heads S H) -> ()(N S heads*H)."""
+    """Merges heads: ()(N heads S H) -> ()(N S heads*H)."""
     batch, heads, length, size = x.access.dims
     return reshape(transpose(x, (0, 2, 1, 3)), (batch, length, heads * size))
 
 
 def scores_of(node: Node, q: Term, k: Term) -> Term:
-    """q k^T times the attribute scale, which is 1 / sqrt(H) when it is 0: ()(N heads S H) and (N keys T H).
+    """Computes q k^T times the attribute scale, or 1 / sqrt(H) if it is 0: ()(N heads S H) and (N keys T H).
 
-    Queries of several heads may share a key; those are rows of one product.
+    Queries of several heads may share a key; they become rows of one product.
     """
     (batch, heads, length, size), (_, keys, total, _) = q.access.dims, k.access.dims
     if k.access.dims != (batch, keys, total, size) or keys < 1 or heads % keys:
@@ -61,24 +61,24 @@ def scores_of(node: Node, q: Term, k: Term) -> Term:
 
 
 def context_of(node: Node, shares: Term, v: Term) -> Term:
-    """Shares of values, ()(N heads S T) and (N keys T H) -> ()(N S heads*H)."""
+    """Multiplies attention weights by values: ()(N heads S T) and (N keys T H) -> ()(N S heads*H)."""
     (batch, heads, length, total), (_, keys, _, size) = shares.access.dims, v.access.dims
     if v.access.dims[2] != total:
-        raise BadInput(f"values of {total} places are required, got {v.access}")
+        raise BadInput(f"values of {total} positions are required, got {v.access}")
     rows = reshape(shares, (batch, keys, heads // keys * length, total))
     context = node.builder.matmul(rows, v, name=node.layer_name(".context"))
     return joined(reshape(context, (batch, heads, length, size)))
 
 
 def _filter(node: Node, kept: Term, like: Term) -> Term:
-    """0 where something is kept, else what the attribute mask_filter_value adds to scores."""
+    """Returns what a mask adds to scores: 0 where `kept`, otherwise the attribute mask_filter_value."""
     removed = node.number("mask_filter_value", -10000.0)
     none = build("full", kept.access.dims, 0, like.access.dtype)
     return select(kept, none, filled(none, removed))
 
 
 def _kept(mask: Term, batch: int, length: int, total: int) -> Term:
-    """What a mask keeps, as bool, ()(N 1 S T) or what broadcasts to that: of places, or of ends and starts of each."""
+    """Returns a mask as bool, ()(N 1 S T) or broadcastable: given per position, or as starts and ends."""
     dims = mask.access.dims
     zero = build("full", (), 0, mask.access.dtype)
     if dims in ((batch, total), (batch, length, total)):
@@ -100,7 +100,7 @@ def _kept(mask: Term, batch: int, length: int, total: int) -> Term:
 
 
 def attended(node: Node, q: Term, k: Term, v: Term, mask: Term | None, bias: Term | None) -> tuple[Term, Term]:
-    """The context ()(N S D), and the scores that the softmax is taken of."""
+    """Returns the context ()(N S D), and the scores before the softmax."""
     (batch, _, length, _), total = q.access.dims, k.access.dims[2]
     scores = scores_of(node, q, k)
     added = None if mask is None else _filter(node, _kept(mask, batch, length, total), scores)
@@ -113,21 +113,21 @@ def attended(node: Node, q: Term, k: Term, v: Term, mask: Term | None, bias: Ter
     if node.integer("unidirectional", 0) and length > 1:
         past = filled(iota(length, 2, 4), total - length)
         seen = compare("le", iota(total, 3, 4), add(iota(length, 2, 4), past))
-        scores = seen_alone(seen, scores)
+        scores = masked_scores(seen, scores)
     return context_of(node, softmax(scores), v), scores
 
 
 def refuse(node: Node, *names: str) -> None:
-    """Raise BadInput where one of these attributes is not 0: what it asks for is not expressed here."""
+    """Raises BadInput if one of these attributes is not 0: in-place updates are not supported."""
     for name in names:
         if node.integer(name, 0) > 0:
             raise BadInput(
-                f"attribute {name} requires 0, as nothing is written in place here, got {node.integer(name)}"
+                f"attribute {name} requires 0, since in-place updates are not supported, got {node.integer(name)}"
             )
 
 
 def _self_attention(node: Node, projected: Term, sizes: Sequence[int], mask: int, past: int, bias: int) -> list[Term]:
-    """Attention of what q, k and v are parts of, ()(N S D+D+E), with masks, past and bias at these inputs."""
+    """Computes attention of the parts q, k and v of ()(N S D+D+E); mask, past and bias are inputs of these numbers."""
     heads = node.integer("num_heads", 0)
     ends = accumulate(sizes, initial=0)
     q, k, v = (in_heads(slice_axis(projected, 2, start, stop), heads) for start, stop in pairwise(ends))
@@ -176,17 +176,17 @@ def qattention(node: Node) -> list[Term]:
 def multi_head_attention(node: Node) -> list[Term]:
     for i in (8, 9):
         if node.optional(i) is not None:
-            raise BadInput(f"input {i} requires nothing, as caches are not written in place here")
+            raise BadInput(f"input {i} must be empty, since caches are not updated in place")
     heads = node.integer("num_heads", 0)
-    q, k, v = _parted(node, heads)
+    q, k, v = _queries_keys_values(node, heads)
     before = [node.optional(i) for i in (6, 7)]
     k, v = (x if past is None else concatenate([past, x], 2) for past, x in zip(before, (k, v), strict=True))
     context, scores = attended(node, q, k, v, node.optional(4), node.optional(5))
     return [context, k, v, scores]
 
 
-def _parted(node: Node, heads: int) -> list[Term]:
-    """q, k and v in heads, ()(N heads S H), with their bias: given apart, or packed in one or two tensors."""
+def _queries_keys_values(node: Node, heads: int) -> list[Term]:
+    """Returns q, k and v in heads, ()(N heads S H), with their bias: from three inputs, or packed in one or two."""
     query, key, value, bias = node.term(0), node.optional(1), node.optional(2), node.optional(3)
     packed = query if key is None else key
     if packed.access.rank == 5:
@@ -196,7 +196,7 @@ def _parted(node: Node, heads: int) -> list[Term]:
         given = [x for x in (query, key, value) if x is not None]
         made = [x if x.access.rank == 4 else in_heads(x, heads) for x in given]
     if len(made) != 3:
-        raise BadInput("requires a query, a key and a value, or tensors of five axes that hold several of them")
+        raise BadInput("requires a query, a key and a value, or packed tensors of five axes")
     if bias is None:
         return made
     ends = list(accumulate((heads * x.access.dims[3] for x in made), initial=0))

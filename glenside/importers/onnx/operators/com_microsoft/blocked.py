@@ -1,7 +1,7 @@
-"""Networks in blocks of channels, which onnxruntime's optimizer writes for the processor that it runs on.
+"""Imports blocked layouts of channels, which onnxruntime's optimizer writes for the processor that it runs on.
 
-Here the tensors keep the layout (N C d..): a reordering pads the channels to whole blocks, or takes them off again, and
-only weights, which lie in the file as blocks, are put in order.
+Here tensors keep the layout (N C d..): a reordering pads the channels to whole blocks, or removes the padding. Only
+weights, which the file stores in blocks, are transposed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from glenside.ir.term import Term
 DOMAIN = "com.microsoft.nchwc"
 blocked_operator = partial(onnx_operator, domain=DOMAIN)
 ALIGNMENT = 4
-"""Of the channels that onnxruntime puts into blocks."""
+"""onnxruntime blocks channels in multiples of this."""
 
 
 @cache
 def block_size() -> int:
-    """The channels of a block, on this processor: no file says it. Raises BadInput without onnxruntime."""
+    """Returns the channels per block on this processor, which no file contains. Raises BadInput without onnxruntime."""
     try:
         import onnxruntime
     except ImportError:
@@ -62,7 +62,7 @@ def reorder_output(node: Node) -> Term:
 
 
 def in_order(node: Node, w: Term) -> Term:
-    """Weights ()(O I k..) that lie as blocks of O, or of O and I where I has at least one block."""
+    """Unblocks weights ()(O I k..) that are stored as blocks of O, or of O and I if I has at least one block."""
     block, (outputs, inputs, *kernel) = block_size(), w.access.dims
     if outputs % block or (inputs >= block and inputs % block):
         raise BadInput(f"input 1 requires blocks of {block} channels, as this processor has them, got {w.access}")

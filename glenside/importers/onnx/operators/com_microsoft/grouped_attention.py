@@ -1,4 +1,4 @@
-"""Attention in which heads share keys and values, with a cache that each entry of a batch has filled so far."""
+"""Imports grouped-query attention: heads share keys and values, with a cache of a length per batch entry."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from glenside.importers.onnx.operators.com_microsoft import runtime_operator
 from glenside.importers.onnx.operators.com_microsoft.attention import (
     context_of,
     in_heads,
+    masked_scores,
     refuse,
     scores_of,
-    seen_alone,
 )
 from glenside.importers.onnx.operators.com_microsoft.normalizations import rms
 from glenside.importers.onnx.operators.com_microsoft.rotary import Rotation
@@ -36,10 +36,12 @@ from glenside.ir.term import Term, build
 
 @runtime_operator("GroupQueryAttention")
 def group_query_attention(node: Node) -> list[Term]:
-    """Each entry of the batch has a past of its own length; `total` is the longest, with what is new."""
+    """Computes attention with a past of its own length per batch entry; `total` is the longest, including the new
+    keys.
+    """
     refuse(node, "sliding_window_cache", "qk_output", "kv_cache_bit_width")
     if node.optional(12) is not None or node.optional(13) is not None:
-        raise BadInput("inputs 12 and 13 require nothing: caches of narrow integers are not expressed here")
+        raise BadInput("inputs 12 and 13 must be empty: caches of narrow integers are not supported")
     heads, keys = node.integer("num_heads", 0), node.integer("kv_num_heads", 0)
     q, k, v = _grouped_parts(node, heads, keys)
     batch, _, length, _ = q.access.dims
@@ -50,14 +52,14 @@ def group_query_attention(node: Node) -> list[Term]:
     if node.optional(14) is not None:
         q, k = (_normalized(node, x, node.term(i)) for x, i in ((q, 14), (k, 15)))
     if node.integer("do_rotary", 0):
-        # Lengths that no cache has would be indices of no row.
+        # Lengths beyond the cache would index no row.
         own = within(add(starts, iota(length, 1, 2)), node.term(7).access.dims[0])
         positions = own if node.optional(9) is None else node.term(9)
         rotation = Rotation(node.term(7), node.term(8), bool(node.integer("rotary_interleaved", 0)))
-        q, k = rotation.turned(q, positions), rotation.turned(k, positions)
+        q, k = rotation.rotated(q, positions), rotation.rotated(k, positions)
     k, v = (_written(node, x, node.optional(i), starts, total) for x, i in ((k, 3), (v, 4)))
     scores = _scores(node, q, k)
-    scores = seen_alone(_seen(node, starts, ends, scores), scores)
+    scores = masked_scores(_seen(node, starts, ends, scores), scores)
     return [context_of(node, _shares(node, scores), v), k, v]
 
 
@@ -76,7 +78,7 @@ def _normalized(node: Node, x: Term, weight: Term) -> Term:
 
 
 def _written(node: Node, new: Term, past: Term | None, starts: Term, total: int) -> Term:
-    """The past with what is new from each entry's start on, and zeros behind that."""
+    """Writes the new keys or values into the past at each entry's start, with zeros after them."""
     batch, keys, length, size = new.access.dims
     known = node.scope.known(starts)
     before = 0 if past is None else past.access.dims[2]
@@ -89,7 +91,7 @@ def _written(node: Node, new: Term, past: Term | None, starts: Term, total: int)
     places, start = iota(most, 2, 4), reshape(starts, (batch, 1, 1, 1))
     longer = concatenate([past, build("full", (batch, keys, most - before, size), 0, new.access.dtype)], 2)
     old = select(compare("lt", places, start), longer, filled(longer, 0))
-    # Every place asks for some element of what is new, and those outside of it keep theirs.
+    # Every position reads some new element; positions outside of the new ones keep theirs.
     offsets = subtract(reshape(places, (1, most)), starts)
     order = (0, 2, 1, 3)
     at = reshape(within(offsets, length), (batch, most, 1))
@@ -100,12 +102,12 @@ def _written(node: Node, new: Term, past: Term | None, starts: Term, total: int)
 
 
 def within(indices: Term, size: int) -> Term:
-    """Indices with what is below 0 or beyond the size at the ends."""
+    """Clamps indices to 0 .. size - 1."""
     return combine("minimum", combine("maximum", indices, filled(indices, 0)), filled(indices, size - 1))
 
 
 def _scores(node: Node, q: Term, k: Term) -> Term:
-    """The scores with what bounds them, and then what is added to them, before any mask."""
+    """Returns the scores with softcap and bias, before any mask."""
     scores, softcap, bias = scores_of(node, q, k), node.number("softcap", 0.0), node.optional(10)
     if softcap > 0:
         cap = filled(scores, softcap)
@@ -122,7 +124,9 @@ def _widened(bias: Term, total: int) -> Term:
 
 
 def _seen(node: Node, starts: Term, ends: Term, scores: Term) -> Term:
-    """Which places each query sees, ()(N 1 S T): those up to its own, and of a window the last ones."""
+    """Returns which positions each query attends to, ()(N 1 S T): up to its own, within the local window if there is
+    one.
+    """
     batch, _, length, total = scores.access.dims
     places = iota(total, 3, 4)
     if not node.integer("causal", 1):
@@ -136,7 +140,7 @@ def _seen(node: Node, starts: Term, ends: Term, scores: Term) -> Term:
 
 
 def _shares(node: Node, scores: Term) -> Term:
-    """The softmax, with one more element in its sum where a sink is asked for."""
+    """Computes the softmax, with one more element in its sum if a sink is requested."""
     sink, (batch, heads, length, total) = node.optional(11), scores.access.dims
     if sink is None and node.integer("smooth_softmax", -1) != 1:
         return softmax(scores)

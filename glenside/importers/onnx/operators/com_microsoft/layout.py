@@ -1,4 +1,4 @@
-"""Older or longer forms of what the standard domain has: elements picked, padded, counted, unfolded, compared."""
+"""Imports older or longer forms of standard operators: gathers, pads, ranges, unfolding, distances."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AS_STANDARD = {
     "Range": (counted, 11),
     "Trilu": (triangle, 14),
 }
-"""Operator -> the function of the standard one, and the version in which it has that meaning."""
+"""Operator -> (the function of the standard operator, the version in which it has that meaning)."""
 
 
 @runtime_operator(*AS_STANDARD)
@@ -42,7 +42,7 @@ def expand_dims(node: Node) -> Term:
 
 @runtime_operator("UnfoldTensor")
 def unfold_tensor(node: Node) -> Term:
-    """Windows along one axis, the elements of each in a new last axis."""
+    """Returns windows along one axis, with the elements of each in a new last axis."""
     x, size, step = node.term(0), node.integer("size", 0), node.integer("step", 1)
     axis = node.axis("dim", -1, x.access.rank)
     if not 1 <= size <= x.access.dims[axis] or step < 1:
@@ -60,7 +60,7 @@ def gated_add(node: Node) -> Term:
 
 @runtime_operator("CDist")
 def cdist(node: Node) -> Term:
-    """Distances between rows of two matrices, from squares of differences."""
+    """Computes distances between rows of two matrices, from squared differences."""
     metric = node.text("metric", "sqeuclidean", "sqeuclidean", "euclidean")
     a, b = node.term(0), node.term(1)
     if a.access.rank != 2 or b.access.rank != 2:

@@ -1,21 +1,21 @@
-"""The operators of onnxruntime that have no meaning here, and what a meaning would need."""
+"""Lists operators of onnxruntime of unknown meaning, and what an import would need."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-_SEARCH = "it runs other graphs until data end it"
+_SEARCH = "it runs subgraphs until a condition on data ends it"
 _TEXT = "it needs tensors of strings"
 _RANDOM = "its result is random"
-_FLOATS = "its sums of floats of 8 or 4 bits round as one device has them"
-_ORDER = "it needs the layout of one device in a tensor"
-_PLACE = "it writes caches in place, at places that are data"
+_FLOATS = "its sums of 8-bit or 4-bit floats round as on one device"
+_ORDER = "it needs a device-specific tensor layout"
+_PLACE = "it updates caches in place, at indices that depend on data"
 _RAGGED = "the size of its result depends on data"
 _EXPERTS = "which experts run depends on data"
 _SPARSE = "which blocks are multiplied depends on data"
 _STATE = "its states are updated element by element in a loop over a sequence"
 _HASH = "it needs integer hashes"
-_DEVICE = "it is a program of one device"
+_DEVICE = "it is a program for one device"
 
 MISSING: Mapping[str, str] = {
     **dict.fromkeys(("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch"), _SEARCH),
@@ -35,8 +35,8 @@ MISSING: Mapping[str, str] = {
     **dict.fromkeys(("VarlenCausalConvWithState", "DynamicTimeWarping"), _STATE),
     **dict.fromkeys(("MurmurHash3", "NGramHashMapping", "VarlenNGramHashMapping", "NGramRepeatBlock"), _HASH),
     **dict.fromkeys(("EPContext", "Snpe"), _DEVICE),
-    "MatMulFpQ4": "it needs the layout of one library's packed blocks",
+    "MatMulFpQ4": "it needs a library-specific layout of packed blocks",
     "Inverse": "it needs the inverse of a matrix",
-    "CropAndResize": "it samples at places that are data, between rows of its own",
+    "CropAndResize": "it samples at positions that depend on data",
 }
-"""Operator -> what its meaning would need, as the end of a sentence."""
+"""Operator -> what its import would need, as the end of a sentence."""

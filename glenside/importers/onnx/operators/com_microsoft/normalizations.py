@@ -1,4 +1,4 @@
-"""Normalizations with the sums and the embeddings that are fused into them."""
+"""Imports normalizations with fused sums and embeddings."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
 
 TINY = 9.999999960041972e-13
-"""What onnxruntime's fused normalizations add to variances unless they are told otherwise."""
+"""The default epsilon that onnxruntime's fused normalizations add to variances."""
 
 
 def rms(x: Term, axis: int, eps: float) -> tuple[Term, Term]:
-    """x divided by the root of its mean square over the axes from that one on, and that divisor inverted."""
+    """Returns x divided by the root of its mean square over the axes from `axis` on, and the inverse of that
+    divisor.
+    """
     mean = mean_from(multiply(x, x), axis)
     inverse = divide(filled(mean, 1), compute("sqrt", add(mean, filled(mean, eps))))
     return multiply(x, inverse), inverse
@@ -33,7 +35,7 @@ def simplified_layer_normalization(node: Node) -> list[Term]:
 
 
 def _sum(node: Node, bias: int) -> Term:
-    """The input, the skip, which may have fewer axes, and a bias, each given or not."""
+    """Adds the skip, which may have fewer axes, and the bias, each if given, to the input."""
     x = add(node.term(0), node.term(1))
     if x.access.dims != node.term(0).access.dims:
         raise BadInput(f"input 1 requires a skip that broadcasts to {node.term(0).access}, got {node.term(1).access}")
@@ -75,7 +77,7 @@ def qembed_layer_normalization(node: Node) -> list[Term]:
 def _embedded(
     node: Node, tables: tuple[Term, Term, Term | None], gamma: Term, beta: Term, positions: Term | None
 ) -> list[Term]:
-    """The outputs, from the tables of words, of places and of segments."""
+    """Returns the outputs, from the tables of words, positions and segments."""
     words, places, segments = tables
     ids, mask = node.term(0), node.optional(7)
     if ids.access.rank != 2:
@@ -93,7 +95,7 @@ def _embedded(
 
 
 def _grouped(node: Node, x: Term) -> Term:
-    """In the dtype of gamma and beta, which may be the wider one."""
+    """Normalizes in the dtype of gamma and beta, which may be the wider one."""
     wide, groups = cast(x, node.term(1).access.dtype), node.integer("groups", 0)
     eps = node.number("epsilon", 9.999999747378752e-06)
     y = group_normalized(wide, node.term(1), node.term(2), groups, eps, name="groups")
@@ -101,7 +103,7 @@ def _grouped(node: Node, x: Term) -> Term:
 
 
 def _either_layout(node: Node, x: Term) -> Term:
-    """The group normalization of x, which the attribute channels_last says the layout of."""
+    """Normalizes x in groups, in the layout that the attribute channels_last gives."""
     return channels_last(_grouped(node, channels_first(x))) if node.integer("channels_last", 1) else _grouped(node, x)
 
 

@@ -1,4 +1,4 @@
-"""Products with what is fused into them: transposes, a factor, a bias, a sum, an activation; and packed weights."""
+"""Imports products with fused transposes, factors, biases, sums and activations, and with packed weights."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from glenside.ir.term import Term
 
 
 def channels_first(x: Term) -> Term:
-    """()(N d.. C) -> ()(N C d..)."""
+    """Transposes ()(N d.. C) -> ()(N C d..)."""
     rank = x.access.rank
     return transpose(x, (0, rank - 1, *range(1, rank - 1))) if rank > 2 else x
 
 
 def channels_last(x: Term) -> Term:
-    """()(N C d..) -> ()(N d.. C)."""
+    """Transposes ()(N C d..) -> ()(N d.. C)."""
     rank = x.access.rank
     return transpose(x, (0, *range(2, rank), 1)) if rank > 2 else x
 
 
 def with_channels_first(node: Node, *places: int) -> Node:
-    """The node with these inputs, where they are given, in the layout that its operator has in ONNX."""
+    """Returns the node with these inputs, if given, in the layout of the standard operator."""
     inputs = list(node.inputs)
     for i in places:
         value = node.optional(i)
@@ -63,7 +63,9 @@ def fused_gemm(node: Node) -> Term:
 
 @runtime_operator("FusedMatMul", "TransposeMatMul", "FusedMatMulActivation")
 def fused_matmul(node: Node) -> Term:
-    """`transBatch` puts the first axis before the last; `trans` swaps the last two, unless there is only one."""
+    """Multiplies matrices; `transBatch` moves the first axis before the last; `trans` swaps the last two, if there are
+    two.
+    """
     operands = []
     for i, letter in enumerate("AB"):
         x = node.term(i)
@@ -81,7 +83,7 @@ def fused_matmul(node: Node) -> Term:
 
 
 def unpacked(x: Term, bits: int, count: int) -> Term:
-    """Numbers of a few bits out of bytes, the lowest bits first, as many as `count` of the last axis."""
+    """Unpacks numbers of a few bits from bytes, lowest bits first; the last axis gets `count` numbers."""
     per, parts = 8 // bits, list[Term]()
     for _ in range(per - 1):
         base = filled(x, 1 << bits)
@@ -96,7 +98,7 @@ def unpacked(x: Term, bits: int, count: int) -> Term:
 
 
 def _blocks(node: Node) -> tuple[int, int, int, int, int]:
-    """N, K, bits, the size of a block, and how many of them K has. Raises BadInput."""
+    """Returns N, K, bits, the block size, and the number of blocks of K. Raises BadInput."""
     n, k, block = (node.integer(name, 0) for name in ("N", "K", "block_size"))
     bits = node.integer("bits", 4)
     if min(n, k, block) < 1 or bits not in (2, 4, 8):
@@ -108,12 +110,10 @@ def _blocks(node: Node) -> tuple[int, int, int, int, int]:
 
 @runtime_operator("MatMulNBits")
 def matmul_nbits(node: Node) -> Term:
-    """Weights (N K) whose rows are blocks of few bits, each with a scale and a zero point; in the precision of A."""
+    """Multiplies by weights (N K) in blocks of few bits, each with a scale and a zero point, in the precision of A."""
     n, k, bits, block, count = _blocks(node)
     if node.integer("weight_prepacked", 0) or node.optional(4) is not None:
-        raise BadInput(
-            "requires weights in their order, which are neither prepacked for a device nor with a group index"
-        )
+        raise BadInput("requires weights that are not prepacked and have no group index")
     a, packed, scales = (node.term(i) for i in range(3))
     if packed.access.size != n * count * (block * bits // 8) or scales.access.size != n * count:
         raise BadInput(
@@ -152,12 +152,12 @@ _NF4 = (
     *(0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
 )
 CODES = {0: (*_FP4, *(-value for value in _FP4)), 1: _NF4}
-"""The attribute quant_type -> what each code of 4 bits stands for."""
+"""The attribute quant_type -> the value of each 4-bit code."""
 
 
 @runtime_operator("MatMulBnb4")
 def matmul_bnb4(node: Node) -> Term:
-    """Weights (N K) in codes of 4 bits, the first in the high bits, in blocks that go on from row to row."""
+    """Multiplies by weights (N K) of 4-bit codes, the first in the high bits, in blocks that continue across rows."""
     n, k, block, kind = (node.integer(name, 0) for name in ("N", "K", "block_size", "quant_type"))
     a, packed, scales = (node.term(i) for i in range(3))
     if min(n, k, block) < 1 or kind not in CODES or packed.access.size < (n * k + 1) // 2:
@@ -181,7 +181,7 @@ def matmul_bnb4(node: Node) -> Term:
 
 @runtime_operator("GatherBlockQuantized")
 def gather_block_quantized(node: Node) -> Term:
-    """Rows of a table of few bits, each block along an axis with a scale and a zero point."""
+    """Gathers rows of a table of few bits, whose blocks along an axis have a scale and a zero point each."""
     data, indices, scales, zero = node.term(0), node.term(1), node.term(2), node.optional(3)
     bits, block, rank = node.integer("bits", 4), node.integer("block_size", 128), data.access.rank
     if data.access.dtype != "uint8" or bits not in (2, 4, 8) or block < 1:
@@ -208,7 +208,7 @@ def gather_block_quantized(node: Node) -> Term:
 
 @runtime_operator("ComplexMul", "ComplexMulConj")
 def complex_mul(node: Node) -> Term:
-    """Complex numbers are pairs in the last axis."""
+    """Multiplies complex numbers, which are pairs in the last axis."""
     (a, b), (c, d) = (
         [slice_axis(x, x.access.rank - 1, i, i + 1) for i in range(2)] for x in (node.term(0), node.term(1))
     )

@@ -1,4 +1,4 @@
-"""Operators between quantized tensors: what stands between their scales is computed in float32."""
+"""Imports operators on quantized tensors: their real values are computed in float32."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from glenside.importers.onnx.operators.quantized import (
     integer_product,
     qlinear_conv,
     quantize_linear,
-    without_lines_of_vectors,
+    without_vector_axes,
 )
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
 
 
 def real(node: Node, i: int) -> Term:
-    """The float32 numbers of input i; its scale, and its zero point, which may be left out, come after it."""
+    """Dequantizes input i to float32; its scale and optional zero point are the next inputs."""
     return dequantize(node.term(i), node.single(i + 1), None if node.optional(i + 2) is None else node.single(i + 2))
 
 
 def integers(node: Node, x: Term, scale: int, zero: int, dtype: str) -> Term:
-    """Floats as integers of the result, whose scale and zero point are inputs."""
+    """Quantizes floats to integers of the result, whose scale and zero point are inputs."""
     return quantize(x, node.single(scale), None if node.optional(zero) is None else node.single(zero), dtype)
 
 
 def rounded_with_zero(node: Node, x: Term, zero: int, dtype: str) -> Term:
-    """round(x + zero point): here a half goes to the even integer that is stored."""
+    """Computes round(x + zero point): ties go to the even stored integer."""
     shifted = x if node.optional(zero) is None else add(x, cast(node.single(zero), "float32"))
     return saturated(compute("round", shifted), dtype)
 
@@ -48,14 +48,14 @@ runtime_operator("DequantizeLinear")(dequantize_linear)
 
 
 def _shifted(node: Node, i: int, zero: int, dtype: str) -> Term:
-    """The integers of input i less their zero point, which is another input, in a dtype that holds them."""
+    """Returns the integers of input i minus their zero point, another input, in a dtype that holds them."""
     x = cast(node.term(i), dtype)
     return x if node.optional(zero) is None else subtract(x, cast(node.single(zero), dtype))
 
 
 @runtime_operator("QLinearAdd")
 def qlinear_add(node: Node) -> Term:
-    """a * ra + (b * rb + what both zero points amount to), in this order: such sums often end in halves."""
+    """Computes a * ra + (b * rb + the terms of both zero points), in this order, since such sums often end in ties."""
     ra, rb = (divide(node.single(i), node.single(6)) for i in (1, 4))
     zeros = [
         multiply(r, cast(node.single(i), "float32")) for r, i in ((ra, 2), (rb, 5)) if node.optional(i) is not None
@@ -75,7 +75,7 @@ def qlinear_mul(node: Node) -> Term:
 
 
 def _through_floats(node: Node, function: Callable[[Term], Term]) -> Term:
-    """A function of the numbers that input 0 stands for; the result's scale and zero point are inputs 3 and 4."""
+    """Applies a function to the dequantized input 0; the result's scale and zero point are inputs 3 and 4."""
     return integers(node, function(real(node, 0)), 3, 4, node.term(0).access.dtype)
 
 
@@ -91,7 +91,7 @@ def qlinear_leaky_relu(node: Node) -> Term:
 
 @runtime_operator("QLinearSoftmax")
 def qlinear_softmax(node: Node) -> Term:
-    """Along one axis, or, before opset 13, over all from that one on."""
+    """Normalizes along one axis, or, before opset 13, over all axes from that one on."""
     x = node.term(0)
     dims, axis = x.access.dims, node.axis("axis", -1, x.access.rank)
     if node.integer("opset", 13) >= 13:
@@ -110,7 +110,7 @@ def qlinear_reduce_mean(node: Node) -> Term:
 
 
 def _either_layout(node: Node, function: Callable[[Node], Term]) -> Term:
-    """A function of (N C d..), which an attribute asks for in (N d.. C)."""
+    """Applies a function of (N C d..) to (N d.. C) if an attribute says so."""
     if not node.integer("channels_last", 0):
         return function(node)
     return channels_last(function(with_channels_first(node, 0)))
@@ -167,7 +167,7 @@ def nhwc_max_pool(node: Node) -> Term:
 
 
 def _columns(node: Node, i: int, columns: int) -> Term | None:
-    """An optional input of one number, or of one for each column."""
+    """Returns an optional input of one number, or of one per column."""
     if node.optional(i) is None:
         return None
     value = node.term(i)
@@ -216,7 +216,7 @@ def dynamic_quantize_matmul(node: Node) -> Term:
     zeros = None if node.optional(3) is None else by_line(node, 3, b, False)
     y = integer_product(node, (rows, b), (zero, zeros))
     y = multiply(cast(y, "float32"), multiply(scale, by_line(node, 2, b, False)))
-    return _biased(node, without_lines_of_vectors(y, a, b), 4)
+    return _biased(node, without_vector_axes(y, a, b), 4)
 
 
 @runtime_operator("MatMulIntegerToFloat")
@@ -235,7 +235,7 @@ def matmul_integer_to_float(node: Node) -> Term:
 
 @runtime_operator("MatMulInteger16")
 def matmul_integer16(node: Node) -> Term:
-    """int32, whose sums wrap."""
+    """Multiplies matrices with int32 sums that wrap."""
     a, b = (cast(node.term(i), "uint32" if node.term(i).access.dtype == "uint16" else "int32") for i in range(2))
     return node.builder.matmul(a, b, name=node.layer_name())
 

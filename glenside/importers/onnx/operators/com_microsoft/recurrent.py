@@ -1,4 +1,4 @@
-"""Networks with states: LSTM of narrow integers, whose products quantize their inputs anew; causal convolutions."""
+"""Imports networks with states: quantized LSTMs, whose products quantize their inputs, and causal convolutions."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
 
 SCALES = {"of_inputs": 8, "of_state": 10}
-"""Product -> the input that is the scale of its weights; their zero point is the next one."""
+"""Product -> the input that is the scale of its weights; the next input is their zero point."""
 
 
 class QuantizedNetwork(Network):
-    """Weights are (D I 4*H) in narrow integers, with a scale and a zero point of each direction or of each row."""
+    """An LSTM with weights (D I 4*H) in narrow integers, with a scale and a zero point per direction or per row."""
 
     def __init__(self, node: Node) -> None:
         weights = node.term(1), node.term(2)
         if any(w.access.rank != 3 for w in weights):
             raise BadInput(f"inputs 1 and 2 require three axes, got {weights[0].access} and {weights[1].access}")
         if node.optional(4) is not None and not self._whole(node):
-            raise BadInput("input 4 requires lengths that are all that of the input: others change what is quantized")
+            raise BadInput(
+                "input 4 requires lengths that all equal the input's: shorter ones would change the quantization"
+            )
         w, r = (transpose(x, (0, 2, 1)) for x in weights)
         super().__init__(node, 4, 4, (w, r))
 
@@ -45,7 +47,7 @@ class QuantizedNetwork(Network):
         return stack([self._product(x, w, (s, z), name) for x, w, s, z in parts])
 
     def _rows(self, product: str, rows: int) -> tuple[Term, Term]:
-        """The scale and the zero point of each row of the weights of all directions."""
+        """Returns the scale and the zero point of each row of the weights of all directions."""
         directions, made = len(self.backward), []
         for i in (SCALES[product], SCALES[product] + 1):
             x = self.node.term(i)
@@ -67,7 +69,7 @@ def dynamic_quantize_lstm(node: Node) -> list[Term]:
 
 @runtime_operator("CausalConvWithState")
 def causal_conv_with_state(node: Node) -> list[Term]:
-    """A depthwise convolution over what the state holds and what is new; the last places are the next state."""
+    """Convolves the state and the new input depthwise; the last positions become the next state."""
     for name, standard in (("ndim", 1), ("channels_last", 0), ("state_window", 0)):
         if node.integer(name, standard) != standard:
             raise BadInput(f"attribute {name} requires {standard}, got {node.integer(name, standard)}")

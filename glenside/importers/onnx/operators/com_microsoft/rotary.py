@@ -1,4 +1,4 @@
-"""Positions as rotations of pairs."""
+"""Imports rotary position embeddings."""
 
 from __future__ import annotations
 
@@ -28,16 +28,18 @@ from glenside.ir.term import Term
 
 @dataclass(frozen=True)
 class Rotation:
-    """How pairs of a head are turned: tables (places pairs) of cosines and sines, and which elements are pairs."""
+    """The rotation of pairs within a head: tables (positions, pairs) of cosines and sines, and which elements are
+    pairs.
+    """
 
     cos: Term
     sin: Term
     interleaved: bool
 
-    def turned(self, x: Term, positions: Term, owners: Array | None = None) -> Term:
-        """()(N heads S H) with the first pairs turned by the angles of positions, (N or 1, S); what is left stays.
+    def rotated(self, x: Term, positions: Term, owners: Array | None = None) -> Term:
+        """Rotates the first pairs of ()(N heads S H) by the angles of positions, (N or 1, S); other elements stay.
 
-        owners  the positions are (3 N S), and this says which of the three each pair goes by
+        owners  positions are (3 N S), and this selects one of the three for each pair
         """
         batch, length = positions.access.dims[-2:]
         pairs, last = self.cos.access.dims[-1], x.access.rank - 1
@@ -52,16 +54,16 @@ class Rotation:
         apart = (*dims[:last], pairs, 2) if self.interleaved else (*dims[:last], 2, pairs)
         axis = last + 1 if self.interleaved else last
         real, imaginary = (element(reshape(head, apart), axis, i) for i in range(2))
-        turned = [
+        rotated = [
             subtract(multiply(real, cos), multiply(imaginary, sin)),
             add(multiply(real, sin), multiply(imaginary, cos)),
         ]
-        head = reshape(stack(turned, axis), dims)
+        head = reshape(stack(rotated, axis), dims)
         return head if not rest.access.size else concatenate([head, rest], last)
 
 
 def _owned(table: Term, owners: Array) -> Term:
-    """()(3 N S P) -> ()(N S P), each pair from one of the three."""
+    """Selects each pair from one of three tables: ()(3 N S P) -> ()(N S P)."""
     pieces, last = [], table.access.rank - 1
     starts = [0, *(np.flatnonzero(np.diff(owners)) + 1), len(owners)]
     for start, stop in pairwise(map(int, starts)):
@@ -70,7 +72,7 @@ def _owned(table: Term, owners: Array) -> Term:
 
 
 def _on_heads(node: Node, owners: Array | None = None) -> Term:
-    """The input turned, given as (N S heads*H) or in heads; positions may be the first one alone."""
+    """Rotates the input, given as (N S heads*H) or in heads; positions may be the first one alone."""
     refuse(node, "is_packed_batching")
     x, positions, cos = node.term(0), node.term(1), node.term(2)
     flat = x.access.rank == 3
@@ -83,8 +85,8 @@ def _on_heads(node: Node, owners: Array | None = None) -> Term:
     if node.number("scale", 1.0) != 1:
         raise BadInput(f"attribute scale requires 1, got {node.number('scale', 1.0)}")
     rotation = Rotation(cos, node.term(3), bool(node.integer("interleaved", 0)))
-    turned = rotation.turned(y, positions, owners)
-    return joined(turned) if flat else turned
+    rotated = rotation.rotated(y, positions, owners)
+    return joined(rotated) if flat else rotated
 
 
 @runtime_operator("RotaryEmbedding")
@@ -94,7 +96,7 @@ def rotary_embedding(node: Node) -> Term:
 
 @runtime_operator("MRotaryEmbedding")
 def multimodal_rotary_embedding(node: Node) -> Term:
-    """Of three positions of each token, in sections of the pairs that follow each other, or every third one."""
+    """Rotates by three positions per token, for sections of consecutive pairs, or interleaved."""
     pairs, sections = node.term(2).access.dims[-1], node.integers("mrope_section") or []
     if node.term(1).access.rank != 3 or len(sections) != 3 or min(sections) < 0 or sum(sections) != pairs:
         raise BadInput(f"requires positions of (3 batch sequence) and three sections of {pairs} pairs, got {sections}")

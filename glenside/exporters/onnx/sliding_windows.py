@@ -1,27 +1,27 @@
-"""Windows that an operator of ONNX slides over an axis: their size, strides, dilations and padding."""
+"""Matches windows that an ONNX operator slides over an axis: their size, strides, dilations and padding."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from glenside.exporters.onnx.affine_indices import Loop, Reading, Unreadable, runs
 from glenside.exporters.onnx.emitter import Emitter
-from glenside.exporters.onnx.reading import Loop, Reading, Unreadable, runs
 from glenside.exporters.writer import Value
 from glenside.ir.index_map import Axis, Index
 from glenside.ir.types import Dims
 
 MOST_AXES = 3
-"""Runtimes have pools and convolutions of up to so many axes."""
+"""The maximum number of spatial axes that runtimes support."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slide:
-    """Windows along one axis: element stride * count + dilation * at - before, of `low` up to `high` of what there is.
+    """Windows along one axis: element stride * count + dilation * at - before, for elements from `low` up to `high`.
 
-    counts, ats  the axes of the loop that count windows, and places in one
-    spread       how far apart elements lie, zeros between them; then all of what there is, in ConvTranspose's way
-    first        the place of the first element of the first window
+    counts, ats  the loop axes that count windows, and positions in one
+    spread       the distance of elements, with zeros between them, as ConvTranspose has; then all elements are read
+    first        the index of the first element of the first window
     """
 
     counts: tuple[Axis, ...]
@@ -45,12 +45,12 @@ class Slide:
 
 
 def alone(axis: Axis) -> Slide:
-    """An axis of which each element is a window."""
+    """Returns an axis whose windows are single elements."""
     return Slide((axis,), (), 1, 1, 0, 0, 0, axis.size)
 
 
 def slide_of(loop: Loop, axis: Axis, inside: Collection[Axis]) -> Slide:
-    """How the windows along an axis lie, where the axes `inside` are places in one. Raises Unreadable."""
+    """Returns the windows along an axis; the axes `inside` are positions in one. Raises Unreadable."""
     index, low, high = loop.resolved(axis)
     (counts, stride), (ats, dilation) = (
         _run([term for term in index.terms if (term[0] in inside) is within]) for within in (False, True)
@@ -66,7 +66,7 @@ def slide_of(loop: Loop, axis: Axis, inside: Collection[Axis]) -> Slide:
     before, after = max(0, low - first), max(0, last + 1 - high)
     if count == 1:
         stride = max(1, high - end + 1)  # no second window fits
-    # What no window reaches may stay, but where it would be one window more.
+    # Elements beyond the last window may stay, unless they would be one more window.
     more = high - end < stride and after == 0
     return Slide(
         counts, ats, stride, dilation, before, after, start if first > low else low, high if more else end, 1, first
@@ -74,7 +74,7 @@ def slide_of(loop: Loop, axis: Axis, inside: Collection[Axis]) -> Slide:
 
 
 def _run(terms: Sequence[tuple[object, int]]) -> tuple[tuple[Axis, ...], int]:
-    """The axes, outermost first, that a sum of multiples counts with one step, and that step."""
+    """Returns the axes, outermost first, that a sum of multiples counts with one step, and that step."""
     if not terms:
         return (), 1
     step = min(factor for _, factor in terms)
@@ -86,7 +86,7 @@ def _run(terms: Sequence[tuple[object, int]]) -> tuple[tuple[Axis, ...], int]:
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """An array of (images, channels, space) with its axes in the loop, and the windows in the space."""
+    """An array of (images, channels, space) with its loop axes, and the windows in the space."""
 
     value: Value
     batch: tuple[Axis, ...]
@@ -94,7 +94,7 @@ class Images:
 
     @property
     def attributes(self) -> dict[str, tuple[int, ...]]:
-        """Of a node of ONNX."""
+        """The attributes of an ONNX node."""
         return {
             "kernel_shape": tuple(s.window for s in self.space),
             "strides": tuple(s.stride for s in self.space),
@@ -114,9 +114,9 @@ class Images:
 def images(
     emit: Emitter, loop: Loop, reading: Reading, channels: Sequence[Axis], inside: Collection[Axis]
 ) -> Images | None:
-    """What is read as images with these channels, in which windows slide whose places are `inside`.
+    """Reads an array as images with these channels, with windows whose positions are `inside`; None if that fails.
 
-    Axes behind the channels are space too, of windows of one element: nothing is moved for them. Raises Unreadable.
+    Axes after the channels are spatial too, with windows of one element, so that nothing is moved. Raises Unreadable.
     """
     axes = reading.axes
     slides = {axis: slide_of(loop, axis, inside) for axis in axes if axis in loop.slides}
@@ -143,7 +143,7 @@ def images(
 
 
 def arranged(emit: Emitter, loop: Loop, x: Value, axes: Sequence[Axis], dims: Sequence[int]) -> Value:
-    """A value with these axes of the loop, as the loop's dims have them, of which `dims` are those in use."""
+    """Returns a value with these loop axes in the order of the loop's dims, of which `dims` are in use."""
     wanted = [axis for own in loop.parts for axis in own if axis in axes]
     x = emit.view(x, [axis.size for axis in axes])
     return emit.view(emit.transpose(x, [axes.index(axis) for axis in wanted]), dims)

@@ -1,6 +1,6 @@
-"""Nodes that only move elements, of dtypes that runtimes do not move: cast to what they do move, and back.
+"""Casts around nodes that move elements of dtypes that runtimes do not move.
 
-Nothing is lost on the way: the wider dtype holds all values. What is computed has its detours where nodes are made.
+Nothing is lost: the wider dtype holds all values. Nodes that compute are cast where they are emitted.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from glenside.exporters.onnx.graph import Graph, Node
-from glenside.exporters.onnx.kernels import moved_in
+from glenside.exporters.onnx.supported_dtypes import moved_in
 from glenside.exporters.writer import Value
 
 
-def moved_as_runtimes_can(graph: Graph, nodes: Sequence[Node]) -> Iterator[Node]:
-    """The nodes, with casts around those of a dtype that runtimes lack; `graph` knows which names are taken."""
+def with_movement_casts(graph: Graph, nodes: Sequence[Node]) -> Iterator[Node]:
+    """Yields the nodes, with casts around those of a dtype that runtimes lack; `graph` reserves new names."""
     wide: dict[tuple[str, str], Value] = {}
 
     def widened(value: Value, dtype: str) -> Iterator[Node]:

@@ -1,4 +1,4 @@
-"""Nodes that are one: a bias within its Conv, a shuffle of channels and space, and what is computed of constants."""
+"""Fuses nodes: a bias into its Conv, DepthToSpace and its inverse, constant arithmetic, and others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glenside.ir.types import Dims
 
 
 def fused(graph: Graph, nodes: Sequence[Node], outputs: Iterable[Value], constants: Mapping[str, Array]) -> list[Node]:
-    """The nodes that compute the outputs, of which some became one."""
+    """Returns the nodes that compute the outputs, after fusing."""
     kept = {value.name for value in outputs}
     for step in (_with_constants, _gemms, _shuffled, _repeated, _broadcast, _sums):
         nodes = step(graph, nodes, kept)
@@ -36,15 +36,15 @@ def _needed(nodes: Sequence[Node], kept: set[str]) -> list[Node]:
 _CONVOLUTIONS = ("Conv", "ConvTranspose")
 
 
-def _alone(nodes: Sequence[Node], kept: set[str], ops: Sequence[str]) -> dict[str, Node]:
-    """Nodes of these operators that one other reads, by what they give."""
+def _with_one_reader(nodes: Sequence[Node], kept: set[str], ops: Sequence[str]) -> dict[str, Node]:
+    """Returns nodes of these operators with exactly one reader, by the name of their output."""
     uses = Counter(value.name for node in nodes for value in node.inputs)
     found = (node for node in nodes if node.op in ops and not node.domain)
     return {n.output.name: n for n in found if uses[n.output.name] == 1 and n.output.name not in kept}
 
 
 def _pair(graph: Graph, node: Node, alone: Mapping[str, Node]) -> tuple[Node, Value] | None:
-    """A convolution and the constant for each of its channels that a node combines it with."""
+    """Returns a convolution and a constant per channel with which a node combines it, or None."""
     for x, other in (node.inputs, node.inputs[::-1]) if len(node.inputs) == 2 else ():
         conv = alone.get(x.name)
         if conv is None or other.name not in graph.fixed or node.output.dims != conv.output.dims:
@@ -57,12 +57,12 @@ def _pair(graph: Graph, node: Node, alone: Mapping[str, Node]) -> tuple[Node, Va
 
 
 def _with_constants(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node]:
-    """s * (Conv(x, W) + b) + t = Conv(x, s * W, s * b + t), for numbers of each channel.
+    """Folds s * (Conv(x, W) + b) + t = Conv(x, s * W, s * b + t), for constants per channel.
 
     Runtimes do the same when they load a file.
     """
     found: list[Node] = []
-    alone = _alone(nodes, kept, _CONVOLUTIONS)
+    alone = _with_one_reader(nodes, kept, _CONVOLUTIONS)
     for node in nodes:
         pair = _pair(graph, node, alone) if node.op in ("Add", "Mul") and not node.domain else None
         if pair is None or (node.op == "Mul" and not _scales(graph, pair[0])):
@@ -72,12 +72,12 @@ def _with_constants(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list
         channels = conv.output.dims[1]
 
         def combined(a: Value, op: str, b: Value = constant, channels: int = channels) -> Value:
-            return _constant(graph, found, op, (a, _at_first(graph, found, b, a.rank, channels)), a.dims)
+            return _constant(graph, found, op, (a, _along_first_axis(graph, found, b, a.rank, channels)), a.dims)
 
         if node.op == "Mul":
             weights, bias = combined(weights, "Mul"), [combined(each, "Mul") for each in bias]
         else:
-            bias = [combined(each, "Add") for each in bias] or [_at_first(graph, found, constant, 1, channels)]
+            bias = [combined(each, "Add") for each in bias] or [_along_first_axis(graph, found, constant, 1, channels)]
         name = conv.name or conv.output.name
         found.append(replace(conv, inputs=(x, weights, *bias), outputs=node.outputs, name=name))
         readers = sum(value == node.output for other in nodes for value in other.inputs)
@@ -87,7 +87,7 @@ def _with_constants(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list
 
 
 def _scales(graph: Graph, conv: Node) -> bool:
-    """Whether the weights of a convolution have its channels first, and are constant."""
+    """True if the weights of a convolution are constant and have its channels first."""
     return conv.op == "Conv" and conv.inputs[1].name in graph.fixed
 
 
@@ -99,9 +99,9 @@ def _constant(graph: Graph, nodes: list[Node], op: str, operands: tuple[Value, .
 
 
 def _gemms(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node]:
-    """A product of matrices plus a constant row: Gemm, of weights as they are."""
+    """Fuses a matrix product and a constant row into Gemm, with unchanged weights."""
     found: list[Node] = []
-    alone, made = _alone(nodes, kept, ("MatMul",)), {node.output.name: node for node in nodes}
+    alone, made = _with_one_reader(nodes, kept, ("MatMul",)), {node.output.name: node for node in nodes}
     for node in nodes:
         pair = (
             next(((a, b) for a, b in (node.inputs, node.inputs[::-1]) if a.name in alone), None)
@@ -131,8 +131,8 @@ def _is_row(graph: Graph, product: Node, row: Value, result: Value) -> bool:
     return matrices and weights.name in graph.fixed and row.name in graph.fixed and shape in (Dims((1, dims[1])), dims)
 
 
-def _at_first(graph: Graph, nodes: list[Node], x: Value, rank: int, channels: int) -> Value:
-    """A constant for each channel, along the first axis of so many; nodes that it takes are added."""
+def _along_first_axis(graph: Graph, nodes: list[Node], x: Value, rank: int, channels: int) -> Value:
+    """Reshapes a constant per channel to the first of `rank` axes; appends the nodes that this needs."""
     base = graph.producer(x, "Reshape")
     x = base.inputs[0] if base else x
     dims = Dims((channels,)).append((1,) * (rank - 1))
@@ -146,14 +146,14 @@ def _at_first(graph: Graph, nodes: list[Node], x: Value, rank: int, channels: in
 
 
 def _between_reshapes(node: Node, made: Mapping[str, Node], op: str) -> tuple[Node, Node] | None:
-    """The Reshape before and the node of that operator that a Reshape follows, or None."""
+    """Returns the Reshape before and the node of operator `op` that this Reshape follows, or None."""
     middle = made.get(node.inputs[0].name) if node.op == "Reshape" and not node.domain else None
     cut = made.get(middle.inputs[0].name) if middle is not None and middle.op == op else None
     return (cut, middle) if middle is not None and cut is not None and cut.op == "Reshape" else None
 
 
 def _shuffled(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node]:
-    """Blocks of channels as neighbours in space, and the reverse: DepthToSpace and SpaceToDepth."""
+    """Fuses blocks of channels moved to space, and the inverse: DepthToSpace and SpaceToDepth."""
     made = {node.output.name: node for node in nodes}
     found = []
     for node in nodes:
@@ -168,7 +168,7 @@ def _shuffled(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node]
 
 
 def _repeated(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node]:
-    """y[.., i, ..] = x[.., i // s, ..], spelled as an axis of s behind each that is repeated: Resize."""
+    """Fuses y[.., i, ..] = x[.., i // s, ..], written as an axis of s after each repeated one, into Resize."""
     made = {node.output.name: node for node in nodes}
     found = []
     for node in nodes:
@@ -188,9 +188,9 @@ _BROADCASTS = ("Add", "Sub", "Mul", "Div", "Pow")
 
 
 def _broadcast(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node]:
-    """Constant operands without the axes of one element in front that broadcasting puts there.
+    """Drops leading axes of size 1 of constant operands, which broadcasting restores.
 
-    Runtimes look for numbers and vectors where they put nodes together.
+    Runtimes match numbers and vectors when they fuse nodes.
     """
     found = []
     for node in nodes:
@@ -206,7 +206,7 @@ def _broadcast(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node
 
 
 def _short(graph: Graph, x: Value) -> Value:
-    """A constant without its axes of one element in front, where that takes no node."""
+    """Returns a constant without leading axes of size 1, if that needs no node."""
     axis = next((i for i, n in enumerate(x.dims) if n != 1), x.rank)
     dims, view = x.dims.drop(axis), graph.producer(x, "Reshape")
     if view is not None and view.inputs[0].dims == dims:
@@ -217,12 +217,12 @@ def _short(graph: Graph, x: Value) -> Value:
 
 
 def _sums(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node]:
-    """What only a LayerNormalization reads, the sum of two values, as Sum of two.
+    """Replaces an Add that only a LayerNormalization reads by Sum.
 
-    onnxruntime 1.32 puts Add and LayerNormalization of three axes together to a kernel that takes 5 times as long on a
-    processor as both (BERT of 768 x 128: 0.60 ms, 0.11 ms), and knows no such kernel of Sum.
+    onnxruntime 1.32 fuses Add and LayerNormalization of three axes into a kernel that is 5x slower than both on a CPU
+    (BERT of 768 x 128: 0.60 ms, 0.11 ms), and has no such kernel for Sum.
     """
-    read = _alone(nodes, kept, ("Add",))
+    read = _with_one_reader(nodes, kept, ("Add",))
     normalized = {node.inputs[0].name for node in nodes if node.op == "LayerNormalization" and not node.domain}
     found = []
     for node in nodes:
@@ -235,7 +235,7 @@ def _sums(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node]:
 
 
 def _times(x: Dims, apart: Dims, repeated: Dims, y: Dims) -> list[int] | None:
-    """How often each element is repeated along each axis but batch and channels; None where it is something else."""
+    """Returns the repetitions along each axis but batch and channels; None if the nodes do something else."""
     if len(x) != len(y) or len(x) < 3 or 0 in x or any(whole % own for own, whole in zip(x, y, strict=True)):
         return None
     times = [whole // own for own, whole in zip(x, y, strict=True)]
@@ -277,7 +277,7 @@ _MOVED: dict[str, Callable[[Node, Array], Array]] = {
 
 
 def _folded(graph: Graph, nodes: Sequence[Node], kept: set[str], constants: Mapping[str, Array]) -> list[Node]:
-    """Without arithmetic of floats that are constant: its result is a constant, as runtimes would make it."""
+    """Folds arithmetic on constant floats into constants, as runtimes would."""
     made = {node.output.name: node for node in nodes}
     reads = {value.name for node in nodes for value in node.inputs if node.output.name not in graph.fixed} | kept
 
@@ -308,7 +308,7 @@ def _folded(graph: Graph, nodes: Sequence[Node], kept: set[str], constants: Mapp
 
 
 def _is_computed(node: Node, made: Mapping[str, Node]) -> bool:
-    """Whether there is arithmetic in what a constant is made of: what is only moved keeps its name."""
+    """True if a constant depends on arithmetic: one that is only moved keeps its name."""
     stack = [node]
     while stack:
         each = stack.pop()

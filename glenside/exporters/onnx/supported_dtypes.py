@@ -1,19 +1,19 @@
-"""Which dtypes a runtime computes in, and what stands in for the others.
+"""Lists the dtypes in which runtimes compute each operator, and the wider dtypes that replace others.
 
-The standard allows more than runtimes have. The tables below were found by running every pair of operator and dtype in
-onnxruntime 1.19 and 1.31 on a CPU, on small and on extreme numbers; what stands in a row runs in both and gives the
-right numbers. Sums and products along axes of integers are not exact, since they are
-made in float64; 1.31 compares int64 wrongly where it looks for the least or the largest, and nowhere else.
+The standard allows more dtypes than runtimes support. The tables below were measured by running every pair of operator
+and dtype in onnxruntime 1.19 and 1.31 on a CPU, on small and on extreme numbers; the dtypes of a row run in both and
+give correct results. Sums and products of integers along axes are inexact, since they are computed in float64; 1.31
+compares int64 wrongly in searches for the minimum or maximum, and nowhere else.
 """
 
 from __future__ import annotations
 
 from glenside.ir.dtypes import COMPUTED, FLOATS, INTEGERS, RECORDS, STORED
 
-_FLOATS = tuple(d for d in FLOATS if not RECORDS[d].wider)  # bfloat16 runtimes only move and cast
+_FLOATS = tuple(d for d in FLOATS if not RECORDS[d].wider)  # runtimes only move and cast bfloat16
 _CORE = (*_FLOATS, "int32", "int64")
 
-# Operators of which the row is other than _CORE. Those that only move elements take everything, but for Pad.
+# Operators whose row differs from _CORE. Operators that only move elements take all dtypes, except Pad.
 _ROWS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("Max", "Min"), (*_FLOATS, "int32", "uint32", "uint64")),
     **dict.fromkeys(("Sqrt", "Exp", "Log", "Tanh", "Sigmoid", "Floor", "Ceil", "Round", "Relu"), _FLOATS),
@@ -28,9 +28,9 @@ _ROWS: dict[str, tuple[str, ...]] = {
     "Sin": _FLOATS,
     **dict.fromkeys("Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh".split(), ("float16", "float32")),
     "Mod": (*_FLOATS, *INTEGERS),
-    "ScatterND": ("float32", "float64", *INTEGERS),  # where updates are combined
+    "ScatterND": ("float32", "float64", *INTEGERS),  # if updates are combined
     "Equal": (*_CORE, "bool"),
-    "Div": (*_CORE, "uint64"),  # uint64 only in the later of the two: there is no simple detour
+    "Div": (*_CORE, "uint64"),  # uint64 only in the later of the two: there is no simple replacement
     "MatMul": (*_CORE, "uint32", "uint64"),
     "Neg": (*_CORE, "int8"),
     "Abs": (*_FLOATS, *INTEGERS),
@@ -39,7 +39,7 @@ _ROWS: dict[str, tuple[str, ...]] = {
 }
 
 # A dtype that holds all values of another. Sums, differences, products and equality are the same in int64 and uint64,
-# order is not: exports that need it look for the least or the largest instead.
+# order is not: exports that need order use the minimum or the maximum instead.
 _CARRIERS = {
     **dict.fromkeys(("int8", "uint8", "int16", "uint16", "bool"), "int32"),
     **dict.fromkeys(("uint32", "uint64"), "int64"),
@@ -49,20 +49,20 @@ _CARRIERS = {
 
 
 def runs(op: str, dtype: str) -> bool:
-    """Whether runtimes compute that operator in that dtype."""
+    """True if runtimes compute that operator in that dtype."""
     return dtype in _ROWS.get(op, _CORE)
 
 
-def carrier(op: str, dtype: str) -> str | None:
-    """The dtype in which to compute, the same when runtimes do; None when there is none."""
+def supported_dtype(op: str, dtype: str) -> str | None:
+    """Returns the dtype in which to compute: the same if runtimes support it, else a wider one, else None."""
     wide = dtype if runs(op, dtype) else _CARRIERS.get(dtype, dtype)
     return wide if runs(op, wide) else None
 
 
-def carried(op: str, dtype: str) -> str:
-    """The dtype in which to compute, where there is one."""
-    wide = carrier(op, dtype)
-    assert wide is not None, f"{op} of {dtype} has a detour"
+def required_dtype(op: str, dtype: str) -> str:
+    """Returns the dtype in which to compute, which must exist."""
+    wide = supported_dtype(op, dtype)
+    assert wide is not None, f"{op} of {dtype} has an export of its own"
     return wide
 
 
@@ -70,8 +70,9 @@ _MOVES_BFLOAT16 = frozenset("Cast Concat Flatten Gather GatherND Identity Reshap
 
 
 def moved_in(op: str, dtype: str) -> str:
-    """The dtype in which a standard operator that only moves elements takes them: the same where runtimes have that, as
-    of every dtype that numpy has too.
+    """Returns the dtype in which a standard operator moves elements: the same if runtimes support it.
+
+    They support all dtypes that numpy has too.
     """
     if op in ("Cast", "BitCast") or dtype not in RECORDS or not RECORDS[dtype].wider:
         return dtype

@@ -1,7 +1,7 @@
-"""Operators of each element in the order in which the elements lie: what only arranges an operand comes after them.
+"""Sinks transposes below elementwise operators, which then compute in the memory order of their operands.
 
-f(transpose(x), c) is transpose(f(x, c')). Where a Conv gives channels first and the next one takes them, the transposes
-between meet and cancel, whatever the program computes in between, and in whatever order.
+f(transpose(x), c) is transpose(f(x, c')). Between a Conv whose result has channels first and the next one, transposes
+thus meet and cancel, for any elementwise computation between them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from glenside.exporters.onnx.affine_indices import Loop, Reading, Unreadable, below_views, read
 from glenside.exporters.onnx.graph import Graph
-from glenside.exporters.onnx.reading import Loop, Reading, Unreadable, below_views, read
 from glenside.exporters.writer import Value
 from glenside.ir.index_map import Axis, Index, flattened, reshaped
 from glenside.ir.rearrangement import Rearrangement, identity, of_transpose, refined
@@ -20,7 +20,7 @@ from glenside.ir.types import Dims
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What an operand is in the order of another: an array with these axes, of `dims` there, 1 where it has no axis."""
+    """An operand in the order of another: an array with these axes, of `dims` there, 1 where it lacks an axis."""
 
     value: Value
     axes: tuple[Axis, ...]
@@ -30,7 +30,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Sunk:
-    """The operands as they lie, the dims of what is computed of them, and how it is arranged then."""
+    """The operands in memory order, the dims of the elementwise result, and its final transpose."""
 
     operands: tuple[Operand, ...]
     dims: Dims
@@ -39,9 +39,9 @@ class Sunk:
 
 
 def sunk(graph: Graph, operands: Sequence[Value], dims: Dims) -> Sunk | None:
-    """Operands that broadcast to some dims, in the order of one that is arranged; None where others are not.
+    """Returns operands that broadcast to `dims`, in the order of one that is transposed; None if others are not.
 
-    Constants may be in any other order.
+    Constants may be in any order.
     """
     for main in operands:
         if main.name in graph.fixed or main.dims.product() != dims.product() or not main.rank:
@@ -57,7 +57,7 @@ def sunk(graph: Graph, operands: Sequence[Value], dims: Dims) -> Sunk | None:
 
 
 def _arranged(graph: Graph, x: Value) -> tuple[Value, Rearrangement | None]:
-    """What a value is an arrangement of, and how; None where that is no rearrangement of whole parts."""
+    """Returns the base of a value and its rearrangement; None instead if that does not permute whole parts."""
     chain = []
     base = x
     while (node := graph.producer(base, "Reshape") or graph.producer(base, "Transpose")) is not None:
@@ -73,7 +73,7 @@ def _arranged(graph: Graph, x: Value) -> tuple[Value, Rearrangement | None]:
 def _in_order_of(
     graph: Graph, operands: Sequence[Value], main: int, base: Value, how: Rearrangement, dims: Dims
 ) -> Sunk | None:
-    """All operands in the order of the base that the main one is arranged of."""
+    """Returns all operands in the order of the main operand's base."""
     loop = Loop.over(how.parts)
 
     def made() -> list[Reading]:
@@ -116,7 +116,7 @@ def _in_order_of(
 
 
 def _runs(dims: Sequence[int], axes: Sequence[Axis], of_each: Sequence[Sequence[Axis]]) -> list[list[Axis]] | None:
-    """For each of the dims the axes that it is; None where an operand has some of these and not the others."""
+    """Returns for each of the dims its axes; None if an operand has only some of them."""
     rest, runs = list(axes), []
     for size in dims:
         run: list[Axis] = []

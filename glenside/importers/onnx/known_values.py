@@ -1,4 +1,4 @@
-"""What of a model is known before it runs: constants, and what is computed from them alone."""
+"""Evaluates terms that are known at import: constants, and terms that depend on constants alone."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from glenside.ir.types import AccessType, Tensor
 from glenside.semantics.interpreter import evaluate
 
 KNOWN = 1 << 26
-"""Elements that are evaluated while a model is read: shapes, axes, and what they are computed from, are small."""
+"""Elements that may be evaluated at import: shapes, axes and their operands are small."""
 
 
 class KnownValues:
-    """Values of tensors by name, and through them those of terms; each term is evaluated once."""
+    """Values of tensors by name, and of terms that depend on them alone; each term is evaluated once."""
 
     def __init__(self, values: Mapping[str, Array]) -> None:
         self.tensors = dict(values)
@@ -24,11 +24,11 @@ class KnownValues:
         self._evaluated: dict[Term, Array] = {}
 
     def of(self, term: Term) -> Array | None:
-        """The value of the term, or None when it depends on what is not known."""
+        """Returns the value of the term, or None if it depends on unknown data."""
         if not self._is_fixed(term):
             return None
         if term in self._large:
-            raise BadInput(f"what must be known beforehand is computed from at most {KNOWN} elements, got more")
+            raise BadInput(f"a value that must be known at import may depend on at most {KNOWN} elements, got more")
         if term not in self._evaluated:
             (self._evaluated[term],) = evaluate([term], self.tensors, given=self._evaluated)
         return self._evaluated[term]

@@ -1,4 +1,4 @@
-"""Training steps as commands ask for them: a loss by name, an optimizer as `adam:0.001,beta1=0.8`."""
+"""Builds training steps from command-line options: a loss by name, an optimizer as `adam:0.001,beta1=0.8`."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term
 
 OPTIMIZER = "sgd"
-"""What is trained by, where nobody says."""
+"""The default optimizer."""
 
 
-def asked_step(program: Program, loss: str | None = None, optimizer: str | None = None) -> tuple[TrainingStep, str]:
-    """The training step of a network, and what a user must know of its loss, as a sentence.
+def step_from_options(
+    program: Program, loss: str | None = None, optimizer: str | None = None
+) -> tuple[TrainingStep, str]:
+    """Returns the training step of a network, and a sentence about its loss for the user.
 
-    loss       its name; None: the one that begins with what the network ends with, softmax or sigmoid, else the squared
-               error
-    optimizer  as `read_optimizer` takes it
+      loss       its name; None selects the loss that includes the network's last step, softmax or sigmoid, or else the
+                 squared error
+      optimizer  in the format of `read_optimizer`
 
-    Where the network ends with what the loss begins with, that is left out: the loss is of what is before. Raises
-    BadInput, TypeMismatch.
+    A last step of the network that the loss includes is removed: the loss reads its operand. Raises BadInput,
+    TypeMismatch.
     """
     how, given = read_optimizer(optimizer or OPTIMIZER), None if loss is None else loss_named(loss)
     ends = {name: before for name in _ENDS if (before := before_end(program.term, name)) is not None}
@@ -35,17 +37,17 @@ def asked_step(program: Program, loss: str | None = None, optimizer: str | None 
     said = f"the loss is {record.name}"
     if record.of_output in ends:
         program = replace(program, term=ends[record.of_output])
-        said += f", of what is before the {record.of_output}"
-    return training_step(program, record, how), f"{said}; weights go on by {optimizer or OPTIMIZER}"
+        said += f", of the operand of {record.of_output}"
+    return training_step(program, record, how), f"{said}; weights are updated by {optimizer or OPTIMIZER}"
 
 
 _ENDS = {record.of_output: None for record in LOSSES.values() if record.of_output}
 
 
 def before_end(term: Term, name: str) -> Term | None:
-    """What the last step of a network, if it is the compute type of that name, is computed of; None if it is not.
+    """Returns the operand of the network's last step if it is the compute type of that name, else None.
 
-    Of one axis of items, which is then the last; elements may be moved about after it, as long as all are there.
+    Items must have one axis, which is then the last; elements may be moved afterwards if all of them are kept.
     """
     count = term.access.size
     while term.operator.moves and len(term.children) == 1:
@@ -58,8 +60,10 @@ def before_end(term: Term, name: str) -> Term | None:
 
 
 def read_optimizer(text: str) -> Optimizer:
-    """The optimizer that a text names, NAME[:RATE][,OPTION=VALUE ..], such as `sgd`, `adam:0.001` or
-    `momentum:rate=0.1,nesterov=yes`. Raises BadInput.
+    """Parses an optimizer, NAME[:RATE][,OPTION=VALUE ..], such as `sgd`, `adam:0.001` or
+    `momentum:rate=0.1,nesterov=yes`.
+
+    Raises BadInput.
     """
     name, *options = re.split("[:,]", text)
     if name not in OPTIMIZERS:
@@ -73,7 +77,7 @@ def read_optimizer(text: str) -> Optimizer:
     for option, equals, value in (part.partition("=") for part in options):
         if option not in known or not equals:
             wanted = ", ".join(f"{key}={default}" for key, default in known.items())
-            raise BadInput(f"options of {name} are written as in {wanted}, got {shortened(option + equals + value)}")
+            raise BadInput(f"options of {name} have the form {wanted}, got {shortened(option + equals + value)}")
         given[option] = _truth(option, value) if isinstance(known[option], bool) else value
     return made(**given)
 

@@ -1,4 +1,4 @@
-"""The nodes of a graph in an order in which each comes after those it needs, and the part that some tensors need."""
+"""Orders the nodes of a graph topologically, and selects the part that some tensors depend on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glenside.ir.names import shortened, suggestion
 
 @dataclass(frozen=True)
 class Part:
-    """What of a GraphProto is read: messages under the names of its fields."""
+    """The part of a GraphProto that is imported, under the names of its fields."""
 
     input: Sequence[Any]
     initializer: Sequence[Any]
@@ -24,8 +24,9 @@ class Part:
 
 
 def reads(node: Any) -> set[str]:
-    """The names that a node needs of the graph around it: its inputs, what the graphs that it holds take of it, and the
-    tensors that it names, as a gradient does.
+    """Returns the names that a node needs: its inputs, those that its subgraphs capture, and those in its attributes.
+
+    A gradient names tensors in its attributes.
     """
     found = {name for name in node.input if name}
     naming = _NAMING.get((node.domain, node.op_type), ())
@@ -39,8 +40,8 @@ def reads(node: Any) -> set[str]:
 
 
 _NAMING = {("ai.onnx.preview.training", "Gradient"): ("y", "xs", "zs")}
-"""Attributes that are names of tensors."""
-_GRAPH, _GRAPHS = 5, 10  # types of attributes, as the messages have them
+"""Attributes that hold names of tensors."""
+_GRAPH, _GRAPHS = 5, 10  # types of attributes in messages
 
 
 def _captured(graph: Any) -> set[str]:
@@ -50,14 +51,15 @@ def _captured(graph: Any) -> set[str]:
 
 
 def makers_of(nodes: Sequence[Any]) -> Mapping[str, int]:
-    """Name of a value -> the position of the node that makes it."""
+    """Returns name of a value -> the position of the node that computes it."""
     return {name: i for i, node in enumerate(nodes) for name in node.output if name}
 
 
 def in_order(nodes: Sequence[Any], known: Container[str]) -> Iterable[int]:
-    """The positions of the nodes, as they stand where that will do, else the first that can come always next.
+    """Returns the positions of the nodes in topological order: unchanged if that is valid, else the first ready node
+    next.
 
-    `known` are names from around the graph. Raises BadInput, which names the nodes of a cycle.
+    `known` are names of the enclosing graph. Raises BadInput, which names the nodes of a cycle.
     """
     if _stands_in_order(nodes, known):
         return range(len(nodes))
@@ -76,13 +78,13 @@ def in_order(nodes: Sequence[Any], known: Container[str]) -> Iterable[int]:
         cycle = [nodes[i] for i, _ in networkx.find_cycle(graph)]
     words = [_named(node) for node in (*cycle, cycle[0])]
     words = words if len(words) <= 8 else [*words[:6], f".. ({len(words) - 7} more)", words[-1]]
-    raise BadInput(f"the nodes {' -> '.join(words)} make a cycle: each requires a value of the one before it")
+    raise BadInput(f"the nodes {' -> '.join(words)} form a cycle: each depends on the previous one")
 
 
 def _stands_in_order(nodes: Sequence[Any], known: Container[str]) -> bool:
     seen = {""}
     for node in nodes:
-        for name in reads(node) if node.attribute else node.input:  # the body of a function is seen at each call
+        for name in reads(node) if node.attribute else node.input:  # the body of a function is checked at each call
             if name not in seen and name not in known:
                 return False
         seen.update(node.output)
@@ -94,8 +96,9 @@ def _named(node: Any) -> str:
 
 
 def part_of(graph: Any, outputs: Sequence[str], valued: Container[str]) -> Part:
-    """The graph up to the tensors of these names, all of it where there are none; initializers that are `valued` are
-    left to whoever gave the value. Raises BadInput for a name that no tensor has.
+    """Returns the graph up to the tensors of these names, or all of it without names.
+
+    Initializers in `valued` are omitted, since the user gave their values. Raises BadInput for an unknown name.
     """
     initializers = [tensor for tensor in graph.initializer if tensor.name not in valued]
     if not outputs:
@@ -119,14 +122,14 @@ def _undeclared(name: str) -> Any:
 
 
 def _needed(graph: Any, outputs: Sequence[str]) -> set[str]:
-    """The tensors that these are computed from, and themselves."""
+    """Returns the names of tensors that these depend on, and their own."""
     makers = makers_of(graph.node)
     known = {*makers, *(value.name for value in (*graph.input, *graph.initializer))}
     known |= {tensor.values.name for tensor in graph.sparse_initializer}
     for i, name in enumerate(outputs):
         if name not in known:
             inner = any(name in node.output for node in all_nodes(graph.node))
-            hint = "; it is inside of a branch or a loop" if inner else suggestion(name, known)
+            hint = "; it is inside a branch or a loop" if inner else suggestion(name, known)
             raise BadInput(f"an output is a tensor of the graph, and none is called {shortened(name, True)}{hint}")
         if name in outputs[:i]:
             raise BadInput(f"an output is named once, got {shortened(name, True)} twice")

@@ -1,8 +1,8 @@
-"""Where the elements of an operand lie, as affine places along axes of a loop: what Conv and pools are found by.
+"""Computes the array indices that a loop reads as affine functions of loop axes, by which Conv and pools are matched.
 
-An operand is followed through whatever only moves elements, terms first and then nodes, down to an array that is there.
-A place along one of its axes is a loop's axis, several of them in row-major order, or it slides: it is a sum of
-multiples of axes, in windows and under padding. Axes of the loop are cut where a reshape cuts them.
+An operand is followed through movement, terms first and then nodes, down to an existing array. An index along one of
+its axes is a loop axis, several of them in row-major order, or a sliding axis: a sum of multiples of axes, for windows
+and padding. Axes of the loop are split where a reshape splits them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from glenside.ir.types import Dims
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """A place along an axis of `size` elements; with `padded`, one outside of them is of the fill.
+    """An index along an axis of `size` elements; with `padded`, an index outside reads the fill.
 
-    spread  the place is the index divided by it; what is between is of the fill
+    spread  the divisor of the index; indices in between read the fill
     """
 
     index: Index
@@ -36,9 +36,9 @@ class Sliding:
 
 @dataclass
 class Loop:
-    """Axes over the elements of some dims, each in parts, the outermost first.
+    """A loop over the elements of some dims, each split into axes, the outermost first.
 
-    slides  axis -> the place, in other axes, that it stands for
+    slides  axis -> the index, in other axes, that it replaces
     """
 
     parts: list[list[Axis]]
@@ -55,21 +55,23 @@ class Loop:
         return Axis(next(self.numbers), size)
 
     def places(self) -> list[Index]:
-        """Where along each of the dims an element is."""
+        """Returns the index of an element along each of the dims."""
         return [index_map.flattened([_of(axis) for axis in own], [axis.size for axis in own]) for own in self.parts]
 
     def place(self, axis: Axis) -> Index:
-        """Where along an axis an element is."""
+        """Returns the index of an element along an axis."""
         return _of(axis)
 
     def cut(self, axis: Axis, size: int) -> None:
-        """The inner part of an axis is of that size."""
+        """Splits an axis, with an inner part of `size`."""
         pair = [self.axis(axis.size // size), self.axis(size)]
         self.parts = [[part for own in parts for part in (pair if own == axis else [own])] for parts in self.parts]
 
     def resolved(self, axis: Axis) -> tuple[Index, int, int]:
-        """The place that a sliding axis stands for, times its spread, in axes of the dims, and the first place and the
-        end of those that are not of the fill. Raises Unreadable.
+        """Returns a sliding axis as an index in loop axes, times its spread, and the range of indices outside of the
+        fill.
+
+        Raises Unreadable.
         """
         known = self.slides[axis]
         found, low, high = Index() + known.index.constant, 0, known.size
@@ -80,7 +82,7 @@ class Loop:
             inner, (place, first, end) = self.slides[self.slid(atom)], self.resolved(self.slid(atom))
             alone, whole = factor == 1 and len(known.index.terms) == 1, (first, end) == (0, inner.size)
             if inner.spread != 1 or (inner.padded and not alone) or (known.spread != 1 and not whole):
-                raise Unreadable  # windows of what is padded, or spread, in between
+                raise Unreadable  # windows of a padded or spread axis in between
             found = found + place * factor
             if inner.padded and known.spread == 1:
                 low, high = max(low, first + known.index.constant), min(high, end + known.index.constant)
@@ -95,11 +97,11 @@ T = TypeVar("T")
 
 
 class Unreadable(Exception):
-    """Places that are no affine function."""
+    """The indices are not affine."""
 
 
-class _Cut(Exception):
-    """An axis of the loop is to be cut, and everything read again."""
+class _Split(Exception):
+    """An axis of the loop must be split, and everything read again."""
 
     def __init__(self, axis: Axis, size: int) -> None:
         self.axis, self.size = axis, size
@@ -107,23 +109,23 @@ class _Cut(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """An array, and where along each of its axes an element is."""
+    """An array, and the index of an element along each of its axes."""
 
     value: Value
     places: tuple[Index, ...]
 
     @property
     def axes(self) -> list[Axis]:
-        """The loop's axes along those of the array in row-major order. Raises Unreadable where one comes twice."""
+        """The loop axes along the array's axes in row-major order. Raises Unreadable if one occurs twice."""
         found = [axis for place, size in zip(self.places, self.value.dims, strict=True) for axis in _radix(place, size)]
         if len({*found}) != len(found):
             raise Unreadable
         return found
 
     def windowed(self, loop: Loop, inside: Collection[Axis], rows: Collection[Axis]) -> Reading:
-        """The same where axes that count places in windows `inside` and windows, of which none overlap, slide.
+        """Returns the reading with sliding axes for the axes that index windows in `rows` and positions `inside` them.
 
-        Where a row is innermost these are no windows: channels lie before it, in one axis with it.
+        If a row axis is innermost these are not windows: channels share an axis with it.
         """
         places = list(self.places)
         for i, place in enumerate(places):
@@ -137,12 +139,12 @@ class Reading:
 
 
 def read(loop: Loop, make: Callable[[], T]) -> T:
-    """What is read in a loop, whose axes are cut until that is possible. Raises Unreadable."""
+    """Reads in a loop, whose axes are split until that succeeds. Raises Unreadable."""
     for _ in range(32):
         loop.slides.clear()
         try:
             return make()
-        except _Cut as cut:
+        except _Split as cut:
             loop.cut(cut.axis, cut.size)
     raise Unreadable
 
@@ -156,23 +158,25 @@ def followed(
     fill: Fill = Fill.ZERO,
     first: Sequence[tuple[IndexMap, Dims]] = (),
 ) -> Reading:
-    """An element of a term in the array that it lies in.
+    """Returns where an element of a term is stored.
 
-    value_of  gives the arrays of what does not only move
-    fill      of the padding that there may be
-    first     maps, each with the dims of its operand, of what is read of the term
+    value_of  returns the arrays of terms that compute
+    fill      the allowed fill of padding
+    first     maps from the loop to the term, each with the dims of its operand
     """
     found = list(places)
     for each, dims in first:
         if (below := _step(loop, each, found, dims)) is None:
             raise Unreadable
         found = below
-    term, found = beneath(loop, term, found, fill)
+    term, found = below_movement(loop, term, found, fill)
     return below_views(loop, graph, value_of(term), found)
 
 
-def beneath(loop: Loop, term: Term, places: Sequence[Index], fill: Fill | None = None) -> tuple[Term, list[Index]]:
-    """The term that one only moves elements of, and where an element is there."""
+def below_movement(
+    loop: Loop, term: Term, places: Sequence[Index], fill: Fill | None = None
+) -> tuple[Term, list[Index]]:
+    """Follows movement to the term that computes the elements, and returns the indices in it."""
     found = list(places)
     while term.operator.moves and len(term.children) == 1:
         known = term.index_map
@@ -188,7 +192,7 @@ def beneath(loop: Loop, term: Term, places: Sequence[Index], fill: Fill | None =
 
 
 def below_views(loop: Loop, graph: Graph, value: Value, places: Sequence[Index]) -> Reading:
-    """An element of a value in what that is a view of."""
+    """Follows views of a value to its base, and returns the indices in it."""
     found = list(places)
     while (node := graph.producers.get(value.name)) is not None and (known := _map_of(graph, value)) is not None:
         if (below := _step(loop, known, found, node.inputs[0].dims)) is None:
@@ -198,7 +202,7 @@ def below_views(loop: Loop, graph: Graph, value: Value, places: Sequence[Index])
 
 
 def _map_of(graph: Graph, value: Value) -> IndexMap | None:
-    """The map of a node that only gives another view of its first input."""
+    """Returns the map of a node that only views its first input differently, or None."""
     node = graph.producers[value.name]
     if node.domain or node.op not in ("Reshape", "Transpose", "Expand"):
         return None
@@ -211,7 +215,7 @@ def _map_of(graph: Graph, value: Value) -> IndexMap | None:
 
 
 def _step(loop: Loop, known: IndexMap, places: Sequence[Index], dims: Sequence[int]) -> list[Index] | None:
-    """The places in the operand of a map, of these dims; None where they are not affine. Raises _Cut."""
+    """Returns the indices in the operand of a map; None if they are not affine. Raises _Split."""
     piece = known.pieces[0].at(places)
     padded, spread, indices = [False] * len(dims), [1] * len(dims), list(piece.indices)
     for guard in piece.guards:
@@ -224,7 +228,7 @@ def _step(loop: Loop, known: IndexMap, places: Sequence[Index], dims: Sequence[i
     for index in indices:
         for atom, _ in index.terms:
             if isinstance(atom, Divided):
-                _ask_for_cut(loop, atom)
+                _request_split(loop, atom)
                 return None
     found = []
     for index, size, is_padded, apart in zip(indices, dims, padded, spread, strict=True):
@@ -234,7 +238,7 @@ def _step(loop: Loop, known: IndexMap, places: Sequence[Index], dims: Sequence[i
         axis_ = loop.axis(size)
         loop.slides[axis_] = Sliding(index, size, is_padded, apart)
         found.append(_of(axis_))
-    # A reshape forgets an axis of one element, and with it whether the place is outside.
+    # A reshape drops an axis of one element, and with it whether the index is outside.
     held = {atom for index in found for atom, _ in index.terms}
     held |= {atom for axis in held if axis in loop.slides for atom, _ in loop.slides[loop.slid(axis)].index.terms}
     lost = {atom for place in places for atom, _ in place.terms if atom in loop.slides} - held
@@ -242,7 +246,7 @@ def _step(loop: Loop, known: IndexMap, places: Sequence[Index], dims: Sequence[i
 
 
 def _guards_whole(guard: object, index: Index, size: int) -> bool:
-    """Whether a guard asks for nothing but that a place is within its axis, or a whole number."""
+    """True if a guard only requires an index within its axis, or an integer index."""
     if isinstance(guard, Multiple):
         return index == guard.index // guard.divisor
     if not isinstance(guard, Within):
@@ -251,8 +255,8 @@ def _guards_whole(guard: object, index: Index, size: int) -> bool:
     return not apart.terms and (guard.low + apart.constant, guard.high + apart.constant) == (0, size)
 
 
-def _ask_for_cut(loop: Loop, atom: Divided) -> None:
-    """Raises _Cut for an axis of the loop that a quotient or a remainder is of, where it can be cut there."""
+def _request_split(loop: Loop, atom: Divided) -> None:
+    """Raises _Split for an axis of the loop of which this is a quotient or remainder, if it can be split there."""
     terms = atom.expression.terms
     while isinstance(terms[0][0], Divided):
         atom = terms[0][0]
@@ -260,11 +264,11 @@ def _ask_for_cut(loop: Loop, atom: Divided) -> None:
     (axis, factor), alone = terms[0], len(terms) == 1 and not atom.expression.constant
     if not alone or factor != 1 or not isinstance(axis, Axis) or axis in loop.slides or axis.size % atom.divisor:
         return
-    raise _Cut(axis, atom.divisor)
+    raise _Split(axis, atom.divisor)
 
 
 def _radix(place: Index, size: int) -> list[Axis]:
-    """The axes whose elements in row-major order a place counts. Raises Unreadable."""
+    """Returns the axes whose row-major position an index is. Raises Unreadable."""
     found = _radix_or_none(place, size)
     if found is None:
         raise Unreadable
@@ -277,9 +281,7 @@ def _radix_or_none(place: Index, size: int) -> list[Axis] | None:
 
 
 def runs(place: Index, step: int = 1) -> list[Axis] | None:
-    """The axes, outermost first, of which a place without a constant counts the elements in row-major order, times
-    `step`; None where it does not.
-    """
+    """Returns the axes, outermost first, whose row-major position times `step` an index is, or None."""
     axes: list[Axis] = []
     for atom, factor in sorted(place.terms, key=lambda term: term[1]):
         if not isinstance(atom, Axis) or factor != step:
