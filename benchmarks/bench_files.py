@@ -35,7 +35,7 @@ from benchmarks.files_of_packages import FILES, File, fetched, inputs
 from benchmarks.files_of_torchvision import exported
 from glenside.cache import Cache, code_version
 from glenside.codegen.runtime.compiled_function import Compiled, Lowered
-from glenside.execution.contest import Contest
+from glenside.execution.runtime_comparison import Contest
 
 RESULTS = Path(__file__).parent / "results" / "bench_files.csv"
 FOLDER = Path(os.environ.get("GLENSIDE_FILES", Path(tempfile.gettempdir()) / "glenside-files"))

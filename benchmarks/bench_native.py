@@ -41,12 +41,12 @@ from benchmarks.networks import NETWORKS
 from glenside.analysis.layers import product_sizes
 from glenside.codegen.processor.model import Machine, machine_of, read_machine
 from glenside.codegen.runtime.compiled_function import Compiled, Lowered
-from glenside.execution.contest import Contest, peer_names
+from glenside.execution.background_load import MOST, reading
 from glenside.execution.fit import processor
-from glenside.execution.others import MOST, reading
 from glenside.execution.peers import PEERS
 from glenside.execution.processor import ROUNDS as ROUNDS_OF_FIT
 from glenside.execution.processor import calibrate, described
+from glenside.execution.runtime_comparison import Contest, peer_names
 from glenside.ir.files import read_toml
 from glenside.ir.operators.compute import name_of
 from glenside.ir.program import Program, constant_terms

@@ -26,8 +26,8 @@ import glenside as gl
 from benchmarks.networks import NETWORKS
 from glenside.codegen.cost.count_work import told
 from glenside.codegen.processor.model import machine_of
+from glenside.execution.background_load import reading
 from glenside.execution.fit import processor
-from glenside.execution.others import reading
 from glenside.execution.processor import ROUNDS, fitted, measured, timed, workloads
 from glenside.ir.program import Program
 from glenside.ir.threads import processors

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import glenside as gl
-from glenside.execution.spu.comparison import told
+from glenside.execution.spu.comparison import predicted
 from glenside.execution.spu.layers import own_layers
 from glenside.execution.spu.session import Job, Measured, measure
 from glenside.ir.program import Program, seeded
@@ -99,7 +99,7 @@ def _of_form(
     plain = {part.name: found[_key(part)] for part in made if part.form == "plain"}
     total: Counter[str] = Counter()
     for part in (part for part in made if part.form == form):
-        said, measured = told(part.program, target, frozenset()), found[_key(part)]
+        said, measured = predicted(part.program, target, frozenset()), found[_key(part)]
         taken = {
             "bytes predicted": said.bytes,
             "bytes": measured.bytes,

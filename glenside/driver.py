@@ -380,7 +380,7 @@ def npu_program(
     from glenside.ir.stopwatch import watched
     from glenside.npu.lowering.pipeline.time_limit import InTime
     from glenside.passes.answer import Unfinished
-    from glenside.quantization.asked import integers
+    from glenside.quantization.quantize_program import integers
 
     target = as_target(target)
     if not isinstance(target, EmitsInstructions):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from glenside.ir.program import Program
     from glenside.npu.analysis.critical_path import Ledger
     from glenside.npu.program.program import NpuProgram
-    from glenside.quantization.asked import Integers
     from glenside.quantization.layers import IntegerNetwork
+    from glenside.quantization.quantize_program import Integers
     from glenside.report.result import Result
     from glenside.targets.base import Target
 
@@ -157,7 +157,7 @@ class Instructions:
         from glenside.ir.forked_work import forked
         from glenside.npu.model.reference_results import results_wanted
         from glenside.quantization import layers
-        from glenside.quantization.asked import integers
+        from glenside.quantization.quantize_program import integers
 
         show("integers")
         self.integers = integers(program, self._samples, self.seed)
@@ -232,7 +232,7 @@ class Instructions:
 
     def words(self) -> str:
         """Returns the sentences about the instructions; empty without any."""
-        lines = [] if self.integers is None else [self.integers.said, *self._of_accuracy()]
+        lines = [] if self.integers is None else [self.integers.origin, *self._of_accuracy()]
         made = self.made
         if made is not None:
             lines += self._of_layers() if self.integers is None else self._of_network(made)
@@ -288,7 +288,7 @@ class Instructions:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the report of the instructions for JSON; empty without any."""
-        found: dict[str, Any] = {} if self.integers is None else {"quantized": self.integers.said}
+        found: dict[str, Any] = {} if self.integers is None else {"quantized": self.integers.origin}
         if self.made is not None:
             chained = self.integers is not None
             found |= {"chained": chained, "count": self.made.size, "predicted": self.made.predicted, "rest": self.rest}

@@ -1,1 +1,1 @@
-"""Programs run elsewhere than in the interpreter, and what they take there."""
+"""Runs programs outside of the interpreter, and measures them."""

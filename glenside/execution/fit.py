@@ -1,4 +1,4 @@
-"""Coefficients, none below 0, of what was measured, and where."""
+"""Fits non-negative coefficients to measurements, and names the processor."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ _NEAR = 0.03
 
 
 def robust(counts: Array, measured: Array, rounds: int = 12) -> Array:
-    """The coefficients x >= 0 with least relative errors of counts (M)(N) times x - measured (M), not their squares: a
-    few measurements that nothing explains do not move the others. By least squares of weights that are made again.
+    """Returns the coefficients x >= 0 with the least absolute relative errors of counts (M)(N) times x - measured (M).
+
+    Absolute instead of squared errors keep a few unexplained measurements from moving the others. It iterates
+    reweighted least squares.
     """
     weights = np.ones(len(measured))
     for _ in range(rounds):
@@ -24,11 +26,10 @@ def robust(counts: Array, measured: Array, rounds: int = 12) -> Array:
 
 
 def non_negative(counts: Array, measured: Array, weights: Array | None = None) -> Array:
-    """The coefficients x >= 0 with least relative squares of counts (M)(N) times x - measured (M), each error times its
-    weight, if there are any.
+    """Returns the coefficients x >= 0 with the least squared relative errors of counts (M)(N) times x - measured (M).
 
-    Lawson and Hanson's active sets: columns come in while that makes the error less, and leave where they would be
-    below 0. A measurement is above 0; columns of zeros get 0.
+    `weights` multiply the errors. It uses Lawson and Hanson's active sets: columns enter while that reduces the error,
+    and leave where they would be negative. Measurements must be positive; columns of zeros get 0.
     """
     a = np.asarray(counts, float) / np.asarray(measured, float)[:, None]
     b = np.ones(len(a)) if weights is None else weights
@@ -56,7 +57,7 @@ def non_negative(counts: Array, measured: Array, weights: Array | None = None) -
 
 
 def processor() -> str:
-    """What the machine says of its processor."""
+    """Returns the name of the processor."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))

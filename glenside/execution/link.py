@@ -1,4 +1,4 @@
-"""A link of a given rate and delay between two processes of one machine: what goes through it comes later."""
+"""Imposes the bandwidth and latency of a network link on two processes of one machine."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ _CHUNK = 1 << 17
 
 
 class _Line:
-    """One direction: bytes leave one after the other at the rate of the link, and arrive a delay later."""
+    """One direction: bytes are sent in order at the bandwidth of the link, and arrive after its latency."""
 
     def __init__(self, bandwidth: float, latency: float) -> None:
         self.bandwidth, self.latency = bandwidth, latency
         self._free, self._lock = 0.0, threading.Lock()
 
     def arrival(self, size: int) -> float:
-        """When that many bytes that are sent now are there."""
+        """Returns when `size` bytes that are sent now arrive."""
         with self._lock:
             self._free = max(self._free, time.perf_counter()) + size / self.bandwidth
             return self._free + self.latency
 
 
 class DelayingProxy:
-    """Two addresses, one before each of two parties: what is sent to one goes to the party behind it, delayed.
+    """Two addresses, one in front of each of two parties, which forward data with delay.
 
-    bandwidth  bytes per second in each direction, of all connections together
-    latency    seconds from one party to the other
+      bandwidth  bytes per second in each direction, of all connections together
+      latency    seconds from one party to the other
 
-    `addresses[i]` is where the other party is to find party i, which listens at `parties[i]`, a (host, port).
+    `addresses[i]` is where the other party finds party i, which listens at `parties[i]`, a (host, port).
     """
 
     def __init__(self, parties: tuple[tuple[str, int], tuple[str, int]], bandwidth: float, latency: float) -> None:
@@ -64,7 +64,7 @@ class DelayingProxy:
                 return
             try:
                 far = socket.create_connection(address)
-            except OSError:  # the party does not listen yet: the other tries again
+            except OSError:  # the party does not listen yet: the other one retries
                 near.close()
                 continue
             for opened in (near, far):
@@ -75,7 +75,7 @@ class DelayingProxy:
 
 
 def _carry(source: socket.socket, sink: socket.socket, line: _Line) -> None:
-    """Read as soon as something comes, and write when it is there."""
+    """Reads data as soon as they come, and writes them when they arrive."""
     waiting: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
     _start(_deliver, waiting, sink)
     content = b"more"

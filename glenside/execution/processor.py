@@ -1,4 +1,4 @@
-"""What a processor takes for the work of compiled programs: nests of many kinds, timed, and what fits them."""
+"""Calibrates the cost model of compiled programs: times loop nests of many kinds, and fits costs to them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from glenside.codegen.processor.model import MACHINES, Machine
 from glenside.codegen.processor.work_record import NAMES, Work, overlapped
 from glenside.codegen.runtime.compiled_function import Compiled
 from glenside.egraph.search import Search
+from glenside.execution.background_load import reading
 from glenside.execution.fit import processor, robust
-from glenside.execution.last_cache import last_cache
-from glenside.execution.others import reading
-from glenside.execution.peak import peak
+from glenside.execution.last_level_cache import last_cache
+from glenside.execution.peak_rate import peak
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
@@ -30,24 +30,22 @@ from glenside.ir.threads import processors
 from glenside.passes.network import fold_batch_norms, uninterrupted
 
 ROUNDS = 60
-"""Timed runs of each program; of each nest the fastest counts: what else runs here only makes it slower."""
-_TURNS = 6
-"""In which all programs are timed, one after the other, so that clocks that move and what others take for a while do
-not make some nests slower than others.
-"""
+"""Timed runs of each program; the fastest of each nest counts, since other work only slows it down."""
+_PASSES = 6
+"""Passes over all programs, so that changing clocks and temporary load affect all nests equally."""
 _FITS = 20
-"""Rounds in which prices are fitted: how works overlap depends on them."""
+"""Iterations of the fit: the overlap of work depends on the costs."""
 _DIGITS = 2
-"""Of amounts of work that are the same."""
+"""Significant digits to which equal amounts of work agree."""
 _LEAST_PART = 1 / 500
-"""Of the time of a program that a nest takes: what takes less need not be told well."""
+"""The fraction of a program's time below which a nest is ignored."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """A nest: its program and what it makes, its work, and the seconds measured.
+    """A nest: its program and its result, its work, and the measured seconds.
 
-    together  where threads share it, its work as they do, and what it takes by the clock of all
+    together  if threads share it: its work then, and the wall-clock seconds
     """
 
     program: str
@@ -57,13 +55,13 @@ class Timed:
     together: tuple[Work, float] | None = None
 
     def error(self, nanoseconds: Work) -> float:
-        """How far what is told is from what was measured, as a part of it."""
+        """Returns the relative error of the prediction."""
         return abs(1e-9 * self.work.priced(nanoseconds) / self.seconds - 1)
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A machine with prices that fit what was measured of some nests, while others took so many processors."""
+    """A machine with costs fitted to measured nests; `others`: processors that other processes used meanwhile."""
 
     machine: Machine
     nests: Sequence[Timed]
@@ -74,7 +72,7 @@ class Fit:
         return self.errors_of(1)
 
     def errors_of(self, threads: int) -> list[float]:
-        """How far what is told is from what was measured, on so many threads."""
+        """Returns the relative errors of the predictions, on `threads` threads."""
         nests = self.nests if threads == 1 else _together(self.nests)
         return [nest.error(self.machine.prices(threads)) for nest in nests]
 
@@ -85,8 +83,9 @@ def calibrate(
     rounds: int = ROUNDS,
     progress: Callable[[int, int, str], None] = lambda *_: None,
 ) -> Fit:
-    """Measure this computer, as that machine, with programs as they are and as they are `searched`. Raises BadInput
-    where it is none, or has no compiler.
+    """Measures this computer as that machine, with programs as they are and as `searched` optimizes them.
+
+    Raises BadInput if this computer is not such a machine, or without a compiler.
     """
     machine = measured(machine)
     before = reading()
@@ -97,7 +96,9 @@ def calibrate(
 
 
 def measured(machine: Machine) -> Machine:
-    """A machine with the caches and the peak of this computer. Raises BadInput where it is none."""
+    """Returns a machine with the caches and the peak rate of this computer. Raises BadInput if it is not such a
+    machine.
+    """
     machine = _with_caches(machine)
     return replace(machine, l3=last_cache(machine), peak=peak(machine))
 
@@ -108,20 +109,20 @@ def timed(
     rounds: int = ROUNDS,
     progress: Callable[[int, int, str], None] = lambda *_: None,
 ) -> list[Runs]:
-    """Programs in turns, on one thread and on all processors. Raises BadInput where there is no compiler."""
-    runs, steps = list[Runs](), (1 + _TURNS) * len(programs)
+    """Times programs in turn, on one thread and on all processors. Raises BadInput without a compiler."""
+    runs, steps = list[Runs](), (1 + _PASSES) * len(programs)
     for program in programs:
         progress(len(runs), steps, f"compiling {program.name}")
         runs.append(Runs(program, machine))
-    for turn in range(1, 1 + _TURNS):
+    for turn in range(1, 1 + _PASSES):
         for done, run in enumerate(runs):
             progress(turn * len(runs) + done, steps, f"timing {run.name}")
-            run.time(-(-rounds // _TURNS), processors())
+            run.time(-(-rounds // _PASSES), processors())
     return runs
 
 
 class Runs:
-    """A program that is compiled, and the least seconds of its nests so far, by how many threads share them."""
+    """A compiled program, and the least seconds of its nests so far, by the number of threads."""
 
     def __init__(self, program: Program, machine: Machine) -> None:
         self.name, self.machine = program.name, machine
@@ -130,13 +131,13 @@ class Runs:
         self.seconds: dict[int, Array] = {}
 
     def time(self, rounds: int, threads: int) -> None:
-        """So many rounds more, on one thread and on so many."""
+        """Times more rounds, on one thread and on `threads`."""
         for many in {1, threads}:
             found = self.compiled.least_seconds(*self.arrays, rounds=rounds, threads=many)
             self.seconds[many] = np.minimum(found, self.seconds.get(many, np.inf))
 
     def nests(self, threads: int) -> list[Timed]:
-        """Those that take a part of its time that matters."""
+        """Returns the nests that take a relevant part of the program's time."""
         loops, alone = self.compiled.loops, self.seconds[1].tolist()
         of_one = zip(works(loops, self.machine), alone, strict=True)
         of_many = zip(works(loops, self.machine, threads), self.seconds[threads].tolist(), strict=True)
@@ -149,15 +150,13 @@ class Runs:
 
 
 def fitted(machine: Machine, nests: Sequence[Timed], threads: int = 1) -> Fit:
-    """The prices that fit the seconds of nests best, on one thread and on several: the least relative errors, none
-    below 0.
-    """
+    """Fits costs to the seconds of nests, on one thread and on several: least relative errors, non-negative."""
     shared = ((threads, _fitting(_together(nests))),) if threads > 1 else ()
     return Fit(replace(machine, nanoseconds=_fitting(nests), shared=shared), nests)
 
 
 def _fitting(nests: Sequence[Timed]) -> Work:
-    """Prices by which works overlap as they are told to: each round fits them where they were found to before."""
+    """Fits costs that define how work overlaps: each iteration uses the overlap under the previous costs."""
     nests = _distinct(nests)
     amounts = [nest.work.amounts() for nest in nests]
     nanoseconds = 1e9 * np.array([nest.seconds for nest in nests])
@@ -172,14 +171,12 @@ def _fitting(nests: Sequence[Timed]) -> Work:
 
 
 def _distinct(nests: Sequence[Timed]) -> list[Timed]:
-    """One for all of a program that do the same work, with what they take in the median: a network repeats its blocks,
-    and what it has a dozen of would count a dozen times.
-    """
-    alike: dict[object, list[Timed]] = {}
+    """Returns one nest per equal work of a program, with median seconds, since networks repeat their blocks."""
+    equal: dict[object, list[Timed]] = {}
     for nest in nests:
         amounts = tuple(float(f"{amount:.{_DIGITS}g}") for amount in nest.work.amounts())
-        alike.setdefault((nest.program, amounts), []).append(nest)
-    return [replace(own[0], seconds=statistics.median(nest.seconds for nest in own)) for own in alike.values()]
+        equal.setdefault((nest.program, amounts), []).append(nest)
+    return [replace(own[0], seconds=statistics.median(nest.seconds for nest in own)) for own in equal.values()]
 
 
 def _mean_error(nests: Sequence[Timed], nanoseconds: Work) -> float:
@@ -187,12 +184,12 @@ def _mean_error(nests: Sequence[Timed], nanoseconds: Work) -> float:
 
 
 def _together(nests: Sequence[Timed]) -> list[Timed]:
-    """Those that threads share, with what they take by the clock."""
+    """Returns the nests that threads share, with their wall-clock seconds."""
     return [Timed(nest.program, nest.name, *nest.together) for nest in nests if nest.together is not None]
 
 
 def described(fit: Fit, like: str, rounds: int) -> str:
-    """The machine as TOML, with the fit and the computer: what `read_machine` reads."""
+    """Returns the machine as TOML for `read_machine`, with the fit and the computer."""
     machine, base, errors = fit.machine, MACHINES[like], fit.errors
     sizes = [
         f"{name} = {getattr(machine, name)}"
@@ -201,7 +198,7 @@ def described(fit: Fit, like: str, rounds: int) -> str:
     ]
     sizes += [f"peak = {machine.peak:.1f}"] if machine.peak else []
     lines = [
-        f"# What compiled programs take, by `glenside calibrate`: the fastest of {rounds} runs of each of",
+        f"# Costs of compiled programs, by `glenside calibrate`: the fastest of {rounds} runs of each of",
         f"# {len(fit.nests)} nests, on one thread and on as many as there are processors.",
         "# For --target FILE.toml, cpu:MEMORY,machine=FILE.toml or --machine FILE.toml.",
         'target = "cpu"',
@@ -233,7 +230,7 @@ def _priced(work: Work) -> Iterator[str]:
 
 
 def _with_caches(machine: Machine) -> Machine:
-    """The machine with the bytes of its caches, where the system says them."""
+    """Returns the machine with the cache sizes that the system reports."""
     for folder in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         try:
             level, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
@@ -251,7 +248,7 @@ def _with_caches(machine: Machine) -> Machine:
 
 
 def workloads(searched: Callable[[Program], Program]) -> Iterator[Program]:
-    """Networks of several kinds, as they are and as they were searched, and what computes no product."""
+    """Yields networks of several kinds, original and optimized, and programs without products."""
     windows = models.resnet_18(), models.unet_small()
     for network in (models.mobilenet_v2(), models.mobilenet_v3_large(), models.vit_s_16(), *windows):
         yield uninterrupted(*fold_batch_norms(network, Search()))
@@ -265,7 +262,7 @@ def workloads(searched: Callable[[Program], Program]) -> Iterator[Program]:
 
 
 def _large_images() -> Program:
-    """Convolutions whose images are larger than most caches, and among them where weights are."""
+    """Returns convolutions whose images exceed most caches."""
     b = Builder("large images")
     x = b.input("x", (1, 3, 224, 224))
     for number, (given, made) in enumerate(((3, 64), (64, 64), (64, 32))):
@@ -274,11 +271,11 @@ def _large_images() -> Program:
 
 
 _PRODUCTS = ((196, (512, 512, 512, 512)), (49, (1024, 256, 1024, 256)), (320, (192, 768, 192)), (64, (384, 1536, 384)))
-"""Rows of matrices, and their columns, one after the other."""
+"""Rows of matrices, and their successive columns."""
 
 
 def _products() -> Program:
-    """Dense layers whose weights stay in the last cache, however little of it a program has."""
+    """Returns dense layers whose weights stay in the last-level cache, even in a small share of it."""
     b = Builder("products")
     results = []
     for number, (rows, sizes) in enumerate(_PRODUCTS):
@@ -290,11 +287,11 @@ def _products() -> Program:
 
 
 _ELEMENTS = ((32, 112), (64, 56), (256, 28), (8, 224), (3, 320), (64, 192))
-"""Channels, size of the image."""
+"""(channels, size of the image)."""
 
 
 def _elements(b: Builder, at: str, channels: int, size: int) -> Term:
-    """Sums of elements, other orders, pools, pixels repeated, functions."""
+    """Returns elementwise sums, transposes, pools, upsampling and functions."""
     x, y = (b.input(f"{at}{name}", (1, channels, size, size)) for name in "xy")
     x = b.tanh(b.add(x, y))
     around = b.average_pool(b.pad(b.transpose(x, (0, 2, 3, 1)), ((0, 0), (1, 1), (1, 1), (0, 0))), 3)

@@ -1,7 +1,6 @@
-"""Fuzzing: random programs and models through every door of the package, each failure shrunk to a few lines.
+"""Fuzzes the package: puts random programs and models through its doors, and shrinks each failure to a few lines.
 
-report = gl.fuzz(minutes=1, seed=0, doors=["compile", "onnx"])
-print(report)
+report = gl.fuzz(minutes=1, seed=0, doors=["compile", "onnx"]) print(report)
 """
 
 from __future__ import annotations
@@ -37,15 +36,15 @@ def fuzz(
     stop_at_first: bool = False,
     listener: Listener = lambda _: None,
 ) -> FuzzReport:
-    """Try random programs and models at every door, or at those named, and shrink what fails.
+    """Tries random programs and models at every door, or at the named ones, and shrinks failures.
 
-    minutes   of the whole run; the last failure may still be shrunk then
-    corpus    a folder of programs to mutate, where programs that reach something new and failures are kept
-    jobs      processes
-    cases     a number of cases after which it ends as well; such a run is repeatable
-    listener  is told how far it is
+      minutes   of the whole run; the last failure may still be shrunk afterwards
+      corpus    a folder of programs to mutate, which keeps failures and programs that reached something new
+      jobs      processes
+      cases     a number of cases after which it ends too; such a run is repeatable
+      listener  called with the progress
 
-    Ctrl-C ends it early and keeps what was found. Raises BadInput.
+    Ctrl-C ends it early and keeps the findings. Raises BadInput.
     """
     if not 0 < minutes < 1e6:
         raise BadInput(f"minutes must be a number above 0, got {minutes}")
@@ -58,8 +57,9 @@ def fuzz(
 
 
 def chosen_doors(names: Sequence[str] | str | None) -> list[Door]:
-    """The doors of these names, a list or a text with commas; all that can be tried here unless given. Raises
-    BadInput.
+    """Returns the doors of these names, a list or a text with commas; by default all that can be tried here.
+
+    Raises BadInput.
     """
     if names is None:
         return [door for door in DOORS.values() if not door.missing()]
@@ -76,6 +76,6 @@ def chosen_doors(names: Sequence[str] | str | None) -> list[Door]:
 
 
 def visited(text: str, door: str, seed: int = 0) -> Outcome:
-    """Put one program, or one model described as JSON, through a door, in this process. Raises BadInput."""
+    """Puts one program, or one model described as JSON, through a door, in this process. Raises BadInput."""
     (found,) = chosen_doors([door])
     return _visited(Case(found.form, text, seed), found)

@@ -11,7 +11,7 @@ from glenside.ir.dtypes import limits
 from glenside.ir.term import Term, build
 
 SIZE_LIMIT = 1 << 16
-"""The most elements of a term."""
+"""The maximum elements of a term."""
 RANK_LIMIT = 7
 
 
@@ -21,19 +21,19 @@ def fits(term: Term) -> bool:
 
 
 def cast_to(term: Term, dtype: str) -> Term:
-    """Cast a term, if it has another dtype."""
+    """Casts a term, if it has another dtype."""
     return term if term.access.dtype == dtype else build("cast", term, dtype)
 
 
 def reshaped(term: Term, dims: Sequence[int]) -> Term:
-    """Reshape to ()(dims)."""
+    """Reshapes to ()(dims)."""
     return build("access-reshape", term, ((), tuple(dims)))
 
 
 def adapted(term: Term, dims: Sequence[int], dtype: str, pick: random.Random) -> Term | None:
-    """A term of type ()(dims) and this dtype that is computed from the given one; None if there is no way.
+    """Returns a term of type ()(dims) and this dtype that is computed from the given one, or None.
 
-    The elements are moved as little as needed: by broadcasting, transposing, reshaping, or by cutting, padding or
+    Elements are moved as little as needed: by broadcasting, transposing, reshaping, or by cropping, padding or
     repeating the flattened elements.
     """
     dims = tuple(dims)
@@ -70,9 +70,9 @@ def adapted(term: Term, dims: Sequence[int], dtype: str, pick: random.Random) ->
 
 
 def below(term: Term, size: int, dims: Sequence[int], dtype: str, pick: random.Random) -> Term | None:
-    """Indices from 0 to size - 1 of those dims and of an integer dtype, computed from a term; None if there is no way.
+    """Returns indices from 0 to size - 1 of these dims and of an integer dtype, computed from a term, or None.
 
-    The last step bounds them whatever the term's value is.
+    The last step bounds them for any value of the term.
     """
     dims = tuple(dims)
     most = min(size, limits(dtype)[1] + 1)
@@ -115,5 +115,5 @@ _COMPUTED = ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int3
 
 
 def _ordered(dtype: str) -> str:
-    """A dtype whose elements are sorted: the given one, or int32 for one that is only stored."""
+    """Returns the dtype in which elements are sorted: the given one, or int32 for a dtype that is only stored."""
     return dtype if dtype in _COMPUTED else "int32"

@@ -1,4 +1,4 @@
-"""Cases, what a door says of one, and how failures are told apart."""
+"""Defines cases, their outcomes at a door, and the keys that distinguish failures."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from glenside.ir.errors import GlensideError
 
 
 class Verdict(Enum):
-    """What came of a case at a door. All but the first two are failures."""
+    """The outcome of a case at a door. All but the first two are failures."""
 
     PASSED = "passed"
     REFUSED = "refused"
-    """Unsupported, and a sentence that is expected says so."""
+    """Unsupported, with an expected message."""
     WRONG = "wrong answer"
     CRASH = "crash"
     HANG = "hang"
@@ -39,9 +39,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What happened to a case at a door.
+    """The outcome of a case at a door.
 
-    place   the function of Glenside that failed, or what differs: with the door and the kind it tells failures apart
+    place   the function of Glenside that failed, or what differs: with the door and the kind it distinguishes
+            failures
     detail  the verdict or the message, in a few lines
     notes   what the case reached, such as a rule that fired
     """
@@ -59,7 +60,7 @@ class Outcome:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Equal for failures that have one cause, as far as can be told."""
+        """The key that failures of one cause share, as far as known."""
         return self.door, self.verdict.value, self.place
 
 
@@ -69,7 +70,7 @@ class Failure:
 
     case      the shrunk case
     found     the case as it was generated
-    count     how many cases failed in this way
+    count     the number of cases that failed in this way
     test      the path of the test that was written, or ""
     """
 
@@ -85,7 +86,7 @@ class Failure:
 
 
 class Wrong(Exception):
-    """A door's answer is wrong."""
+    """The answer of a door is wrong."""
 
 
 class Invalid(Exception):
@@ -94,7 +95,7 @@ class Invalid(Exception):
 
 @dataclass(frozen=True)
 class Refusals:
-    """Sentences with which a door may refuse a case, as patterns."""
+    """Messages with which a door may refuse a case, as patterns."""
 
     patterns: tuple[str, ...] = ()
     compiled: re.Pattern[str] = field(init=False)
@@ -113,7 +114,7 @@ _NO_SENTENCE = re.compile(
 
 
 def flaw(error: GlensideError) -> str:
-    """What is wrong with the message of an error; "" for one printable sentence without names of Python types."""
+    """Returns the fault of an error message; "" for one printable sentence without names of Python types."""
     message = str(error)
     if not message.strip():
         return "the message is empty"
@@ -124,7 +125,7 @@ def flaw(error: GlensideError) -> str:
 
 
 def pattern_of(message: str) -> str:
-    """A message without its numbers and names, so that refusals of one kind are equal."""
+    """Returns a message without its numbers and names, so that refusals of one kind are equal."""
     message = re.sub(r"'[^']*'|\"[^\"]*\"", "'..'", message)
     message = re.sub(r"\([^()]*\)", "(..)", re.sub(r"\([^()]*\)", "", message))
     message = re.sub(r"-?\d[\d.,e+-]*", "N", message)

@@ -1,4 +1,4 @@
-"""A worker process, from its parent's side."""
+"""Controls a worker process from its parent."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from glenside.ir.child_processes import end, start
 
 _START_SECONDS = 900.0
 _LONGEST = 40
-"""Times its processor time that a worker may take by the clock, where a busy machine gives it none."""
+"""The maximum ratio of a worker's wall-clock time to its time limit, on a busy machine."""
 _SERVED = 400
-"""Cases after which a worker is replaced, so that memory and libraries that were loaded do not add up."""
+"""Cases after which a worker is replaced, so that memory and loaded libraries do not accumulate."""
 _FRAME = re.compile(r'File "([^"]*/(?:glenside|rewrites|extract)/[^"]*)", line \d+ in (\w+)')
 
 
 class Stopped(Exception):
-    """The run ends: the worker was told to stop."""
+    """The run ends: the worker was asked to stop."""
 
 
 class Child:
-    """A worker that is started when it is needed and again after it ended.
+    """A worker that is started when needed, and again after it ended.
 
-    seconds  of processor time that a case may take at a door
-    memory   bytes that the worker may use
+    seconds  the limit of processor time of a case at a door
+    memory   the limit of the worker's memory, in bytes
     cache    the folder in which compiled programs are kept
     """
 
@@ -46,7 +46,7 @@ class Child:
         self.buffer = b""
 
     def visit(self, case: Case, door: Door) -> Outcome:
-        """Put a case through a door. Raises Stopped."""
+        """Puts a case through a door. Raises Stopped."""
         if self.process is None or self.served >= _SERVED:
             self.end()
             self._start()
@@ -103,7 +103,7 @@ class Child:
             raise RuntimeError(f"a worker of the fuzzer does not start: {said[-300:]}") from None
 
     def _processor_seconds(self) -> float:
-        """Processor time of the worker itself; where the system does not say, the clock."""
+        """Returns the worker's own processor time, or the clock if the system does not report it."""
         assert self.process is not None
         try:
             words = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
@@ -112,7 +112,7 @@ class Child:
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
     def _line(self, until: float) -> Mapping[str, Any] | None:
-        """The next message; None after that time. Raises EOFError, and Stopped."""
+        """Returns the next message; None after `until`. Raises EOFError and Stopped."""
         assert self.process is not None
         assert self.process.stdout is not None
         descriptor = self.process.stdout.fileno()
@@ -133,7 +133,7 @@ class Child:
         return message
 
     def _ended(self, door: str, stage: str, began: float, hung: bool = False) -> Outcome:
-        """What is said of a case at which the worker ended."""
+        """Returns the outcome of a case at which the worker ended."""
         assert self.process is not None
         if hung:
             end(self.process)
@@ -162,7 +162,7 @@ class Child:
         return self.errors.read().decode("utf-8", "replace")
 
     def end(self) -> None:
-        """End the worker, if there is one."""
+        """Ends the worker, if there is one."""
         if self.process is not None:
             end(self.process)
             self.errors.close()

@@ -1,4 +1,4 @@
-"""Doors of code: compiled programs on every machine that this computer has, gradients, and programs of an npu."""
+"""Defines doors of generated code: compiled programs on every machine, gradients, and npu programs."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from glenside.ir.types import AccessType, TupleType
 from glenside.npu.model import execute
 from glenside.npu.model.reference_results import wrong
 from glenside.npu.program.results import results, with_inputs
-from glenside.quantization.asked import RANDOM, integers
+from glenside.quantization.quantize_program import RANDOM, integers
 from glenside.targets import CPU, NPU
 
 _THREADS = (1, 1, 2, 3)
 _QUICK = 0.8
-"""The share of programs of an npu that are lowered layer by layer; others are planned for the fewest cycles."""
-_NOISE = 0.5
-"""The noise of a quantized network, of its signal, above which it is put down to a fault: most have some 0.01."""
+"""The share of npu programs that are lowered layer by layer; others are planned for the fewest cycles."""
+_NOISE_LIMIT = 0.5
+"""The relative noise of a quantized network above which it counts as a fault: most have about 0.01."""
 _DEEP = 0.35
-"""The share of functions that are checked over residues and to their bounds of rounding, which compiles them twice."""
+"""The share of functions that are checked over residues and against bounds of rounding, which compiles them twice."""
 
 
 @cache
 def machines() -> tuple[str, ...]:
-    """The machines that this computer can run code for, native included."""
+    """Returns the machines whose code this computer can run, including native."""
     return ("native", PLAIN, *(name for name, machine in MACHINES.items() if is_here(machine)))
 
 
 def verdict_of(report: CompiledReport) -> str:
-    """What a deep check found wrong; "" where it found nothing, or could not compare."""
+    """Returns the fault that a deep check found; "" if it found none or could not compare."""
     if report.faults:
         return report.faults[0]
     if report.residues != "exact" and not report.residues.startswith("not compared"):
@@ -57,14 +57,14 @@ def verdict_of(report: CompiledReport) -> str:
 
 @door("compile", "black box", weight=4, networks=0.25, joined=True)
 def compiled(visit: Visit) -> None:
-    """Compile as it is for a machine and run on 1 to 3 threads, against the interpreter and the deep check."""
+    """Compiles unchanged for a machine and runs on 1 to 3 threads, against the interpreter and the deep check."""
     machine = visit.pick.choice(machines())
     _run(visit, compiled_function(visit.valued, None, machine=machine), f"compiled for {machine}")
 
 
 @door("compile-optimized", "black box", networks=0.5)
 def compiled_and_optimized(visit: Visit) -> None:
-    """Optimize for the processor, compile and run, against the interpreter and the deep check."""
+    """Optimizes for the processor, compiles and runs, against the interpreter and the deep check."""
     machine = visit.pick.choice(machines())
     memory = visit.pick.choice((None, None, "1KB", "64KB"))
     target = CPU(memory) if memory else CPU()
@@ -74,7 +74,7 @@ def compiled_and_optimized(visit: Visit) -> None:
 
 @door("c", "black box", weight=0.5, networks=0.25)
 def written(visit: Visit) -> None:
-    """Write C for one or two machines, and read it back: compiled, run and compared before it has its name."""
+    """Writes C for one or two machines, and reads it back: compiled, run and compared before it gets its name."""
     names = visit.pick.sample(machines()[1:], visit.pick.choice((1, 1, 2)))
     with TemporaryDirectory() as folder:
         written_c.write([Lowered(visit.valued, machine_of(name)) for name in names], Path(folder) / "net.c")
@@ -97,7 +97,7 @@ def _called(made: Function, values: dict[str, Array], threads: int) -> Sequence[
 
 @door("gradient", "black box", r"has no derivative", r"real", r"float", r"cotangent", networks=0.5)
 def differentiated(visit: Visit) -> None:
-    """Differentiate by all tensors of floats, and check the gradient exactly."""
+    """Differentiates by all float tensors, and checks the gradient exactly."""
     program = visit.program
     wrt = [name for name, tensor in program.tensors.items() if tensor.dtype in FLOATS]
     kinds = program.term.type.items if isinstance(program.term.type, TupleType) else (program.term.type,)
@@ -113,29 +113,29 @@ def differentiated(visit: Visit) -> None:
 
 @door("npu", r".", weight=2, networks=1.0)
 def instructed(visit: Visit) -> None:
-    """Quantize, make a program of an npu, and run it in the simulator, against the layers' meaning and the floats."""
+    """Quantizes, makes an npu program, and runs it in the simulator, against the layers' meaning and the floats."""
     pick = visit.pick
     target = NPU(pick.choice((2, 4, 8)), pick.choice((2, 4, 5, 8)))
     inputs = {n: visit.values[n] for n, t in visit.program.inputs.items() if t.dtype in FLOATS}
-    asked = integers(visit.valued, inputs or RANDOM, visit.seed)
-    assert asked is not None
-    result = optimize(asked.network.program, target, seed=visit.seed, verify=False, limits=LIMITS)
+    quantized = integers(visit.valued, inputs or RANDOM, visit.seed)
+    assert quantized is not None
+    result = optimize(quantized.network.program, target, seed=visit.seed, verify=False, limits=LIMITS)
     result.require_mapped()
     quick = pick.random() < _QUICK
     visit.note(f"lowered {'layer by layer' if quick else 'to the fewest cycles'}")
-    made = with_inputs(target.network_code(result, asked.network, visit.seed, quick=quick), inputs)
+    made = with_inputs(target.network_code(result, quantized.network, visit.seed, quick=quick), inputs)
     run = execute.run(made)
     if names := wrong(made, run.dram):
-        raise Wrong(f"on {target.name} the layers {', '.join(names)} leave other bytes than they mean")
+        raise Wrong(f"on {target.name} the layers {', '.join(names)} compute other bytes than they should")
     if made.predicted is not None and run.cycles != made.predicted:
         raise Wrong(f"on {target.name} it takes {run.cycles} cycles, and {made.predicted} were predicted")
     for (name, found), want in zip(results(made, run.dram).items(), visit.expected.results, strict=True):
-        if (noise := _noise(found, want)) > _NOISE:
-            raise Wrong(f"on {target.name} the result {name} is off by {noise:.2f} of what floats give")
+        if (noise := _noise(found, want)) > _NOISE_LIMIT:
+            raise Wrong(f"on {target.name} the result {name} has a noise of {noise:.2f} relative to floats")
 
 
 def _noise(found: Array, want: Array) -> float:
-    """The root mean square of differences by that of what is wanted; 0 where one is not finite, or all are 0."""
+    """Returns the root mean square of differences relative to that of the wanted values; 0 if not finite or all 0."""
     with np.errstate(all="ignore"):
         exact, own = want.astype(np.float64), np.asarray(found, np.float64)
         noise = np.sqrt(np.mean(np.square(own - exact)) / np.mean(np.square(exact))) if exact.size else np.float64(0)

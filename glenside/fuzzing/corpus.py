@@ -1,4 +1,4 @@
-"""A kept corpus: programs that reached something new, and failures with their tests, as text files in a folder."""
+"""Keeps a corpus: programs that reached something new, and failures with their tests, as text files in a folder."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _BYTES = 50_000
 
 
 class Corpus:
-    """The files of a folder. Without a folder nothing is kept on disk, and programs are mutated all the same.
+    """The files of a folder. Without a folder nothing is stored, but programs are still mutated.
 
-    cases  those that were there first, in the order of their names, then those of this run
+    cases  the existing ones first, in the order of their names, then those of this run
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
@@ -42,7 +42,7 @@ class Corpus:
                 yield Case(form, path.read_text(encoding="utf-8", errors="replace"))
 
     def add(self, case: Case, door: str, new: str) -> None:
-        """Keep a case that reached something new at a door."""
+        """Keeps a case that reached something new at a door."""
         if len(self.cases) >= _MOST:
             return
         self.cases.append(case)
@@ -54,7 +54,7 @@ class Corpus:
             self._write(self.folder / f"{_digest(case)}{ENDINGS[case.form]}", note + case.text)
 
     def add_failure(self, failure: Failure) -> None:
-        """Write a failure: its case, and a test of it."""
+        """Writes a failure: its case, and a test of it."""
         if self.folder is None:
             return
         name = f"{failure.outcome.door}-{_digest(failure.case)}".replace("-", "_")
@@ -75,7 +75,7 @@ def _digest(case: Case) -> str:
 
 
 def test_of(failure: Failure) -> str:
-    """A test that fails as long as the fault is there."""
+    """Returns a test that fails as long as the fault exists."""
     outcome, case = failure.outcome, failure.case
     said = " ".join(outcome.detail.split()).replace("\\", "/").replace('"""', "'''")
     quoted = case.text.strip().replace("\\", "\\\\").replace('"""', '\\"\\"\\"')

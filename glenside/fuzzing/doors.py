@@ -1,4 +1,4 @@
-"""The doors that cases are put through, one record each, by name."""
+"""Defines doors, the entry points of the product that the fuzzer tries, one record each, by name."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Visit:
 
     program  of a case that is a program, or that a model was imported as
     pick     draws the door's own choices, such as a target; equal for equal seeds
-    note     is told what the case reached: a rule that fired, a loop nest
-    stage    is told before other people's code runs, which may take the process with it
+    note     records what the case reached: a rule that fired, a loop nest
+    stage    is called before code of others runs, which may crash the process
     """
 
     case: Case
@@ -43,22 +43,22 @@ class Visit:
 
     @cached_property
     def expected(self) -> Expected:
-        """What the interpreter computes."""
+        """The results of the interpreter."""
         return Expected(self.valued, self.values, self.seed)
 
 
 @dataclass(frozen=True)
 class Door:
-    """A way into the product.
+    """An entry point of the product.
 
-    form      of the cases that it takes: "program" or "model"
-    run       raises Wrong, Invalid, GlensideError, or whatever is a crash
-    refusals  sentences with which it may refuse
+    form      of its cases: "program" or "model"
+    run       raises Wrong, Invalid, GlensideError, or anything else for a crash
+    refusals  messages with which it may refuse
     doc       one sentence
     weight    its share of the time, relative to others
     networks  the share of cases that are networks of layers
-    examples  the share of cases that are put together of the examples of rules
-    joined    whether random programs are mostly several in one, for doors where each case has a price of its own
+    examples  the share of cases that are composed of the examples of rules
+    joined    True if random programs are mostly several in one, for doors with a fixed cost per case
     needs     packages
     """
 
@@ -74,12 +74,12 @@ class Door:
     needs: tuple[str, ...] = ()
 
     def missing(self) -> str:
-        """The first package that it needs and that is not installed, or ""."""
+        """Returns the first required package that is not installed, or ""."""
         return next((name for name in self.needs if find_spec(name) is None), "")
 
 
 _ANYWHERE = (r"requires indices from -?\d+ to -?\d+",)
-"""Refusals of any door: the case has no meaning for the values that were drawn."""
+"""Refusals of any door: the case is undefined for the values that were drawn."""
 DOORS: dict[str, Door] = {}
 
 
@@ -93,7 +93,7 @@ def door(
     joined: bool = False,
     needs: tuple[str, ...] = (),
 ) -> Callable[[Callable[[Visit], None]], Callable[[Visit], None]]:
-    """Register a function as a door; the first line of its docstring describes it, `needs` are packages."""
+    """Registers a function as a door; the first line of its docstring describes it, `needs` are packages."""
 
     def declare(run: Callable[[Visit], None]) -> Callable[[Visit], None]:
         doc = (run.__doc__ or "").strip().split("\n")[0]

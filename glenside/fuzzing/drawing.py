@@ -1,4 +1,4 @@
-"""Draws the case of a door: a new program or model, or a kept one that is changed."""
+"""Draws the case of a door: a new program or model, or a mutated one of the corpus."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from glenside.rewrites import RULES
 _TOGETHER = 6
 """Rules whose examples are in one program."""
 _JOINED = 0.7
-"""The share of random programs that are several, at doors where a case has a price of its own."""
+"""The share of random programs that are several in one, at doors with a fixed cost per case."""
 _MUTATED = 0.4
-"""The share of cases that continue a kept program."""
+"""The share of cases that extend a program of the corpus."""
 
 
 def drawn_case(pick: random.Random, door: Door, kept: Sequence[Case]) -> Case:
-    """The case that this generator of random numbers draws for a door."""
+    """Returns the case that this random number generator draws for a door."""
     seed = pick.randrange(1 << 16)
     own = [case for case in kept if case.form == door.form]
     if door.form == "model":
@@ -42,9 +42,9 @@ def drawn_case(pick: random.Random, door: Door, kept: Sequence[Case]) -> Case:
 
 
 def _example(pick: random.Random) -> str:
-    """The example of a rule at drawn sizes, with what it wants before it; or a program put together of several.
+    """Returns the example of a rule at drawn sizes, after its demands, or a program composed of several examples.
 
-    "" where the sizes are not legal.
+    Returns "" if the sizes are not legal.
     """
     draw = Generator(pick)
     draw.pool = [draw.input(draw.dims(), "float32") for _ in range(3)]
@@ -64,7 +64,7 @@ def _example(pick: random.Random) -> str:
 
 
 def _joined(terms: Sequence[Term]) -> Program:
-    """One program of several, whose tensors get names of their own."""
+    """Returns one program of several terms, whose tensors are renamed apart."""
     made: list[Term] = []
     for number, term in enumerate(terms):
 
@@ -83,7 +83,7 @@ def _program(pick: random.Random, door: Door, kept: Sequence[Case]) -> Program:
     if kept and pick.random() < _MUTATED:
         try:
             known = parse(pick.choice(kept).text)
-        except GlensideError:  # a file that somebody changed
+        except GlensideError:  # a file that was changed by hand
             return Generator(pick).program()
         parts = [*postorder(known.term)]
         settings = Settings(steps=4)

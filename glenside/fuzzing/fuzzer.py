@@ -1,4 +1,4 @@
-"""The fuzzer: draws cases, puts them through doors in worker processes, and shrinks what fails."""
+"""Runs the fuzzer: draws cases, puts them through doors in worker processes, and shrinks failures."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from glenside.ir.term import postorder
 from glenside.ir.text import parse
 
 _SHRINK_SECONDS = 60.0
-_ALIKE = 4
-"""Failures of one key that are shrunk: what differs only in the answer may have several causes."""
+_SHRUNK_PER_KEY = 4
+"""Failures of one key that are shrunk: wrong answers that differ may have several causes."""
 _MEMORY = 3 << 30
 Listener = Callable[[FuzzReport], None]
 
@@ -35,8 +35,8 @@ class Fuzzer:
 
     doors    names of doors
     seed     of all cases: case n of a door and a seed is the same in every run that begins with the same corpus
-    minutes  after which no new case is begun
-    cases    after which no new case is begun; then what this run adds to the corpus is not mutated
+    minutes  after which no new case begins
+    cases    after which no new case begins; then what this run adds to the corpus is not mutated
     jobs     worker processes
     stops    True to end at the first failure
     """
@@ -70,7 +70,7 @@ class Fuzzer:
         self.report = FuzzReport(seed, {door.name: DoorReport() for door in doors})
 
     def run(self) -> FuzzReport:
-        """Fuzz until the time is up. Ctrl-C ends it early, and keeps what was found."""
+        """Fuzzes until the time is up. Ctrl-C ends it early, and keeps the findings."""
         with tempfile.TemporaryDirectory(prefix="glenside-fuzz-", ignore_cleanup_errors=True) as folder:
             children = [Child(self.seconds, _MEMORY, Path(folder) / str(job)) for job in range(self.jobs)]
             threads = [threading.Thread(target=self._serve, args=(child,), daemon=True) for child in children]
@@ -79,7 +79,7 @@ class Fuzzer:
             try:
                 while any(thread.is_alive() for thread in threads):
                     time.sleep(0.1)
-                    self._tell()
+                    self._report_progress()
                     if self.stopping:
                         break
             except KeyboardInterrupt:
@@ -92,10 +92,10 @@ class Fuzzer:
                 thread.join(timeout=3)
         if self.broken:
             raise self.broken[0]
-        self._tell()
+        self._report_progress()
         return self.report
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         with self.lock:
             self.report.seconds = time.monotonic() - self.began
             self.report.reached, self.report.added = len(self.reached), self.corpus.added
@@ -111,18 +111,18 @@ class Fuzzer:
                 self._one(child, number)
         except Stopped:
             pass
-        except BaseException as error:  # a mistake of the fuzzer itself is raised by `run`
+        except BaseException as error:  # an error of the fuzzer itself is raised by `run`
             self.broken.append(error)
             self.stopping = True
         finally:
             child.end()
 
     def _one(self, child: Child, number: int) -> None:
-        """Draw a case, and put it through a door."""
+        """Draws a case, and puts it through a door."""
         with self.lock:
             door = self._next_door(number)
             self.drawn[door.name] += 1
-            self.waiting[door.name] += 1.0  # so that other workers go elsewhere meanwhile
+            self.waiting[door.name] += 1.0  # so that other workers choose other doors meanwhile
             pick = random.Random(f"{self.seed}/{door.name}/{self.drawn[door.name]}")
             kept = self.corpus.cases[: self.known] if self.cases is not None else list(self.corpus.cases)
         case = drawn_case(pick, door, kept)
@@ -134,8 +134,9 @@ class Fuzzer:
             self._failed(child, case, outcome)
 
     def _next_door(self, number: int) -> Door:
-        """The door that is the furthest behind its share of the time, so that a slow one does not starve others; where
-        cases are counted, one that is drawn by the number of the case alone.
+        """Returns the door furthest behind its share of the time, so that slow doors do not starve others.
+
+        In runs with a number of cases, the case's number alone draws it.
         """
         if self.cases is not None:
             pick = random.Random(f"{self.seed}/{number}")
@@ -156,7 +157,9 @@ class Fuzzer:
     def _failed(self, child: Child, case: Case, outcome: Outcome) -> None:
         with self.lock:
             alike = next((f for f in self.found.values() if f.outcome.key == outcome.key), None)
-            if alike is not None and (self.shrunk_of[outcome.key] >= _ALIKE or outcome.verdict is not Verdict.WRONG):
+            if alike is not None and (
+                self.shrunk_of[outcome.key] >= _SHRUNK_PER_KEY or outcome.verdict is not Verdict.WRONG
+            ):
                 alike.count += 1
                 return
             self.shrunk_of[outcome.key] += 1
@@ -173,7 +176,7 @@ class Fuzzer:
                 self.corpus.add_failure(failure)
 
     def _shrink(self, child: Child, failure: Failure) -> None:
-        """Make the case smaller; it stays as it is where the run ends before."""
+        """Shrinks the case; it stays unchanged if the run ends first."""
         last = [failure.outcome]
 
         def fails(case: Case) -> bool:
@@ -190,7 +193,7 @@ class Fuzzer:
             failure.outcome = last[0]
 
     def _merge(self, failure: Failure) -> None:
-        """Count a failure with one of the same operators at the same door."""
+        """Merges a failure with one of the same operators at the same door."""
         own = next((key for key, other in self.found.items() if other is failure), None)
         for key, other in self.found.items():
             if other is not failure and _signature(other) == _signature(failure) and own is not None:
@@ -201,7 +204,7 @@ class Fuzzer:
 
 
 def _signature(failure: Failure) -> tuple[str, ...]:
-    """What tells shrunk failures apart: the door, the verdict, and the operators of the case."""
+    """Returns the key of shrunk failures: the door, the verdict, and the operators of the case."""
     names: set[str] = set()
     if failure.case.form == "program":
         for term in postorder(parse(failure.case.text).term):

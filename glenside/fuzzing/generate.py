@@ -28,11 +28,11 @@ from glenside.ir.types import AccessType, Dims, Tensor
 
 _TRIES = 8
 _WHOLE = 0.3
-"""The share of steps that are a whole example, where some are given."""
+"""The share of steps that apply a whole example, if examples are given."""
 
 
 class Generator(Leaves):
-    """Draws one program. Equal generators of random numbers give equal programs."""
+    """Draws one program. Equal random number generators give equal programs."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Generator(Leaves):
         )
 
     def term(self) -> Term:
-        """Draw a term of one or several results."""
+        """Draws a term of one or several results."""
         pick = self.pick
         self.pool.append(self.input(self.dims(), self.dtype()))
         for _ in range(pick.randint(0, 2)):
@@ -77,17 +77,17 @@ class Generator(Leaves):
         return build("tuple-get-item", made, pick.randrange(len(roots))) if pick.random() < 0.3 else made
 
     def program(self) -> Program:
-        """Draw a program."""
+        """Draws a program."""
         return Program(self.term())
 
     # Steps.
 
     def operand(self) -> Term:
-        """An earlier term: mostly the last one, so that programs are deep rather than wide."""
+        """Returns an earlier term: mostly the last one, so that programs are deep rather than wide."""
         return self.pool[-1] if self.pick.random() < 0.6 else self.pick.choice(self.pool)
 
     def like(self, dims: Sequence[int], dtype: str) -> Term:
-        """A term of type ()(dims): an earlier one adapted, or a leaf."""
+        """Returns a term of type ()(dims): an earlier one adapted, or a leaf."""
         if self.pick.random() < 0.75:
             try:
                 found = adapted(self.operand(), dims, dtype, self.pick)
@@ -98,7 +98,7 @@ class Generator(Leaves):
         return self.leaf(dims, dtype)
 
     def applied(self, record: Operator | Compute | Example) -> Term | None:
-        """One application of the record, or a whole example; None where the draw was not legal."""
+        """Returns one application of the record, or a whole example; None if the draw was not legal."""
         try:
             way = self.pick.random()
             if isinstance(record, Example):
@@ -113,7 +113,9 @@ class Generator(Leaves):
         return new
 
     def of_example(self, record: Operator | Compute, other: bool) -> Term | None:
-        """An example of the record at drawn sizes, over earlier terms; with `other`, its attributes change too."""
+        """Returns an example of the record at drawn sizes, over earlier terms; with `other`, its attributes change
+        too.
+        """
         if not record.examples:
             return self.of_kinds(record)
         program = self.instance(self.pick.choice(record.examples))
@@ -125,7 +127,7 @@ class Generator(Leaves):
         return self.changed(found)
 
     def instance(self, example: Example) -> Term | None:
-        """The term of an example at drawn sizes."""
+        """Returns the term of an example at drawn sizes."""
         words = [*re.findall(r"\$(\w+)", example.text), *(w for dims in example.shapes.values() for w in dims.split())]
         sizes = {word: self.size() for word in sorted(set(words)) if not word.isdigit()}
         if sizes and self.wide:
@@ -139,7 +141,7 @@ class Generator(Leaves):
         return parse(Template(example.text).substitute(sizes), shapes=shapes).term
 
     def over_terms(self, example: Term) -> Term | None:
-        """The example with other terms for its tensors, and legal indices for its indices."""
+        """Returns the example with other terms for its tensors, and legal indices for its indices."""
         picks: dict[Term, Term] = {}
         for node in postorder(example):
             arguments = dict(zip((f.name for f in node.operator.fields), node.arguments(), strict=False))
@@ -154,7 +156,7 @@ class Generator(Leaves):
         def replace(term: Term, children: tuple[Term, ...]) -> Term | None:
             if term in picks:
                 return picks[term]
-            if len(children) == 2 and children[0] is children[1]:  # operands that are one hide which of them is read
+            if len(children) == 2 and children[0] is children[1]:  # two equal operands hide which of them is read
                 own = children[0].access
                 other = split_at(self.leaf(own.dims, own.dtype), own.split)
                 return make(term.operator, weave(term.operator, (children[0], other), term.attributes))
@@ -165,7 +167,7 @@ class Generator(Leaves):
         return rebuild(example, replace)
 
     def indices(self, dims: Sequence[int], size: int, dtype: str = "") -> Term | None:
-        """Indices below a size: a tensor, numbers, or computed from an earlier term."""
+        """Returns indices below a size: a tensor, numbers, or computed from an earlier term."""
         pick = self.pick
         dtype = dtype or pick.choice(("int64", "int64", "int32", "uint8", "int8"))
         if size < 1:
@@ -179,7 +181,7 @@ class Generator(Leaves):
         return below(self.operand(), size, dims, dtype, pick)
 
     def changed(self, term: Term) -> Term | None:
-        """The same operator with one attribute changed."""
+        """Returns the same operator with one attribute changed."""
         if not term.attributes:
             return None
         at = self.pick.randrange(len(term.attributes))
@@ -200,7 +202,7 @@ class Generator(Leaves):
         return make(term.operator, weave(term.operator, term.children, attributes))
 
     def of_kinds(self, record: Operator | Compute) -> Term | None:
-        """The record applied to arguments that are drawn by their kinds."""
+        """Returns the record applied to arguments that are drawn by their kinds."""
         if isinstance(record, Compute):
             return self.of_compute(record)
         operands: list[Term] = []
@@ -229,7 +231,7 @@ class Generator(Leaves):
         return self.legal(record, [arguments[field.name] for field in record.fields])
 
     def legal(self, record: Operator, arguments: Sequence[Any]) -> Term | None:
-        """The application, with operands cast to another dtype where the type rule refuses theirs."""
+        """Returns the application, with operands cast to another dtype if the type rule refuses theirs."""
         variadic = bool(record.fields) and record.fields[-1].kind is Kind.TERMS
         flat = [*arguments[:-1], *arguments[-1]] if variadic else [*arguments]
         try:
@@ -240,7 +242,7 @@ class Generator(Leaves):
             return make(record, cast)
 
     def of_compute(self, record: Compute) -> Term | None:
-        """A compute type over an earlier term; operands of a fold are joined along a new axis."""
+        """Returns a compute type over an earlier term; operands of a fold are stacked along a new axis."""
         parameters = [self.parameter(field) for field in record.parameters]
         text = compute_text(record.name, *parameters)
         a = self.operand()
@@ -260,11 +262,11 @@ class Generator(Leaves):
         return self.legal(compute, [text, a])
 
     def parameter(self, field: Field) -> str:
-        """A parameter of a compute type."""
+        """Returns a parameter of a compute type."""
         return self.pick.choice(field.choices) if field.choices else self.pick.choice(NUMBERS)
 
     def argument(self, field: Field, operands: list[Term]) -> Any:
-        """An argument of that kind; operands are added to the list."""
+        """Returns an argument of that kind; operands are appended to the list."""
         pick, kind = self.pick, field.kind
         if kind is Kind.TERM:
             operands.append(self.matching(operands[0]) if operands else self.grouped(self.operand()))
@@ -281,7 +283,7 @@ class Generator(Leaves):
         return self.attribute(kind, a)
 
     def attribute(self, kind: Kind, a: AccessType) -> Any:
-        """Numbers or a text, drawn from what occurs in an operand's type."""
+        """Returns numbers or a text, drawn from what occurs in an operand's type."""
         pick = self.pick
         if kind is Kind.INT:
             return pick.choice((0, 1, 1, 2, 3, a.split, a.rank, max(0, a.rank - 1), *a.dims))
@@ -297,14 +299,14 @@ class Generator(Leaves):
         return tuple(pick.choice((1, 1, 2, 3, size, max(1, size - 1), size + 1)) for size in sizes)
 
     def text(self, a: AccessType) -> str:
-        """Numbers for a record of coefficients, in a count that fits some axis, or a key."""
+        """Returns numbers for a record with coefficients, in a count that fits some axis, or a key."""
         if not a.rank or self.pick.random() < 0.1:
             return f"key-{self.pick.randint(0, 1)}"
         count = a.dims[self.pick.randrange(a.rank)] * self.pick.randint(1, 3)
         return " ".join(self.pick.choice(("0", "1", "-1", "2", "1/2")) for _ in range(min(count, 200)))
 
     def access_shape(self, a: AccessType) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Other dims of as many elements, or the same with axes of size 1 repeated."""
+        """Returns other dims with as many elements, or the same with axes of size 1 repeated."""
         pick = self.pick
         dims = list(a.dims)
         match pick.randrange(5):
@@ -327,11 +329,11 @@ class Generator(Leaves):
         return tuple(dims[:split]), tuple(dims[split:])
 
     def grouped(self, a: Term) -> Term:
-        """A term with its split moved, in half of all cases."""
+        """Returns a term with its split moved, in half of all cases."""
         return split_at(a, self.pick.randint(0, a.access.rank)) if self.pick.random() < 0.5 else a
 
     def matching(self, a: Term) -> Term:
-        """A second operand: of the same dims, item or rank as the first, or any."""
+        """Returns a second operand: with the dims, item or rank of the first, or any."""
         own, pick = a.access, self.pick
         dims, dtype = list(own.dims), own.dtype
         way = pick.random()
@@ -347,9 +349,7 @@ class Generator(Leaves):
 
 
 def picked_size(arguments: dict[str, Any]) -> int:
-    """The size that indices must be below: of the named axis, or the smallest of the axes that places have a number
-    for.
-    """
+    """Returns the bound of indices: the size of the named axis, or the smallest of the indexed axes."""
     dims = arguments["a"].access.dims
     if "axis" in arguments:
         return int(dims[arguments["axis"]])

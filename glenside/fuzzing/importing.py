@@ -1,4 +1,4 @@
-"""The door of ONNX models: read, compared with other runtimes, and then through another door."""
+"""Defines the door of ONNX models: imports them, compares with other runtimes, and then uses another door."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ from glenside.ir.packages import import_onnx
 
 @door("import", form="model", weight=3, needs=("onnx",))
 def imported(visit: Visit) -> None:
-    """Read a random ONNX model, compare with onnxruntime or ONNX's reference, and optimize, compile or write it."""
+    """Imports a random ONNX model, compares with onnxruntime or ONNX's reference, and optimizes, compiles or exports
+    it.
+    """
     model = Model.of(visit.case.text)
     try:
         proto = model.proto()
-        visit.stage("onnx")  # its inference of shapes, in C++
+        visit.stage("onnx")  # its shape inference, in C++
         import_onnx().checker.check_model(proto, full_check=True)
         visit.stage("")
-    except Exception as error:  # the description is not of a valid model
+    except Exception as error:  # the description is not a valid model
         visit.note(f"not valid: {' '.join(str(error).split())[:60]}")
         return
     for op, domain, *_ in model.nodes:
@@ -37,7 +39,7 @@ def imported(visit: Visit) -> None:
     visit.program = program_of_model(proto)
     values = {name: visit.values[name] for name in model.inputs if name in visit.values}
     absent = {name: np.zeros(dims, dtype) for name, (dtype, dims) in model.inputs.items() if name not in values}
-    found = _elsewhere(visit, proto, {**values, **absent})
+    found = _reference_results(visit, proto, {**values, **absent})
     if found is not None:
         visit.expected.compare("beside another runtime", found)
     then = visit.pick.choice((None, None, None, compiled, optimized, exported))
@@ -46,8 +48,8 @@ def imported(visit: Visit) -> None:
         then(inner)
 
 
-def _elsewhere(visit: Visit, proto: Any, inputs: Mapping[str, Array]) -> Sequence[Array] | None:
-    """The results of onnxruntime, else of ONNX's reference; None where neither runs the model."""
+def _reference_results(visit: Visit, proto: Any, inputs: Mapping[str, Array]) -> Sequence[Array] | None:
+    """Returns the results of onnxruntime, else of ONNX's reference; None if neither runs the model."""
     content = proto.SerializeToString()
     try:
         session = Session(content, "the model", threads=1, seconds=RUNTIME_SECONDS)

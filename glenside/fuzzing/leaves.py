@@ -16,7 +16,7 @@ from glenside.ir.types import Dims, Tensor
 _SMALL = (1, 2, 3, 4, 5, 7, 8, 9)
 LARGE = (15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128)
 ROW_BYTES = 2048
-"""Rows whose bytes are a multiple of it are laid out apart from others, and cross pages."""
+"""Rows whose bytes are a multiple of this have a special layout, and cross pages."""
 PAGES = (ROW_BYTES // 4, ROW_BYTES // 2, ROW_BYTES, ROW_BYTES // 4 + 1)
 """Sizes of such rows, of float32 and of bytes."""
 NUMBERS = ("0", "1", "-1", "2", "1/2", "-3", "3", "1/4", "6", "-1/8", "10", "100")
@@ -24,13 +24,13 @@ NUMBERS = ("0", "1", "-1", "2", "1/2", "-3", "3", "1/4", "6", "-1/8", "10", "100
 
 @dataclass(frozen=True)
 class Settings:
-    """What programs may hold.
+    """The content of programs.
 
-    steps     the most operators that are applied
+    steps     the maximum number of applied operators
     dtypes    of leaves; casts lead to any other
     wide      the share of programs with one long axis
     empty     the share of programs that may have axes of size 0
-    opaque    whether black boxes occur
+    opaque    True if black boxes occur
     """
 
     steps: int = 10
@@ -50,19 +50,19 @@ class Leaves:
         self.wide = pick.random() < settings.wide
 
     def dtype(self) -> str:
-        """A dtype of a leaf: float32 in half of all cases."""
+        """Returns a dtype of a leaf: float32 in half of all cases."""
         if self.settings.dtypes:
             return self.pick.choice(self.settings.dtypes)
         return "float32" if self.pick.random() < 0.5 else self.pick.choice(DTYPES)
 
     def size(self) -> int:
-        """The size of an axis; 0 only in programs that may be empty."""
+        """Returns the size of an axis; 0 only in programs that may be empty."""
         if self.empty and self.pick.random() < 0.1:
             return 0
         return self.pick.choice(_SMALL)
 
     def dims(self, rank: int | None = None) -> tuple[int, ...]:
-        """Sizes of a tensor of 0 to 6 axes, mostly of 1 to 3; one axis is long in some programs."""
+        """Returns sizes of a tensor of 0 to 6 axes, mostly of 1 to 3; one axis is long in some programs."""
         rank = self.pick.choice((0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 5, 6)) if rank is None else rank
         dims = [self.size() for _ in range(rank)]
         while prod(dims) > 2000:
@@ -77,7 +77,7 @@ class Leaves:
         return tuple(dims)
 
     def leaf(self, dims: Sequence[int], dtype: str) -> Term:
-        """An input, a constant tensor, or numbers."""
+        """Returns an input, a constant tensor, or numbers."""
         dims, pick = tuple(dims), self.pick
         way = pick.random()
         if way < 0.72:
@@ -96,7 +96,7 @@ class Leaves:
             return build("full", dims, "1", dtype)
 
     def known_leaf(self) -> Term:
-        """A leaf whose values the program says: a count, an identity, or numbers."""
+        """Returns a leaf whose values are part of the program: a count, an identity, or numbers."""
         size, dtype = self.pick.choice(_SMALL), self.dtype()
         try:
             match self.pick.randrange(3):
@@ -110,12 +110,12 @@ class Leaves:
             return self.input((size,), dtype)
 
     def input(self, dims: Sequence[int], dtype: str, constant: bool = False) -> Term:
-        """A new tensor."""
+        """Returns a new tensor."""
         name = self.fresh("w" if constant else "x")
         return build("access-tensor", Tensor(name, Dims(dims), dtype, constant))
 
     def fresh(self, prefix: str) -> str:
-        """A name that no tensor has."""
+        """Returns a name that no tensor has."""
         number = len(self.names)
         while f"{prefix}{number}" in self.names:
             number += 1
@@ -123,7 +123,7 @@ class Leaves:
         return f"{prefix}{number}"
 
     def number(self, dtype: str) -> str:
-        """An exact number that a dtype holds."""
+        """Returns an exact number that a dtype holds."""
         if dtype == "bool":
             return self.pick.choice("01")
         if dtype in INTEGERS or (dtype in STORED and "int" in dtype):

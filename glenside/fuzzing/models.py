@@ -1,4 +1,4 @@
-"""ONNX models as small JSON descriptions: drawn, built and shrunk."""
+"""Describes ONNX models as small JSON texts: drawn, built and shrunk."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Spec = tuple[str, tuple[int, ...]]
 
 @dataclass
 class Model:
-    """A model: what a JSON description has.
+    """A model as a JSON description.
 
     inputs     name -> dtype and dims
-    constants  name -> dtype, dims, and numbers or None, of which the values are drawn by the name
+    constants  name -> dtype, dims, and numbers, or None for values drawn by the name
     nodes      operator, domain, inputs, outputs, attributes
     told       types of results of operators that ONNX itself does not define
     """
@@ -38,7 +38,7 @@ class Model:
     told: dict[str, Spec] = field(default_factory=dict)
 
     def text(self) -> str:
-        """As JSON, a line for each part."""
+        """Returns the description as JSON, a line for each part."""
         lines = [f'{{"opset": {self.opset},', f' "inputs": {json.dumps(self.inputs)},']
         lines += [f' "constants": {json.dumps(self.constants)},', ' "nodes": [']
         lines += [f"  {json.dumps(node)}{',' if node is not self.nodes[-1] else ''}" for node in self.nodes]
@@ -46,7 +46,7 @@ class Model:
 
     @staticmethod
     def of(text: str) -> Model:
-        """The model that a text describes."""
+        """Returns the model of a description."""
         read = json.loads(text)
         return Model(
             read["opset"],
@@ -58,14 +58,14 @@ class Model:
         )
 
     def values(self) -> dict[str, Array]:
-        """The values of the constants."""
+        """Returns the values of the constants."""
         found = {}
         for number, (name, (dtype, dims, values)) in enumerate(self.constants.items()):
             if values is None:
                 rng = np.random.default_rng(number)
                 whole = RECORDS[dtype].kind != "float"
                 drawn = rng.integers(0, 4, dims) if whole else rng.standard_normal(dims)
-                if not whole and rng.random() < 0.5:  # of which some are equal to those of other tensors
+                if not whole and rng.random() < 0.5:  # some elements equal those of other tensors
                     drawn = rng.integers(-4, 5, dims) / rng.choice((1, 2))
                 found[name] = drawn.astype(dtype)
             else:
@@ -73,7 +73,7 @@ class Model:
         return found
 
     def proto(self, types: Mapping[str, Spec] | None = None) -> Any:
-        """The ModelProto. Outputs have the types that are given, or those that shape inference finds."""
+        """Returns the ModelProto. Outputs have the given types, or those that shape inference finds."""
         onnx = import_onnx()
         kind = {name: onnx.TensorProto.DataType.Value(record.onnx) for name, record in RECORDS.items()}
         make = onnx.helper
@@ -106,7 +106,7 @@ class Model:
         return model
 
     def used(self) -> Model:
-        """Without nodes, inputs and constants on which no output depends."""
+        """Returns the model without nodes, inputs and constants on which no output depends."""
         needed, nodes = {*self.outputs}, []
         for node in reversed(self.nodes):
             if needed.intersection(node[3]):
@@ -122,7 +122,7 @@ class Model:
 
 
 def types_of(model: Model) -> dict[str, Spec]:
-    """The types of all values by shape inference. Raises what ONNX raises for a model that is not valid."""
+    """Returns the types of all values by shape inference. Raises ONNX's errors for a model that is not valid."""
     onnx = import_onnx()
     proto = onnx.shape_inference.infer_shapes(model.proto({}), check_type=True, strict_mode=True, data_prop=True)
     names = {record.onnx: name for name, record in RECORDS.items()}
@@ -137,7 +137,7 @@ def types_of(model: Model) -> dict[str, Spec]:
 
 
 def shrunk_model(case: Case, fails: Callable[[Case], bool], seconds: float, tries: int) -> Case:
-    """The smallest description found that still fails."""
+    """Returns the smallest description found that still fails."""
     until, best, seen = time.monotonic() + seconds, case, {case.text}
     again = True
     while again:
@@ -157,7 +157,7 @@ def shrunk_model(case: Case, fails: Callable[[Case], bool], seconds: float, trie
 
 
 def _smaller(model: Model) -> Iterator[Model]:
-    """Models that are smaller in one respect, the largest steps first."""
+    """Yields models that are smaller in one respect, the largest steps first."""
     if len(model.outputs) > 1:
         yield from (replace(model, outputs=[name]) for name in model.outputs)
     yield from (replace(model, outputs=[node[3][0]]) for node in model.nodes[:-1])
@@ -169,7 +169,7 @@ def _smaller(model: Model) -> Iterator[Model]:
 
 
 def _without_nodes(model: Model) -> Iterator[Model]:
-    """One node left out: its result is an input, or one of its operands."""
+    """Yields models without one node: its result becomes an input, or one of its operands."""
     types: dict[str, Spec] = {}
     with suppress(Exception):
         types = types_of(model)

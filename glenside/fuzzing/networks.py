@@ -14,7 +14,7 @@ from glenside.ir.term import Term, build
 _ACTIVATIONS = ("relu", "sigmoid", "tanh", "(clip 0 6)", "(leaky-relu 1/8)", "abs", "erf", "exp", "negative", "sqrt")
 _WIDTHS = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 32, 33, 64)
 _WIDE = (256, 512, 512, 1024)
-"""Of float32 the last ones are rows of whole pages' parts, which are laid out apart from others."""
+"""The last ones are rows, in float32, of multiples of parts of pages, which have a special layout."""
 _LIMIT = 1 << 14
 
 
@@ -25,7 +25,7 @@ class Networks:
         self.pick, self.dtype, self.b, self.count = pick, dtype, Builder("network"), 0
 
     def program(self, inputs_are_images: bool | None = None) -> Program:
-        """Draw a network of 1 to 5 layers."""
+        """Draws a network of 1 to 5 layers."""
         pick = self.pick
         images = pick.random() < 0.6 if inputs_are_images is None else inputs_are_images
         x = self.image() if images else self.matrix()
@@ -66,7 +66,7 @@ class Networks:
         return f"{prefix}{self.count}"
 
     def weight(self, *dims: int) -> Term:
-        """A constant, or seldom another input."""
+        """Returns a constant, or rarely another input."""
         if self.pick.random() < 0.1:
             return self.b.input(self.name("x"), dims, self.dtype)
         return self.b.constant(self.name("w"), dims, self.dtype)
@@ -179,7 +179,7 @@ class Networks:
         return self.b.attention(q, k, v, heads=heads)
 
     def picked(self, x: Term) -> Term:
-        """Rows at fixed or computed indices."""
+        """Returns rows at fixed or computed indices."""
         pick, axis = self.pick, self.pick.randrange(x.access.rank)
         size, count = x.access.dims[axis], self.pick.randint(1, 5)
         if pick.random() < 0.5:
@@ -188,7 +188,7 @@ class Networks:
         return build("access-gather", x, self.b.input(self.name("i"), (count,), "int64"), axis)
 
     def placed(self, x: Term) -> Term:
-        """Rows written over others, or added to them, at fixed or given places."""
+        """Writes rows over others, or adds them, at fixed or given indices."""
         pick, (size, *row) = self.pick, x.access.dims
         count = pick.randint(1, 4)
         places = self.b.input(self.name("i"), (count, 1), "int64")
@@ -198,7 +198,7 @@ class Networks:
         return build("access-scatter-nd", x, places, updates, 0, pick.choice(("add", "max", "replace")))
 
     def ordered(self, x: Term) -> Term:
-        """The largest or smallest elements along an axis, in order."""
+        """Returns the largest or smallest elements along an axis, in order."""
         axis = self.pick.randrange(x.access.rank)
         count = self.pick.randint(1, min(x.access.dims[axis], 40))
         return self.b.top(x, count, axis, largest=self.pick.random() < 0.7)[0]

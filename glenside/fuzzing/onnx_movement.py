@@ -8,14 +8,14 @@ from glenside.fuzzing.onnx_nodes import Draft, Recipe, Value
 
 
 def transpose(d: Draft, x: Value) -> list[str]:
-    """Axes in another order, or reversed."""
+    """Permutes axes, or reverses them."""
     rank = len(x[2])
     how: dict[str, Any] = {"perm": d.pick.sample(range(rank), rank)} if d.pick.random() < 0.8 else {}
     return d.node("Transpose", [x[0]], **how)
 
 
 def reshape(d: Draft, x: Value) -> list[str]:
-    """Other dims, with -1 or 0 among them."""
+    """Reshapes, with -1 or 0 among the dims."""
     dims = list(x[2])
     way = d.pick.randrange(4)
     if way == 0:
@@ -30,7 +30,7 @@ def reshape(d: Draft, x: Value) -> list[str]:
 
 
 def squeeze(d: Draft, x: Value) -> list[str]:
-    """An axis of size 1, perhaps taken away again."""
+    """Inserts an axis of size 1, perhaps removed again."""
     rank = len(x[2])
     axes = sorted(d.pick.sample(range(rank + 1), 1))
     if d.model.opset >= 13:
@@ -41,7 +41,7 @@ def squeeze(d: Draft, x: Value) -> list[str]:
 
 
 def cut(d: Draft, x: Value) -> list[str]:
-    """A slice with steps and ends of any sign."""
+    """Slices with steps and ends of any sign."""
     pick, rank = d.pick, len(x[2])
     axes = sorted(pick.sample(range(rank), pick.randint(1, rank)))
     starts = [pick.randint(-x[2][a] - 1, x[2][a] - 1) for a in axes]
@@ -55,14 +55,14 @@ def cut(d: Draft, x: Value) -> list[str]:
 
 
 def concat(d: Draft, x: Value) -> list[str]:
-    """Joined with weights, and with itself."""
+    """Concatenates with weights, and with itself."""
     axis = d.pick.randrange(len(x[2]))
     dims = [d.pick.randint(1, 3) if i == axis else n for i, n in enumerate(x[2])]
     return d.node("Concat", [x[0], d.weight(dims, x[1]), x[0]][: d.pick.randint(1, 3)], axis=axis)
 
 
 def split(d: Draft, x: Value) -> list[str]:
-    """Two parts."""
+    """Splits into two parts."""
     axis = d.pick.randrange(len(x[2]))
     size = x[2][axis]
     first = d.pick.randint(0, size)
@@ -73,7 +73,7 @@ def split(d: Draft, x: Value) -> list[str]:
 
 
 def pad(d: Draft, x: Value) -> list[str]:
-    """Padding of each mode, below 0 too."""
+    """Pads in each mode, by negative numbers too."""
     pick = d.pick
     mode = pick.choice(("constant", "reflect", "edge"))
     pads = [pick.randint(0, max(0, min(2, n - 1))) for n in x[2] * 2]
@@ -93,13 +93,13 @@ def tile(d: Draft, x: Value) -> list[str]:
 
 
 def expand(d: Draft, x: Value) -> list[str]:
-    """Broadcast."""
+    """Broadcasts."""
     dims = [d.pick.randint(1, 3) if n == 1 else d.pick.choice((1, n)) for n in x[2]]
     return d.node("Expand", [x[0], d.numbers([*([2] if d.pick.random() < 0.3 else []), *dims])])
 
 
 def gather(d: Draft, x: Value) -> list[str]:
-    """Elements at indices, from the end too."""
+    """Gathers elements at indices, from the end too."""
     axis = d.pick.randrange(len(x[2]))
     dims = d.pick.choice(((), (2,), (3,), (2, 2)))
     indices = d.indices(x[2][axis], dims, d.model.opset >= 11)
@@ -107,18 +107,18 @@ def gather(d: Draft, x: Value) -> list[str]:
 
 
 def gather_elements(d: Draft, x: Value) -> list[str]:
-    """Elements at indices of each place."""
+    """Gathers elements at an index each."""
     axis = d.pick.randrange(len(x[2]))
     dims = [d.pick.randint(1, 3) if i == axis else d.pick.randint(1, n) for i, n in enumerate(x[2])]
     return d.node("GatherElements", [x[0], d.indices(x[2][axis], dims)], axis=axis)
 
 
 def scatter_elements(d: Draft, x: Value) -> list[str]:
-    """Updates at indices, no place twice."""
+    """Scatters updates to distinct indices."""
     axis = d.pick.randrange(len(x[2]))
     size = x[2][axis]
     dims = [d.pick.randint(1, n) for n in x[2]]
-    dims[axis] = 1  # no place twice
+    dims[axis] = 1  # distinct indices
     indices = d.indices(size, dims, d.model.opset >= 11)
     how: dict[str, Any] = {"axis": axis}
     if d.model.opset >= 16 and d.pick.random() < 0.6:
@@ -128,13 +128,13 @@ def scatter_elements(d: Draft, x: Value) -> list[str]:
 
 
 def nd(op: str) -> Recipe:
-    """Elements or updates at places."""
+    """Gathers elements from, or scatters updates to, index tuples."""
 
     def draw(d: Draft, x: Value) -> list[str]:
         rank, pick = len(x[2]), d.pick
         count, rows = pick.randint(1, rank), pick.randint(1, min(x[2]) if op == "ScatterND" else 3)
         places = [[pick.randrange(x[2][axis]) for axis in range(count)] for _ in range(rows)]
-        if op == "ScatterND":  # no place twice
+        if op == "ScatterND":  # distinct indices
             places = [[row, *place[1:]] for row, place in enumerate(places)]
         indices = d.numbers([n for place in places for n in place], "int64", (rows, count))
         if op == "GatherND":

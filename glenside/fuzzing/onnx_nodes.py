@@ -1,4 +1,4 @@
-"""Draws ONNX nodes: operands and attributes of each operator, for a value that is already there."""
+"""Draws ONNX nodes: operands and attributes of each operator, for an existing value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Recipe = Callable[["Draft", Value], list[str]]
 
 
 class Draft:
-    """A model to which nodes are added; one that is not valid is taken back."""
+    """A model to which nodes are added; an invalid node is removed again."""
 
     def __init__(self, pick: random.Random, opset: int) -> None:
         self.pick, self.model, self.count = pick, Model(opset), 0
@@ -26,13 +26,13 @@ class Draft:
         return f"{prefix}{self.count}"
 
     def input(self, dims: Sequence[int], dtype: str = "float32") -> str:
-        """A new input."""
+        """Adds an input."""
         name = self.name("x")
         self.model.inputs[name] = self.types[name] = (dtype, tuple(dims))
         return name
 
     def weight(self, dims: Sequence[int], dtype: str = "float32") -> str:
-        """A constant of drawn values, or seldom an input."""
+        """Adds a constant of drawn values, or rarely an input."""
         if self.pick.random() < 0.15:
             return self.input(dims, dtype)
         name = self.name("w")
@@ -41,7 +41,7 @@ class Draft:
         return name
 
     def numbers(self, values: Sequence[float], dtype: str = "int64", dims: Sequence[int] | None = None) -> str:
-        """A constant of these values."""
+        """Adds a constant of these values."""
         name = self.name("c")
         dims = (len(values),) if dims is None else tuple(dims)
         self.model.constants[name] = (dtype, tuple(dims), list(values))
@@ -49,19 +49,19 @@ class Draft:
         return name
 
     def node(self, op: str, ins: Sequence[str], outs: int = 1, domain: str = "", **attributes: Any) -> list[str]:
-        """Add a node, and give its outputs."""
+        """Adds a node, and returns its outputs."""
         names = [self.name("t") for _ in range(outs)]
         self.model.nodes.append((op, domain, list(ins), names, attributes))
         return names
 
     def spec(self, name: str) -> Value:
-        """A value with its type. Raises KeyError where that is not known."""
+        """Returns a value with its type. Raises KeyError if that is unknown."""
         if name not in self.types:
             self.types |= types_of(self.model)
         return (name, *self.types[name])
 
     def of_rank(self, x: Value, rank: int) -> Value:
-        """The value reshaped to a rank, by axes of size 1 or by merging the first axes."""
+        """Reshapes the value to a rank, by axes of size 1 or by merging the first axes."""
         name, dtype, dims = x
         if len(dims) == rank:
             return x
@@ -79,7 +79,7 @@ class Draft:
         return self.node("Cast", [x[0]], to=["dtype", dtype])[0], dtype, x[2]
 
     def broadcast(self, x: Value) -> str:
-        """An operand that broadcasts with a value: of the same dims, fewer, or with sizes of 1."""
+        """Returns an operand that broadcasts with a value: of the same dims, fewer, or with sizes of 1."""
         _, dtype, dims = x
         own = [1 if self.pick.random() < 0.25 else n for n in dims]
         return self.weight(own[self.pick.choice((0, 0, self.pick.randint(0, len(own)))) :], dtype)
@@ -95,7 +95,7 @@ class Draft:
 
 
 def _windowed(d: Draft, size: Sequence[int], pool: bool = False) -> dict[str, Any]:
-    """kernel_shape, strides, dilations and padding of windows that fit."""
+    """Returns kernel_shape, strides, dilations and padding of windows that fit."""
     pick = d.pick
     kernel = [pick.randint(1, min(3, n)) for n in size]
     found: dict[str, Any] = {"kernel_shape": kernel}
@@ -117,7 +117,7 @@ def _windowed(d: Draft, size: Sequence[int], pool: bool = False) -> dict[str, An
 
 
 def convolution(d: Draft, x: Value) -> list[str]:
-    """A convolution of any rank, grouped or dilated."""
+    """Draws a convolution of any rank, grouped or dilated."""
     x = d.of_rank(d.cast(x, "float32"), d.pick.choice((3, 4, 4, 4)))
     _, _, (_, channels, *size) = x
     groups = d.pick.choice([1, 1, channels, *(g for g in (2, 3) if channels % g == 0)])
@@ -132,7 +132,7 @@ def convolution(d: Draft, x: Value) -> list[str]:
 
 
 def transposed_convolution(d: Draft, x: Value) -> list[str]:
-    """A transposed convolution."""
+    """Draws a transposed convolution."""
     pick = d.pick
     x = d.of_rank(d.cast(x, "float32"), pick.choice((3, 4, 4)))
     _, _, (_, channels, *size) = x
@@ -147,7 +147,7 @@ def transposed_convolution(d: Draft, x: Value) -> list[str]:
 
 
 def pool(op: str) -> Recipe:
-    """A pooling operator."""
+    """Draws a pooling operator."""
 
     def draw(d: Draft, x: Value) -> list[str]:
         x = d.of_rank(d.cast(x, "float32"), d.pick.choice((3, 4, 4)))
@@ -164,7 +164,7 @@ def pool(op: str) -> Recipe:
 
 
 def normalization(op: str) -> Recipe:
-    """A normalization with weights."""
+    """Draws a normalization with weights."""
 
     def draw(d: Draft, x: Value) -> list[str]:
         x = d.of_rank(d.cast(x, "float32"), d.pick.choice((3, 4)))
@@ -182,7 +182,7 @@ def normalization(op: str) -> Recipe:
 
 
 def matmul(d: Draft, x: Value) -> list[str]:
-    """A product with a matrix, a vector or a batch of matrices."""
+    """Draws a product with a matrix, a vector or a batch of matrices."""
     if not x[2]:
         x = d.of_rank(x, 1)
     x = d.cast(x, "float32")
@@ -191,7 +191,7 @@ def matmul(d: Draft, x: Value) -> list[str]:
 
 
 def gemm(d: Draft, x: Value) -> list[str]:
-    """A product with transposes, scales and an addend."""
+    """Draws a product with transposes, scales and an addend."""
     pick = d.pick
     x = d.of_rank(d.cast(x, "float32"), 2)
     ta, tb, n = pick.randint(0, 1), pick.randint(0, 1), pick.randint(1, 9)
@@ -203,7 +203,7 @@ def gemm(d: Draft, x: Value) -> list[str]:
 
 
 def integer_product(op: str) -> Recipe:
-    """A product of bytes with zero points."""
+    """Draws a product of bytes with zero points."""
 
     def draw(d: Draft, x: Value) -> list[str]:
         pick = d.pick
@@ -221,7 +221,7 @@ def integer_product(op: str) -> Recipe:
 
 
 def quantize(d: Draft, x: Value) -> list[str]:
-    """Quantized, and mostly dequantized again."""
+    """Quantizes, and mostly dequantizes again."""
     pick = d.pick
     x = d.cast(x, "float32")
     dtype = pick.choice(("int8", "uint8"))
@@ -231,7 +231,7 @@ def quantize(d: Draft, x: Value) -> list[str]:
 
 
 def reduction(op: str) -> Recipe:
-    """A reduction over drawn axes, which are an attribute or an input."""
+    """Draws a reduction over drawn axes, which are an attribute or an input."""
 
     def draw(d: Draft, x: Value) -> list[str]:
         rank = len(x[2])
@@ -248,7 +248,7 @@ def reduction(op: str) -> Recipe:
 
 
 def with_axis(op: str, **more: Sequence[Any]) -> Recipe:
-    """An operator along one axis, with other attributes drawn from what is given."""
+    """Draws an operator along one axis, with other attributes from the given ones."""
 
     def draw(d: Draft, x: Value) -> list[str]:
         if not x[2]:
@@ -265,7 +265,7 @@ def with_axis(op: str, **more: Sequence[Any]) -> Recipe:
 
 
 def unary(op: str, **more: Sequence[Any]) -> Recipe:
-    """An operator of one operand, with attributes drawn from what is given."""
+    """Draws an operator of one operand, with attributes from the given ones."""
 
     def draw(d: Draft, x: Value) -> list[str]:
         return d.node(op, [x[0]], **{name: d.pick.choice(v) for name, v in more.items() if d.pick.random() < 0.6})
@@ -274,7 +274,7 @@ def unary(op: str, **more: Sequence[Any]) -> Recipe:
 
 
 def binary(op: str, dtype: str = "") -> Recipe:
-    """An operator of two operands that broadcast."""
+    """Draws an operator of two operands that broadcast."""
 
     def draw(d: Draft, x: Value) -> list[str]:
         x = d.cast(x, dtype) if dtype else x
@@ -287,7 +287,7 @@ def binary(op: str, dtype: str = "") -> Recipe:
 
 
 def variadic(op: str) -> Recipe:
-    """An operator of one to three operands that broadcast."""
+    """Draws an operator of one to three operands that broadcast."""
 
     def draw(d: Draft, x: Value) -> list[str]:
         return d.node(op, [x[0], *(d.broadcast(x) for _ in range(d.pick.randint(0, 2)))])

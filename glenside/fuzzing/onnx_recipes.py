@@ -1,4 +1,4 @@
-"""The table of recipes of ONNX operators; whole models are drawn from it."""
+"""Lists the recipes of ONNX operators, and draws whole models from them."""
 
 from __future__ import annotations
 
@@ -282,11 +282,11 @@ RECIPES: dict[str, Recipe] = {
     "ReverseSequence": _reverse_sequence,
     "FusedMatMul": _fused_matmul,
 }
-"""What draws the nodes of an operator, by its name."""
+"""Name of an operator -> the function that draws its nodes."""
 
 
 def drawn_model(pick: random.Random) -> str:
-    """A model of 1 to 6 operators at a drawn version of ONNX, as its description."""
+    """Returns a model of 1 to 6 operators at a drawn version of ONNX, as its description."""
     d = Draft(pick, pick.choice((7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22)))
     names = list(RECIPES)
     rank = pick.choice((1, 2, 2, 3, 4, 4))
@@ -307,7 +307,7 @@ def drawn_model(pick: random.Random) -> str:
 
 
 def _added(d: Draft, recipe: Recipe, x: Value) -> list[str]:
-    """The outputs of what a recipe adds; none where it is not valid, and then nothing is added."""
+    """Returns the outputs that a recipe adds; if they are not valid, it adds nothing and returns none."""
     before = len(d.model.nodes), {**d.model.inputs}, {**d.model.constants}, {**d.types}, {**d.model.told}
     try:
         made = recipe(d, x)
@@ -315,7 +315,7 @@ def _added(d: Draft, recipe: Recipe, x: Value) -> list[str]:
         d.types |= types_of(d.model)
         if all(name in d.types and 0 < prod(d.types[name][1]) < _ELEMENTS for name in made):
             return made
-    except Exception:  # the recipe does not fit the value, or ONNX does not take the node at that version
+    except Exception:  # the recipe does not fit the value, or ONNX refuses the node at that version
         pass
     count, inputs, constants, types, d.model.told = before
     del d.model.nodes[count:]

@@ -1,4 +1,4 @@
-"""The oracle of the doors: the reference results, held to by an exception."""
+"""Compares the results of doors with reference results, and raises an exception where they differ."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["Expected", "coarsest", "computed", "each_result", "values_of"]
 
 
 class Expected(expected.Expected):
-    """The reference results of a program, which a door compares its own with."""
+    """The reference results of a program, with which a door compares its own."""
 
     def compare(self, what: str, found: Sequence[Array], unit: float = 0.0) -> None:
-        """Raise Wrong where results differ."""
+        """Raises Wrong if results differ."""
         if said := self.difference(found, unit):
             raise Wrong(f"{what}: {said}")

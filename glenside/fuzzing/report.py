@@ -1,4 +1,4 @@
-"""What a run of the fuzzer found."""
+"""Reports the findings of a run of the fuzzer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from glenside.fuzzing.cases import Failure, Outcome, Verdict
 
 _REASONS = 3
-"""Reasons of refusals that are told of a door."""
+"""Reasons of refusals that are listed per door."""
 
 
 @dataclass
 class DoorReport:
-    """How many cases passed, were refused and failed at one door, and the seconds that they took."""
+    """The numbers of cases that passed, were refused and failed at one door, and their seconds."""
 
     passed: int = 0
     refused: int = 0
@@ -23,7 +23,7 @@ class DoorReport:
     seconds: float = 0.0
 
     def add(self, outcome: Outcome) -> None:
-        """Count an outcome."""
+        """Counts an outcome."""
         self.passed += outcome.verdict is Verdict.PASSED
         self.refused += outcome.verdict is Verdict.REFUSED
         self.failed += outcome.failed
@@ -38,9 +38,9 @@ class DoorReport:
 class FuzzReport:
     """The report of `gl.fuzz`.
 
-    doors     name -> how many cases passed, were refused and failed
+    doors     name -> the numbers of cases that passed, were refused and failed
     failures  those that differ in door, kind and place, each shrunk
-    refusals  (door, sentence without its numbers and names) -> how often
+    refusals  (door, message without its numbers and names) -> how often
     reached   combinations of a door with an operator, dtype and shape, a rule that fired, or a loop nest
     added     cases added to the corpus
     """
@@ -56,7 +56,7 @@ class FuzzReport:
 
     @property
     def cases(self) -> int:
-        """Cases that were tried."""
+        """The number of cases that were tried."""
         return sum(door.cases for door in self.doors.values())
 
     @property
@@ -65,7 +65,7 @@ class FuzzReport:
         return not self.failures
 
     def sentence(self) -> str:
-        """One sentence: cases, time, failures."""
+        """Returns one sentence: cases, time, failures."""
         ended = ", interrupted" if self.interrupted else ""
         found = (
             f"{len(self.failures)} failure{'' if len(self.failures) == 1 else 's'}" if self.failures else "no failure"
@@ -92,7 +92,7 @@ class FuzzReport:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Returns the report for JSON."""
         return {
             "seed": self.seed,
             "cases": self.cases,

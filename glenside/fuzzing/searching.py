@@ -1,4 +1,4 @@
-"""Doors of the search: every target, every rule, and extraction from its e-graphs."""
+"""Defines doors of the search: every target, every rule, and extraction from its e-graphs."""
 
 from __future__ import annotations
 
@@ -26,11 +26,9 @@ LIMITS = Limits(nodes=20_000, seconds=15.0, iterations=40)
 _FEW = Limits(nodes=4_000, seconds=10.0, iterations=12)
 
 WANTS, ONLY = "; wants: ", "; rules: "
-"""What the first line of a case may begin with: before the demands that stand in an e-graph before its search begins,
-and before the names of rules that run with few others.
-"""
-_BESIDE = 12
-"""Rules that run with those that a case names."""
+"""Prefixes of a case's first line: of demands to put into the e-graph, and of rules that run with few others."""
+_OTHER_RULES = 12
+"""Other rules that run with those that a case names."""
 TARGETS = {
     "systolic-array": "systolic-array:{rows}x{columns}",
     "output-stationary": "output-stationary:{rows}x{columns}",
@@ -44,7 +42,7 @@ TARGETS = {
 
 
 def drawn_target(visit: Visit) -> str:
-    """A target with drawn sizes, as it is written on the command line."""
+    """Returns a target with drawn sizes, as on the command line."""
     pick = visit.pick
     return TARGETS[pick.choice(list(TARGETS))].format(
         rows=pick.choice((1, 2, 3, 4, 8)),
@@ -55,7 +53,7 @@ def drawn_target(visit: Visit) -> str:
 
 
 def compare(visit: Visit, what: str, optimized: Program, verdict: str) -> None:
-    """Raise Wrong where the exact check or the interpreter says that a program is not the case's."""
+    """Raises Wrong if the exact check or the interpreter finds that a program differs from the case."""
     if not is_equal(verdict) and not verdict.startswith("not checked"):
         raise Wrong(f"{what}: {verdict}")
     if not any(term.operator.opaque for term in postorder(visit.program.term)):
@@ -74,14 +72,14 @@ def _optimized(visit: Visit, target: Target, what: str, **way: Any) -> None:
 
 @door("optimize", weight=3, examples=0.2)
 def optimized(visit: Visit) -> None:
-    """Optimize for a target, and compare with the original exactly and in floats."""
+    """Optimizes for a target, and compares with the original exactly and in floats."""
     name = drawn_target(visit)
     _optimized(visit, parse_target(name), f"for {name}")
 
 
 @door("tensorize", networks=0.6, examples=0.3)
 def tensorized(visit: Visit) -> None:
-    """Map onto an array in each way of blocking, mapping and extraction."""
+    """Maps onto an array in each way of blocking, mapping and extraction."""
     pick = visit.pick
     target = SystolicArray(pick.choice((1, 2, 3, 4, 8)), pick.choice((1, 2, 3, 4, 8)))
     way = {
@@ -95,7 +93,7 @@ def tensorized(visit: Visit) -> None:
 
 @door("layout", networks=0.6, examples=0.3)
 def laid_out(visit: Visit) -> None:
-    """Choose layouts for a convolution unit."""
+    """Chooses layouts for a convolution unit."""
     pick = visit.pick
     unit, loads, stores = (
         pick.choice(("nhwc", "nchw", "nchw16c", "any")),
@@ -108,24 +106,24 @@ def laid_out(visit: Visit) -> None:
 
 @door("fold")
 def folded(visit: Visit) -> None:
-    """Fold constants, and compare with the original in floats."""
+    """Folds constants, and compares with the original in floats."""
     compare(visit, "folded", fold(visit.valued), EXACT)
 
 
 @door("rules", weight=4, examples=0.7)
 def ruled(visit: Visit) -> None:
-    """Apply all or some rules in a drawn order, and compare every e-node of every class."""
+    """Applies all or some rules in a drawn order, and compares every e-node of every class."""
     late, pick = of_families([LATE]), visit.pick
     every = late if pick.random() < 0.1 else tuple(rule for rule in RULES.values() if rule not in late)
     rules = pick.sample(every, len(every) if pick.random() < 0.7 else max(1, len(every) // 2))
     if named := _first_line(visit.case.text, ONLY).split():
-        some = pick.sample(every, min(_BESIDE, len(every)))
+        some = pick.sample(every, min(_OTHER_RULES, len(every)))
         rules = [rule for rule in every if rule.analysis or rule.name in named or rule in some]
         pick.shuffle(rules)
     wants = _first_line(visit.case.text, WANTS)
     try:
         snapshot, search = saturated(visit.valued, rules, _FEW, wants=wants, compiled=every)
-    except KeyError:  # what was wanted is not in the program any more
+    except KeyError:  # a demanded term is no longer in the program
         snapshot, search = saturated(visit.valued, rules, _FEW, compiled=every)
     for name, run in search.progress.rules.items():
         if run.matches:
@@ -135,14 +133,14 @@ def ruled(visit: Visit) -> None:
 
 
 def _first_line(text: str, begin: str) -> str:
-    """What follows in the first line of a case that begins so, or ""."""
+    """Returns the rest of a case's first line after a prefix, or ""."""
     first = text.lstrip().split("\n", 1)[0]
     return first.removeprefix(begin) if first.startswith(begin) else ""
 
 
 @door("extract")
 def extracted(visit: Visit) -> None:
-    """Extract from the e-graph of a search by every method, and compare costs and bounds."""
+    """Extracts from the e-graph of a search by every method, and compares costs and bounds."""
     result = optimize(visit.valued, SystolicArray(2, 3), limits=_FEW, verify=False, seed=visit.seed)
     snapshot, pick = result.egraph, visit.pick
     costs: list[float] = [pick.choice((0, 1, 1, 2, 3, 7)) / pick.choice((1, 1, 4)) for _ in snapshot.nodes]

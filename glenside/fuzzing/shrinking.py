@@ -21,7 +21,7 @@ Fails = Callable[[Case], bool]
 
 
 def shrunk(case: Case, fails: Fails, seconds: float, tries: int = 400) -> Case:
-    """The smallest case found that still fails, within a time and a number of tries."""
+    """Returns the smallest case found that still fails, within a time and a number of tries."""
     if case.form == "model":
         return shrunk_model(case, fails, seconds, tries)
     until = time.monotonic() + seconds
@@ -52,7 +52,7 @@ def shrunk(case: Case, fails: Fails, seconds: float, tries: int = 400) -> Case:
 
 
 def _weight(term: Term) -> tuple[int, int, int, int]:
-    """Smaller programs come first: fewer operators, fewer elements, simpler attributes."""
+    """Returns the size of a program: operators, elements, complexity of attributes."""
     order = [*postorder(term)]
     operators = sum(1 for t in order if t.children)
     elements = sum(t.access.size for t in order if isinstance(t.type, AccessType))
@@ -70,7 +70,7 @@ def _numbers(attribute: Attribute) -> tuple[int, ...]:
 
 
 def candidates(term: Term) -> Iterator[Term]:
-    """Programs that are smaller in one respect, the largest steps first."""
+    """Yields programs that are smaller in one respect, the largest steps first."""
     order = [*postorder(term)]
     if isinstance(term.type, TupleType):
         yield from term.children
@@ -86,7 +86,7 @@ def candidates(term: Term) -> Iterator[Term]:
 
 
 def _replaced(term: Term, order: list[Term]) -> Iterator[Term]:
-    """One part replaced by an operand of the same type, by a new input, or by ones."""
+    """Yields programs with one part replaced by an operand of the same type, by a new input, or by ones."""
     inputs = {leaf.attributes[0].name for leaf in tensors(term)}  # type: ignore[union-attr]
     for part in reversed(order):
         if not isinstance(part.type, AccessType) or not part.children:
@@ -106,7 +106,7 @@ def _replaced(term: Term, order: list[Term]) -> Iterator[Term]:
 
 
 def _with_ones(term: Term, order: list[Term]) -> Iterator[Term]:
-    """One tensor or constant replaced by ones."""
+    """Yields programs with one tensor or constant replaced by ones."""
     for part in order:
         if part.operator.name in ("access-tensor", "numbers"):
             try:
@@ -116,12 +116,12 @@ def _with_ones(term: Term, order: list[Term]) -> Iterator[Term]:
 
 
 def _with(term: Term, part: Term, other: Term) -> Term:
-    """The term with one part replaced."""
+    """Returns the term with one part replaced."""
     return rebuild(term, lambda t, _: other if t is part else None)
 
 
 def _resized(term: Term) -> Iterator[Term]:
-    """One size changed wherever it occurs."""
+    """Yields programs with one size changed wherever it occurs."""
     sizes = {n for t in postorder(term) if isinstance(t.type, AccessType) for n in t.access.dims}
     for size in sorted(sizes, reverse=True):
         for smaller in sorted({1, 2, 3, size // 2, size - 1}):
@@ -132,7 +132,7 @@ def _resized(term: Term) -> Iterator[Term]:
 
 
 def _renumbered(term: Term, size: int, smaller: int) -> Term | None:
-    """The term with a number replaced in all tensors and attributes, where that is legal."""
+    """Returns the term with a number replaced in all tensors and attributes, if that is legal."""
 
     def number(n: int) -> int:
         return smaller if n == size else n
@@ -160,12 +160,12 @@ def _renumbered(term: Term, size: int, smaller: int) -> Term | None:
 
 
 def _cut(numbers: Attribute, count: int) -> str:
-    """The first numbers of a text."""
+    """Returns the first numbers of a text."""
     return " ".join(str(numbers).split()[:count])
 
 
 def _simpler_attributes(term: Term, order: list[Term]) -> Iterator[Term]:
-    """One number of one attribute made smaller, or one constant made 1 or 0."""
+    """Yields programs with one number of one attribute made smaller, or one constant made 1 or 0."""
     for part in reversed(order):
         for at, attribute in enumerate(part.attributes):
             for other in _simpler(attribute):
@@ -196,7 +196,7 @@ def _simpler(attribute: Attribute) -> Iterator[Attribute]:
 
 
 def _less(number: int) -> list[int]:
-    """Smaller numbers to try."""
+    """Returns smaller numbers to try."""
     return [n for n in sorted({0, 1, number // 2, number - 1}) if n < number]
 
 
@@ -205,7 +205,7 @@ def _is_number(text: str) -> bool:
 
 
 def _other_dtypes(term: Term) -> Iterator[Term]:
-    """All of one dtype made float32."""
+    """Yields programs in which all of one dtype become float32."""
     found = {t.access.dtype for t in postorder(term) if isinstance(t.type, AccessType)} - {"float32"}
     for dtype in sorted(found):
 

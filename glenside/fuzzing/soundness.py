@@ -30,7 +30,7 @@ from glenside.targets import ConvolutionUnit, SystolicArray
 _COMPILED = Compiled()
 _PARAMETERS = {"scatter": 0, "winograd": 0, "row_strips": 0}
 _CHECKED = 25
-"""Pairs of one e-graph that are checked exactly, where numbers differ."""
+"""Pairs of one e-graph that are checked exactly, if numbers differ."""
 _TRIALS = 3
 
 
@@ -42,8 +42,9 @@ def saturated(
     wants: str = "",
     compiled: tuple[Rule, ...] = (),
 ) -> tuple[Snapshot, Saturation]:
-    """The program's e-graph under these rules, in this process; void when the next search of the same compiled rules
-    begins: these, or those that they are some of.
+    """Returns the program's e-graph under these rules, in this process.
+
+    It becomes void when the next search with the same compiled rules begins: these, or a superset of them.
     """
     search = Saturation(_request(program, tuple(rules), limits, parameters, wants, compiled), _COMPILED)
     search.run()
@@ -142,9 +143,9 @@ def check_rule(rule: Rule, *, seeds: int = 3) -> RuleReport:
 
 
 def pairs(snapshot: Snapshot, representative: Sequence[Term]) -> list[tuple[Term, Term]]:
-    """Pair each e-node over representatives of its children with the representative of its class, where they differ.
+    """Pairs each e-node over representatives of its children with the representative of its class, if they differ.
 
-    Raises TypeMismatch for an e-node that is no legal term.
+    Raises TypeMismatch for an e-node that is not a legal term.
     """
     found: dict[tuple[Term, Term], None] = {}
     for index, node in enumerate(snapshot.nodes):
@@ -156,17 +157,17 @@ def pairs(snapshot: Snapshot, representative: Sequence[Term]) -> list[tuple[Term
 
 
 def ill_typed(compared: Iterable[tuple[Term, Term]]) -> str:
-    """The first e-node found whose type is not that of its class; "" where there is none."""
+    """Returns the first e-node whose type is not that of its class, as a sentence, or ""."""
     for made, own in compared:
         if made.type != own.type:
-            return f"{_said(made)} has type {made.type}, where its class has {own.type}"
+            return f"{_spelled_term(made)} has type {made.type}, where its class has {own.type}"
     return ""
 
 
 def unequal(program: Program, snapshot: Snapshot, seed: int) -> str:
-    """The first e-node found that differs from its class in type or value; "" where all are equal.
+    """Returns the first e-node that differs from its class in type or value, as a sentence, or "".
 
-    By induction every term that the e-graph holds equals every other one of its class.
+    By induction, every term of the e-graph then equals every other one of its class.
     """
     compared = pairs(snapshot, smallest_terms(snapshot))
     if wrong := ill_typed(compared):
@@ -174,12 +175,12 @@ def unequal(program: Program, snapshot: Snapshot, seed: int) -> str:
     compared = [pair for pair in compared if isinstance(pair[0].type, AccessType) and not _has_tuples(pair)]
     for pair in _suspects(program, compared, seed)[:_CHECKED]:
         if not _equal(program, pair, seed):
-            return f"{_said(pair[0])} is not equal to {_said(pair[1])}"
+            return f"{_spelled_term(pair[0])} is not equal to {_spelled_term(pair[1])}"
     return ""
 
 
 def _suspects(program: Program, compared: Sequence[tuple[Term, Term]], seed: int) -> list[tuple[Term, Term]]:
-    """The pairs that differ on some drawn numbers: by a fault, or by rounding."""
+    """Returns the pairs that differ on some drawn numbers, by a fault or by rounding."""
     roots = list(dict.fromkeys(term for pair in compared for term in pair))
     if not roots:
         return []
@@ -198,7 +199,7 @@ def _suspects(program: Program, compared: Sequence[tuple[Term, Term]], seed: int
 
 
 def _are_close(a: Array, b: Array) -> bool:
-    """True if arrays are equal, or as near as floats that are rounded in another order."""
+    """True if arrays are equal, up to the rounding of floats in another order."""
     a, b = np.asarray(a), np.asarray(b)
     if not is_float(a.dtype):
         return np.array_equal(a, b)
@@ -218,6 +219,6 @@ def _has_tuples(pair: tuple[Term, Term]) -> bool:
     return any(not isinstance(term.type, AccessType) for term in postorder(*pair))
 
 
-def _said(term: Term) -> str:
+def _spelled_term(term: Term) -> str:
     text = " ".join(str(term).split())
     return text if len(text) <= 200 else f"{text[:200]}.."

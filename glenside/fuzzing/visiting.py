@@ -1,4 +1,4 @@
-"""Puts one case through one door, in this process, and says what came of it."""
+"""Puts one case through one door, in this process, and returns its outcome."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from glenside.ir.types import AccessType
 
 _DETAIL = 600
 _NOTHING = Program(build("construct-tuple"))
-"""The program of a model that is not read yet."""
+"""The program of a model that is not imported yet."""
 
 
 def visited(case: Case, door: Door, stage: Callable[[str], None] = lambda _: None) -> Outcome:
-    """Put a case through a door."""
+    """Puts a case through a door."""
     notes: dict[str, None] = {}
     began = time.perf_counter()
 
@@ -57,12 +57,12 @@ def visited(case: Case, door: Door, stage: Callable[[str], None] = lambda _: Non
 
 
 def _sentence(error: Exception) -> str:
-    """What differs, without numbers and without what the door chose."""
+    """Returns what differs, without numbers and without the door's choices."""
     return pattern_of(str(error).split(": ", 1)[-1])
 
 
 def place_of(error: BaseException) -> str:
-    """The innermost function of ours in a traceback."""
+    """Returns our innermost function in a traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if "/glenside/" in f.filename or "/rewrites/" in f.filename or "/extract/" in f.filename]
     last = (own or frames)[-1]
@@ -70,7 +70,7 @@ def place_of(error: BaseException) -> str:
 
 
 def kinds_of(program: Program) -> Iterator[str]:
-    """What a program has: operators with dtypes and kinds of shapes."""
+    """Yields the properties of a program: operators with dtypes and kinds of shapes."""
     for term in program.info.order:
         yield f"{_name(term)} {_shape(term)}"
 
@@ -80,7 +80,7 @@ def _name(term: Term) -> str:
 
 
 def _shape(term: Term) -> str:
-    """The dtype, the rank, and whether sizes are 0, 1, long or odd."""
+    """Returns the dtype, the rank, and whether sizes are 0, 1, long or odd."""
     kind = term.type
     if not isinstance(kind, AccessType):
         return "tuple"

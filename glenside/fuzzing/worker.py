@@ -1,7 +1,7 @@
-"""The process that puts cases through doors, so that a crash, a hang or a native fault ends no more than itself.
+"""Runs cases in a process of its own, so that a crash, a hang or a native fault ends nothing else.
 
-Run as `python -m glenside.fuzzing.worker CPU_SECONDS MEMORY_BYTES`. Reads jobs as lines of JSON from standard input,
-and writes what happens as lines of JSON to what was standard output.
+Run as `python -m glenside.fuzzing.worker CPU_SECONDS MEMORY_BYTES`. It reads jobs as lines of JSON from standard input,
+and writes outcomes as lines of JSON to the original standard output.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class Watch(threading.Thread):
 
 
 def processor_seconds() -> float:
-    """Processor time of this process and of compilers that it ran, in seconds."""
+    """Returns processor seconds of this process and of compilers that it ran."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(own.ru_utime + own.ru_stime for own in used)
 
 
 def main(seconds: float, memory: int) -> None:
-    """Serve until the input ends."""
+    """Serves until the input ends."""
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what others print is no message
+    os.dup2(2, 1)  # output of others is not a message
     faulthandler.enable()
 
     def send(**message: Any) -> None:

@@ -1,4 +1,4 @@
-"""Doors of files: the text format, JSON, and ONNX out and in again."""
+"""Defines doors of files: the text format, JSON, and ONNX export and import."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from glenside.ir.text import parse, print_program
 from glenside.ir.types import AccessType
 
 RUNTIME_SECONDS = 60.0
-"""What another runtime may take to load a model, or to run it."""
+"""The time limit for another runtime to load a model, or to run it, in seconds."""
 
 
 @door("text", weight=0.25)
 def printed(visit: Visit) -> None:
-    """Print and parse, as text and as JSON."""
+    """Prints and parses, as text and as JSON."""
     program = visit.program
     text = print_program(program)
     again = parse(text)
     if again.term is not program.term:
         raise Wrong(f"the text is parsed as another program: {print_program(again)}")
     if print_program(again) != text:
-        raise Wrong("the text is printed otherwise after it is parsed")
+        raise Wrong("the text prints differently after it is parsed")
     document = json.loads(json.dumps(program_json(program)))
     if program_of_json(document).term is not program.term:
         raise Wrong("the JSON is read as another program")
@@ -41,7 +41,7 @@ def printed(visit: Visit) -> None:
 
 @door("onnx", "black box", weight=3, joined=True, needs=("onnx",))
 def exported(visit: Visit) -> None:
-    """Write ONNX, check the file, read it again, compare exactly, and run it in onnxruntime."""
+    """Exports ONNX, checks the file, imports it again, compares exactly, and runs it in onnxruntime."""
     from glenside.exporters.onnx import export_onnx
     from glenside.importers.onnx import program_of_model
 
@@ -61,8 +61,8 @@ def exported(visit: Visit) -> None:
 
 
 def _compare(visit: Visit, program: Program, again: Program) -> None:
-    """Raise Wrong where what was read is not what was written: exactly, unless constants were computed when written,
-    and in floats.
+    """Raises Wrong if the imported program differs: exactly, unless constants were computed at export, and in
+    floats.
     """
     before, after = each_result(program.term), each_result(again.term)
     for number, (a, b) in enumerate(zip(before, after, strict=False)):
@@ -81,7 +81,7 @@ def _compare(visit: Visit, program: Program, again: Program) -> None:
 
 
 def in_runtime(visit: Visit, program: Program, content: bytes, unit: float = 0.0) -> None:
-    """Raise Wrong where onnxruntime computes something else; nothing where it is absent, or takes no such file."""
+    """Raises Wrong if onnxruntime computes something else; does nothing if it is absent or refuses the file."""
     values = visit.values
     unused = {t.name: np.zeros(tuple(t.dims), t.dtype) for t in program.signature.inputs if t.name not in values}
     try:

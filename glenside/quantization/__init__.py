@@ -1,1 +1,1 @@
-"""Networks of integers: products of bytes, and what makes bytes of their sums again."""
+"""Quantizes networks to integers: products of bytes, whose sums are requantized to bytes."""

@@ -1,7 +1,7 @@
-"""Additions of bytes, as residual connections have them, as layers: products with few weights.
+"""Expresses additions of bytes, as in residual connections, as layers: products with few weights.
 
-s a + t b = c (k a + l b), where whole numbers k and l have the ratio of the scales s and t. Weights are of 8 bits, so
-that a larger number is the sum of several, each for the same element once more.
+s a + t b = c (k a + l b), where the integers k and l have the ratio of the scales s and t. Weights have 8 bits, so a
+larger factor is a sum of several weights, each with another copy of the element.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ WEIGHT = 127
 """The largest weight."""
 _COPIES = 16
 _NEAR = 1e-4
-"""A ratio is found when it is off by less: a 40th of a byte at most."""
+"""The relative error at which a ratio is accepted: at most 1/40 of a byte's step."""
 
 
 def ratio(first: float, second: float) -> tuple[int, int]:
-    """The least whole numbers in the ratio of two positive ones, nearly; the largest are the nearest there are."""
+    """Returns the smallest integers close to the ratio of two positive numbers, or else the closest within the
+    limit.
+    """
     best = (1, 1)
     for copies in range(1, _COPIES + 1):
         most = WEIGHT * copies
@@ -40,13 +42,15 @@ def ratio(first: float, second: float) -> tuple[int, int]:
 
 
 def in_ratio(scale: float, other: float) -> float:
-    """The least scale, from one on, that is in a ratio of weights to another one; itself where none is near."""
+    """Returns the least scale, from `scale` on, in a ratio of weights to another one; `scale` itself if none is
+    close.
+    """
     found = [other * n / k for k in range(1, WEIGHT + 1) if 0 < (n := ceil(scale / other * k - _NEAR)) <= WEIGHT]
     return min((s for s in found if s >= scale * (1 - _NEAR)), default=scale)
 
 
 def _within(wanted: float, most: int) -> tuple[int, int]:
-    """The nearest ratio of whole numbers up to `most`."""
+    """Returns the closest ratio of integers up to `most`."""
     if wanted > 1:
         n, k = _within(1 / wanted, most)
         return k, n
@@ -57,20 +61,20 @@ def _within(wanted: float, most: int) -> tuple[int, int]:
 
 
 def added(first: Affine, second: Affine, name: str) -> Affine:
-    """The sum of two tensors of dequantized bytes, as sums of a product. Raises BadInput for anything else."""
+    """Returns the sum of two tensors of dequantized bytes, as sums of a product. Raises BadInput for others."""
     for value in (first, second):
         if value.products:
             raise BadInput(
-                "two tensors are added, as residual connections do, one of which is sums: quantize the result of the "
-                f"layer {value.products[0].name} before it is added"
+                "an addition of two tensors, as in residual connections, has sums as an operand: quantize the result "
+                f"of the layer {value.products[0].name} before it is added"
             )
         alone = len(value.bytes) == len(value.moved.leaves) and value.offset is None and value.fits
         if not alone or value.scale.ndim:
-            raise BadInput("two tensors are added: both are dequantized bytes of one scale, or it needs a vector unit")
+            raise BadInput("an addition of two tensors requires dequantized bytes of one scale each, or a vector unit")
     a, b = alike([first, second])
     k, n = ratio(abs(float(a.scale)), abs(float(b.scale)))
     by = float(a.scale) / k
-    weights = [[int(np.sign(x.scale * by)) * part for part in _parts(w)] for x, w in ((a, k), (b, n))]
+    weights = [[int(np.sign(x.scale * by)) * part for part in _split_weight(w)] for x, w in ((a, k), (b, n))]
     parts, flat = [_unflattened(a.moved), _unflattened(b.moved)], a.moved.dims
     if parts[0].dims == parts[1].dims != flat:
         moved = weighted(parts, weights, name, grouped=False)
@@ -82,7 +86,9 @@ def added(first: Affine, second: Affine, name: str) -> Affine:
 
 
 def _unflattened(moved: Moved) -> Moved:
-    """The tensor itself, where all of it stands there in its order with fewer axes: windows of it are regular."""
+    """Returns the whole tensor if `moved` is all of it, in its order, with fewer axes, so that its windows are
+    regular.
+    """
     if len(moved.leaves) != 1 or moved.filled:
         return moved
     (tensor,) = moved.leaves
@@ -92,15 +98,17 @@ def _unflattened(moved: Moved) -> Moved:
     return replace(moved, term=tensor) if in_order else moved
 
 
-def _parts(weight: int) -> list[int]:
-    """Weights of 8 bits that add up to one."""
+def _split_weight(weight: int) -> list[int]:
+    """Splits a weight into weights of 8 bits with that sum."""
     count = -(-weight // WEIGHT)
     return [weight // count + (part < weight % count) for part in range(count)]
 
 
 def weighted(parts: Sequence[Moved], weights: Sequence[Sequence[int]], name: str, grouped: bool = True) -> Moved:
-    """Sums of weighted elements, each with those at the same place: a product in as many groups as there are channels,
-    the second of three or more axes, which arrays run as they run depthwise convolutions; or in one.
+    """Returns weighted sums of elements with equal indices, as a product.
+
+    It has a group per channel, the second of three or more axes, so that arrays run it like a depthwise convolution; or
+    one group.
     """
     dims = parts[0].dims
     columns = [reshape(part.term, (*dims, 1)) for part, own in zip(parts, weights, strict=True) for _ in own]
@@ -110,9 +118,7 @@ def weighted(parts: Sequence[Moved], weights: Sequence[Sequence[int]], name: str
 
 
 def of_items(items: Moved, weights: Sequence[int], name: str, grouped: bool = True, greatest: bool = False) -> Moved:
-    """(S)(k) -> (S): sums of the elements of each item, times a weight each, or with `greatest` the greatest of these;
-    as a product in groups or in one, as `weighted`.
-    """
+    """Maps (S)(k) -> (S): weighted sums of each item, or with `greatest` the maximum; a product as in `weighted`."""
     *dims, k = items.dims
     rank = len(dims)
     grouped = grouped and rank > 2

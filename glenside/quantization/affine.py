@@ -1,4 +1,4 @@
-"""What a term computes of integers that are moved about: scaled, shifted, clipped and rounded, element by element."""
+"""Represents the value of a term as moved integers, scaled, shifted, clipped and rounded elementwise."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from glenside.quantization.values import BYTES, Bytes, Leaf, Moved, Product, joi
 
 _MANY = 1 << 13
 _NEAR = 2e-3
-"""Of a byte: what rounding a bias may change."""
+"""The part of a byte's step that rounding a bias may change."""
 
 
 def one_number(value: float) -> Array:
-    """A number for all elements, ()."""
+    """Returns a number for all elements, ()."""
     return np.asarray(value, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """clip((integers + shift) * scale, low, high), rounded where `offset` is a number, which is added then.
+    """clip((integers + shift) * scale, low, high), rounded if `offset` is a number, which is added afterwards.
 
     Numbers are float64, and broadcast to the dims of the integers. Bytes, as the program stores them, are the sum of
     integer and shift modulo 256.
@@ -55,24 +55,24 @@ class Affine:
 
     @property
     def whole(self) -> bool:
-        """Whether it is integers of the network, and a number that is added to all of them."""
+        """True if it is integers of the network plus one number for all of them."""
         return self.integral and self.shift.ndim == 0 and self.fits
 
     @property
     def integral(self) -> bool:
-        """Whether it is bytes to which integers are added, if it is clipped to integers."""
+        """True if it is bytes plus integers; it may be clipped to integers."""
         alone = len(self.bytes) == len(self.moved.leaves) and self.scale.ndim == 0 and self.offset is None
         return bool(alone and self.scale == 1 and (self.shift == np.rint(self.shift)).all())
 
     @property
     def fits(self) -> bool:
-        """Whether nothing is clipped."""
+        """True if nothing is clipped."""
         least, most = self.ends
         return bool(self.low.max() <= least and self.high.min() >= most)
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Bounds of what is clipped."""
+        """The bounds before clipping."""
         if len(self.bytes) != len(self.moved.leaves):
             return -np.inf, np.inf
         zero = [0] * self.moved.filled
@@ -82,8 +82,8 @@ class Affine:
         return float(min(map(np.min, every))), float(max(map(np.max, every)))
 
     def around(self) -> Array | None:
-        """What stands in place of the zeros among its sums, or numbers of an input, and 0 elsewhere; None where that is
-        0 everywhere.
+        """The values of filled zeros among sums, or numbers of an input, and 0 elsewhere; None if that is 0
+        everywhere.
         """
         if not self.moved.filled or self.bytes or not self.shift.any():
             return None
@@ -92,10 +92,10 @@ class Affine:
         return found if found.any() else None
 
     def plus(self, by: Array) -> Affine:
-        """A constant added."""
+        """Adds a constant."""
         if self.dtype in BYTES or self.offset is not None:
             if by.ndim or by != np.rint(by):
-                raise BadInput("what is added to integers of 8 bits is one integer")
+                raise BadInput("an addition to integers of 8 bits requires one integer")
             if self.offset is not None:
                 return replace(self, offset=self.offset + float(by))
             return replace(self, shift=self.shift + by)
@@ -104,37 +104,38 @@ class Affine:
         )
 
     def times(self, by: Array) -> Affine:
-        """Multiplied by a constant."""
+        """Multiplies by a constant."""
         if not (np.isfinite(by).all() and by.all()):
-            raise BadInput("what sums are multiplied by is a finite number that is not 0")
+            raise BadInput("a factor of sums requires a finite number other than 0")
         if self.dtype in BYTES or self.offset is not None:
-            raise BadInput("integers that were rounded are multiplied by nothing")
+            raise BadInput("rounded integers cannot be multiplied")
         ends = self.low * by, self.high * by
         low, high = np.where(by < 0, ends[1], ends[0]), np.where(by < 0, ends[0], ends[1])
         return replace(self, scale=narrow(self.scale * by), low=narrow(low), high=narrow(high))
 
     def between(self, low: Array, high: Array) -> Affine:
-        """Clipped."""
+        """Clips."""
         own = 0 if self.offset is None else self.offset
         least, most = (np.clip(end, low - own, high - own) for end in (self.low, self.high))
         found = replace(self, low=narrow(np.asarray(least)), high=narrow(np.asarray(most)))
         return self if self.offset is None and found.fits else found
 
     def rounded(self) -> Affine:
-        """The nearest integers, of two the even one."""
+        """Rounds to the nearest integers, ties to even."""
         if self.offset is not None or self.whole:
             return self
         return replace(self, low=np.rint(self.low), high=np.rint(self.high), offset=0.0)
 
     def with_nearest_bias(self, least: int, most: int) -> Affine:
-        """The same, rounded, with a part of the shift added after that, where the rest is nearer to integers: a zero
-        point that was added before. All that is added after it stays between two numbers.
+        """Moves a part of the shift after rounding if the rest is then closer to integers.
+
+        That part is a zero point that was added before rounding. The part after rounding stays between two numbers.
         """
         if self.offset is None or self.moved.filled or max(self.shift.size, self.scale.size) > _MANY:
             return self
 
         def off(by: Sequence[int]) -> list[float]:
-            """How far the rest is from integers, for each part."""
+            """Returns the distance of the rest from integers, for each part."""
             shift = self.shift - np.reshape(by, (-1, *[1] * max(self.shift.ndim, self.scale.ndim))) / self.scale
             return [*map(float, np.abs((shift - np.rint(shift)) * self.scale).reshape(len(by), -1).max(1))]
 
@@ -150,18 +151,18 @@ class Affine:
         return replace(self, shift=shift, low=self.low - by, high=self.high - by, offset=self.offset + by)
 
     def widened(self) -> Affine:
-        """Bytes as the integers that they are. Raises BadInput where they were wrapped."""
+        """Returns bytes as integers of their value. Raises BadInput if they wrapped."""
         if self.dtype not in BYTES:
             return self
         least, most = limits(self.dtype)
         lowest, highest = replace(self, shift=one_number(0)).ends
         by = self.shift + 256 * np.ceil((least - lowest - self.shift) / 256)
         if highest + by > most:
-            raise BadInput(f"what is added to {self.dtype} wraps")
+            raise BadInput(f"an addition to {self.dtype} wraps")
         return replace(self, shift=np.asarray(by), dtype="int32")
 
     def centred(self) -> Affine:
-        """The same with a shift of 0, which goes into the zero points of the bytes; itself where it cannot."""
+        """Moves the shift into the zero points of the bytes; returns itself if that is impossible."""
         if len(self.bytes) != len(self.moved.leaves) or not self.shift.any():
             return self
         if self.moved.filled and np.broadcast_to(self.shift, self.dims)[places(self.moved.term).numbers == 0].any():
@@ -174,18 +175,18 @@ class Affine:
             return self
         leaves: dict[Term, Leaf] = {}
         for stand_in, leaf in self.moved.leaves.items():
-            assert isinstance(leaf, Bytes), "there are no others"
+            assert isinstance(leaf, Bytes), "all leaves are bytes"
             zero = leaf.zero - int(shifts[stand_in])
             leaves[stand_in] = replace(leaf, zero=(zero + 128) % 256 - 128 if self.dtype in BYTES else zero)
         return replace(self, moved=self.moved.with_leaves(leaves), shift=one_number(0))
 
     def raw(self) -> Affine:
-        """The same with zero points of 0, which go into the shift; itself where zeros stand among the bytes."""
+        """Moves zero points into the shift; returns itself if zeros are filled in among the bytes."""
         alone = len(self.bytes) == len(self.moved.leaves)
         return self.centred_at(0) if alone and not self.moved.filled else self
 
     def centred_at(self, zero: int) -> Affine:
-        """Bytes with that zero point, less which goes into the shift: of each, where there are several."""
+        """Returns bytes with that zero point; the difference goes into the shift, per element if zero points differ."""
         before = {stand_in: leaf.zero for stand_in, leaf in self.moved.leaves.items() if isinstance(leaf, Bytes)}
         apart = {zero - own for own in before.values()}
         if apart == {0}:
@@ -201,22 +202,22 @@ class Affine:
 
 
 def alike(values: Sequence[Affine]) -> list[Affine]:
-    """Bytes with one zero point for all: 0, or that of some among which zeros stand."""
+    """Returns bytes with a common zero point: 0, or that of values with filled zeros."""
     raw = [value.raw() for value in values]
     filled = [leaf.zero for value in raw if value.moved.filled for leaf in value.bytes]
     return [value.centred_at(filled[0] if filled else 0) for value in raw]
 
 
 def with_zero(moved: Moved, zero: int) -> Moved:
-    """Bytes with another zero point."""
+    """Returns bytes with another zero point."""
     leaves = {stand_in: replace(leaf, zero=zero) for stand_in, leaf in moved.leaves.items() if isinstance(leaf, Bytes)}
     return moved.with_leaves(leaves)
 
 
 def moved_by(by: Term, parts: list[Affine], least: bool = False) -> Affine:
-    """What a term that moves its operands makes of them; zeros among bytes stand for 0, or for the least number.
+    """Moves operands as a term does; fills among bytes are 0, or the least number.
 
-    Raises BadInput where they are no bytes, or sums, alike.
+    Raises BadInput unless all operands are equally rounded bytes, or sums.
     """
     map_ = by.index_map
     fills = map_ is not None and map_.fill is not None and not least
@@ -224,9 +225,9 @@ def moved_by(by: Term, parts: list[Affine], least: bool = False) -> Affine:
         parts = [part.centred() for part in parts]
     first = parts[0]
     if len({(part.dtype, part.offset) for part in parts}) > 1 or len({_kinds(part) for part in parts}) > 1:
-        raise BadInput("what is joined is of one kind: bytes that were rounded alike, or sums")
+        raise BadInput("a concatenation requires operands of one kind: equally rounded bytes, or sums")
     if fills and any((part.low > 0).any() or (part.high < 0).any() for part in parts):
-        raise BadInput("0 stands around numbers that are clipped to a range without it")
+        raise BadInput("a padding with 0 requires numbers whose clip range contains 0")
     dims = [part.dims for part in parts]
 
     def along(numbers: list[Array], fill: float | None) -> Array:
@@ -244,11 +245,9 @@ def moved_by(by: Term, parts: list[Affine], least: bool = False) -> Affine:
 
 
 def beside(by: Term, value: Affine, known: Array, before: bool) -> Affine:
-    """What a concatenation makes of a tensor and of numbers that are known, before or behind it: zeros that stand
-    there, to which the numbers are added. Raises BadInput for integers of 8 bits.
-    """
+    """Concatenates a tensor and known numbers, which are added to filled zeros. Raises BadInput for 8-bit integers."""
     if value.dtype in BYTES or value.offset is not None:
-        raise BadInput("constants are joined with integers of 8 bits: dequantize both before")
+        raise BadInput("a concatenation of constants with integers of 8 bits requires dequantizing both first")
     axis = int(str(by.attributes[-1]))
     more = known.shape[axis]
     pad = build("access-pad", by.children[before], "zero-padding", axis, *((more, 0) if before else (0, more)))

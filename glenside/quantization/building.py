@@ -1,4 +1,4 @@
-"""The integer network as it grows: bytes of inputs, weights, and layers of sums that become bytes."""
+"""Builds an integer network: bytes of inputs, weights, and layers of sums that are requantized."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from glenside.quantization.products import with_weights
 from glenside.quantization.values import Bytes, Known, Moved, Product, Real, narrow, pulled_back
 
 _INT8, _INT32 = limits("int8"), limits("int32")
-_NEAR = 1e-3
-"""Scales are floats: what is rounded to the same byte again is nearer to an integer than that."""
+_SAME_BYTE_TOLERANCE = 1e-3
+"""Scales are floats: a byte that is rounded to itself again is within this distance of an integer, in steps."""
 
 
-_OFF = 2e-3
-"""Steps of bytes by which what is added to sums may be off, where smaller weights leave room for less."""
+_BIAS_TOLERANCE = 2e-3
+"""The error of a bias, in steps of bytes, above which weights are enlarged."""
 _BYTES = 256
 
 
 class BeyondSums(BadInput):
-    """Layers whose biases int32 does not hold: name -> what is added to each sum, in its steps."""
+    """Layers whose biases exceed int32: name -> the bias of each sum, in its steps."""
 
     def __init__(self, shifts: Mapping[str, Array], node: str = "") -> None:
         (name, shift), *_ = shifts.items()
@@ -47,8 +47,8 @@ class Network:
     """The layers so far.
 
     taken     names of tensors
-    reserved  names of the layers of the program; others are those with a number, or of a kind that is none of them
-    beyond    result of a layer -> its name and what is added to its sums, where that is more than int32 holds
+    reserved  names of the program's layers; other layers get a number, or the name of a kind that no layer has
+    beyond    result of a layer -> its name and bias, if that exceeds int32
     """
 
     taken: set[str]
@@ -60,11 +60,11 @@ class Network:
     _bytes: dict[str, Bytes] = field(default_factory=dict)
 
     def kind(self, name: str) -> str:
-        """What layers of a kind are called that the program has not."""
+        """Returns a name for layers of a kind that is not a name of the program's layers."""
         return numbered(name, self.reserved)
 
     def input(self, tensor: Tensor, scale: float, zero: int) -> Bytes:
-        """The bytes of an input. Raises BadInput where it is quantized in two ways."""
+        """Returns the bytes of an input. Raises BadInput if it is quantized in two ways."""
         known = self.inputs.setdefault(tensor.name, (scale, zero))
         if known != (scale, zero):
             raise BadInput(f"it is quantized in two ways: by {known[0]:.6g} {known[1]:+} and by {scale:.6g} {zero:+}")
@@ -73,7 +73,7 @@ class Network:
         return self._bytes[tensor.name]
 
     def constant(self, name: str, values: Array) -> Term:
-        """A constant of that name, or of the next one that is free; the same values are there once."""
+        """Returns a constant of that name, or of the next free one; equal constants are shared."""
         known = self.constants.get(name)
         if known is None or known.dtype != values.dtype or not np.array_equal(known, values):
             name = numbered(name, self.taken)
@@ -83,21 +83,21 @@ class Network:
         return build("access-tensor", Tensor(name, dims, values.dtype.name, constant=True))
 
     def quantized(self, value: Affine, dtype: str) -> Affine:
-        """What was rounded, in 8 bits. Raises BadInput for what the machine has nothing for."""
+        """Returns rounded numbers in 8 bits. Raises BadInput for operations that the machine lacks."""
         if value.offset is None:
-            raise BadInput(f"a cast to {dtype} cuts numbers towards zero; a machine rounds them to the nearest integer")
+            raise BadInput(f"a cast to {dtype} truncates towards zero; a machine rounds to the nearest integer")
         own = 128 if dtype == "uint8" else 0
         around = value.around()
         if around is not None:
-            value = self._added_around(value, around, dtype)
+            value = self._with_fill_values(value, around, dtype)
         value = value.with_nearest_bias(_INT8[0] + own, _INT8[1] + own)
         assert value.offset is not None, "it is rounded"
         low, high = (_one_integer(end + value.offset - own) for end in (value.low, value.high))
         if low < _INT8[0] or high > _INT8[1]:
-            raise BadInput(f"what is stored in {dtype} is clipped to its range first, else it wraps")
+            raise BadInput(f"a cast to {dtype} wraps: clip to its range first")
         zero = int(value.offset) - own
         if not _INT8[0] <= zero <= _INT8[1]:
-            raise BadInput(f"a zero point lies within the range of {dtype}, got {int(value.offset)}")
+            raise BadInput(f"a zero point must be within the range of {dtype}, got {int(value.offset)}")
         kinds = {type(leaf) for leaf in value.moved.leaves.values()}
         if kinds == {Bytes}:
             same = _same_bytes(value, low, high, zero, own)
@@ -107,7 +107,7 @@ class Network:
         elif kinds == {Real}:
             return self._of_input(value, dtype, zero, own)
         elif kinds != {Product}:
-            raise BadInput("sums of sums become no bytes")
+            raise BadInput("sums of sums cannot be requantized")
         scales, shifts = pulled_back(value.moved, [value.scale, value.shift], "scales")
         leaves: dict[Term, Bytes] = {}
         for stand_in, leaf in value.moved.leaves.items():
@@ -117,13 +117,13 @@ class Network:
             leaves[stand_in] = Bytes(term, own_zero, low, high)
         return _stored(value.moved, leaves, dtype, zero, own)
 
-    def _added_around(self, value: Affine, around: Array, dtype: str) -> Affine:
-        """What was rounded, where those numbers stand in place of some of the zeros among sums: of bytes of these sums,
-        around which there are zeros.
+    def _with_fill_values(self, value: Affine, around: Array, dtype: str) -> Affine:
+        """Returns rounded numbers of which some replace filled zeros among sums, as bytes of the sums padded with
+        zeros.
         """
         without = replace(value, shift=narrow(np.where(around, 0, value.shift)))
         if without.around() is not None:
-            raise BadInput("0 stands around numbers that are clipped to a range without it")
+            raise BadInput("a padding with 0 requires numbers whose clip range contains 0")
         made = self.quantized(without, dtype)
         assert value.offset is not None, "it is rounded"
         real = replace(made, shift=narrow(made.shift - value.offset + around), dtype=value.dtype)
@@ -131,7 +131,7 @@ class Network:
 
     def _of_input(self, value: Affine, dtype: str, zero: int, own: int) -> Affine:
         if value.shift.ndim or value.scale.ndim or value.shift or value.scale <= 0:
-            raise BadInput("an input is quantized by one positive scale, and nothing is added to it before")
+            raise BadInput("an input requires quantizing by one positive scale, without an addition before it")
         leaves: dict[Term, Bytes] = {}
         for stand_in, leaf in value.moved.leaves.items():
             assert isinstance(leaf, Real)
@@ -140,9 +140,7 @@ class Network:
         return _stored(value.moved, leaves, dtype, zero, own)
 
     def solid(self, value: Affine) -> Affine:
-        """Bytes with those that stand for 0 in place of zeros among them, by a layer that copies all; other values as
-        they are.
-        """
+        """Replaces filled zeros among bytes by bytes for 0, in a layer that copies them; other values are unchanged."""
         own = value.widened().centred()
         if not own.moved.filled or len(own.bytes) != len(own.moved.leaves) or own.offset is not None or not own.fits:
             return value
@@ -156,15 +154,15 @@ class Network:
         return Affine(made.moved, value.dtype, made.shift - zero, own.scale)
 
     def mapped(self, value: Affine, table: Array, dtype: str, name: str) -> Affine:
-        """A function of bytes, as the program stores both: number b - least of the table for byte b."""
+        """Applies a table to bytes, both as the program stores them: entry b - least for byte b."""
         value, own = _bytes_alone(self.solid(value)), 128 if dtype == "uint8" else 0
-        stored = np.arange(-128, 128) + int(value.shift)  # of each byte of the network, what the program stores
+        stored = np.arange(-128, 128) + int(value.shift)  # for each byte of the network, the program's byte
         least = limits(value.dtype)[0]
         numbers = np.roll((table - own)[np.mod(stored - least, 256)], 128)
         return Affine(self.function(value, numbers, name), dtype, one_number(own))
 
     def function(self, value: Affine, numbers: Array, name: str) -> Moved:
-        """A function of bytes with a zero point of 0, number b modulo 256 for byte b."""
+        """Applies a table to bytes with zero point 0: entry b modulo 256 for byte b."""
         flat = replace(value.moved, term=reshape(value.moved.term, (value.moved.term.access.size, 1)))
         moved = weighted([flat], [[1]], name)
         moved = replace(moved, term=reshape(moved.term, value.dims))
@@ -185,7 +183,7 @@ class Network:
         sums, bias = self.sums(product), _bias(shift)
         by = scale.astype(np.float32)
         if not (np.isfinite(by).all() and (np.abs(by) >= np.finfo(np.float32).tiny).all()):
-            raise BadInput(f"the scale of its sums is a positive normal float32, got {by.min()!s}")
+            raise BadInput(f"the scale of its sums must be a positive normal float32, got {by.min()!s}")
         made = cast(self._biased(product, sums, bias), "float32")
         scales = self.constant(f"{product.name}.scale", by)
         made = compute("round", multiply(made, broadcast(scales, made.access.dims)))
@@ -194,20 +192,20 @@ class Network:
         if table is not None:
             made = build("access-gather", self.constant(f"{product.name}.table", table), made, 0)
         requantised = Requantised(bias, by, zero, low, high, table)
-        return self._once(product, shift, sums, requantised, None, made)
+        return self._new_layer(product, shift, sums, requantised, None, made)
 
     def result(self, product: Product, shift: Array) -> Term:
-        """A layer of which sums with a bias are the result, ()(dims) int32."""
+        """Returns a layer whose result is its sums with a bias, ()(dims) int32."""
         if product.normalised is not None:
-            raise BadInput(f"a {product.normalised.kind} ends in bytes: quantize it")
+            raise BadInput(f"a {product.normalised.kind} must end in bytes: quantize its result")
         sums, bias = self.sums(product), _bias(shift)
         if not bias.any():
             made, given = split_at(sums, 0), None
         else:
             made, given = self._biased(product, sums, bias), bias
-        return self._once(product, shift, sums, None, given, made)
+        return self._new_layer(product, shift, sums, None, given, made)
 
-    def _once(
+    def _new_layer(
         self,
         product: Product,
         shift: Array,
@@ -216,7 +214,7 @@ class Network:
         bias: Array | None,
         made: Term,
     ) -> Term:
-        """A layer, once; a product whose sums become several tensors is several layers."""
+        """Adds a layer once; a product whose sums become several tensors is several layers."""
         name, taken = product.name, {layer.name for layer in self.layers}
         if (np.abs(shift) > _INT32[1]).any():
             self.beyond[made] = name, shift
@@ -235,7 +233,9 @@ class Network:
         return add(whole, broadcast(self.constant(f"{product.name}.bias", bias), whole.access.dims))
 
     def sums(self, product: Product) -> Term:
-        """The product of two operands, of int8 where none has a zero point, else of int32, as what is not added up."""
+        """Returns the product of two operands, of int8 if neither has a zero point, else of int32; `greatest` takes
+        maxima.
+        """
         leaves = [*product.a.leaves.values(), *product.b.leaves.values()]
         wide = product.greatest or any(isinstance(leaf, Bytes) and leaf.zero for leaf in leaves)
         a, b = (self._operand(moved, wide) for moved in (product.a, product.b))
@@ -250,7 +250,7 @@ class Network:
             if isinstance(leaf, Known):
                 if leaf.values.min(initial=0) < _INT8[0] or leaf.values.max(initial=0) > _INT8[1]:
                     ends = f"{leaf.values.min()} to {leaf.values.max()}"
-                    raise BadInput(f"its weights, less their zero point, fit int8; {leaf.name} has {ends}")
+                    raise BadInput(f"its weights, less their zero point, must fit int8; {leaf.name} has {ends}")
                 made = self.constant(leaf.name, leaf.values.astype(np.int8))
             else:
                 assert isinstance(leaf, Bytes)
@@ -266,11 +266,11 @@ class Network:
 
 
 def _bytes_alone(value: Affine) -> Affine:
-    """Bytes with a zero point of 0, to all of which one integer is added. Raises BadInput for anything else."""
+    """Returns bytes with zero point 0, plus one integer for all. Raises BadInput for others."""
     value = value.raw()
     apart = {leaf.zero for leaf in value.bytes}
     if not value.whole or value.moved.filled or apart != {0}:
-        raise BadInput("a function of bytes is one of those of one tensor, with no zeros among them")
+        raise BadInput("a function of bytes requires the bytes of one tensor, without padding zeros")
     return value
 
 
@@ -279,42 +279,42 @@ def _one_integer(numbers: Array) -> int:
     if not np.isfinite(numbers).all():
         return _INT8[0] - 1
     if least != most:
-        raise BadInput(f"bytes of a layer are clipped to one range, got ends from {least:.6g} to {most:.6g}")
+        raise BadInput(f"bytes of a layer must be clipped to one range, got ends from {least:.6g} to {most:.6g}")
     return int(least)
 
 
 def _bias(shift: Array) -> Array:
-    """Whole steps of sums; as many as int32 holds, where they are more: such a layer is none if it is used."""
+    """Returns the bias in whole steps of sums, clamped to int32; a layer that exceeds it is refused if it is used."""
     made: Array = np.clip(np.rint(shift), -_INT32[1], _INT32[1]).astype(np.int32)
     return made
 
 
 def _stored(moved: Moved, leaves: dict[Term, Bytes], dtype: str, zero: int, own: int) -> Affine:
-    """Bytes as the program stores them."""
+    """Returns bytes as the program stores them."""
     return Affine(moved.with_leaves(leaves), dtype, one_number(own + (zero if moved.filled else 0)))
 
 
 def _same_bytes(value: Affine, low: int, high: int, zero: int, own: int) -> Affine | None:
-    """The same bytes, where quantizing dequantized ones changes none."""
-    if value.scale.ndim or value.shift.ndim or abs(value.scale - 1) > _NEAR / 256:
+    """Returns the same bytes if quantizing dequantized ones changes none, else None."""
+    if value.scale.ndim or value.shift.ndim or abs(value.scale - 1) > _SAME_BYTE_TOLERANCE / 256:
         return None
     shift = np.rint(value.shift)
     found = replace(value, shift=np.asarray(shift + zero + own), scale=one_number(1), offset=None)
     found = replace(found, low=one_number(-np.inf), high=one_number(np.inf))
     least, most = found.ends
-    if abs(value.shift - shift) > _NEAR or least < low + own or most > high + own:
+    if abs(value.shift - shift) > _SAME_BYTE_TOLERANCE or least < low + own or most > high + own:
         return None
     return found
 
 
 def _rescaled(value: Affine, name: str) -> Affine:
-    """Bytes times 1: sums of one product each."""
+    """Multiplies bytes by 1, so that they are sums of one product each."""
     (raw,) = alike([value])
     return replace(raw, moved=weighted([raw.moved], [[1]], name))
 
 
 def _with_finer_steps(product: Product, scale: Array, shift: Array) -> tuple[Product, Array, Array]:
-    """Weights that are small times a whole number, where what is added is nearer to a whole number of such steps."""
+    """Multiplies small weights by an integer, if the bias is then closer to an integer number of steps."""
     known = [leaf.values for leaf in product.b.leaves.values() if isinstance(leaf, Known)]
     most = max((max(-int(own.min(initial=-1)), int(own.max(initial=1))) for own in known), default=1)
     if product.greatest or len(known) < len(product.b.leaves):
@@ -323,19 +323,19 @@ def _with_finer_steps(product: Product, scale: Array, shift: Array) -> tuple[Pro
     room = min(WEIGHT // most, int(_INT32[1] / (2 * largest)))
 
     def off(by: int) -> float:
-        """How far it is from whole numbers, in steps of the result."""
+        """Returns the distance from integers, in steps of the result."""
         return float(np.abs((shift - np.rint(shift * by) / by) * scale).max(initial=0))
 
-    if room < 2 or off(1) <= _OFF:
+    if room < 2 or off(1) <= _BIAS_TOLERANCE:
         return product, scale, shift
-    by = next((by for by in range(2, room + 1) if off(by) <= _OFF), 0) or min(range(1, room + 1), key=off)
+    by = next((by for by in range(2, room + 1) if off(by) <= _BIAS_TOLERANCE), 0) or min(range(1, room + 1), key=off)
     return with_weights(product, one_number(by), np.multiply), scale / by, shift * by
 
 
 def _with_positive_scale(product: Product, scale: Array, shift: Array) -> tuple[Product, Array, Array]:
-    """(s + b) c = (-s - b) (-c): the sign of a scale in the weights."""
+    """Moves the sign of a scale into the weights: (s + b) c = (-s - b) (-c)."""
     if (scale > 0).all():
         return product, scale, shift
-    assert not product.greatest, "of negative ones the least would be the greatest"
+    assert not product.greatest, "negating would turn a maximum into a minimum"
     signs = np.sign(scale)
     return with_weights(product, signs, np.multiply), np.abs(scale), shift * signs

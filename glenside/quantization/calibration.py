@@ -1,7 +1,7 @@
-"""Networks of floats as networks of bytes: weights by their largest element, activations by what data makes of them.
+"""Quantizes float networks: weights by their largest element, activations by their range on data.
 
-Weights have a scale for each output channel, and no zero point; activations one scale and zero point for each tensor,
-from the least to the greatest value seen, as in https://arxiv.org/abs/1712.05877.
+Weights have a scale per output channel, and no zero point. Activations have one scale and zero point per tensor, from
+the least to the greatest value seen, as in https://arxiv.org/abs/1712.05877.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from glenside.passes.element_functions import is_one_number, operands_of, pair_o
 from glenside.passes.network import fold_batch_norms, uninterrupted
 from glenside.quantization.additions import in_ratio
 from glenside.quantization.building import BeyondSums
-from glenside.quantization.curves import regions, unviewed
+from glenside.quantization.byte_functions import regions, unviewed
 from glenside.quantization.dividing import with_inverses
 from glenside.quantization.file_nodes import node_names
 from glenside.quantization.layers import IntegerNetwork
-from glenside.quantization.maxima import fills_with_least
+from glenside.quantization.max_pools import fills_with_least
 from glenside.quantization.network import integer_network
 from glenside.quantization.normalizing import inside, standardisation
 from glenside.quantization.values import largest_tensor, name_in, place_of
@@ -41,9 +41,9 @@ from glenside.semantics.interpreter import evaluate
 
 _LEVELS, _LOWEST, _LARGEST = 255, -128, 127
 _LEAST = 1e-12
-"""What is smaller than the largest tensor by that is 0."""
+"""Tensors smaller than the largest tensor by this factor count as 0."""
 _MOST_ADDED = 1 << 30
-"""Steps of sums that are added to them, at most: with the sums themselves they fit int32."""
+"""The largest bias, in steps of sums: together with the sums it fits int32."""
 _SUMS = ("elementwise-add", "subtract")
 _POOLS = ("reduce-mean", "reduce-sum", "reduce-max")
 
@@ -55,13 +55,13 @@ def quantized(
     seed: int = 0,
     draw: bool = False,
 ) -> IntegerNetwork:
-    """A network of floats as integer layers: batch norms are folded, and what products and average pools read is bytes.
+    """Returns a float network as integer layers: batch norms are folded, and products and average pools read bytes.
 
-    data  input -> samples, (samples ..) where the input is (batch ..), whole batches. Those that are not given are one
-          batch of normal random numbers of that seed, or of integers 0: enough to try a machine, too little to trust it
-    draw  whether constants without a value are drawn by that seed
+      data  input -> samples, (samples ..) for an input (batch ..), in whole batches. Inputs without data get one batch
+            of normal random numbers of `seed`, or integers 0: enough to try a machine, too little to measure accuracy
+      draw  True: constants without a value are drawn by `seed`
 
-    Raises BadInput: data that does not fit, constants without a value, and what `integer_network` refuses.
+    Raises BadInput: data that does not fit, constants without a value, and refusals of `integer_network`.
     """
     load = cache(partial(_values, program, constants or {}, seed if draw else None))
     folded = uninterrupted(*fold_batch_norms(program.as_written(), Search(meanwhile=load)))
@@ -70,12 +70,12 @@ def quantized(
     try:
         return integer_network(*made.program(), program)
     except BeyondSums as beyond:
-        made.coarsen(beyond)  # once: what is added is in steps that are fixed then
+        made.coarsen(beyond)  # once: biases have fixed steps afterwards
         return integer_network(*made.program(), program)
 
 
 def _values(program: Program, given: Mapping[str, Array], seed: int | None) -> dict[str, Array]:
-    """Of all constants; those without one are drawn where there is a seed for them. Raises BadInput."""
+    """Returns the values of all constants; with a seed, missing ones are drawn. Raises BadInput."""
     known = {**(program if seed is None else program.seeded_constants(seed)).constants, **given}
     missing = [name for name in program.constants_declared if name not in known]
     if missing:
@@ -84,11 +84,11 @@ def _values(program: Program, given: Mapping[str, Array], seed: int | None) -> d
 
 
 def batches_of(program: Program, data: Mapping[str, Array], seed: int) -> Iterator[dict[str, Array]]:
-    """The inputs of each run: the data in batches."""
+    """Yields the inputs of each run: the data in batches."""
     draw, given = np.random.default_rng(seed), dict[str, Array]()
     for name in data:
         if name not in program.inputs:
-            raise BadInput(f"data is given for {spelled_name(name)}, which is no input of the program")
+            raise BadInput(f"data is given for {spelled_name(name)}, which is not an input of the program")
     for name, tensor in program.inputs.items():
         dims = tuple(tensor.dims)
         if name not in data:
@@ -109,7 +109,7 @@ def batches_of(program: Program, data: Mapping[str, Array], seed: int) -> Iterat
 
 
 def _batch(array: Array, tensor: Tensor, run: int) -> Array:
-    """One batch of the samples, which begin again at their end."""
+    """Returns one batch of the samples, which repeat cyclically."""
     if not array.ndim:
         return array
     size = tensor.dims[0]
@@ -119,23 +119,28 @@ def _batch(array: Array, tensor: Tensor, run: int) -> Array:
 
 @dataclass
 class _Quantizing:
-    """A network, and the least and the greatest value of each tensor that is to be bytes."""
+    """A network, and the range of each tensor that becomes bytes."""
 
     folded: Program
     known: Mapping[str, Array]
     ranges: dict[Term, tuple[float, float]] = field(default_factory=dict)
-    """Of one of those tensors that have one scale: they are joined, or a maximum is taken of one."""
-    alike: dict[Term, Term] = field(default_factory=dict)
-    """Tensor -> that one."""
+    """The range of a representative of tensors that share one scale: parts of a concatenation, or a maximum and its
+    operand.
+    """
+    representative: dict[Term, Term] = field(default_factory=dict)
+    """Tensor -> its representative."""
     inner: set[Term] = field(default_factory=set)
-    """What layer norms are made of."""
+    """Terms inside layer norms."""
     coarser: dict[Term, Array] = field(default_factory=dict)
-    """Weights -> how many times as large as by their own numbers the steps of each channel are."""
+    """Weights -> the factor by which each channel's step exceeds the one from its own range."""
     ends: set[Term] = field(default_factory=set)
-    """Tensors that others are in another order, of which functions are taken: these are bytes, for a function knows no
-    other place than its own. And those that have constants among them: these are bytes like the others then."""
+    """Tensors that become bytes themselves rather than as reordered views.
+
+    A function is applied to elements in their own order, so its reordered operands do; so do tensors with constants in
+    them.
+    """
     gates: list[Term] = field(default_factory=list)
-    """Products of two tensors that change, element by element."""
+    """Elementwise products of two tensors that change."""
 
     def __post_init__(self) -> None:
         self.roots = self.folded.roots
@@ -148,9 +153,9 @@ class _Quantizing:
         self.ends |= {t for t in order if t.operator.name == "access-concatenate" and self._has_constants(t)}
         for operand in self._operands():
             self._join(self._leaves(operand))
-        for root in _results(self.roots[0]):  # layer norms at the end are the machine's, and other functions the host's
+        for root in _results(self.roots[0]):  # layer norms at the end run on the machine, other functions on the host
             self._join(x for x in self._leaves(root) if _scaled_from(x, self.constant) in standard)
-        needed = {*postorder(*self._operands(), *self.alike)}
+        needed = {*postorder(*self._operands(), *self.representative)}
         order = [t for t in order if t in needed]
         self.gates = [t for t in order if t not in curves and t not in standard and self._is_gate(t)]
         self._join_results([t for t in order if t not in curves], curves, {*self.gates})
@@ -160,13 +165,14 @@ class _Quantizing:
         for operand in (*(own.base for t, own in standard.items() if t in needed), *bases, *softmaxes, *gated):
             self._join(self._leaves(operand))
         self._join_parts(order)
-        self.ranges = {first: (0.0, 0.0) for first in self.alike.values()}
+        self.ranges = {first: (0.0, 0.0) for first in self.representative.values()}
         squared = (x for own in standard.values() if not own.centred for x in self._leaves(own.base))
-        self.balanced = {self.alike[x] for x in (*self._multiplied(), *squared) if x in self.alike}
+        self.balanced = {self.representative[x] for x in (*self._multiplied(), *squared) if x in self.representative}
 
     def _join_results(self, order: Sequence[Term], curves: Container[Term], gates: Container[Term]) -> None:
-        """Results that are bytes of their own: of functions, for what is none of them; and of gates, for what takes
-        channels times a number each, whose sign no weights of a gate take.
+        """Makes bytes of the results of functions that others read, and of gates that are scaled per channel.
+
+        The weights of a gate cannot absorb the signs of such scales.
         """
         for term in order:
             self._join(x for c in _read(term) if (x := unviewed(c)) in curves)
@@ -175,18 +181,20 @@ class _Quantizing:
                 self._join(x for c in below if (x := unviewed(c)) in gates)
 
     def _join_parts(self, order: Sequence[Term]) -> None:
-        """What is joined is bytes, or sums, all of it; and a maximum has the scale of what it is taken of."""
+        """Gives all parts of a concatenation one scale if one of them is bytes, and a maximum the scale of its
+        operand.
+        """
         for term in order:
             if term.operator.name == "access-concatenate":
                 leaves = [x for x in self._leaves(term) if not self.constant[x]]
-                if any(x in self.alike for x in leaves):
+                if any(x in self.representative for x in leaves):
                     self._join(leaves)
         for term in postorder(*self.roots):
-            if term in self.alike and term.attributes[:1] == ("reduce-max",):
+            if term in self.representative and term.attributes[:1] == ("reduce-max",):
                 self._join([term, *self._leaves(term.children[0])])
 
     def _multiplied(self) -> Iterator[Term]:
-        """What is multiplied by what changes too: zero points of both would take sums that are not known before."""
+        """Yields operands of products in which both operands change: zero points of both would need unknown sums."""
         for term in postorder(*self.roots):
             both = term.children[0].children if is_product(term) else ()
             if both and not any(self.constant[c] for c in both):
@@ -194,23 +202,23 @@ class _Quantizing:
         yield from (leaf for t in self.gates for c in operands_of(t) or () for leaf in self._leaves(c))
 
     def _has_constants(self, term: Term) -> bool:
-        """Whether it is made of constants and others."""
+        """True if it joins constants and others."""
         return len({self.constant[c] for c in term.children}) > 1
 
     def _is_gate(self, term: Term) -> bool:
-        """Whether two tensors that change are multiplied, element by element."""
+        """True if two tensors that change are multiplied elementwise."""
         both = operands_of(term) if term.attributes[:1] == ("elementwise-mul",) and term not in self.inner else None
         return both is not None and not any(self.constant[x] for x in both)
 
     def _join(self, leaves: Iterable[Term]) -> None:
-        """These have one scale, and those that have one with any of them."""
+        """Gives these tensors one scale, together with those that share a scale with any of them."""
         changing = [x for x in leaves if not self.constant[x] and x.access.dtype in FLOATS]
-        firsts = {self.alike.setdefault(x, x) for x in changing}
-        for x in [x for x, first in self.alike.items() if first in firsts]:
-            self.alike[x] = changing[0]
+        firsts = {self.representative.setdefault(x, x) for x in changing}
+        for x in [x for x, first in self.representative.items() if first in firsts]:
+            self.representative[x] = changing[0]
 
     def _operands(self) -> Iterator[Term]:
-        """What products and average pools read."""
+        """Yields the operands of products and average pools."""
         for term in postorder(*self.roots):
             if term in self.inner:
                 continue
@@ -222,7 +230,7 @@ class _Quantizing:
                 yield from self._added(term)
 
     def _leaves(self, operand: Term) -> Iterator[Term]:
-        """What an operand is made of by moves, also those of max-pools."""
+        """Yields the tensors that movement, including that of max-pools, makes an operand of."""
         for leaf in leaves_of(operand, self.ends):
             if fills_with_least(leaf):
                 yield from self._leaves(leaf.children[0])
@@ -230,35 +238,36 @@ class _Quantizing:
                 yield leaf
 
     def _added(self, term: Term) -> tuple[Term, ...]:
-        """Two tensors that are added, as residual connections do."""
+        """Returns the operands of an addition of two tensors, as in residual connections."""
         pair = pair_of(term) if term.operator.name == "compute" and term.attributes[0] in _SUMS else None
         both = pair is not None and not any(self.constant[c] for c in pair.children)
         return pair.children if pair is not None and both else ()
 
     def calibrate(self, runs: Iterator[dict[str, Array]], nodes: Callable[[Term], str]) -> None:
-        """See what values tensors take. Raises BadInput, which names the place and the node of the file, where they are
-        not finite.
+        """Records the range of each tensor. Raises BadInput, with the place and the file's node, for values not
+        finite.
         """
         layers = {term: name for name, term in reversed(list(self.folded.layers.items()))}
 
         def see(term: Term, value: Array) -> None:
-            first = self.alike[term]
+            first = self.representative[term]
             low, high = self.ranges[first]
             least, most = float(np.min(value)), float(np.max(value))
             if not np.isfinite([least, most]).all():
                 place = place_of(term, layers, self.constant, nodes(term))
-                raise BadInput(f"{place}: numbers that are quantized are finite, got {least:g} to {most:g}")
+                raise BadInput(f"{place}: quantized numbers must be finite, got {least:g} to {most:g}")
             self.ranges[first] = min(low, least), max(high, most)
 
         for values in runs:
-            evaluate([*self.alike], {**self.known, **values}, watch=see)
+            evaluate([*self.representative], {**self.known, **values}, watch=see)
         for first in self.balanced:
             most = max(map(abs, self.ranges[first])) / _LARGEST
             self.ranges[first] = _LOWEST * most, _LARGEST * most
 
     def coarsen(self, beyond: BeyondSums) -> None:
-        """Larger steps for channels to which more is added than int32 holds in steps of their sums: what is added is
-        that much more than their weights, as where a batch norm left next to nothing of them. Raises BadInput.
+        """Enlarges the steps of channels whose bias exceeds int32 in steps of their sums. Raises BadInput.
+
+        Such a bias is large relative to the weights, as where a batch norm left almost nothing of them.
         """
         for name, shift in beyond.shifts.items():
             product = self.folded.layers.get(name)
@@ -272,17 +281,17 @@ class _Quantizing:
             self.coarser[operand] = steps.reshape(steps.shape + (1,) * (operand.access.rank - steps.ndim))
 
     def _steps(self) -> dict[Term, float]:
-        """The scale of each tensor. What is added to another one has a scale in a ratio of small numbers to its."""
+        """Returns the scale of each tensor; addends get scales in a ratio of small integers."""
         found = {first: (high - low) / _LEVELS for first, (low, high) in self.ranges.items()}
         largest = max(found.values(), default=0) or 1
         found = {first: step if step > _LEAST * largest else largest for first, step in found.items()}
         fixed: set[Term] = set()
         for term in postorder(*self.roots):
             leaves = [
-                self.alike[x]
+                self.representative[x]
                 for operand in (() if term in self.inner else self._added(term))
                 for x in self._leaves(operand)
-                if x in self.alike
+                if x in self.representative
             ]
             for first in leaves[1:]:
                 if first not in fixed:
@@ -291,7 +300,7 @@ class _Quantizing:
         return found
 
     def program(self) -> tuple[Program, Mapping[str, Array]]:
-        """The network with what is to be bytes quantized and dequantized, and all its constants."""
+        """Returns the network with quantized and dequantized tensors, and all its constants."""
         weights = dict.fromkeys(x for x in self._operands() if self.constant[x] and x.access.dtype in FLOATS)
         kept = postorder(*self.roots, without=weights)
         taken = {name_in(term) for term in kept if term.operator.name == "access-tensor"}
@@ -303,7 +312,7 @@ class _Quantizing:
         steps = self._steps()
 
         def changed(term: Term, children: tuple[Term, ...]) -> Term | None:
-            first = self.alike.get(term)
+            first = self.representative.get(term)
             if first is None:
                 return None
             own = make(term.operator, weave(term.operator, children, term.attributes))
@@ -315,7 +324,7 @@ class _Quantizing:
 
 
 def _read(term: Term) -> Iterator[Term]:
-    """What a term reads, through pairs."""
+    """Yields the operands of a term, through pairs."""
     for child in term.children:
         yield from child.children if child.operator.name == "access-product" else (child,)
 
@@ -325,14 +334,14 @@ def _results(root: Term) -> Sequence[Term]:
 
 
 def _scaled_from(term: Term, constant: Mapping[Term, bool]) -> Term:
-    """What a term is with constants added to it, or multiplied by them."""
+    """Returns the term below additions of, and multiplications by, constants."""
     while (below := operands_of(term)) is not None and sum(not constant[x] for x in below) == 1:
         (term,) = (x for x in below if not constant[x])
     return term
 
 
 def _weights(product: Term, constant: Mapping[Term, bool]) -> tuple[Term, list[int]] | None:
-    """The operand of a product that is constant, and the axes of the product that are those of its shape."""
+    """Returns the constant operand of a product, and the axes of the product that are its shape."""
     pair = product.children[0]
     if not is_product(product) or pair.operator.name != "access-product":
         return None
@@ -344,10 +353,10 @@ def _weights(product: Term, constant: Mapping[Term, bool]) -> tuple[Term, list[i
 
 
 def _by_channel(operand: Term, values: Array, known: dict[str, Array], taken: set[str], coarser: Array) -> Term:
-    """Constant weights, (channels)(item), as int8 and a scale of each channel; what those are is `known` then."""
+    """Returns constant weights, (channels)(item), as int8 with a scale per channel; adds these constants to `known`."""
     split = operand.access.split
     if not np.isfinite(values).all():
-        raise BadInput(f"weights are finite numbers, which {spelled_name(largest_tensor(operand))} are not")
+        raise BadInput(f"weights must be finite, and those of {spelled_name(largest_tensor(operand))} are not")
     item = tuple(range(split, values.ndim))
     least, most = values.min(item, keepdims=True, initial=0), values.max(item, keepdims=True, initial=0)
     largest = np.maximum(-least, most)
@@ -369,7 +378,7 @@ def _constant(name: str, values: Array, known: dict[str, Array]) -> Term:
 
 
 def _dequantized(x: Term, low: float, step: float) -> Term:
-    """A tensor of bytes from about that number on, and what they stand for."""
+    """Quantizes a tensor to bytes that begin at about `low`, and dequantizes it."""
     zero = int(np.clip(np.rint(_LOWEST - low / step), _LOWEST, _LARGEST))
     scale, point = build("full", (), repr(float(np.float32(step))), "float32"), build("full", (), zero, "int8")
     real = dequantize(quantize(cast(x, "float32"), scale, point, "int8"), scale, point)

@@ -1,4 +1,4 @@
-"""Divisions of one tensor by another, as products with the inverse of that one, which is a function of its bytes."""
+"""Rewrites divisions of tensors as products with the inverse, which is a function of the divisor's bytes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from glenside.builder.pointwise import divide, filled, multiply
 from glenside.ir.program import Program
 from glenside.ir.term import Term, make, postorder, rebuild_all, weave
 from glenside.passes.element_functions import pair_of
-from glenside.quantization.curves import regions
+from glenside.quantization.byte_functions import regions
 from glenside.quantization.normalizing import inside, standardisation
 
 
 def with_inverses(program: Program) -> Program:
-    """The program without divisions by what changes, but in normalizations and in functions of one tensor alone."""
+    """Returns the program without divisions by changing tensors, except in normalizations and functions of one
+    tensor.
+    """
     constant, order = program.info.constant, [*postorder(*program.roots)]
     standard = {t: own for t in order if (own := standardisation(t, constant)) is not None}
     kept = {part for t, own in standard.items() for part in inside(t, own)} | standard.keys()
@@ -35,7 +37,7 @@ def with_inverses(program: Program) -> Program:
 
 
 def _inverse(x: Term) -> Term:
-    """1 / x, of what x is a broadcast of."""
+    """Returns 1 / x, computed before broadcasts of x."""
     if x.operator.name in ("access-broadcast", "access-reshape") and x.access.split == x.children[0].access.split == 0:
         return make(x.operator, weave(x.operator, [_inverse(x.children[0])], x.attributes))
     return divide(filled(x, 1), x)

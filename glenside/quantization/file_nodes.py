@@ -1,4 +1,4 @@
-"""Finds the node of a file that a term belongs to, also after quantizing has made other terms of the program."""
+"""Finds the file's node of a term, also after quantization has replaced terms of the program."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from glenside.ir.term import Term, constants_under, postorder
 from glenside.ir.types import AccessType
 
 _MOST_PAIRS = 1 << 18
-"""Pairs of terms that are compared."""
+"""The maximum pairs of terms that are compared."""
 
 
 def node_names(original: Program, program: Program) -> Callable[[Term], str]:
-    """A function from terms of a program to the node of the original's file, such as "node /act/Mul (Mul)".
+    """Returns a function from terms of a program to the original file's node, such as "node /act/Mul (Mul)".
 
-    "" where nothing is known. Nothing is computed before the function is called.
+    It returns "" for unknown nodes. Nothing is computed before its first call.
     """
 
     @cache
@@ -34,7 +34,7 @@ def node_names(original: Program, program: Program) -> Callable[[Term], str]:
             return ""
         named, users = known()
         level, seen = [term], {term}
-        while level:  # a term within a node belongs to the node whose result is computed from it
+        while level:  # a term within a node belongs to the node that computes the next result
             for own in level:
                 if own in named:
                     return named[own]
@@ -46,11 +46,11 @@ def node_names(original: Program, program: Program) -> Callable[[Term], str]:
 
 
 def _carried(original: Program, program: Program) -> Mapping[Term, str]:
-    """The nodes of terms of a program, of those of the original.
+    """Returns the nodes of a program's terms, from those of the original.
 
-    Both are walked from the results and the layers down, together: terms of one operator with the same dims belong
-    together, and where operators differ, a term with one operand that changes is passed over, on either side: it is a
-    step of quantization, or a scale that was folded.
+    Both are traversed together from the results and the layers: terms of one operator with equal dims correspond, and
+    where operators differ, a term with one changing operand is skipped, on either side: it is a step of quantization,
+    or a folded scale.
     """
     old_roots, new_roots = _roots(original), _roots(program)
     constant = {**constants_under(*old_roots.values()), **constants_under(*new_roots.values())}
@@ -79,12 +79,12 @@ def _roots(program: Program) -> Mapping[str | None, Term]:
 
 
 def _changing(term: Term, constant: Mapping[Term, bool]) -> Sequence[Term]:
-    """The operands of a term that are no constants."""
+    """Returns the operands of a term that are not constants."""
     return [operand for operand in read_by(term) if not constant[operand]]
 
 
 def read_by(term: Term) -> tuple[Term, ...]:
-    """The operands of a term, through pairs."""
+    """Returns the operands of a term, through pairs."""
     return tuple(x for c in term.children for x in (c.children if c.operator.name == "access-product" else (c,)))
 
 

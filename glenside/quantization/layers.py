@@ -1,4 +1,4 @@
-"""What an integer network is: layers of products of bytes, whose sums become bytes again, or are the result."""
+"""Defines an integer network: layers of products of bytes, whose sums are requantized or are the result."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from glenside.ir.term import Term, tensors
 from glenside.ir.types import Tensor
 
 MANY = 12
-"""Layers of networks for which a copy of the process is worth its while."""
+"""The number of layers from which a forked copy of the process pays off."""
 
 
 @dataclass(frozen=True)
 class Requantised:
-    """bytes = clip(round_half_even(float32(sums + bias) * scale) + zero, low, high), element by element.
+    """bytes = clip(round_half_even(float32(sums + bias) * scale) + zero, low, high), elementwise.
 
     bias   int32, broadcasts to the dims of the sums
-    scale  float32, positive and normal, broadcasts to the dims of the sums; of what is normalised also negative
+    scale  float32, positive and normal, broadcasts to the dims of the sums; after a normalization it may be negative
     zero, low, high  of int8; a relu or another clip is in low and high
-    table  (256) int8, or None: a function of the bytes, number b modulo 256 for byte b
+    table  (256) int8, or None: a function of the bytes, entry b modulo 256 for byte b
     """
 
     bias: Array
@@ -36,23 +36,26 @@ class Requantised:
     table: Array | None = None
 
 
-_SAID = {
-    "softmax": "Softmax is in fixed point: of n numbers each is off by less than (n + 3) / 65536 before it is rounded.",
-    "layer-norm": "Layer norms are in fixed point: a mean is off by 1/128 of a byte's step at most, and what is divided"
-    " by the deviation is rounded to 16 bits.",
-    "rms-norm": "What is divided by a root mean square, or by the root of a sum of squares, is in fixed point, rounded"
-    " to 16 bits.",
+_PRECISION = {
+    "softmax": "Softmax is in fixed point: for n numbers each error is below (n + 3) / 65536 before rounding.",
+    "layer-norm": (
+        "Layer norms are in fixed point: the error of a mean is at most 1/128 of a byte's step, "
+        "and quotients by the deviation are rounded to 16 bits."
+    ),
+    "rms-norm": (
+        "Quotients by a root mean square, or by the root of a sum of squares, are in fixed point, rounded to 16 bits."
+    ),
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Normalised:
-    """What becomes of sums, (.. n m) of which the last two axes are an item, before they are requantised: int16 each.
+    """A normalization of sums, (.. n m) whose last two axes are an item, to int16 before they are requantized.
 
-    kind    "softmax", "layer-norm", or "rms-norm", which takes no mean off
-    first   of a softmax what its distances are multiplied by, of a layer norm 1 / n, of an rms norm 0: float32
+    kind    "softmax", "layer-norm", or "rms-norm", which subtracts no mean
+    first   of a softmax the factor of its distances, of a layer norm 1 / n, of an rms norm 0: float32
     added   to the sum of squares
-    second  what is divided by the sum of powers, or by the root of the sum of squares: float32
+    second  the numerator of the quotient by the sum of powers, or by the root of the sum of squares: float32
     table   (256) int32 of 16 bits: the powers of distances from -255 to 0, as bytes from -128 to 127; None otherwise
     """
 
@@ -63,22 +66,22 @@ class Normalised:
     table: Array | None = None
 
     @property
-    def said(self) -> str:
-        """In a sentence, how near it is."""
-        return _SAID[self.kind]
+    def precision(self) -> str:
+        """A sentence about its precision."""
+        return _PRECISION[self.kind]
 
 
 @dataclass(frozen=True)
 class IntegerLayer:
-    """A product of bytes, and what becomes of its sums.
+    """A product of bytes, and how its sums are requantized.
 
-    sums         (dims)(), int32: the product `program.layers[name]` of the network; or the greatest of the products
-                 that such a sum would be of. Its operands are made of moves (`glenside.analysis.places.moves`) of
-                 leaves that `leaf_of` reads
+    sums         (dims)(), int32: the product `program.layers[name]` of the network; or the maximum of the products
+                 instead of their sum. Its operands are moves (`glenside.analysis.places.moves`) of leaves that
+                 `leaf_of` reads
     requantised  None: the network's result is sums + bias in int32
-    bias         int32 for that case, broadcasts to the dims of the sums; None where it is 0
-    normalised   what becomes of the sums before that, or None
-    result       the int8 term, or the int32 one, ()(dims), that later layers and the program's result are made of
+    bias         int32 for that case, broadcasts to the dims of the sums; None if it is 0
+    normalised   the normalization of the sums before that, or None
+    result       the int8 term, or the int32 one, ()(dims), that later layers and the program's result read
     """
 
     name: str
@@ -90,29 +93,29 @@ class IntegerLayer:
 
     @property
     def greatest(self) -> bool:
-        """Whether products are compared, and not added up."""
+        """True if products are compared instead of added up."""
         return self.sums.attributes[0] == "reduce-max"
 
     @property
     def operands(self) -> Term:
-        """The access-product of both."""
+        """The access-product of both operands."""
         (found,) = self.sums.children[0].children if self.greatest else self.sums.children
         return found
 
 
 @dataclass(frozen=True)
 class IntegerNetwork:
-    """A program of integers alone, and what its numbers stand for.
+    """A program of integers alone, and the real numbers that they represent.
 
-    program    inputs are int8, results int8 or int32; its layers are those that add products up, by name; with values
-               of constants
+    program    inputs are int8, results int8 or int32; its layers are those of `layers` by name; with values of
+               constants
     constants  tensor name -> int8 weights, int32 biases, float32 scales
     layers     in topological order
     inputs     name -> scale, zero point: the real input, or the integer of the file, is scale * (byte - zero point)
-    outputs    the same of each result of the program; both may be arrays that broadcast to the result
-    host       a program of the results, by name, as real numbers, that is left to the host; None where that is nothing
-    rest       the same in words, and what these say of scales
-    unread     inputs of which no result depends, by name
+    outputs    the same for each result of the program; both may be arrays that broadcast to the result
+    host       a program for the host that computes the results, by name, as real numbers; None if nothing is left
+    rest       the same in words, including scales
+    unread     inputs on which no result depends, by name
     """
 
     program: Program
@@ -125,13 +128,13 @@ class IntegerNetwork:
     unread: Mapping[str, Tensor] = field(default_factory=dict)
 
     def input_terms(self) -> list[Term]:
-        """The tensors that the host brings."""
+        """Returns the input tensors."""
         read = {name_of(term): term for term in tensors(self.program.term)}
         names = dict.fromkeys([*self.program.inputs, *read])
         return [read[name] for name in names if name in read and name not in self.constants]
 
     def drawn_inputs(self, seed: int, given: Mapping[str, Array] | None = None) -> dict[str, Array]:
-        """Bytes of all inputs, by name: what is given, and for the others what a seed says."""
+        """Returns bytes of all inputs, by name: the given ones, and random ones of a seed for the others."""
         draw, found = np.random.default_rng(seed), dict[str, Array]()
         for term in self.input_terms():
             values = (given or {}).get(name_of(term))
@@ -140,22 +143,22 @@ class IntegerNetwork:
         return found
 
     def wanted(self) -> dict[Term, str]:
-        """What each layer computes, whose name that is: bytes, or the sums of one that is not requantised."""
+        """Returns the result of each layer -> its name: bytes, or sums that are not requantized."""
         return {own.sums if own.requantised is None else own.result: own.name for own in self.layers}
 
 
 def name_of(tensor: Term) -> str:
-    """Of an access-tensor."""
+    """Returns the name of an access-tensor."""
     own = tensor.attributes[0]
-    assert isinstance(own, Tensor), "it is a tensor"
+    assert isinstance(own, Tensor), "the term is a tensor"
     return own.name
 
 
 def leaf_of(term: Term) -> tuple[Term, int]:
-    """The int8 term X and the zero point z of a leaf of an operand: X, or in int32 cast(X) or cast(X) - z.
+    """Returns the int8 term X and the zero point z of a leaf of an operand: X, or in int32 cast(X) or cast(X) - z.
 
-    Types of both operands of a product agree: where one of them has a zero point, both have int32 leaves.
-    Raises BadInput for anything else.
+    The operands of a product have one type: if one of them has a zero point, both have int32 leaves. Raises BadInput
+    for others.
     """
     zero = 0
     if term.operator.name == "compute" and term.attributes[0] == "subtract":

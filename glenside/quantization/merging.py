@@ -1,7 +1,7 @@
-"""Sums of products with zero points, of what is left where those were multiplied out.
+"""Merges corrections for zero points, as ONNX's integer operators multiply them out, into products.
 
-ONNX's integer operators multiply bytes as they stand: x w - z_w sum(x) - z_x (sum(w) - n z_w) is (x - z_x) (w - z_w).
-What is found here is tried on random bytes before it is taken.
+ONNX multiplies bytes directly: x w - z_w sum(x) - z_x (sum(w) - n z_w) is (x - z_x) (w - z_w). A merge is verified on
+random bytes before it is used.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Agrees = Callable[[Affine, Mapping[Term, Bytes]], bool]
 
 
 def merged(first: Affine, second: Affine, by: int, agrees: Agrees) -> Affine | None:
-    """first + by * second, where one is a product and the other sums of one of its operands; None for others.
+    """Returns first + by * second as one product, where one is a product and the other sums of its operand; else None.
 
-    agrees  whether a value, on bytes of these leaves, is what is to be found
+    agrees  True if a value, on bytes of these leaves, equals the intended one
     """
     if by == 1 and _is_sum(first):
         first, second = second, first
@@ -46,7 +46,7 @@ def merged(first: Affine, second: Affine, by: int, agrees: Agrees) -> Affine | N
         leaves = {s: leaf for x in (found[0].a, found[0].b) for s, leaf in x.leaves.items() if isinstance(leaf, Bytes)}
         if agrees(value, leaves):
             return value
-    raise BadInput("sums of bytes are added to sums of products, which is no zero point of either operand")
+    raise BadInput("sums of bytes are added to sums of products, but not as a zero point of either operand")
 
 
 def _is_sum(value: Affine) -> bool:
@@ -55,9 +55,7 @@ def _is_sum(value: Affine) -> bool:
 
 
 def _shifted(product: Product, side: int, by: Array, summed: Product | Summed) -> tuple[Product, int] | None:
-    """The product where a number is added to each element of one operand, of which the sums of the other one are taken
-    that often; and what those of `summed` are less than those.
-    """
+    """Returns the product with a number added to each element of one operand, and the remaining difference of sums."""
     this, other = (product.b, product.a) if side else (product.a, product.b)
     zeros = {leaf.term: leaf.zero for leaf in other.leaves.values() if isinstance(leaf, Bytes)}
     theirs = {leaf.term: leaf.zero for leaf in summed.bytes.values() if isinstance(leaf, Bytes)}
@@ -67,14 +65,14 @@ def _shifted(product: Product, side: int, by: Array, summed: Product | Summed) -
     more = apart.pop() * summed.count
     if side and all(isinstance(leaf, Known) for leaf in this.leaves.values()):
         return with_weights(product, by, np.add), more
-    moved = _less(this, by)
+    moved = _plus(this, by)
     if moved is None:
         return None
     return replace(product, b=moved) if side else replace(product, a=moved), more
 
 
-def _less(moved: Moved, by: Array) -> Moved | None:
-    """Bytes, to each of which a number is added: their zero point is less that."""
+def _plus(moved: Moved, by: Array) -> Moved | None:
+    """Adds a number to bytes by decreasing their zero point; returns None if that is impossible."""
     zeros = {leaf.zero for leaf in moved.leaves.values() if isinstance(leaf, Bytes)}
     if by.ndim or moved.filled or len(zeros) != 1:
         return None

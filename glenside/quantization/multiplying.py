@@ -1,4 +1,4 @@
-"""Products of integers, and of numbers that are those, scaled: scales that do not change along a sum leave it."""
+"""Computes products of integers, and of scaled integers: scales that are constant along a sum are factored out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Operand:
-    """(integers + shift) * scale, (S)(I), of integers of which none is larger; the scale is ()() or ()(S)."""
+    """(integers + shift) * scale, (S)(I), of integers up to `largest` in magnitude; the scale is ()() or ()(S)."""
 
     moved: Moved
     shift: float
@@ -46,8 +46,9 @@ class Operand:
 
 
 def operand(value: Affine, split: int, alone: bool) -> Operand:
-    """What changes from run to run: bytes, less their zero point where zeros stand among them, or where the other
-    operand changes too. Raises BadInput for what a machine does not multiply.
+    """Returns an operand that changes: bytes, minus their zero point if zeros are filled in or the other changes too.
+
+    Raises BadInput for values that a machine cannot multiply.
     """
     value = value.widened()
     reason = _reason(value)
@@ -57,13 +58,13 @@ def operand(value: Affine, split: int, alone: bool) -> Operand:
     raw = value if alone else value.raw()
     value = value.centred() if alone or raw.shift.ndim else raw
     if value.shift.ndim or (value.shift and alone):
-        raise BadInput("zeros that are no real 0 stand among the bytes of an operand, or bytes that are shifted apart")
+        raise BadInput("the bytes of an operand have padding that is not a real 0, or different shifts")
     least, most = replace(value, scale=np.asarray(1.0), shift=np.asarray(0.0)).ends
     return Operand(value.moved, float(value.shift), _of_items(value.scale, split), max(-least, most))
 
 
 def _reason(value: Affine) -> str:
-    """What is to be done before; nothing where a machine multiplies it."""
+    """Returns the step that is missing before a multiplication, or ""."""
     inputs = [leaf.tensor.name for leaf in value.moved.leaves.values() if isinstance(leaf, Real)]
     if inputs:
         return f"quantize the input {inputs[0]} before it"
@@ -76,16 +77,16 @@ def _reason(value: Affine) -> str:
 
 
 def _of_items(scale: Array, split: int) -> Array:
-    """A scale as that of whole items. Raises BadInput where it changes within one."""
+    """Returns a scale per item. Raises BadInput if it changes within an item."""
     if not scale.ndim:
         return scale
     if any(n != 1 for n in scale.shape[split:]):
-        raise BadInput("sums of dequantized bytes are those of bytes, scaled, where scales are one along each sum")
+        raise BadInput("sums of dequantized bytes require one scale along each sum")
     return scale.reshape(scale.shape[:split])
 
 
 def weights(known: Callable[[Term], Array], term: Term, dequantized: Callable[[Term], Affine]) -> Operand:
-    """A constant operand: moves over integers, or over dequantized ones. Raises BadInput for floats."""
+    """Returns a constant operand: movement of integers, or of dequantized ones. Raises BadInput for floats."""
     if term.access.dtype in FLOATS:
         return _scaled(dequantized(term), term)
     done, leaves = dict[Term, Term](), dict[Term, Leaf]()
@@ -98,10 +99,10 @@ def weights(known: Callable[[Term], Array], term: Term, dequantized: Callable[[T
 
 
 def _scaled(value: Affine, term: Term) -> Operand:
-    """Weights and their zero points, which may be those of channels, as integers."""
+    """Returns weights and their zero points, which may be per channel, as integers."""
     plain = value.offset is None and np.isinf(value.low).all() and np.isinf(value.high).all()
     if not plain or (np.abs(value.shift - np.rint(value.shift)) > 1e-4).any():
-        raise BadInput("its weights are no bytes less a zero point, scaled")
+        raise BadInput("its weights are not dequantized bytes")
     (shifts,) = pulled_back(value.moved, [np.rint(value.shift)], "zero points")
     leaves: dict[Term, Leaf] = {}
     for stand_in, leaf in value.moved.leaves.items():
@@ -119,11 +120,11 @@ def _of_known(moved: Moved, scale: Array) -> Operand:
 
 
 def multiplied(a: Operand, b: Operand, shared: int, name: str, dtype: str) -> Affine:
-    """The product of two operands, sums of int32 scaled and shifted. Raises BadInput where those may overflow."""
+    """Returns the product of two operands: int32 sums, scaled and shifted. Raises BadInput if they may overflow."""
     product = Product(a.moved, b.moved, shared, name)
     if dtype in FLOATS and a.largest * b.largest * product.count > _MOST:
         bound = f"{product.count} products of up to {a.largest * b.largest:.0f}"
-        raise BadInput(f"sums of a machine are int32, in which {bound} may overflow")
+        raise BadInput(f"sums are int32, in which {bound} may overflow")
     shift = np.asarray(0.0)
     if a.shift:
         shift = shift + a.shift * _along(_sums(b.moved), product, False)
@@ -135,13 +136,13 @@ def multiplied(a: Operand, b: Operand, shared: int, name: str, dtype: str) -> Af
 
 
 def _sums(known: Moved) -> Array:
-    """The sums of the items of an operand that is known, ()(S)."""
+    """Returns the sums of the items of a known operand, ()(S)."""
     (sums,) = evaluate([build("compute", "reduce-sum", known.term)], known_values(known))
     return np.asarray(sums).astype(np.float64)
 
 
 def _along(numbers: Array, product: Product, first: bool) -> Array:
-    """Numbers of the items of one operand, as those of the sums of a product."""
+    """Aligns numbers per item of one operand with the sums of a product."""
     if not numbers.ndim:
         return numbers
     others = len((product.b if first else product.a).term.access.shape) - product.shared

@@ -1,4 +1,4 @@
-"""Networks as integer layers: from a program of quantized tensors to products of bytes, exactly."""
+"""Converts a program of quantized tensors to an integer network of products of bytes, exactly."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from glenside.ir.term import build, postorder
 from glenside.quantization.affine import Affine
 from glenside.quantization.building import BeyondSums, Network
 from glenside.quantization.file_nodes import node_names
-from glenside.quantization.following import Follower
 from glenside.quantization.layers import IntegerLayer, IntegerNetwork, Requantised, leaf_of
 from glenside.quantization.results import Results
+from glenside.quantization.track_values import Follower
 from glenside.quantization.values import Product
 
 __all__ = ["IntegerLayer", "IntegerNetwork", "Requantised", "integer_network", "leaf_of"]
@@ -25,15 +25,15 @@ __all__ = ["IntegerLayer", "IntegerNetwork", "Requantised", "integer_network", "
 def integer_network(
     program: Program, constants: Mapping[str, Array] | None = None, original: Program | None = None
 ) -> IntegerNetwork:
-    """A program of dequantized and quantized tensors, or of bytes, as integer layers; `constants` are values by name,
-    over those of the program. `original` knows the nodes of a file that its terms were, else the program itself does.
+    """Returns a program of dequantized and quantized tensors, or of bytes, as integer layers.
 
-    Products of bytes that QLinear operators have are the same bit for bit. Where floats are computed between, bytes are
-    those of exact arithmetic: a bias is rounded to a multiple of the scale of its sums, which files have, and a number
-    halfway between two bytes may become the other one.
+    `constants` are values by name that override the program's; `original` has the file's nodes of its terms, by default
+    the program itself. Products of bytes of QLinear operators are bit-exact. Where floats are computed in between,
+    bytes are those of exact arithmetic: a bias is rounded to a multiple of the scale of its sums, and a number halfway
+    between two bytes may become the other one.
 
-    Raises BadInput: what a machine of products has nothing for, with the layer and the operator; a constant without a
-    value.
+    Raises BadInput for operations that a machine of products lacks, with the layer and the operator, and for a constant
+    without a value.
     """
     values = {**program.constants, **(constants or {})}
     program = program.as_written()
@@ -43,7 +43,7 @@ def integer_network(
     results = Results.of(follower)
     terms = [term for _, term, _ in results.left]
     if not terms:
-        assert results.host is not None, "results that no machine leaves are the host's"
+        assert results.host is not None, "other results are computed by the host"
         return IntegerNetwork(results.host, results.host.constants, (), {}, (), results.host, results.rest)
     term = terms[0] if len(terms) == 1 else build("construct-tuple", *terms)
     names = tuple(name for name, _, _ in results.left)
@@ -56,7 +56,7 @@ def integer_network(
         raise BeyondSums(beyond, _adds_beyond(follower, next(iter(beyond))))
     layers = tuple(layer for layer in network.layers if layer.result in used)
     if not layers:
-        raise BadInput("the network has no product of bytes: there is no layer for a machine")
+        raise BadInput("the network has no product of bytes, so a machine has no layer to run")
     kept = {name: array for name, array in network.constants.items() if name in found.constants_declared}
     products = {layer.name: layer.sums for layer in layers if not layer.greatest}
     found = replace(found, layers=products, constants=kept)
@@ -66,7 +66,7 @@ def integer_network(
 
 
 def _adds_beyond(follower: Follower, layer: str) -> str:
-    """The node of a file that adds to sums of a layer what int32 does not hold; "" where nothing is known of it."""
+    """Returns the file's node that adds a bias beyond int32 to a layer, or ""."""
     for term, value in follower.found.items():
         if isinstance(value, Affine) and np.abs(value.shift).max(initial=0) >= 1 << 31:
             if any(isinstance(leaf, Product) and leaf.name == layer for leaf in value.moved.leaves.values()):

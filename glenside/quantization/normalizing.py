@@ -1,9 +1,9 @@
-"""Softmax and layer norms of bytes in fixed point: what a machine that changes whole columns of sums computes exactly.
+"""Computes softmax and layer norms of bytes in fixed point, exactly as a machine with column operations does.
 
-A softmax takes powers of the distance from the greatest byte from a table, of 15 bits, and divides by their sum. What
-it makes is a number from 0 to 1 in steps of 2^-14, of which each is off by less than (n + 3) / 2^16 for n numbers. A
-layer norm takes off the mean in steps of 1/64 of a byte's, and makes multiples of 2^-k of the deviation, with the
-largest k that 16 bits have room for. Reciprocals and roots are those of float32, rounded as IEEE 754 says.
+A softmax reads powers of the distance from the maximum byte from a table, of 15 bits, and divides by their sum. Its
+results are from 0 to 1 in steps of 2^-14, with an error below (n + 3) / 2^16 for n numbers. A layer norm subtracts the
+mean in steps of 1/64 of a byte's, and gives multiples of 2^-k of the deviation, with the largest k that fits 16 bits.
+Reciprocals and roots are those of float32, rounded as in IEEE 754.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ from glenside.quantization.values import Moved, Product
 from glenside.semantics.interpreter import evaluate
 
 WIDE = (1 << 15) - 1
-"""The greatest number that is put in place of a sum."""
+"""The largest number that replaces a sum."""
 _ONE = 1 << 14
-"""What stands for 1 in a softmax."""
+"""The value of 1 in a softmax."""
 _STEPS = 64
-"""Parts of a byte's step in which a mean is taken off."""
+"""Parts of a byte's step in which a mean is subtracted."""
 _BYTE = 127
 _VIEWS = ("access", "access-reshape", "access-broadcast")
 
 
 def softmax_of(value: Affine, split: int, name: str) -> Affine:
-    """exp(x) / sum(exp(x)) of items that begin at axis `split`. Raises BadInput where they are no bytes alike."""
-    value, step = _bytes_of(value, "softmax")
+    """Returns exp(x) / sum(exp(x)) of items from axis `split` on. Raises BadInput if the bytes differ in scale."""
+    value, step = _uniform_bytes(value, "softmax")
     distance = np.arange(-255, 1) * step
     powers = np.rint(WIDE * np.exp(distance - distance.max())).astype(np.int64)
-    table = np.roll(powers, 128)  # of byte b at number b modulo 256, where 127 is no distance
+    table = np.roll(powers, 128)  # entry b modulo 256 of byte b; 127 is distance 0
     normalised = Normalised("softmax", 1.0, 0, float(_ONE), table.astype(np.int32))
     return _normalised(value, split, 1, normalised, 1 / _ONE, name)
 
 
 def standardised(value: Affine, own: Standard, name: str) -> Affine:
-    """What `own` says of bytes, in its dims. Raises BadInput as before.
+    """Normalizes bytes as `own` describes, in its dims. Raises BadInput as above.
 
-    Without a mean nothing is taken off: a mean of 0 is, which is what stands for 1 / n then.
+    Without a mean it subtracts a mean of 0, so that 0 replaces 1 / n.
     """
     kind = "layer norm" if own.centred else "root mean square"
-    value, step = _bytes_of(value, f"a {kind}", own.centred)
+    value, step = _uniform_bytes(value, f"a {kind}", own.centred)
     value = replace(value, moved=replace(value.moved, term=reshape(value.moved.term, own.dims)))
     n = prod(own.dims[own.split :])
     added = max(1.0, np.rint(_STEPS**2 * (1 if own.added else n) * own.eps / step**2))
@@ -68,19 +68,17 @@ def standardised(value: Affine, own: Standard, name: str) -> Affine:
     return _normalised(value, own.split, _STEPS, normalised, 2.0**-places, name)
 
 
-def _bytes_of(value: Affine, what: str, shifts: bool = True) -> tuple[Affine, float]:
-    """With their zero point taken off, where it changes nothing that what they stand for is shifted, and a positive
-    scale.
-    """
+def _uniform_bytes(value: Affine, what: str, shifts: bool = True) -> tuple[Affine, float]:
+    """Returns bytes of one positive scale, without zero point if a shift does not matter."""
     if not shifts:
         value = value.widened().centred()
         if value.shift.any() or any(leaf.zero for leaf in value.bytes):
-            raise BadInput(f"{what} is one of bytes with a zero point of 0, and not of others")
+            raise BadInput(f"{what} requires bytes with a zero point of 0")
     value = value.raw() if value.offset is None else value
     alone = len(value.bytes) == len(value.moved.leaves) and value.offset is None and value.fits
     zeros = {leaf.zero for leaf in value.bytes}
     if not alone or value.scale.ndim or value.shift.ndim or value.scale <= 0 or zeros != {0} or value.moved.filled:
-        raise BadInput(f"{what} is one of bytes of one positive scale: quantize what it is taken of before it")
+        raise BadInput(f"{what} requires bytes of one positive scale: quantize its operand first")
     return value, float(value.scale)
 
 
@@ -97,7 +95,7 @@ def _normalised(value: Affine, split: int, weight: int, normalised: Normalised, 
 
 
 def changed(sums: Term, own: Normalised, table: Term | None) -> Term:
-    """Sums (S) int32, of which the last but one axis are an item, as int32 from -32767 to 32767."""
+    """Normalizes sums (S) int32, whose last but one axes are an item, to int32 from -32767 to 32767."""
     dims = tuple(sums.access.dims)
     x = reshape(sums, (prod(dims[:-2]), dims[-2] * dims[-1]))
 
@@ -129,12 +127,13 @@ def _number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Standard:
-    """What a term is of another one: (x - mean) / sqrt(variance + eps) of items, or without a mean x / sqrt(squares +
-    eps), where squares are their mean, or as `added` their sum.
+    """A normalization: (x - mean) / sqrt(variance + eps) of items, or without a mean x / sqrt(squares + eps).
 
-    base   the tensor x, or another with its elements in the same order
-    dims   those of x
-    split  the first axis of an item
+    `squares` are their mean, or with `added` their sum.
+
+      base   the tensor x, or another with its elements in the same order
+      dims   those of x
+      split  the first axis of an item
     """
 
     base: Term
@@ -145,7 +144,7 @@ class Standard:
     added: bool = False
 
     def of(self, x: Array) -> Array:
-        """The numbers themselves."""
+        """Computes the normalization."""
         axes = tuple(range(self.split, x.ndim))
         less = x.mean(axes, keepdims=True) if self.centred else 0
         squares = np.square(x - less)
@@ -155,7 +154,7 @@ class Standard:
 
 
 def standardisation(term: Term, constant: Mapping[Term, bool]) -> Standard | None:
-    """What a term is of the items of another one; None where it is not that. It is tried on random numbers."""
+    """Matches a normalization of the items of another term, or returns None. A match is verified on random numbers."""
     root = None if constant[term] else _root(term, constant)
     if root is None:
         return None
@@ -167,11 +166,11 @@ def standardisation(term: Term, constant: Mapping[Term, bool]) -> Standard | Non
     found = [Standard(x, dims, split, eps, True, added) for x in means[:1] if tuple(x.access.dims) == dims]
     plain = _squared(_stripped(squares.children[0]), constant)
     found += [] if plain is None else [Standard(plain, dims, split, eps, False, added)]
-    return next((own for own in found if _is_that(term, own, constant)), None)
+    return next((own for own in found if _is_equal(term, own, constant)), None)
 
 
-def _is_that(term: Term, own: Standard, constant: Mapping[Term, bool]) -> bool:
-    """Whether it says what a term computes."""
+def _is_equal(term: Term, own: Standard, constant: Mapping[Term, bool]) -> bool:
+    """True if a term computes this normalization, on random numbers."""
     ends = {leaf for leaf in leaves_of(own.base) if not constant[leaf]}
     between = postorder(term, without=ends)
     others = any(not t.children and t not in ends and t.operator.name != "full" for t in between)
@@ -184,7 +183,7 @@ def _is_that(term: Term, own: Standard, constant: Mapping[Term, bool]) -> bool:
 
 
 def _root(term: Term, constant: Mapping[Term, bool]) -> tuple[Term, float] | None:
-    """The sums, or means, of squares by whose root a term divides, and what is added to them."""
+    """Returns the sums, or means, of squares by whose root a term divides, and the epsilon."""
     both = _operands(term, "elementwise-div", constant)
     divisor = None if both is None else _stripped(both[1])
     for factor in _operands(term, "elementwise-mul", constant) or ():
@@ -211,19 +210,19 @@ def _root(term: Term, constant: Mapping[Term, bool]) -> tuple[Term, float] | Non
 
 
 def _number_in(term: Term) -> float | None:
-    """The number that all of a constant is, where it is written out."""
+    """Returns the number that a written constant repeats everywhere, or None."""
     number = _stripped(term)
     value = exact(str(number.attributes[1])) if number.operator.name == "full" else None
     return None if value is None else float(value)
 
 
 def inside(term: Term, own: Standard) -> set[Term]:
-    """What stands between a standardisation and what it is of."""
+    """Returns the terms between a normalization and its base."""
     return {*postorder(*term.children, without={*leaves_of(own.base)})}
 
 
 def _squared(term: Term, constant: Mapping[Term, bool]) -> Term | None:
-    """What a term is the square of, element by element."""
+    """Returns the term of which a term is the elementwise square, or None."""
     product = _operands(term, "elementwise-mul", constant)
     if product is not None:
         return product[0] if product[0] is product[1] else None

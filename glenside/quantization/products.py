@@ -1,4 +1,4 @@
-"""Products of integers that are moved about: numbers of their columns, in their weights, and their values."""
+"""Manipulates products of moved integers: numbers per column, in their weights, and their values."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from glenside.semantics.interpreter import evaluate
 
 
 def columns(product: Product, numbers: Array) -> Array:
-    """Numbers of the sums of a product, as those of its columns, (G, B). Raises BadInput where rows differ."""
+    """Returns numbers of a product's sums as those of its columns, (G, B). Raises BadInput if rows differ."""
     rank = len(product.a.dims) - product.a.term.access.item.length
     if numbers.ndim and any(n != 1 for n in numbers.shape[product.shared : rank]):
-        raise BadInput("what differs from row to row of a product does not go into its weights")
+        raise BadInput("factors that differ from row to row of a product cannot be folded into its weights")
     if not numbers.ndim:
         return numbers
     kept = [axis for axis in range(numbers.ndim) if not product.shared <= axis < rank]
@@ -28,7 +28,7 @@ def columns(product: Product, numbers: Array) -> Array:
 
 
 def with_weights(product: Product, numbers: Array, function: np.ufunc) -> Product:
-    """A product whose known operand is a function of it and of numbers of the sums."""
+    """Applies a function to the known operand of a product and numbers of the sums."""
     own = columns(product, numbers)
     b = product.b
     own = own.reshape((*own.shape, *(1 for _ in b.term.access.item))) if own.ndim else own
@@ -36,13 +36,15 @@ def with_weights(product: Product, numbers: Array, function: np.ufunc) -> Produc
     leaves = {}
     for stand_in, leaf in b.leaves.items():
         if not isinstance(leaf, Known):
-            raise BadInput("what differs from column to column goes into weights that are known")
+            raise BadInput("factors that differ from column to column require known weights")
         leaves[stand_in] = replace(leaf, values=function(leaf.values, back[stand_in].astype(np.int64)))
     return replace(product, b=b.with_leaves(leaves))
 
 
 def value_of(value: Affine, given: Mapping[str, Array]) -> Array:
-    """The integers and their shift, int64, from values of the stand-ins of bytes less their zero point, by name."""
+    """Returns the integers and their shift, int64, from values of the stand-ins of bytes minus their zero point, by
+    name.
+    """
     values = dict(given)
     done: dict[Term, Term] = {}
     for stand_in, leaf in value.moved.leaves.items():
@@ -57,7 +59,7 @@ def value_of(value: Affine, given: Mapping[str, Array]) -> Array:
 
 
 def known_values(moved: Moved) -> dict[str, Array]:
-    """The values of stand-ins that are known, by name."""
+    """Returns the values of known stand-ins, by name."""
     return {
         name_in(stand_in): leaf.values.astype(np.int32, copy=False)
         for stand_in, leaf in moved.leaves.items()

@@ -1,4 +1,4 @@
-"""The results of an integer network: the integers that a machine leaves, and what the host computes of them."""
+"""Determines the results of an integer network: the integers of the machine, and the host's program from them."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from glenside.ir.program import Program, Signature, is_product
 from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import Dims, Tensor
 from glenside.quantization.affine import Affine
-from glenside.quantization.following import Follower, Refused
+from glenside.quantization.track_values import Follower, Refused
 from glenside.quantization.values import BYTES, Bytes, Product, narrow, pulled_back
 
 StandsFor = tuple[Array, Array]
-"""Scale and zero point: a real number is scale * (integer - zero)."""
+"""(scale, zero point): a real number is scale * (integer - zero)."""
 
 
 @dataclass
 class Results:
-    """The results of a program whose terms were followed.
+    """The results of a tracked program.
 
-    left        name, term of integers, and what these stand for: what the machine leaves to the host
-    host        what the host computes of those, as real numbers by name: a program with the results of the network in
-                their order. None: those are the results
-    rest        the same in words; empty where that is nothing
+    left        (name, term of integers, the real numbers that they represent): the machine's results
+    host        the host's program from those to real numbers, with the network's results in order, by name; None if
+                the machine's results are the results
+    rest        the same in words; empty if nothing is left
     """
 
     follower: Follower
@@ -46,7 +46,7 @@ class Results:
 
     @staticmethod
     def of(follower: Follower) -> Results:
-        """Raises BadInput, which names the output: what neither a machine nor the host has anything for."""
+        """Determines the results. Raises BadInput, which names the output that neither machine nor host can compute."""
         found, program = Results(follower), follower.program
         whole = program.term
         roots = whole.children if whole.operator.name == "construct-tuple" else (whole,)
@@ -67,7 +67,7 @@ class Results:
         return found
 
     def _result(self, name: str, root: Term) -> Term:
-        """What the host computes for a result. Raises BadInput."""
+        """Returns the host's term for a result. Raises BadInput."""
         if self.follower.constant[root]:
             return root
         order = {t: number for number, t in enumerate(postorder(root))}
@@ -77,7 +77,7 @@ class Results:
             term = left.pop()
             try:
                 known[term] = self._real(name, term, words)
-            except BadInput as error:  # the host takes this step too
+            except BadInput as error:  # the host computes this step too
                 refused = (self.follower.found.get(t) for t in sorted(steps, key=order.__getitem__))
                 why = why or next((own.why for own in refused if isinstance(own, Refused)), error.message)
                 if not self._may_go_below(term):
@@ -95,8 +95,10 @@ class Results:
         return found
 
     def _frontier(self, terms: Sequence[Term], order: Mapping[Term, int], steps: set[Term]) -> list[Term]:
-        """The terms that the network computes, of which the host computes `terms` in `steps`: one, where there is one
-        that all of them are computed of. Raises BadInput: the host computes no products.
+        """Returns terms that the network computes, from which the host computes `terms` in `steps`: one if one
+        suffices.
+
+        Raises BadInput: the host computes no products.
         """
         left, found = [*terms], set[Term]()
         while left:
@@ -107,7 +109,7 @@ class Results:
             if isinstance(value, Affine):
                 found.add(term)
             elif _is_computed(term) or not term.children:
-                raise BadInput("a result is a tensor, not a tuple of them" if value is None else value.why)
+                raise BadInput("a result must be a tensor, not a tuple" if value is None else value.why)
             else:
                 steps.add(term)
                 left += _read(term)
@@ -117,7 +119,7 @@ class Results:
         return sorted(found, key=order.__getitem__)
 
     def _may_go_below(self, term: Term) -> bool:
-        """True if the host can compute a term itself, of others that the network computes."""
+        """True if the host can compute a term itself, from others that the network computes."""
         below = [c for c in _read(term) if not self.follower.constant[c]]
         return (
             not _is_computed(term)
@@ -126,11 +128,13 @@ class Results:
         )
 
     def _real(self, name: str, root: Term, words: list[str]) -> Term:
-        """The real numbers of a term that the network computes, from its integers: what they stand for, clipped, in the
-        dtype that the term has. Raises BadInput: the host computes the term.
+        """Returns the real numbers of a term that the network computes, from its integers: clipped, in the term's
+        dtype.
+
+        Raises BadInput if the host must compute the term.
         """
         value = self.follower.found.get(root)
-        assert isinstance(value, Affine), "those of others are computed by the host"
+        assert isinstance(value, Affine), "others are computed by the host"
         said = list[str]()
         if len(value.bytes) == len(value.moved.leaves):
             term, (scale, zero), value = self._of_bytes(value)
@@ -163,7 +167,7 @@ class Results:
         return build("access-tensor", Tensor(name, Dims(value.shape), value.dtype.name, constant=True))
 
     def _of_bytes(self, value: Affine) -> tuple[Term, StandsFor, Affine]:
-        """Bytes. Raises BadInput."""
+        """Returns bytes of a result. Raises BadInput."""
         if value.offset is not None:
             value = self.follower.cast(value, "int8")
         leaves = {s: leaf for s, leaf in value.moved.leaves.items() if isinstance(leaf, Bytes)}
@@ -181,11 +185,11 @@ class Results:
         return split_at(term, 0), (value.scale, narrow(zero - value.shift)), value
 
     def _of_sums(self, value: Affine) -> tuple[Term, StandsFor]:
-        """Sums of the last product, in int32. Raises BadInput."""
+        """Returns the last product's int32 sums. Raises BadInput."""
         if value.offset is not None or any(not isinstance(leaf, Product) for leaf in value.moved.leaves.values()):
-            raise BadInput("a result is bytes, or sums of a product")
+            raise BadInput("a result must be bytes, or sums of a product")
         if value.around() is not None:
-            raise BadInput("something is added to the zeros around the sums of a result")
+            raise BadInput("a result has sums with padding to which a number is added")
         (shifts,) = pulled_back(value.moved, [value.shift], "biases")
         done = {
             stand_in: self.follower.network.result(leaf, shifts[stand_in])
@@ -200,20 +204,20 @@ _PLUMBING = ("access-product", "construct-tuple", "tuple-get-item", "access")
 
 
 def _free(name: str, results: Results) -> str:
-    """The name, or with primes behind it until no tensor of the program of the host is called so."""
+    """Returns the name, followed by as many primes as are needed to be free in the host's program."""
     taken = {*results.follower.constants, *results._constants, *results._names.values()}
     return primed(name, taken)
 
 
 def _is_left(term: Term) -> bool:
-    """True if a result is the integers that a machine leaves, as the numbers that they stand for."""
+    """True if a result is the machine's integers, as the real numbers that they represent."""
     while term.operator.name == "access":
         (term,) = term.children
     return term.operator.name == "access-tensor"
 
 
 def _is_computed(term: Term) -> bool:
-    """Whether a term is a machine's: a product, or bytes that are made."""
+    """True if a term is the machine's: a product, or a cast to bytes."""
     return is_product(term) or (term.operator.name == "cast" and term.access.dtype in BYTES)
 
 

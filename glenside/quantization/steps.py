@@ -1,4 +1,4 @@
-"""What a machine does with numbers that are integers scaled and shifted: steps by a constant, and of each element."""
+"""Defines the elementwise steps that a machine applies to scaled and shifted integers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def _subtracted(value: Affine, by: Array, flipped: bool) -> Affine:
 
 def _divided(value: Affine, by: Array, flipped: bool) -> Affine:
     if flipped or value.dtype not in FLOATS:
-        raise BadInput("a constant is divided by sums, or integers by one; a machine scales by a constant")
+        raise BadInput(
+            "a division of a constant by sums, or of integers, is not supported; a machine scales by a constant"
+        )
     return value.times(1 / by)
 
 

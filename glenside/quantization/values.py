@@ -1,4 +1,4 @@
-"""Integers that are moved about, and numbers that are those scaled and shifted, element by element."""
+"""Represents moved integers, and the leaves that they are moved from."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BYTES = ("int8", "uint8")
 
 @dataclass(frozen=True, eq=False)
 class Bytes:
-    """int8 of the network less a zero point, which lie between low and high."""
+    """int8 values of the network minus a zero point, between low and high."""
 
     term: Term
     zero: int = 0
@@ -35,7 +35,7 @@ class Bytes:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """Integers that are known: weights, and the name of the tensor that holds them."""
+    """Known integers: weights, and the name of the tensor that holds them."""
 
     values: Array
     name: str
@@ -50,7 +50,7 @@ class Real:
 
 @dataclass(frozen=True, eq=False)
 class Moved:
-    """Elements moved about: a term of moves over stand-ins, each for a leaf; `filled` where zeros stand among them."""
+    """Moved elements: a term of moves over stand-ins, one per leaf; `filled` if zeros are filled in."""
 
     term: Term
     leaves: Mapping[Term, Leaf]
@@ -61,14 +61,15 @@ class Moved:
         return tuple(self.term.access.dims)
 
     def with_leaves(self, leaves: Mapping[Term, Leaf]) -> Moved:
-        """The same places of other leaves."""
+        """Returns the same movement of other leaves."""
         return replace(self, leaves=leaves)
 
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """Sums of products of two operands, or with `greatest` the greatest one of each item; `summed` where the second one
-    is ones, and `name` is that of the layer; `normalised` is what becomes of them.
+    """Sums of products of two operands, or with `greatest` their maxima.
+
+    `summed`: the second operand is ones; `name`: of the layer; `normalised`: the normalization of the sums.
     """
 
     a: Moved
@@ -81,18 +82,18 @@ class Product:
 
     @property
     def bytes(self) -> Mapping[Term, Leaf]:
-        """The leaves of what is summed."""
+        """The leaves of the summed operand."""
         return self.a.leaves
 
     @property
     def count(self) -> int:
-        """Of products in each sum."""
+        """The number of products in each sum."""
         return self.a.term.access.item.product()
 
 
 @dataclass(frozen=True, eq=False)
 class Summed:
-    """Sums of sums of bytes, each of so many elements."""
+    """Sums of sums of bytes, of `count` elements each."""
 
     bytes: Mapping[Term, Leaf]
     count: int
@@ -106,40 +107,40 @@ _count = iter(range(1 << 62))
 
 
 def standing_for(leaf: Leaf, dims: Sequence[int]) -> Moved:
-    """A leaf as it stands, ()(dims)."""
+    """Returns a leaf without movement, ()(dims)."""
     term = build("access-tensor", Tensor(f"leaf {next(_count)}", Dims(dims), "int32"))
     return Moved(term, {term: leaf})
 
 
 def name_in(stand_in: Term) -> str:
-    """The name of a stand-in, or of another tensor."""
+    """Returns the name of a stand-in, or of another tensor."""
     (tensor,) = stand_in.attributes
     assert isinstance(tensor, Tensor)
     return tensor.name
 
 
 def place_of(term: Term, layers: Mapping[Term, str], constant: Mapping[Term, bool], node: str = "") -> str:
-    """The node of a file that a term is of, where that is known, and the layer whose operand or result it is."""
+    """Describes a term by its file's node, if known, and by the layer whose operand or result it is."""
     if node:
         return f"{node}, {place_of(term, layers, constant)}"
     names = [layers[t] for t in postorder(term) if t in layers]
     if term in layers:
         return f"the layer {layers[term]}"
     if names:
-        return f"{name_of(term)} behind the layer {names[-1]}"
+        return f"{name_of(term)} after the layer {names[-1]}"
     inputs = [name_in(t) for t in tensors(term) if not constant[t]]
     whose = f"the input {', '.join(inputs)}"
     return whose if term.operator.name == "access-tensor" else f"{name_of(term)} of {whose}"
 
 
 def largest_tensor(term: Term) -> str:
-    """The name of the largest tensor that a term is made of; weight where there is none."""
+    """Returns the name of the largest tensor on which a term depends, or "weight"."""
     leaves = sorted(tensors(term), key=lambda leaf: -leaf.access.size)
     return name_in(leaves[0]) if leaves else "weight"
 
 
 def joined(by: Term, parts: Sequence[Moved]) -> Moved:
-    """What a term that moves its operands makes of them."""
+    """Moves operands as a term does."""
     children = [split_at(part.term, c.access.split) for part, c in zip(parts, by.children, strict=True)]
     term = make(by.operator, weave(by.operator, children, by.attributes))
     map_ = by.index_map
@@ -148,22 +149,22 @@ def joined(by: Term, parts: Sequence[Moved]) -> Moved:
 
 
 def narrow(numbers: Array) -> Array:
-    """The same numbers, with size 1 along each axis along which they do not change; ()() where they are one."""
+    """Returns the numbers with size 1 along each axis along which they are constant; ()() if they are all equal."""
     every = numbers
     for axis, size in enumerate(numbers.shape):
         if size < 2:
             continue
         before = (slice(None),) * axis
-        first, last = numbers[*before, :1], numbers[*before, -1:]  # most that change differ in these
+        first, last = numbers[*before, :1], numbers[*before, -1:]  # most arrays that change differ in these
         if numbers.strides[axis] == 0 or bool((first == last).all() and (numbers == first).all()):
             numbers = first
     if numbers.size == 1:
         return numbers.reshape(()).copy()
-    return numbers if numbers is every else numbers.copy()  # a view would hold on to all of them
+    return numbers if numbers is every else numbers.copy()  # a view would keep the whole array alive
 
 
 def moved_numbers(by: Term, parts: Sequence[tuple[Array, Sequence[int]]], fill: float | None) -> Array:
-    """Numbers of elements as a term moves those; `fill` where it has zeros among them."""
+    """Moves numbers per element as a term moves elements; `fill` is the number of filled zeros."""
     map_ = by.index_map
     fills = map_ is not None and map_.fill is not None
     first = parts[0][0]
@@ -174,7 +175,7 @@ def moved_numbers(by: Term, parts: Sequence[tuple[Array, Sequence[int]]], fill: 
         whole = {c: np.broadcast_to(x, tuple(dims)) for c, (x, dims) in zip(by.children, parts, strict=True)}
         (found,) = evaluate([by], {}, given=whole)
         return narrow(np.asarray(found))
-    # Small numbers are moved instead, that say which of the few different ones each is: 0 is what is filled in.
+    # Move small indices of the distinct numbers instead; index 0 is the fill.
     every = np.concatenate([[fill or 0], *(x.reshape(-1) for x, _ in parts)])
     begins = accumulate((x.size for x, _ in parts), initial=1)
     numbers = np.arange(len(every), dtype=np.min_scalar_type(len(every)))
@@ -187,7 +188,7 @@ def moved_numbers(by: Term, parts: Sequence[tuple[Array, Sequence[int]]], fill: 
 
 
 def pulled_back(moved: Moved, numbers: Sequence[Array], what: str) -> list[dict[Term, Array]]:
-    """Numbers of elements as numbers of those of the leaves. Raises BadInput where one element has several."""
+    """Maps numbers per element to numbers per leaf element. Raises BadInput if an element has several."""
     if all(x.ndim == 0 for x in numbers):
         return [dict.fromkeys(moved.leaves, x) for x in numbers]
     found = places(moved.term)
@@ -195,7 +196,7 @@ def pulled_back(moved: Moved, numbers: Sequence[Array], what: str) -> list[dict[
     sizes = [leaf.access.size for leaf in found.first]
     in_order = sizes == [found.numbers.size] and np.array_equal(found.numbers.reshape(-1), np.arange(1, sizes[0] + 1))
     for x in numbers:
-        if in_order:  # as most are: they stand where they stood, so what is broadcast need not be made
+        if in_order:  # usual: elements are in their order, so broadcasts need not be expanded
             own = np.broadcast_to(x, moved.dims)
             made.append({leaf: narrow(own.reshape(tuple(leaf.access.dims))) for leaf in found.first})
             continue
@@ -205,13 +206,13 @@ def pulled_back(moved: Moved, numbers: Sequence[Array], what: str) -> list[dict[
         own[0] = 0
         same = (own[found.numbers] == wanted) | (found.numbers == 0)
         if not same.all():
-            raise BadInput(f"{what} of one element differ from place to place")
+            raise BadInput(f"{what} of one element differ between its uses")
         made.append({leaf: _of_leaf(own, leaf, first, wanted) for leaf, first in found.first.items()})
     return made
 
 
 def _of_leaf(every: Array, leaf: Term, first: int, wanted: Array) -> Array:
-    """The numbers of a leaf; what nobody reads is as another element of it."""
+    """Returns the numbers of a leaf; unread elements get another element's number."""
     own = every[first : first + leaf.access.size]
     unread = np.isnan(own)
     if unread.any():
@@ -221,7 +222,7 @@ def _of_leaf(every: Array, leaf: Term, first: int, wanted: Array) -> Array:
 
 
 def bytes_of_weights(root: Term) -> set[Term]:
-    """Of constants, those that hold bytes or become bytes, but for zero points and what is quantized."""
+    """Returns the constants that hold or become bytes, except zero points and quantized ones."""
     order, apart, found = [*postorder(root)], set[Term](), set[Term]()
     for term in order:
         below = term.children[0] if term.children else term

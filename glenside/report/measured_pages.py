@@ -12,7 +12,7 @@ from glenside.report.document import Bars, Block, Cloud, Code, Curves, Document,
 from glenside.report.text import Column, Table, table_html
 
 if TYPE_CHECKING:
-    from glenside.execution.contest import Row
+    from glenside.execution.runtime_comparison import Row
     from glenside.execution.spu.comparison import Comparison
     from glenside.execution.spu.comparison import Row as Part
     from glenside.npu.rtl.synthesis import Area
@@ -117,11 +117,15 @@ def spu_document(
     drawn = [
         Bars(title, unit, names, [("told", [n for n, _ in own]), ("measured", [n for _, n in own])])
         for title, unit, own in (
-            ("Milliseconds of each layer", "ms", [(1e3 * p.told.seconds, 1e3 * p.measured.seconds) for p in parts]),
-            ("Bytes of each layer", "bytes", [(p.told.bytes, p.measured.bytes) for p in parts]),
+            (
+                "Milliseconds of each layer",
+                "ms",
+                [(1e3 * p.predicted.seconds, 1e3 * p.measured.seconds) for p in parts],
+            ),
+            ("Bytes of each layer", "bytes", [(p.predicted.bytes, p.measured.bytes) for p in parts]),
         )
     ]
-    whole, told = found.whole.measured, found.whole.told
+    whole, told = found.whole.measured, found.whole.predicted
     lead = (
         f"It takes {whole.seconds:.3f} s, {whole.bytes:,} bytes and {whole.messages:,} messages of each party; told "
         f"were {told.seconds:.3f} s, {told.bytes:,} bytes and {told.messages:,} messages."
@@ -150,7 +154,7 @@ def part_name(part: Part) -> str:
 
 
 def _cells(part: Part) -> list[str]:
-    told, measured = part.told, part.measured
+    told, measured = part.predicted, part.measured
     return [
         *(f"{told.bytes:,}", f"{measured.bytes:,}", f"{told.messages:,}", f"{measured.messages:,}"),
         *(f"{1e3 * told.seconds:,.1f}", f"{1e3 * measured.seconds:,.1f}"),

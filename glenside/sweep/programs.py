@@ -8,8 +8,8 @@ from typing import Any
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.npu.analysis.critical_path import accounts
-from glenside.quantization.asked import RANDOM, integers, of_bytes
 from glenside.quantization.layers import IntegerNetwork
+from glenside.quantization.quantize_program import RANDOM, integers, of_bytes
 from glenside.report.result import Result
 from glenside.targets.base import EmitsInstructions, Target
 

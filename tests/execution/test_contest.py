@@ -14,9 +14,9 @@ import glenside as gl
 from glenside.codegen.processor.model import machine_of
 from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.codegen.runtime.compiled_function import Lowered
-from glenside.execution.contest import Contest, peer_names
+from glenside.execution.interleaved_runs import CannotRun, Entrant, Runner, busy, run_in_turn, started
 from glenside.execution.peers import PEERS
-from glenside.execution.turns import CannotRun, Entrant, Runner, begun, busy, take_turns
+from glenside.execution.runtime_comparison import Contest, peer_names
 from glenside.ir.files import write_arrays
 
 pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
@@ -91,11 +91,11 @@ def test_what_ends_early_leaves_the_others(tmp_path: Path) -> None:
         failed.append(f"{entrant.title}: {error}")
 
     entrants = [Entrant("onnxruntime", _model(tmp_path), title) for title in ("first", "second")]
-    with begun(entrants, 1, tmp_path, fails) as runners:
+    with started(entrants, 1, tmp_path, fails) as runners:
         assert len(runners) == 2
         ended: Runner = runners[0]
         ended.process.kill()
-        take_turns(runners, 2, fails, lambda _: None)
+        run_in_turn(runners, 2, fails, lambda _: None)
         assert [runner.entrant.title for runner in runners] == ["second"]
         assert len(runners[0].seconds) == 2
         process = runners[0].process

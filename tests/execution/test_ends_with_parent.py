@@ -24,7 +24,7 @@ signal.pause()
 """,
     "that is busy": """
 import os, signal
-from glenside.execution.turns import busy
+from glenside.execution.interleaved_runs import busy
 with busy(1):
     print(open(f"/proc/self/task/{os.getpid()}/children").read(), flush=True)
     signal.pause()

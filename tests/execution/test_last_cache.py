@@ -8,8 +8,8 @@ import pytest
 
 from glenside.codegen.processor.model import MACHINES
 from glenside.codegen.runtime.compile_and_load import compiler
-from glenside.execution import last_cache as module
-from glenside.execution.last_cache import last_cache
+from glenside.execution import last_level_cache as module
+from glenside.execution.last_level_cache import last_cache
 
 MACHINE = replace(MACHINES["generic"], l2=1 << 20, l3=1 << 27)
 

@@ -16,7 +16,7 @@ from glenside.codegen.processor.model import MACHINES, is_here, machine_of
 from glenside.codegen.processor.work_record import NAMES, Work
 from glenside.codegen.runtime.compiled_function import Compiled
 from glenside.execution import processor
-from glenside.execution.others import Reading, reading
+from glenside.execution.background_load import Reading, reading
 from glenside.execution.processor import Fit, Timed, described, fitted, workloads
 from glenside.ir.program import Program
 from glenside.ir.threads import processors

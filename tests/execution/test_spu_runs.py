@@ -41,7 +41,7 @@ def test_without_spu_it_is_said_how_to_get_it(
     for arguments in (("run", network, "--on", "spu"), ("calibrate", "--target", "mpc", "-o", tmp_path / "c.toml")):
         assert run(*arguments) == 2
         error = capsys.readouterr().err
-        assert f"{VARIABLE} names no python" in error
+        assert f"{VARIABLE} does not name the python" in error
         assert "-m venv E && E/bin/pip install spu==0.9.5 jax==0.4.34 jaxlib==0.4.34" in error
         assert error.count("\n") == 1
     assert not (tmp_path / "c.toml").exists()
@@ -96,7 +96,7 @@ def test_a_program_sends_what_is_told_and_gives_what_it_means(network: Path) -> 
     assert found.drawn == ["x"]
     assert [row.names for row in found.layers] == [["conv"], ["last"]]
     for row in (*found.layers, found.whole, found.between()):
-        assert (row.told.bytes, row.told.messages) == (row.measured.bytes, row.measured.messages)
+        assert (row.predicted.bytes, row.predicted.messages) == (row.measured.bytes, row.measured.messages)
     assert found.whole.measured.seconds > found.whole.measured.messages * 0.15e-3
 
 

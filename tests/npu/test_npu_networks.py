@@ -365,7 +365,7 @@ def test_what_cannot_be_quantized_is_refused(tmp_path: Path, capsys: pytest.Capt
         ((source, *npu, "--quantize", "some"), "is random, or an .npz file"),
         ((source, *npu, "--quantize", tmp_path / "no.npz"), "no.npz"),
         ((source, "--array", "4x4", "--quantize", "random"), "--quantize is for a machine of bytes"),
-        ((quantized, *npu, "--quantize", "random"), "quantized already"),
+        ((quantized, *npu, "--quantize", "random"), "already quantized"),
         ((greater, *npu, "--quantize", "random"), "maximum of two tensors is none"),
         (
             (source, *small, "--quantize", "random"),

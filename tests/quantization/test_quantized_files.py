@@ -7,8 +7,8 @@ import pytest
 from onnx_integer_networks import MICROSOFT, Graph, by_layers, computed, drawn, results
 
 from glenside.ir.program import Program
-from glenside.quantization.asked import of_bytes
 from glenside.quantization.network import IntegerNetwork, integer_network
+from glenside.quantization.quantize_program import of_bytes
 
 
 def near(program: Program, seeds: int = 3) -> IntegerNetwork:

@@ -101,7 +101,7 @@ def test_data_decides_ranges() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"z": np.zeros(3)}, "which is no input"),
+        ({"z": np.zeros(3)}, "which is not an input"),
         ({"x y": np.zeros((3, 4, 6, 6))}, "whole batches of 2, got (3 4 6 6)"),
         ({"x y": np.zeros((2, 4, 6))}, "requires shape (samples 4 6 6)"),
         ({"x y": np.full((2, 4, 6, 6), np.nan)}, "finite numbers"),

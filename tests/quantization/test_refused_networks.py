@@ -70,22 +70,22 @@ def words(g: Graph) -> str:
 
 
 CASES: list[tuple[Case, str, str]] = [
-    (between("Tanh"), "tanh behind the layer Conv", "needs a vector unit"),
-    (between("Sigmoid"), "sigmoid behind the layer Conv", "needs a vector unit"),
-    (between("Tanh", "Sigmoid", "Tanh"), "tanh behind the layer Conv", "needs a vector unit"),
+    (between("Tanh"), "tanh after the layer Conv", "needs a vector unit"),
+    (between("Sigmoid"), "sigmoid after the layer Conv", "needs a vector unit"),
+    (between("Tanh", "Sigmoid", "Tanh"), "tanh after the layer Conv", "needs a vector unit"),
     (between("LeakyRelu"), "leaky-relu", "scales, shifts, clips and rounds"),
-    (between("Softmax", axis=1), "softmax behind the layer Conv", "quantize what it is taken of before it"),
+    (between("Softmax", axis=1), "softmax after the layer Conv", "quantize its operand first"),
     (between("Floor"), "floor", "needs a vector unit"),
-    (sums_added, "elementwise-add behind the layer Conv", "quantize the result of the layer Conv"),
+    (sums_added, "elementwise-add after the layer Conv", "quantize the result of the layer Conv"),
     (between("Relu"), "", ""),
     (lambda g: g.node("MatMul", "x", g.weights((5, 4), 1)), "the layer MatMul", "quantize the input x before it"),
-    (scales_along_sums, "the layer MatMul", "where scales are one along each sum"),
+    (scales_along_sums, "the layer MatMul", "require one scale along each sum"),
     (weights_of_floats, "the layer MatMul", "its weights are float32"),
-    (wide_weights, "QLinearMatMul", "less their zero point, fit int8"),
+    (wide_weights, "QLinearMatMul", "less their zero point, must fit int8"),
     (two_quantizations, "of the input x", "quantized in two ways"),
-    (a_scale_of_zero, "the layer MatMul", "a finite number that is not 0"),
-    (padded_pool_of_floats, "of the input x", "a max-pool is one of bytes of one positive scale"),
-    (words, "of the input x", "numbers are quantized to int16; a machine has bytes"),
+    (a_scale_of_zero, "the layer MatMul", "a finite number other than 0"),
+    (padded_pool_of_floats, "of the input x", "a max-pool requires bytes of one positive scale"),
+    (words, "of the input x", "numbers are quantized to int16; a machine has only bytes"),
     (lambda g: g.quantized("x", 0.03, 100), "", "no product of bytes"),
 ]
 
@@ -104,7 +104,7 @@ def test_refused(case: Case, place: str, reason: str) -> None:
     assert place in str(error.value)
     assert reason in str(error.value)
     assert "\n" not in str(error.value)
-    assert str(error.value).count(" behind the layer ") <= 1  # where it begins, not all that follows
+    assert str(error.value).count(" after the layer ") <= 1  # where it begins, not all that follows
 
 
 def test_what_follows_from_whole_numbers_is_refused_at_the_input() -> None:
@@ -114,7 +114,7 @@ def test_what_follows_from_whole_numbers_is_refused_at_the_input() -> None:
         x = b.softmax(b.linear(x, b.constant(name, (4, 4))), axis=1)
     program = b.finish(b.linear(x, b.constant("z", (4, 4))))
     values = {name: np.ones(tensor.dims, np.float32) for name, tensor in program.constants_declared.items()}
-    with pytest.raises(BadInput, match=r"^the input ids: inputs are bytes.*got int64$"):
+    with pytest.raises(BadInput, match=r"^the input ids: inputs must be bytes.*got int64$"):
         quantized(program, values)
 
 
@@ -127,7 +127,7 @@ def test_a_mask_of_infinity_is_refused_where_it_is(how: str) -> None:
     program = b.finish(b.matmul(b.softmax(masked), b.constant("rows", (3, 4))))
     values = {name: np.ones(tensor.dims, np.float32) for name, tensor in program.constants_declared.items()}
     values["mask"] = np.triu(np.full((3, 3), -np.inf, np.float32), 1)
-    with pytest.raises(BadInput, match=r"^\w[\w-]* behind the layer \w+: numbers .* finite, got -inf to "):
+    with pytest.raises(BadInput, match=r"^\w[\w-]* after the layer \w+: quantized numbers .* finite, got -inf to "):
         quantized(program, values)
 
 

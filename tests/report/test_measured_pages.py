@@ -10,8 +10,8 @@ import pytest
 from command_line import run
 
 import glenside as gl
-from glenside.execution.contest import Row
-from glenside.execution.spu.comparison import Comparison, Taken
+from glenside.execution.runtime_comparison import Row
+from glenside.execution.spu.comparison import Comparison, Measures
 from glenside.execution.spu.comparison import Row as Layer
 from glenside.npu.machine.model import Machine
 from glenside.npu.rtl.synthesis import Area, Part
@@ -36,8 +36,8 @@ def bench() -> Document:
 
 
 def spu() -> Document:
-    whole = Layer(("net",), Taken(300, 3, 0.3), Taken(310, 3, 0.4))
-    rows = [Layer(("conv", "conv2"), Taken(100, 1, 0.1), Taken(100, 1, 0.11))]
+    whole = Layer(("net",), Measures(300, 3, 0.3), Measures(310, 3, 0.4))
+    rows = [Layer(("conv", "conv2"), Measures(100, 1, 0.1), Measures(100, 1, 0.11))]
     found = Comparison(rows, whole, [], 0.0, 1.0, 0.1, [], [])
     return spu_document("net", "mpc", found, ["It agrees."], {"link": "wan"})
 

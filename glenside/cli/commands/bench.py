@@ -20,7 +20,7 @@ from glenside.ir.names import one_line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from glenside.execution.contest import Row
+    from glenside.execution.runtime_comparison import Row
 
 
 @command
@@ -51,8 +51,8 @@ def bench(
     Runs are interleaved, each in its own process.
     """
     from glenside.codegen.runtime.compiled_function import Compiled, Lowered, keeping
-    from glenside.execution.contest import Contest
-    from glenside.execution.turns import RUNS
+    from glenside.execution.interleaved_runs import RUNS
+    from glenside.execution.runtime_comparison import Contest
     from glenside.report.html_file import require_page
 
     writable(html)
@@ -139,7 +139,7 @@ def _beside(busy: int) -> str:
 
 
 def _named(peers: str | None) -> Sequence[str]:
-    from glenside.execution.contest import peer_names
+    from glenside.execution.runtime_comparison import peer_names
 
     known = peer_names()
     if peers is None:

@@ -74,7 +74,7 @@ def _rows(timed: Sequence[tuple[str, float, float]]) -> list[dict[str, Any]]:
 def _processor(name: str, output: str, runs: int | None, html: str | None, content: dict[str, Any]) -> None:
     from glenside.codegen.processor.model import MACHINES, machine_of
     from glenside.driver import optimize
-    from glenside.execution.others import MOST
+    from glenside.execution.background_load import MOST
     from glenside.execution.processor import ROUNDS, described
     from glenside.execution.processor import calibrate as measured
     from glenside.targets import CPU

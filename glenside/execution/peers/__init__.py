@@ -1,4 +1,4 @@
-"""Other runtimes beside what is compiled: a file each, found when they are asked for, run in processes of their own."""
+"""Loads other runtimes for comparisons: a file each, found on demand, run in processes of their own."""
 
 from importlib import import_module
 from pkgutil import iter_modules
@@ -9,7 +9,7 @@ __all__ = ["PEERS", "load_all"]
 
 
 def load_all() -> None:
-    """Load every file here: each registers the runtimes that it declares."""
+    """Imports every file of this package: each registers the runtimes that it declares."""
     for info in iter_modules(__path__):
         if info.name != "serve":
             import_module(f"{__name__}.{info.name}")

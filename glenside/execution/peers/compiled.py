@@ -1,4 +1,4 @@
-"""What `glenside compile` writes, as a shared object: the program itself, as another one would use it."""
+"""Loads the shared object that `glenside compile` writes, as another program would use it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 from glenside.execution.peers.peer import Inputs, Run
 
 DESCRIPTION = "compiled.json"
-"""A file beside the shared object: its name in C, its inputs and results."""
+"""The file next to the shared object with its name in C, its inputs and results."""
 
 
 def load(path: Path, inputs: Inputs, threads: int) -> Run:
-    """A shared object NAME.so at a path, beside NAME.weights and a description."""
+    """Loads a shared object NAME.so at a path, next to NAME.weights and a description."""
     described = json.loads(path.with_name(DESCRIPTION).read_text(encoding="utf-8"))
     name, library = described["name"], ctypes.CDLL(str(path))
     open_, run_ = getattr(library, f"{name}_open"), getattr(library, f"{name}_run")

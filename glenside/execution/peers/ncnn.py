@@ -1,4 +1,4 @@
-"""ncnn, by what pnnx makes of an ONNX file for it."""
+"""Runs ncnn on models that pnnx converts from ONNX files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LETTERS = {"float32": "f32", "int64": "i64", "int32": "i32", "float16": "f16", 
 
 @peer("ncnn", {"ncnn": "ncnn", "pnnx": "pnnx"}, "through pnnx, in float32")
 def load(path: Path, inputs: Inputs, threads: int) -> Run:
-    """Its own files are made first, which takes some seconds."""
+    """Converts the model first, which takes some seconds."""
     import ncnn
     import onnx
 
@@ -29,7 +29,7 @@ def load(path: Path, inputs: Inputs, threads: int) -> Run:
     with tempfile.TemporaryDirectory() as folder:
         begin = _converted(path, given, Path(folder))
         if net.load_param(f"{begin}.param") or net.load_model(f"{begin}.bin"):
-            raise ValueError("ncnn does not load what pnnx made")
+            raise ValueError("ncnn does not load the converted model")
     batched = [array.ndim > 1 and array.shape[0] == 1 for array in given]
 
     def run() -> list[np.ndarray]:
@@ -53,7 +53,7 @@ def _mat(array: Any, batch: bool) -> Any:
 
 
 def _converted(path: Path, given: list[Any], folder: Path) -> str:
-    """What begins the names of ncnn's files of a model."""
+    """Converts a model, and returns the path of ncnn's files without their endings."""
     import pnnx
 
     shapes = ",".join(f"[{','.join(map(str, array.shape))}]{_LETTERS[array.dtype.name]}" for array in given)

@@ -1,4 +1,4 @@
-"""onnxruntime, with all of its optimizations."""
+"""Runs onnxruntime, with all of its optimizations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from glenside.execution.peers.peer import Inputs, Run, peer
 
 @peer("onnxruntime", {"onnxruntime": "onnxruntime"})
 def load(path: Path, inputs: Inputs, threads: int) -> Run:
-    """All optimizations are on by default."""
+    """Loads a model; all optimizations are on by default."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

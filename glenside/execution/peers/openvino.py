@@ -1,4 +1,4 @@
-"""OpenVINO, for the least time of one run."""
+"""Runs OpenVINO, tuned for latency."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from glenside.execution.peers.peer import Inputs, Run, peer
 
 @peer("OpenVINO", {"openvino": "openvino"}, "in float32: where a processor has bfloat16, its default is that")
 def load(path: Path, inputs: Inputs, threads: int) -> Run:
-    """Dims are those of the inputs: an open one would cost time."""
+    """Loads a model with the dims of the inputs, since open dims would cost time."""
     import openvino
 
     model = openvino.Core().read_model(str(path))

@@ -1,4 +1,4 @@
-"""A runtime as a record: what it is called, what it needs, and how a model becomes a function of arrays by name."""
+"""Defines the record of a runtime: its name, its packages, and how it loads a model."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from glenside.ir.operand import Array
 
 Inputs = Mapping[str, Array]
 Run = Callable[[], Sequence[Array]]
-"""The results for inputs that are given before, in the order of the model."""
+"""Returns the results for inputs that were given at load, in the order of the model."""
 
 
 @dataclass(frozen=True)
 class Peer:
     """A runtime.
 
-    name      as tables have it
-    packages  what is imported, and under which name pip has it; the first one's version is told
-    load      how a model at a path, for inputs and a number of threads, becomes a run: with its best settings, in
-              float32. It is called in a process of its own, and may raise anything
-    remark    what a user should know of how it is run
+    name      in tables
+    packages  imported packages, and their names in pip; the first one's version is shown
+    load      (path of a model, inputs, number of threads) -> run, with its best settings, in float32. It is called in
+              a process of its own, and may raise anything
+    remark    what a user should know about how it is run
     """
 
     name: str
@@ -33,7 +33,7 @@ class Peer:
 
     @property
     def missing(self) -> str:
-        """How to get it, where it is not installed; else ""."""
+        """How to install it, or ""."""
         absent = [pip for name, pip in self.packages.items() if find_spec(name) is None]
         return f"{self.name} is not installed: pip install {' '.join(absent)}" if absent else ""
 
@@ -54,7 +54,7 @@ PEERS: dict[str, Peer] = {}
 def peer(
     name: str, packages: Mapping[str, str], remark: str = ""
 ) -> Callable[[Callable[[Path, Inputs, int], Run]], Callable[[Path, Inputs, int], Run]]:
-    """Register a runtime by the function that loads a model for it."""
+    """Registers a runtime by the function that loads a model for it."""
 
     def register(load: Callable[[Path, Inputs, int], Run]) -> Callable[[Path, Inputs, int], Run]:
         assert name not in PEERS, f"there is a runtime {name} already"

@@ -1,5 +1,6 @@
-"""PyTorch, as it is and compiled. It reads no ONNX files, and no converter to it is kept up: onnx2torch is the one that
-is used most, and its last version is of 2024.
+"""Runs PyTorch, eagerly and compiled. It reads no ONNX files, and no converter to it is maintained.
+
+onnx2torch is the most used one, and its last version is of 2024.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ from typing import Any
 from glenside.execution.peers.peer import Inputs, Run, peer
 
 _PACKAGES = {"torch": "torch", "onnx2torch": "onnx2torch"}
-_HOW = "through onnx2torch, of 2024: no converter from ONNX is kept up"
+_HOW = "through onnx2torch, of 2024: no converter from ONNX is maintained"
 
 
 @peer("PyTorch", _PACKAGES, _HOW)
 def load(path: Path, inputs: Inputs, threads: int) -> Run:
-    """Operator by operator."""
+    """Loads a model that runs operator by operator."""
     return _run(*_model(path, inputs, threads))
 
 
 @peer("PyTorch compiled", _PACKAGES, f"torch.compile with its weights frozen, {_HOW}")
 def load_compiled(path: Path, inputs: Inputs, threads: int) -> Run:
-    """By its compiler, which knows the weights."""
+    """Loads a model for its compiler, with frozen weights."""
     import torch
     import torch._inductor.config
 
@@ -31,7 +32,7 @@ def load_compiled(path: Path, inputs: Inputs, threads: int) -> Run:
 
 
 def _model(path: Path, inputs: Inputs, threads: int) -> tuple[Any, list[Any]]:
-    """The model, and its inputs in its order; images with their channels last, as is faster here."""
+    """Returns the model, and its inputs in its order; images with channels last, which is faster here."""
     import onnx
     import onnx2torch
     import torch

@@ -1,10 +1,10 @@
-"""A process of its own for a runtime: it loads a model, tells how it went, and runs it whenever it is asked to.
+"""Serves a runtime in its own process: loads a model, reports success, and runs it on request.
 
-    python -m glenside.execution.peers.serve NAME MODEL THREADS FOLDER
+  python -m glenside.execution.peers.serve NAME MODEL THREADS FOLDER
 
-FOLDER has the inputs, `inputs.npz`, and gets what the model makes of them, NAME.npz. NAME is a runtime, or one of ours;
-other modules that it imports are there before it is measured. Lines that come in say how often it runs, one after the
-other; a line of JSON goes out for each.
+FOLDER holds the inputs, `inputs.npz`, and gets the results, NAME.npz. NAME is a runtime, or ours; modules that it
+imports are loaded before memory is measured. Each input line is a number of consecutive runs; each answer is a line of
+JSON.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Serve until the input ends, or the process that began this one."""
+    """Serves until the input ends, or the parent process does."""
     end_with_parent()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what a runtime prints is no answer
+    os.dup2(2, 1)  # output of the runtime is not an answer
     name, model, threads, folder = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
     try:
         run = _loaded(name, model, threads, folder, answers)
@@ -46,8 +46,9 @@ def main() -> None:
 
 
 def end_with_parent() -> None:
-    """Ask the system to end this process when the one that began it ends, however that is: one that stands still does
-    not see that its input ends. Nothing where the system is not Linux.
+    """Lets the system kill this process when its parent ends, since a stopped process does not see its input end.
+
+    It does nothing outside of Linux.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -79,7 +80,7 @@ def _say(answers: IO[str], content: Any) -> None:
 
 
 def _forget_peak() -> None:
-    """Let the peak of resident memory begin anew, where the system can."""
+    """Resets the peak of resident memory, where the system can."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     except OSError:
@@ -87,7 +88,7 @@ def _forget_peak() -> None:
 
 
 def _memory() -> dict[str, int]:
-    """Bytes that are resident, and the most that were; nothing where the system does not tell."""
+    """Returns resident bytes and their peak; empty if unknown."""
     try:
         lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     except OSError:

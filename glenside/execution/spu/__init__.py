@@ -1,1 +1,1 @@
-"""Programs in SPU between two processes of this machine."""
+"""Runs programs in SPU between two processes of this machine."""

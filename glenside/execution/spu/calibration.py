@@ -1,6 +1,4 @@
-"""What a party's own computation takes: programs of one kind of work each, timed in two processes, and the costs that
-fit them.
-"""
+"""Calibrates the cost of a party's own computation: times programs of one kind of work each, and fits costs to them."""
 
 from __future__ import annotations
 
@@ -25,37 +23,37 @@ from glenside.targets.mpc.traffic import counted, program_traffic
 from glenside.targets.mpc.work import program_work
 
 RUNS = 7
-"""Timed runs of each program, of which the fastest counts: what else runs on the machine only makes them slower."""
+"""Timed runs of each program, of which the fastest counts, since other work only slows it down."""
 
 
-# What Winograd's F(2, 3) and F(4, 3) make of a window.
+# The transforms of a window in Winograd's F(2, 3) and F(4, 3).
 _F2 = "1 0 -1 0 0 1 1 0 0 -1 1 0 0 1 0 -1"
 _F4 = "4 0 -5 0 1 0 0 -4 -4 1 1 0 0 4 -4 -1 1 0 0 -2 -1 2 1 0 0 2 -1 -2 1 0 0 4 0 -5 0 1"
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Costs, and for each program the seconds measured and told, by name."""
+    """Costs, and for each program the measured and predicted seconds, by name."""
 
     costs: Costs
     programs: Mapping[str, tuple[float, float]]
 
     @property
     def median_error(self) -> float:
-        """How far what is told is from what was measured, as a part of it."""
+        """The median relative error of predictions."""
         return statistics.median(self._errors())
 
     @property
     def largest_error(self) -> float:
-        """The same of the program that it is largest of."""
+        """The largest relative error of predictions."""
         return max(self._errors())
 
     def _errors(self) -> list[float]:
-        return [abs(told - seconds) / seconds for seconds, told in self.programs.values()]
+        return [abs(predicted - seconds) / seconds for seconds, predicted in self.programs.values()]
 
 
 def calibrate(protocol: Semi2k, runs: int = RUNS, progress: Callable[[int, int], None] = lambda *_: None) -> Fit:
-    """Measure over a direct link between two processes. Raises BadInput where SPU is not to be had."""
+    """Measures over a direct link between two processes. Raises BadInput if SPU is not available."""
     programs = dict(workloads())
     random = np.random.default_rng(0)
     jobs = [_job(program, random, runs) for program in programs.values()]
@@ -64,17 +62,17 @@ def calibrate(protocol: Semi2k, runs: int = RUNS, progress: Callable[[int, int],
 
 
 def fitted(programs: Mapping[str, Program], seconds: Sequence[float], protocol: Semi2k) -> Fit:
-    """The costs that fit the seconds of programs best."""
+    """Fits costs to the seconds of programs."""
     rows = [_counts(program, protocol) for program in programs.values()]
     matrix = np.array([[row[name] for name in NAMES] for row in rows], float)
     found = non_negative(matrix, np.asarray(seconds))
-    told = matrix @ found
+    predicted = matrix @ found
     costs = Costs(*(float(1e9 * value) for value in found))
-    return Fit(costs, {n: (float(s), float(t)) for n, s, t in zip(programs, seconds, told, strict=True)})
+    return Fit(costs, {n: (float(s), float(t)) for n, s, t in zip(programs, seconds, predicted, strict=True)})
 
 
 def described(fit: Fit, protocol: Semi2k, runs: int) -> str:
-    """The costs as TOML, with the fit, the machine and the versions: what `load_costs` reads."""
+    """Returns the costs as TOML for `load_costs`, with the fit, the machine and the versions."""
     from glenside import __version__
 
     numbers = [f"{name} = {float(f'{value:.4g}')!r}" for name, value in asdict(fit.costs).items()]
@@ -88,7 +86,7 @@ def described(fit: Fit, protocol: Semi2k, runs: int) -> str:
         "glenside": __version__,
     }
     lines = [
-        f"# What a party's own computation takes, by `glenside calibrate`: the fastest of {runs} runs of each program",
+        f"# Costs of a party's own computation, by `glenside calibrate`: the fastest of {runs} runs of each program",
         "# over a direct link between two processes of one machine. For --target FILE.toml, or mpc:semi2k,costs=FILE.",
         'target = "mpc"',
         'protocol = "semi2k"',
@@ -102,7 +100,7 @@ def described(fit: Fit, protocol: Semi2k, runs: int) -> str:
         f"largest_error = {fit.largest_error:.3f}",
         f"runs = {runs}",
         "",
-        "[fit.programs]  # milliseconds: measured, told",
+        "[fit.programs]  # milliseconds: measured, predicted",
         *(f"{json.dumps(n)} = [{1e3 * s:.2f}, {1e3 * t:.2f}]" for n, (s, t) in fit.programs.items()),
         "",
         "[machine]",
@@ -123,13 +121,13 @@ def _job(program: Program, random: np.random.Generator, runs: int) -> Job:
 
 
 def workloads() -> Iterator[tuple[str, Program]]:
-    """Programs that between them tell all costs apart, by name."""
+    """Yields programs, by name, that together determine all costs."""
     for program in (*_products(), *_elements(), *_movement()):
         yield program.name, program
 
 
 def _products() -> Iterator[Program]:
-    """Of one pair of matrices, of a batch of them, and of convolutions, whose windows are copied."""
+    """Yields products of a pair of matrices, of a batch of them, and convolutions, whose windows are copied."""
     for m, k, n in ((16, 16, 16), (1024, 64, 64), (1024, 576, 64), (64, 576, 512), (16, 2048, 256), (384, 384, 384)):
         b = Builder(f"product {m} {k} {n}")
         yield b.finish(b.linear(b.input("x", (m, k)), b.input("w", (n, k))))
@@ -144,7 +142,7 @@ def _products() -> Iterator[Program]:
 
 
 def _elements() -> Iterator[Program]:
-    """Of circuits, products, truncations and sums."""
+    """Yields circuits, products, truncations and sums of elements."""
     for size in (64, 4_096, 65_536):
         b = Builder(f"relu {size}")
         yield b.finish(relu(b.input("x", (size,))))
@@ -160,7 +158,7 @@ def _elements() -> Iterator[Program]:
 
 
 def _movement() -> Iterator[Program]:
-    """Windows, sums of windows, and the transforms of Winograd's algorithms."""
+    """Yields windows, sums of windows, and the transforms of Winograd's algorithms."""
     for size, channels in ((32, 16), (8, 64)):
         b = Builder(f"windows {size} {channels}")
         x = build("access-pad", b.input("x", (1, channels, size, size)), "zero-padding", 2, 1, 1)

@@ -1,4 +1,4 @@
-"""A program in SPU beside what is told of it: bytes, messages and seconds, by layer and as a whole."""
+"""Compares a program in SPU with its prediction: bytes, messages and seconds, by layer and as a whole."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from glenside.targets.mpc.work import program_work
 
 LINK = "link"
 RUNS = 3
-"""How often a program is timed, of which the median counts."""
+"""Timed runs of a program, of which the median counts."""
 ALLOWED = {32: 0.5, 64: 0.05, 128: 0.05}
-"""How far a result may be from the interpreter's, as a part of the largest number in it: fixed point rounds."""
-_UNITS = 8  # of the last place, beside that
+"""The allowed error of a result, relative to its largest number, since fixed point rounds."""
+_UNITS = 8  # units in the last place, in addition
 
 
 @dataclass(frozen=True)
-class Taken:
+class Measures:
     """Bytes and messages of one party, and seconds."""
 
     bytes: int
@@ -37,21 +37,21 @@ class Taken:
 
 @dataclass(frozen=True)
 class Row:
-    """What is told of a part of a program and what it took: so much for each of the layers of those names."""
+    """The prediction and the measurement of a part of a program, for each of the layers of these names."""
 
     names: Sequence[str]
-    told: Taken
-    measured: Taken
+    predicted: Measures
+    measured: Measures
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows of layers, each run by itself, and the whole, run as one.
+    """Rows of layers, each run alone, and the whole program, run at once.
 
     values   the results of SPU
     error    the largest distance from the interpreter's results, of numbers up to `largest`
-    drawn    the names of inputs that nobody gave, which are random
-    remarks  what must be said of what is told
+    drawn    the names of inputs that were not given, which are random
+    remarks  about the predictions
     """
 
     layers: Sequence[Row]
@@ -65,26 +65,29 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """Whether the results are the interpreter's, as far as fixed point goes."""
+        """True if the results equal the interpreter's within fixed-point errors."""
         return self.error <= self.allowed
 
     def as_dict(self) -> dict[str, Any]:
-        """All but the values, as JSON holds it."""
+        """Returns all but the values, for JSON."""
         rows = {"layers": [asdict(row) for row in self.layers], "between": asdict(self.between())}
         rest = {name: getattr(self, name) for name in ("error", "largest", "allowed", "agrees", "drawn", "remarks")}
         return {**rows, "whole": asdict(self.whole), **rest}
 
     def between(self) -> Row:
-        """What is left of the whole without its layers."""
-        told, measured = (
-            Taken(
+        """Returns the remainder of the whole without its layers."""
+        predicted, measured = (
+            Measures(
                 whole.bytes - sum(len(row.names) * part(row).bytes for row in self.layers),
                 whole.messages - sum(len(row.names) * part(row).messages for row in self.layers),
                 whole.seconds - sum(len(row.names) * part(row).seconds for row in self.layers),
             )
-            for whole, part in ((self.whole.told, attrgetter("told")), (self.whole.measured, attrgetter("measured")))
+            for whole, part in (
+                (self.whole.predicted, attrgetter("predicted")),
+                (self.whole.measured, attrgetter("measured")),
+            )
         )
-        return Row(("between layers",), told, measured)
+        return Row(("between layers",), predicted, measured)
 
 
 def compare(
@@ -94,9 +97,9 @@ def compare(
     runs: int = RUNS,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Comparison:
-    """Run a program in SPU over the target's link, whole and each layer by itself. Raises BadInput.
+    """Runs a program in SPU over the target's link, whole and each layer alone. Raises BadInput.
 
-    Inputs that have values are inputs all the same. Constants and other inputs are drawn by the seed.
+    Inputs that have values stay inputs. Constants and other inputs are drawn by the seed.
     """
     program, given = program.with_inputs_open()
     ready = target.ready(program.seeded_constants(seed), seed)
@@ -116,19 +119,21 @@ def compare(
     return Comparison(rows, whole, found[0].values, error, largest, allowed, [*drawn], target.remarks(ready))
 
 
-def told(program: Program, target: MPC, public: frozenset[str]) -> Taken:
-    """What is told of a program that runs as it is."""
+def predicted(program: Program, target: MPC, public: frozenset[str]) -> Measures:
+    """Returns the prediction for an unchanged program."""
     sent = counted(program_traffic(program, public, protocol=target.protocol))
     seconds = target.seconds(sent, program_work(program, public)) + target.costs.start
-    return Taken(sent.bytes, sent.messages, seconds)
+    return Measures(sent.bytes, sent.messages, seconds)
 
 
 def _row(names: Sequence[str], job: Job, found: Measured, target: MPC) -> Row:
-    return Row(names, told(job.program, target, job.public), Taken(found.bytes, found.messages, found.median(LINK)))
+    return Row(
+        names, predicted(job.program, target, job.public), Measures(found.bytes, found.messages, found.median(LINK))
+    )
 
 
 def _distance(wanted: Sequence[Array], got: Sequence[Array]) -> tuple[float, float]:
-    """The largest difference, and the largest number; nothing is infinitely far from what it should be."""
+    """Returns the largest difference, and the largest number; NaN counts as an infinite difference."""
     error = largest = 0.0
     for want, have in zip(wanted, got, strict=True):
         apart = np.abs(want.astype(float) - have.astype(float))

@@ -1,4 +1,4 @@
-"""The layers of a program as programs of their own, each over what the others and the rest of the program give it."""
+"""Extracts the layers of a program as programs of their own, over inputs from the rest of the program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glenside.targets.mpc.analysis import secrets
 
 @dataclass(frozen=True)
 class Layer:
-    """A program that all layers of those names are, and the names of its tensors that both parties know."""
+    """A program that equals all layers of these names, and the names of its tensors that both parties know."""
 
     names: Sequence[str]
     program: Program
@@ -21,10 +21,10 @@ class Layer:
 
 
 def own_layers(program: Program, public: Collection[str] = ()) -> list[Layer]:
-    """The layers, in network order; those that are alike are one.
+    """Returns the layers, in network order; structurally equal ones are one.
 
-    A layer reaches from its result down to tensors, results of other layers, and what is computed between layers:
-    whatever is no product, and neither linear nor movement.
+    A layer reaches from its result down to tensors, results of other layers, and computations between layers: all that
+    are neither products nor linear nor movement.
     """
     known = secrets(program, public)
     results = set(program.layers.values())
@@ -40,19 +40,19 @@ def own_layers(program: Program, public: Collection[str] = ()) -> list[Layer]:
     return [Layer(names, Program(term), of_layer) for term, (names, of_layer) in found.items()]
 
 
-# What is a product in variants of layers: of matrices, or of elements, which are added then.
+# The compute types that are products in variants of layers: of matrices, or of elements, which are then added.
 _OF_MATRICES = frozenset({"dot-product"})
 _OF_ELEMENTS = frozenset({"dot-product", "elementwise-mul", "reduce-sum"})
 
 
 def _leaves(result: Term, results: Collection[Term]) -> list[Term]:
-    """What a layer is computed from, in order of evaluation."""
+    """Returns the operands of a layer, in order of evaluation."""
     leaves, products = _reached(result, results, _OF_MATRICES)
     return leaves if products else _reached(result, results, _OF_ELEMENTS)[0]
 
 
 def _reached(result: Term, results: Collection[Term], kinds: Collection[str]) -> tuple[list[Term], bool]:
-    """The leaves where computes of other kinds are, and whether there is a product of matrices above them."""
+    """Returns the leaves at computations of other kinds, and whether a product of matrices is above them."""
     inside: set[Term] = set()
     leaves: set[Term] = set()
     stack = [result]
@@ -71,7 +71,7 @@ def _reached(result: Term, results: Collection[Term], kinds: Collection[str]) ->
 
 
 def _formal(number: int, leaf: Term, secret: bool) -> Tensor:
-    """What stands in the place of a leaf."""
+    """Returns the tensor that replaces a leaf."""
     return Tensor(f"{'secret' if secret else 'public'}_{number}", leaf.access.dims, leaf.access.dtype)
 
 

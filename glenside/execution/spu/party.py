@@ -1,11 +1,11 @@
-"""One of two parties that run programs in SPU: a program of its own, in SPU's environment. It imports nothing of ours.
+"""Implements one of two parties that run programs in SPU, as a program in SPU's environment, without our modules.
 
-    python -I party.py RANK FOLDER
+  python -I party.py RANK FOLDER
 
-FOLDER has `jobs.json`, and for each job the module that `glenside.export_jax` wrote, of a function `program`, and its
-arguments as .npz without Python objects. Party 0 compiles, shares the arguments and puts together the results; what it
-hands to the other beside the measured links lies in FOLDER too. Each job is run once with SPU's profile, which tells
-what is sent. Then jobs take turns, each over every link that it asks for, timed from when both are ready.
+FOLDER holds `jobs.json`, and for each job the module that `glenside.export_jax` wrote, with a function `program`, and
+its arguments as .npz without Python objects. Party 0 compiles, shares the arguments and combines the results; data that
+it passes to the other outside of the measured links are in FOLDER too. Each job runs once with SPU's profile, which
+counts its communication. Then jobs run in turn, each over every requested link, timed from when both parties are ready.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PATIENCE = 600_000  # milliseconds that a party waits for the other
 
 
 def _context(rank: int, name: str, addresses: list[str]) -> Any:
-    """A link to the other party: party `rank` listens where its own address says."""
+    """Returns a link to the other party: party `rank` listens at its own address."""
     described = lib.link.Desc()
     described.id = name
     for party, address in enumerate(addresses):
@@ -50,7 +50,7 @@ def _config(described: dict[str, Any], profile: bool) -> Any:
 
 
 class _Party:
-    """One party with its links: the first is direct, and carries the runs that are counted."""
+    """One party with its links: the first is direct, and carries the counted runs."""
 
     def __init__(self, rank: int, folder: Path) -> None:
         self.rank, self.folder = rank, folder
@@ -64,7 +64,7 @@ class _Party:
         self.counting = api.Runtime(self.direct.spawn(), _config(described, True))
 
     def run(self) -> None:
-        """Count what each job sends; then time them, job after job and link after link, and again from the first."""
+        """Counts the communication of each job; then times all jobs over all links, repeatedly."""
         ready = [self._ready(number, job) for number, job in enumerate(self.jobs)]
         measured: list[dict[str, Any]] = [
             {"sent": self._count(number, *of_job), **{what: {name: [] for name in job["links"]} for what in _CLOCKS}}
@@ -81,13 +81,13 @@ class _Party:
             link.barrier()
 
     def _done(self) -> None:
-        """One more program has run."""
+        """Records one more finished run."""
         if not self.rank:
             with open(self.folder / "done", "ab") as file:
                 file.write(b".")
 
     def _ready(self, number: int, job: dict[str, Any]) -> tuple[Any, list[Any]]:
-        """The compiled program, and this party's shares of its arguments."""
+        """Returns the compiled program, and this party's shares of its arguments."""
         if self.rank == 0:
             self._prepare(number, job)
         self.direct.barrier()
@@ -97,14 +97,14 @@ class _Party:
         return executable, [_read_share(self.folder / f"{number}.{name}.{self.rank}") for name in names[0]]
 
     def _prepare(self, number: int, job: dict[str, Any]) -> None:
-        """Compile the program, and make the shares of its arguments."""
+        """Compiles the program, and makes the shares of its arguments."""
         function = _function(self.folder / f"{number}.py")
         with np.load(self.folder / f"{number}.npz", allow_pickle=False) as arrays:
             arguments = [arrays[f"a{i}"] for i in range(len(arrays.files))]
         visible = [self.secret if secret else self.public for secret in job["secret"]]
         inputs = [f"in{i}" for i in range(len(arguments))]
         options = lib.CompilerOptions()
-        options.disable_div_sqrt_rewrite = True  # a quotient is priced without what it divides by
+        options.disable_div_sqrt_rewrite = True  # the cost model counts a quotient without its divisor
         executable, _ = frontend.compile(
             *(frontend.Kind.JAX, function, arguments, {}, inputs, visible),
             lambda flat: [f"out{i}" for i in range(len(flat))],
@@ -118,7 +118,7 @@ class _Party:
                 _write_share(self.folder / f"{number}.{name}.{rank}", share)
 
     def _count(self, number: int, executable: Any, shares: list[Any]) -> list[int]:
-        """The bytes and messages that this party sends, as SPU's profile tells; the results are put together."""
+        """Returns the bytes and messages that this party sends, as SPU's profile reports; combines the results."""
         log = self.folder / f"log{self.rank}"
         with open(log, "wb+") as file:
             kept = os.dup(1), os.dup(2)
@@ -135,7 +135,7 @@ class _Party:
             text = file.read().decode(errors="replace")
         found = _SENT.findall(text)
         if len(found) != 1:
-            raise RuntimeError(f"SPU told {len(found)} times what it sent: {text[-2000:]}")
+            raise RuntimeError(f"SPU reported its communication {len(found)} times: {text[-2000:]}")
         outputs = [self.counting.get_var(name) for name in executable.output_names]
         self._drop(self.counting, executable)
         if self.rank:
@@ -150,7 +150,7 @@ class _Party:
         return [int(n) for n in found[0]]
 
     def _time(self, link: Any, runtime: Any, executable: Any, shares: list[Any]) -> list[float]:
-        """Seconds of one run, and of this party's processor in it, of all its threads."""
+        """Returns the wall-clock seconds of one run, and this party's processor seconds in it, of all its threads."""
         self._feed(runtime, executable, shares)
         link.barrier()
         started = [clock() for clock in _CLOCKS.values()]
@@ -170,7 +170,7 @@ class _Party:
 
 
 def _function(path: Path) -> Any:
-    """The function `program` of a module that `export_jax` wrote."""
+    """Loads the function `program` of a module that `export_jax` wrote."""
     found = importlib.util.spec_from_file_location("program", path)
     assert found is not None
     assert found.loader is not None
@@ -180,7 +180,7 @@ def _function(path: Path) -> Any:
 
 
 def _write_share(path: Path, share: Any) -> None:
-    """The share of one party: its description, then its chunks, each after its length."""
+    """Writes the share of one party: its description, then its chunks, each after its length."""
     with open(path, "wb") as file:
         for part in (share.meta, *share.share_chunks):
             file.write(struct.pack("<Q", len(part)))

@@ -1,7 +1,6 @@
-"""Programs in SPU between two processes of this machine: what each gives, what a party sends, and how long it takes.
+"""Runs programs in SPU between two processes of this machine, and measures a party's results, communication and time.
 
-SPU needs an older numpy than Glenside, so it lives in an environment of its own, the python of which
-GLENSIDE_SPU_PYTHON names.
+SPU needs an older numpy than Glenside, so it has an environment of its own, whose python GLENSIDE_SPU_PYTHON names.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ HOW = (
     "SPU needs an environment of its own, with python 3.11: `python3.11 -m venv E && E/bin/pip install "
     f"spu=={VERSION} jax=={JAX_VERSION} jaxlib=={JAX_VERSION}`, and {VARIABLE}=E/bin/python"
 )
-# A thread for each party: SPU's products of matrices start one for each core, and wait for each other busily. Two
-# parties on one machine take the cores from each other then, and a product of 64x64x64 takes ten times as long.
+# One thread per party: SPU's matrix products start one per core, and busy-wait for each other. Two parties on one
+# machine then compete for the cores, and a product of 64x64x64 takes ten times as long.
 _ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1"}
 DIRECT = "direct"
 """The name of the link without any delay but the machine's own."""
@@ -57,9 +56,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Measured:
-    """The results in order, what one party sent, and the seconds of each run over each link, of the later party.
+    """The results in order, one party's communication, and the seconds of each run over each link, of the later party.
 
-    processor  seconds that the processor was busy with the busier party, whatever else the machine did
+    processor  processor seconds of the busier party, without other processes
     """
 
     values: Sequence[Array]
@@ -69,15 +68,15 @@ class Measured:
     processor: Mapping[str, Sequence[float]]
 
     def median(self, link: str) -> float:
-        """Seconds over a link."""
+        """Returns the median seconds over a link."""
         return statistics.median(self.seconds[link])
 
 
 def interpreter() -> str:
-    """The python of the environment that has SPU. Raises BadInput, which says how to make it."""
+    """Returns the python of the environment with SPU. Raises BadInput, which says how to make it."""
     python = os.environ.get(VARIABLE)
     if not python:
-        raise BadInput(f"{VARIABLE} names no python of an environment with SPU {VERSION}. {HOW}")
+        raise BadInput(f"{VARIABLE} does not name the python of an environment with SPU {VERSION}. {HOW}")
     path = os.path.abspath(shutil.which(python) or python)
     try:
         command = [path, "-I", "-c", "import jax, spu; print(spu.__version__)"]
@@ -99,13 +98,13 @@ def measure(
     protocol: str = "SEMI2K",
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> list[Measured]:
-    """Run jobs one after the other between two processes.
+    """Runs jobs one after the other between two processes.
 
-    links     what jobs call a link: its rate and delay, which a proxy between the two imposes; None has no proxy
-    progress  is told how many runs are done, and of how many
+      links     name of a link -> its bandwidth and latency, which a proxy imposes; None has no proxy
+      progress  called with the number of finished runs, and of all runs
 
-    The first run of a job is not timed. Jobs take turns, and each over its links, so that what else the machine does
-    meets all of them alike. Raises BadInput where SPU is not to be had or refuses a program.
+    The first run of a job is not timed. Jobs and their links alternate, so that other load of the machine affects all
+    equally. Raises BadInput if SPU is not available or refuses a program.
     """
     python = interpreter()
     with ExitStack() as stack:
@@ -134,7 +133,7 @@ def _value(job: Job, name: str) -> Array:
 
 
 def _addresses(stack: ExitStack, link: Link | None) -> list[list[str]]:
-    """For each party the addresses of both as it is to use them: its own, and where it finds the other."""
+    """Returns for each party the addresses of both: its own, and where it finds the other."""
     ports = _free_ports(2)
     own = [f"127.0.0.1:{port}" for port in ports]
     if link is None:
@@ -150,7 +149,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _parties(python: str, folder: Path, progress: Callable[[int], None]) -> None:
-    """Run both parties to their end. Raises BadInput with what the first to fail says."""
+    """Runs both parties to their end. Raises BadInput with the message of the first that fails."""
     program, done = str(Path(__file__).with_name("party.py")), folder / "done"
     done.touch()
     with ExitStack() as stack:

@@ -1,7 +1,7 @@
-"""What of the last cache a program has: virtual machines are told its whole size, which they share with strangers.
+"""Measures the share of the last-level cache of a program: virtual machines report its whole size, but share it.
 
-On a Xeon that says 480 MB, what is read again and again comes at 28 bytes a nanosecond up to 64 MB, at 24 from 96 MB,
-at 20 from 128 MB and at 15 from 512 MB.
+On a Xeon that reports 480 MB, repeated reads reach 28 bytes per nanosecond up to 64 MB, 24 from 96 MB, 20 from 128 MB
+and 15 from 512 MB.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from glenside.codegen.runtime.arguments import pointers
 from glenside.codegen.runtime.compile_and_load import loaded
 
 _MOST = 1 << 28
-"""Bytes that are read to find out."""
+"""The maximum bytes that are read to measure."""
 _LEAST_READ = 1 << 26
-"""Bytes that are read in a round, of small sizes several times."""
+"""The bytes that are read in a round; small sizes are read several times."""
 _ROUNDS = 5
 _HELD = 0.8
-"""Of the bytes in a nanosecond from the last cache: from where fewer come, some come from behind it."""
+"""The fraction of the cache's bandwidth below which some reads must come from memory."""
 
 
 def last_cache(machine: Machine) -> int:
-    """The bytes up to which what is read again comes from the last cache of this computer; at most what it says.
+    """Returns the bytes up to which repeated reads come from this computer's last-level cache, at most its reported
+    size.
 
-    Raises BadInput where there is no compiler.
+    Raises BadInput without a compiler.
     """
     sizes = [2 * machine.l2]
     while sizes[-1] < min(machine.l3, _MOST):
@@ -45,7 +46,7 @@ def last_cache(machine: Machine) -> int:
 
 
 def _rate(library: ctypes.CDLL, memory: np.ndarray[tuple[int], np.dtype[np.float32]], size: int) -> float:
-    """Bytes in a nanosecond, the most of some rounds."""
+    """Returns the bandwidth in bytes per nanosecond, the best of some rounds."""
     times = max(1, _LEAST_READ // size)
     amounts, found = np.array([size // 4, times], np.int64), np.zeros(1, np.float32)
     least = np.inf
@@ -57,7 +58,7 @@ def _rate(library: ctypes.CDLL, memory: np.ndarray[tuple[int], np.dtype[np.float
 
 
 def _source() -> Source:
-    """Sums of a line each, sixteen of them apart: a page is asked for while the one before is added."""
+    """Returns the source of a loop that adds up cache lines in four accumulators and prefetches ahead."""
     body = [
         "typedef float line __attribute__((vector_size(64), aligned(4)));",
         "PUBLIC int run(const void *const *given, void *const *results, unsigned char *arena, void *threads,",

@@ -1,4 +1,4 @@
-"""Following the terms of a program from its inputs on: which integers each is made of, and by which numbers."""
+"""Tracks the integer form of every term of a program, from its inputs on, and builds the network."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from glenside.passes.element_functions import operands_of
 from glenside.quantization.additions import added
 from glenside.quantization.affine import Affine, beside, moved_by, one_number
 from glenside.quantization.building import Network
-from glenside.quantization.curves import Curve, base_of, table_of, unviewed
+from glenside.quantization.byte_functions import Curve, base_of, table_of, unviewed
 from glenside.quantization.file_nodes import read_by
 from glenside.quantization.gating import gated, without_zeros
-from glenside.quantization.maxima import fills_with_least, maximum, with_least
+from glenside.quantization.max_pools import fills_with_least, maximum, with_least
 from glenside.quantization.merging import merged
 from glenside.quantization.multiplying import multiplied, operand, weights
 from glenside.quantization.normalizing import softmax_of, standardisation, standardised
@@ -52,20 +52,20 @@ from glenside.semantics.interpreter import evaluate
 
 @dataclass(frozen=True, eq=False)
 class Refused:
-    """What the machine has nothing for, and why."""
+    """A term that the machine cannot compute, and the reason."""
 
     why: str
 
 
-class _Placed(BadInput):
-    """A refusal that says its place: terms behind it add none of theirs."""
+class _LocatedRefusal(BadInput):
+    """A refusal that names its place, to which later terms add nothing."""
 
 
 class Follower:
-    """The values of the terms of a program, and the network of integers that they need.
+    """Tracks the values of a program's terms, and builds the integer network that computes them.
 
-    found  term -> what it is; of those that are no constants
-    nodes  says which node of a file a term belongs to, "" where nothing is known of it
+    found  term -> its value, for terms that are not constants
+    nodes  returns the file's node of a term, or ""
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Follower:
         self._sources = defaultdict[Term, list[tuple[Term, Affine]]](list)
 
     def follow(self) -> None:
-        """Look at every term, operands first."""
+        """Tracks every term, operands first."""
         for term in postorder(*self.roots):
             if self.constant[term] or term.operator.name in ("access-product", "construct-tuple"):
                 continue
@@ -100,8 +100,8 @@ class Follower:
             bent = any(isinstance(value, Curve) for value in below)
             value = self._curve(term) if bent else self._step(term)
         except (BadInput, TypeMismatch) as error:
-            why = self._placed(term, error)
-            return (None if bent else self._bent(term, why)) or Refused(why)
+            why = self._with_place(term, error)
+            return (None if bent else self._as_function(term, why)) or Refused(why)
         if isinstance(value, Curve):
             return value
         if value.dtype in BYTES and value.whole:
@@ -111,27 +111,27 @@ class Follower:
         return value
 
     def _standardised(self, term: Term) -> Affine | Refused:
-        """What a layer norm scales and shifts."""
+        """Returns a normalized tensor, before the scale and shift of a layer norm."""
         own = self._standard[term]
         name = self.network.kind("layer-norm" if own.centred else "rms-norm")
         try:
             value = standardised(self.network.solid(self.value(own.base)), own, name)
         except BadInput as error:
-            return Refused(self._placed(term, error))
+            return Refused(self._with_place(term, error))
         viewed = split_at(reshape(value.moved.term, term.access.dims), term.access.split)
         return replace(value, moved=replace(value.moved, term=viewed))
 
-    def _bent(self, term: Term, why: str) -> Curve | None:
-        """A function of the bytes of one tensor, whatever it is; None for anything else."""
+    def _as_function(self, term: Term, why: str) -> Curve | None:
+        """Returns a term as a function of the bytes of one tensor, or None."""
         base = None if operands_of(unviewed(term)) is None else base_of(term, self.constant)
         if base is None or base is term or not isinstance(self.found.get(base), Affine):
             return None
         return Curve(base, why)
 
     def _curve(self, term: Term) -> Affine | Curve:
-        """What is computed of a function of bytes: another one, or other bytes, by a table. Raises BadInput."""
+        """Returns a term that reads a function of bytes: another one, or bytes from a table. Raises BadInput."""
         own = next(value for c in read_by(term) if isinstance(value := self.found.get(c), Curve))
-        found = self._bent(term, own.why)
+        found = self._as_function(term, own.why)
         if found is None and term.access.dtype in BYTES and operands_of(term) is not None:
             base = base_of(term.children[0], self.constant)
             if base is not None and isinstance(self.found.get(base), Affine):
@@ -139,12 +139,12 @@ class Follower:
                 made = self.network.mapped(self.value(base), table, term.access.dtype, self.network.kind("function"))
                 return replace(made, moved=replace(made.moved, term=reshape(made.moved.term, term.access.dims)))
         if found is None:
-            raise _Placed(own.why)
+            raise _LocatedRefusal(own.why)
         return found
 
-    def _placed(self, term: Term, error: BadInput | TypeMismatch) -> str:
-        """Why a term is refused, and where."""
-        if isinstance(error, _Placed):
+    def _with_place(self, term: Term, error: BadInput | TypeMismatch) -> str:
+        """Returns why and where a term is refused."""
+        if isinstance(error, _LocatedRefusal):
             return error.message
         return f"{place_of(term, self.names, self.constant, self.nodes(term))}: {error.message}"
 
@@ -163,19 +163,19 @@ class Follower:
         if not moves(term):
             raise BadInput(_NOTHING.format(operator))
         if any(self.constant[c] for c in term.children):
-            return self._beside(term)
+            return self._concatenated(term)
         least = any(c in self._with_least for c in term.children)
         if least and (term.index_map is None or term.index_map.fill is not None):
-            raise BadInput("zeros, and least numbers around them, stand in the windows of a max-pool")
+            raise BadInput("the windows of a max-pool contain both zero padding and minimum padding")
         found = moved_by(term, [self.value(c, least) for c in term.children])
         if least:
             self._with_least.add(term)
         return found
 
-    def _beside(self, term: Term) -> Affine:
-        """Numbers that are known, such as the token of a class, and a tensor."""
+    def _concatenated(self, term: Term) -> Affine:
+        """Concatenates known numbers, such as a class token, and a tensor."""
         if term.operator.name != "access-concatenate":
-            raise BadInput(f"{term.operator.name} joins constants with bytes; a machine concatenates them")
+            raise BadInput(f"{term.operator.name} combines constants with bytes; a machine can only concatenate them")
         known, other = term.children if self.constant[term.children[0]] else term.children[::-1]
         before = known is term.children[0]
         return beside(term, self.value(other), self.known(known).astype(np.float64), before)
@@ -199,18 +199,20 @@ class Follower:
         raise BadInput(_NOTHING.format(kind.name))
 
     def value(self, term: Term, least: bool = False) -> Affine:
-        """What is known of a term that is no constant. Raises BadInput for one with least numbers, if not told to."""
+        """Returns the value of a term that is not constant. Raises BadInput for minimum padding unless `least` allows
+        it.
+        """
         if term.operator.name == "tuple-get-item" and term.children[0].operator.name == "construct-tuple":
             term = term.children[0].children[int(str(term.attributes[0]))]
         value = self.found.get(term)
         if not isinstance(value, Affine):
-            raise BadInput("tuples have no bytes") if value is None else _Placed(value.why)
+            raise BadInput("a tuple cannot be bytes") if value is None else _LocatedRefusal(value.why)
         if term in self._with_least and not least:
-            raise BadInput("least numbers stand around bytes of which no maximum is taken")
+            raise BadInput("minimum padding is only supported in a max-pool")
         return value
 
     def _least(self, term: Term) -> Affine:
-        """Bytes with the least one around them: with zeros, where it is what they stand for."""
+        """Pads bytes with the least byte, as zeros if it is the zero point."""
         self._with_least.add(term)
         name = self.network.kind("max-pool")
         value = with_least(self.value(term.children[0], True).widened(), name, self._bytes)
@@ -230,7 +232,7 @@ class Follower:
         return replace(found, moved=moved, dtype=term.access.dtype)
 
     def known(self, term: Term) -> Array:
-        """The value of a constant. Raises BadInput."""
+        """Returns the value of a constant. Raises BadInput."""
         if term not in self._known:
             (found,) = evaluate([term], self.constants)
             self._known[term] = np.asarray(found)
@@ -242,13 +244,13 @@ class Follower:
         if tensor.dtype in FLOATS:
             return Affine(standing_for(Real(tensor), tensor.dims), tensor.dtype)
         if tensor.dtype not in BYTES:
-            raise BadInput(f"inputs are bytes, or floats that are quantized, got {tensor.dtype}")
+            raise BadInput(f"inputs must be bytes, or floats that are quantized, got {tensor.dtype}")
         own = 128 if tensor.dtype == "uint8" else 0
         moved = standing_for(self.network.input(tensor, 1.0, -own), tensor.dims)
         return Affine(moved, tensor.dtype, one_number(own))
 
     def cast(self, value: Affine, dtype: str) -> Affine:
-        """In another dtype: rounded numbers in 8 bits are bytes of the network."""
+        """Casts; rounded numbers in 8 bits become bytes of the network."""
         if value.dtype in BYTES:
             return replace(value, dtype=dtype) if dtype in BYTES else replace(value.widened(), dtype=dtype)
         if dtype in BYTES:
@@ -256,11 +258,11 @@ class Follower:
                 return replace(value, dtype=dtype)
             return self.network.quantized(replace(value, offset=0.0) if value.integral else value, dtype)
         if value.offset is not None and dtype in _OTHERS:
-            raise BadInput(f"numbers are quantized to {dtype}; a machine has bytes")
+            raise BadInput(f"numbers are quantized to {dtype}; a machine has only bytes")
         integral = value.offset is not None or value.dtype not in FLOATS or value.whole
         if dtype in FLOATS or integral:
             return replace(value, dtype=dtype)
-        raise BadInput(f"a cast to {dtype} cuts numbers towards zero; a machine rounds them to the nearest integer")
+        raise BadInput(f"a cast to {dtype} truncates towards zero; a machine rounds to the nearest integer")
 
     def _pair(self, term: Term, kind: str, pair: tuple[Term, Term]) -> Affine:
         first, second = pair
@@ -274,7 +276,7 @@ class Follower:
         return PAIRS[kind](value, numbers, self.constant[first])
 
     def _fake(self, value: Affine) -> Affine:
-        """Rounded floats that are scaled again, without having been bytes, as bytes."""
+        """Returns rounded and rescaled floats that were not bytes, as bytes."""
         low = float(value.low.max()) + (value.offset or 0)
         return replace(self.network.quantized(value, "uint8" if low >= 0 else "int8").widened(), dtype=value.dtype)
 
@@ -289,13 +291,13 @@ class Follower:
             return added(first, second.times(one_number(-1)) if kind == "subtract" else second, name)
         if kind == "elementwise-mul" and base_of(term, self.constant) is None:
             return gated(first, second, self.network.kind("gate"), self._part)
-        raise BadInput(f"{kind} of two tensors is none that a machine does; it adds, subtracts and multiplies them")
+        raise BadInput(f"{kind} of two tensors is not supported; a machine adds, subtracts and multiplies them")
 
     def _part(self, value: Affine, numbers: Array) -> Moved:
         return self.network.function(value, numbers, self.network.kind("part"))
 
     def _agrees(self, term: Term) -> Callable[[Affine, Mapping[Term, Bytes]], bool]:
-        """Whether a value is that of a term of int32, on bytes drawn at random."""
+        """True if a value equals that of an int32 term, on random bytes."""
 
         def agrees(value: Affine, leaves: Mapping[Term, Bytes]) -> bool:
             draw = np.random.default_rng(0)
@@ -315,14 +317,14 @@ class Follower:
         value = self.value(term.children[0])
         split, item = term.children[0].access.split, term.children[0].access.item
         if value.dtype in BYTES or term.access.dtype in BYTES:
-            raise BadInput("sums of bytes in 8 bits wrap")
+            raise BadInput("sums of bytes in 8 bits may wrap")
         if np.isfinite(value.low).any() or np.isfinite(value.high).any() or value.offset is not None:
-            raise BadInput("an average pool is one of bytes: quantize what is clipped before it")
+            raise BadInput("an average pool requires bytes: quantize its clipped operand first")
         over = tuple(range(split, len(value.dims)))
         counts, name = prod(item), self.network.kind("average-pool" if mean else "sum")
         scale, shift = value.scale, np.broadcast_to(value.shift, value.dims).sum(over)
         if scale.ndim and any(scale.shape[axis] != 1 for axis in over):
-            raise BadInput("the scale of what an average pool adds up changes along the sum")
+            raise BadInput("an average pool requires one scale along each sum")
         scale = scale.reshape(scale.shape[:split]) if scale.ndim else scale
         leaf: Product | Summed
         if value.bytes and len(value.bytes) == len(value.moved.leaves):
@@ -334,7 +336,7 @@ class Follower:
         else:
             inner = [leaf for leaf in value.moved.leaves.values() if isinstance(leaf, Product | Summed)]
             if len(inner) != 1 or not inner[0].summed:
-                raise BadInput("an average pool of sums of products: quantize them to bytes before it")
+                raise BadInput("an average pool requires bytes, got sums of products: quantize them first")
             moved = standing_for(Summed(inner[0].bytes, inner[0].count * counts), value.dims[:split])
         moved = replace(moved, term=split_at(moved.term, term.access.split))
         return Affine(moved, term.access.dtype, narrow(shift), narrow(scale / (counts if mean else 1)))
@@ -342,7 +344,7 @@ class Follower:
     def _product(self, term: Term) -> Affine:
         pair = term.children[0]
         if pair.operator.name != "access-product":
-            raise BadInput("a product of the two halves of one tensor: a machine takes two operands")
+            raise BadInput("a product of the two halves of one tensor is not supported: a machine takes two operands")
         (shared,) = pair.attributes
         assert isinstance(shared, int), "axes are counted"
         known = [self.constant[c] for c in pair.children]
@@ -357,19 +359,19 @@ class Follower:
         return replace(value, moved=replace(value.moved, term=split_at(value.moved.term, term.access.split)))
 
     def _dequantized(self, term: Term) -> Affine:
-        """Weights of floats: what is dequantized by constants. Raises BadInput where they are not made of bytes."""
+        """Returns float weights: constants that are dequantized. Raises BadInput for weights that are not bytes."""
         inner = _Weights(Program(term), self.constants, self.network)
         inner.follow()
         value = inner.found.get(term)
         if value is None:
-            raise BadInput(f"its weights are {term.access.dtype}: a machine multiplies bytes, which quantizing gives")
+            raise BadInput(f"its weights are {term.access.dtype}: a machine multiplies bytes, so quantize them")
         if isinstance(value, Refused | Curve):
             raise BadInput(f"in its weights, {value.why}")
         return value
 
 
 class _Weights(Follower):
-    """Weights as they follow from constants that hold bytes, or are quantized."""
+    """Tracks weights, from constants that hold bytes or are quantized."""
 
     def __init__(self, program: Program, constants: Mapping[str, Array], network: Network) -> None:
         super().__init__(program, constants, network, lambda _: "")
@@ -391,7 +393,7 @@ _NOTHING = "{} needs a vector unit; a machine scales, shifts, clips and rounds s
 
 
 def _integers(leaves: Mapping[Term, Leaf], drawn: Mapping[Term, Array]) -> dict[str, Array]:
-    """Bytes less their zero point, by the names of their stand-ins."""
+    """Returns bytes minus their zero point, by the names of their stand-ins."""
     return {
         name_in(stand_in): (drawn[leaf.term] - leaf.zero).astype(np.int32)
         for stand_in, leaf in leaves.items()
@@ -400,7 +402,7 @@ def _integers(leaves: Mapping[Term, Leaf], drawn: Mapping[Term, Array]) -> dict[
 
 
 def _pair(term: Term) -> tuple[Term, Term] | None:
-    """The two tensors of which a fold takes the elements, one by one."""
+    """Returns the two tensors that a fold combines elementwise, or None."""
     pair = term.children[0]
     if pair.operator.name != "access-product":
         return None

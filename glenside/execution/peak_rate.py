@@ -1,4 +1,4 @@
-"""What a core computes at most: products of float32 that are added, in a loop that reads nothing."""
+"""Measures the peak rate of a core: float32 multiply-adds in a loop that reads nothing."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from glenside.codegen.runtime.arguments import pointers
 from glenside.codegen.runtime.compile_and_load import loaded
 
 _SUMS = 12
-"""That do not wait for each other: more than the products in a cycle times their latency, fewer than 16 registers."""
+"""Independent accumulators: more than the multiply-adds per cycle times their latency, fewer than 16 registers."""
 _STEPS = 200_000
 _ROUNDS = 40
 
 
 def peak(machine: Machine) -> float:
-    """Products of float32 that one core of this computer adds in a nanosecond at most: the most of some rounds.
+    """Returns the peak float32 multiply-adds per nanosecond of one core of this computer: the best of some rounds.
 
-    A sum is multiplied by a number and another one is added, so that no compiler moves the product out of the loop.
-    Raises BadInput where there is no compiler.
+    The accumulator itself is multiplied, so that no compiler hoists the product. Raises BadInput without a compiler.
     """
     library = loaded(_source(machine), machine).library
     numbers, sums = np.array([0.5, 1.0], np.float32), np.zeros(machine.vector // 4, np.float32)

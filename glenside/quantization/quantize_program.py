@@ -1,4 +1,4 @@
-"""Programs as integer networks: those of quantized files as they stand, those of floats where a user asks for it."""
+"""Returns the integer network of a quantized program, or of a float program that a user wants quantized."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _HOW = "weights by output channel, activations by tensor"
 
 @dataclass(frozen=True)
 class Integers:
-    """An integer network, and in a sentence how it came to be."""
+    """An integer network, and a sentence about its origin."""
 
     network: IntegerNetwork
-    said: str
+    origin: str
 
     def __post_init__(self) -> None:
-        own = {layer.normalised.kind: layer.normalised.said for layer in self.network.layers if layer.normalised}
-        more = [said for said in own.values() if said not in self.said]
-        object.__setattr__(self, "said", " ".join([self.said, *more]))
+        own = {layer.normalised.kind: layer.normalised.precision for layer in self.network.layers if layer.normalised}
+        more = [sentence for sentence in own.values() if sentence not in self.origin]
+        object.__setattr__(self, "origin", " ".join([self.origin, *more]))
 
 
 def integers(program: Program, quantize: str | Mapping[str, Array] | None, seed: int = 0) -> Integers | None:
-    """The integer network of a program; None for one of floats that nobody wants quantized.
+    """Returns the integer network of a program; None for a float program without `quantize`.
 
-    quantize  "random", or samples by input, of which activations get their ranges; None for a quantized program
-    seed      of constants without a value, and of random samples
+      quantize  "random", or samples by input, from which activations get their ranges; None for a quantized program
+      seed      of constants without a value, and of random samples
 
-    Raises BadInput: a quantized program that is to be quantized, and what `integer_network` and `quantized` refuse.
+    Raises BadInput: `quantize` for a quantized program, and refusals of `integer_network` and `quantized`.
     """
     if isinstance(quantize, str) and quantize != RANDOM:
         raise BadInput(f"a network is quantized on samples by input, or {RANDOM}, got {quantize!r}")
@@ -61,16 +61,18 @@ def _integers(program: Program, quantize: str | Mapping[str, Array] | None, seed
     weights = " Weights without a value are random too." if drawn else ""
     if of_bytes(program):
         if quantize is not None:
-            raise BadInput("the network is quantized already: its products are of bytes")
+            raise BadInput("the network is already quantized: its products are of bytes")
         return Integers(
             integer_network(program.seeded_constants(seed)),
-            f"The network is quantized: its integers stand as they are.{weights}",
+            f"The network is already quantized: its integers are unchanged.{weights}",
         )
     if quantize is None:
         return None
     if quantize == RANDOM:
-        said = f"on one batch of normal random numbers (seed {seed}): enough to try a machine, no measure of accuracy"
-        return Integers(quantized(program, None, None, seed, draw=True), f"Quantized ({_HOW}) {said}.{weights}")
+        origin = (
+            f"on one batch of normal random numbers (seed {seed}): enough to try a machine, but not to measure accuracy"
+        )
+        return Integers(quantized(program, None, None, seed, draw=True), f"Quantized ({_HOW}) {origin}.{weights}")
     assert not isinstance(quantize, str), "it is samples"
     network = quantized(program, None, quantize, seed, draw=True)
     others = [spelled_name(name) for name in program.inputs if name not in quantize]
@@ -80,8 +82,9 @@ def _integers(program: Program, quantize: str | Mapping[str, Array] | None, seed
 
 
 def of_bytes(program: Program) -> bool:
-    """Whether a product of the program has bytes in both operands, quantized or as they stand; or, of a program without
-    products, such as a softmax of bytes, whether it makes any.
+    """True if a product of the program has bytes in both operands, dequantized or direct.
+
+    A program without products, such as a softmax of bytes, must compute bytes.
     """
     program = program.as_written()
     if not program.layers:
@@ -90,7 +93,7 @@ def of_bytes(program: Program) -> bool:
 
 
 def _has_bytes(operand: Term) -> bool:
-    """Whether bytes are in an operand, down to other products."""
+    """True if an operand contains bytes, above other products."""
 
     def is_bytes(term: Term) -> bool:
         return isinstance(term.type, AccessType) and term.type.dtype in BYTES

@@ -1,7 +1,7 @@
-"""Functions of the bytes of one tensor, each by itself, as tables of 256 bytes: exactly what the program computes.
+"""Computes elementwise functions of the bytes of one tensor as tables of 256 bytes, exactly.
 
-Whatever stands between two tensors of bytes and takes one element at a time, such as a hard swish with its roundings in
-between, is a function of a byte, of which there are 256.
+Any elementwise computation between two tensors of bytes, such as a hard swish with its intermediate roundings, is a
+function of one byte, and so has 256 values.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ from glenside.semantics.interpreter import evaluate
 
 BYTE = 256
 _LINEAR = ("relu", "clip", "round", "negative", "elementwise-add", "subtract", "elementwise-div", "maximum", "minimum")
-"""What is no curve where one operand changes, nor are products with constants."""
+"""Operators that are linear if one operand changes, as are products with constants."""
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Values of a term that are a function of each byte of another one; `why` says what is to be done with others."""
+    """A term that is a function of each byte of another; `why` is the reason for refusing it elsewhere."""
 
     base: Term
     why: str
 
 
 def base_of(term: Term, constant: Mapping[Term, bool]) -> Term | None:
-    """The tensor of bytes of whose elements a term computes, each by itself; None where there is none, or several.
-    Of several, it is the nearest of which all of them are functions.
+    """Returns the tensor of bytes of which a term is an elementwise function; None if there is none, or several.
+
+    Of several candidates it is the nearest of which all the others are functions.
     """
     found, stack, seen = set[Term](), [term], set[Term]()
     while stack:
@@ -57,15 +58,13 @@ def base_of(term: Term, constant: Mapping[Term, bool]) -> Term | None:
 
 
 def _below(part: Term, constant: Mapping[Term, bool]) -> list[Term]:
-    """A tensor of bytes, that of which it is a function, and so on."""
+    """Returns a tensor of bytes, the one of which it is a function, and so on."""
     base = base_of(part.children[0], constant) if part.operator.name == "cast" else None
     return [part, *([] if base is None else _below(base, constant))]
 
 
 def regions(order: list[Term], constant: Mapping[Term, bool]) -> dict[Term, Term]:
-    """Terms of floats that are functions of one tensor, the same at all places, and no scales and shifts; and that
-    tensor.
-    """
+    """Returns nonlinear elementwise functions of one tensor, mapped to that tensor."""
     found: dict[Term, Term] = {}
     scaled: dict[Term, Term] = {}  # by one number
     for term in order:
@@ -92,30 +91,30 @@ def _is_linear(term: Term, below: Sequence[Term], constant: Mapping[Term, bool])
 
 
 def table_of(term: Term, base: Term, constants: Mapping[str, Array], constant: Mapping[Term, bool]) -> Array:
-    """The byte that a term computes of each byte of another, (256): of those as they are stored, in ascending order.
+    """Returns the byte that a term computes for each byte of another, (256): as stored, in ascending order.
 
-    Raises BadInput where it depends on the place.
+    Raises BadInput if it depends on the index.
     """
     elements = build("access-tensor", Tensor("elements", Dims((BYTE,)), base.access.dtype))
     least, most = limits(base.access.dtype)
     numbers = np.arange(least, most + 1).astype(base.access.dtype)
-    (found,) = evaluate([_of(elements, base, term, constant, {})], constants, given={elements: numbers})
+    (found,) = evaluate([_applied(elements, base, term, constant, {})], constants, given={elements: numbers})
     made: Array = np.asarray(found, np.int64).reshape(BYTE)
     return made
 
 
-def _of(elements: Term, base: Term, term: Term, constant: Mapping[Term, bool], done: dict[Term, Term]) -> Term:
-    """What a term computes of each element of another one, of some elements, ()(n)."""
+def _applied(elements: Term, base: Term, term: Term, constant: Mapping[Term, bool], done: dict[Term, Term]) -> Term:
+    """Returns a term applied to some elements, ()(n), of another one."""
     term = unviewed(term)
     if term is unviewed(base):
         return elements
     if term not in done:
         if constant[term] and not is_one_number(term):
-            raise BadInput("a function of bytes is one for all of them, and this one differs along an axis")
+            raise BadInput("a function of bytes must be the same for all elements, but this one differs along an axis")
         if constant[term]:
             done[term] = broadcast(number_of(term), elements.access.dims)
         else:
-            below = [_of(elements, base, x, constant, done) for x in operands_of(term) or ()]
+            below = [_applied(elements, base, x, constant, done) for x in operands_of(term) or ()]
             pair = pair_of(term)
             children = below if pair is None else [build("access-product", *below, 0)]
             done[term] = make(term.operator, weave(term.operator, children, term.attributes))
@@ -123,7 +122,7 @@ def _of(elements: Term, base: Term, term: Term, constant: Mapping[Term, bool], d
 
 
 def unviewed(term: Term) -> Term:
-    """The term whose elements it has, in the same order."""
+    """Returns the term with the same elements in the same order, below views."""
     while term.operator.name in ("access", "access-reshape"):
         term = term.children[0]
     return term

@@ -1,4 +1,4 @@
-"""What others take of the processors while something is timed."""
+"""Measures the processor time of other processes during a measurement."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MOST = 0.1
-"""Processors that others may take: what they take more makes figures of several threads worthless."""
+"""Processors that other processes may use: more makes figures of several threads worthless."""
 _STAT = Path("/proc/stat")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Seconds by the clock, and those of processors that all but this process and its ended children took so far."""
+    """Wall-clock seconds, and processor seconds of all processes but this one and its ended children so far."""
 
     clock: float
     others: float
 
     def since(self, before: Reading) -> float:
-        """How many processors others took in between, in the mean; 0 where the system does not tell."""
+        """Returns the mean number of processors that others used since an earlier reading; 0 if unknown."""
         return max(0.0, (self.others - before.others) / max(self.clock - before.clock, 1e-9))
 
 
 def reading() -> Reading:
-    """What was taken until now. Children count for others until they have ended and somebody waited for them."""
+    """Returns a reading of now. Children count as others until they have ended and are waited for."""
     try:
         words = _STAT.read_text(encoding="ascii", errors="replace").split("\n", 1)[0].split()[1:4]
         every = sum(int(word) for word in words) / os.sysconf("SC_CLK_TCK")  # user, nice, system

@@ -1,4 +1,4 @@
-"""Programs and runtimes in processes of their own that run one model in turn, and stand still while others run."""
+"""Runs programs and runtimes in processes of their own in turn, with all others stopped meanwhile."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from glenside.ir.interrupts import undisturbed
 from glenside.ir.operand import Array
 
 RUNS = 5
-"""Runs of each in a round, one after the other: the first finds in the caches what others left there."""
+"""Consecutive runs of each entrant in a round: the first finds others' data in the caches."""
 PAUSE = 0.01
-"""Seconds between two turns, in which what a runtime still does after one ends."""
+"""Seconds between two entrants, in which a runtime's remaining work ends."""
 PATIENCE = 600.0
-"""Seconds in which a runtime loads a model."""
+"""The time limit for loading a model, in seconds."""
 _COUNTING = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
-"""What keeps a processor busy until the process that it is told of ends."""
+"""A program that keeps a processor busy until its parent ends."""
 
 
 class CannotRun(Exception):
-    """What a runtime says when it does not run a model."""
+    """A runtime's reason for not running a model."""
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """A program or runtime, called as in `glenside.execution.peers`, and the file that it loads.
+    """A program or runtime, named as in `glenside.execution.peers`, and the file that it loads.
 
-    most  rounds in which it takes part, at most
-    runs  in each of them, one after the other
+    most  the maximum rounds in which it takes part
+    runs  consecutive runs in each of them
     """
 
     name: str
@@ -51,11 +51,11 @@ class Entrant:
 
 @dataclass
 class Runner:
-    """An entrant in its process: the least seconds of its runs in each round, those of the first one, and the bytes by
-    which the process has grown at most.
+    """An entrant in its process: the least seconds of its runs in each round, those of the first run, and its peak
+    growth.
 
-    Counted are resident pages, from before the model is loaded on: its weights, the arrays of a run and what is
-    compiled for it, not the runtime's own code, nor the inputs.
+    Growth counts resident pages, from before the model is loaded: its weights, the arrays of a run and compiled code,
+    but not the runtime's own code, nor the inputs.
     """
 
     entrant: Entrant
@@ -67,7 +67,7 @@ class Runner:
     firsts: list[float] = field(default_factory=list)
 
     def load(self) -> None:
-        """Wait until it has loaded the model and run once. Raises CannotRun."""
+        """Waits until it has loaded the model and run once. Raises CannotRun."""
         late = False
 
         def kill() -> None:
@@ -86,25 +86,25 @@ class Runner:
         finally:
             timer.cancel()
         self.before = answer["before"].get("now")
-        self._stand()
+        self._stop()
 
     def run(self) -> None:
-        """One more round. Raises CannotRun."""
+        """Runs one more round. Raises CannotRun."""
         self._send(signal.SIGCONT)
         time.sleep(PAUSE)
         assert self.process.stdin is not None, "it has a pipe"
-        with suppress(OSError):  # it has ended: the answer says so
+        with suppress(OSError):  # it has ended, as the answer will say
             self.process.stdin.write(f"{self.entrant.runs}\n".encode())
             self.process.stdin.flush()
         answer = self._answer("it ran")
-        self._stand()
+        self._stop()
         self.seconds.append(min(answer["seconds"]))
         self.firsts.append(answer["seconds"][0])
         if self.before is not None:
             self.grown = answer["bytes"]["peak"] - self.before
 
     def end(self) -> None:
-        """End it, and what it started."""
+        """Ends it, and the processes that it started."""
         with suppress(OSError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.kill()
@@ -114,7 +114,7 @@ class Runner:
                 with suppress(OSError):
                     stream.close()
 
-    def _stand(self) -> None:
+    def _stop(self) -> None:
         self._send(signal.SIGSTOP)
 
     def _send(self, which: int) -> None:
@@ -139,14 +139,14 @@ class Runner:
 
 
 @contextmanager
-def begun(
+def started(
     entrants: Sequence[Entrant], threads: int, folder: Path, fails: Callable[[Entrant, CannotRun], None]
 ) -> Iterator[list[Runner]]:
-    """The entrants that load what they are given, one after the other; `folder` has the inputs."""
+    """Starts the entrants and yields those that load their model; `folder` has the inputs."""
     with ExitStack() as open_:
         found = []
         for entrant in entrants:
-            with undisturbed(then=True):  # none is begun that is not ended
+            with undisturbed(then=True):  # start none without recording it
                 runner = _begin(entrant, threads, folder)
                 open_.callback(runner.end)
             try:
@@ -164,10 +164,10 @@ def _begin(entrant: Entrant, threads: int, folder: Path) -> Runner:
     return Runner(entrant, process, errors)
 
 
-def take_turns(
+def run_in_turn(
     runners: list[Runner], rounds: int, fails: Callable[[Entrant, CannotRun], None], show: Callable[[int], None]
 ) -> None:
-    """Run all in turn, another one first in each round; two rounds more to warm up, which are not kept."""
+    """Runs all in turn, starting with another one in each round, after two rounds of warm-up."""
     for number in range(rounds + 2):
         show(number)
         first = number % max(1, len(runners))
@@ -187,7 +187,7 @@ def take_turns(
 
 @contextmanager
 def busy(count: int) -> Iterator[None]:
-    """So many processes beside, each on a processor of its own, that do nothing but count."""
+    """Runs `count` other processes, each on a processor of its own, that only count."""
     with ExitStack() as open_:
         mine = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
         for number in range(count):
@@ -202,7 +202,7 @@ def busy(count: int) -> Iterator[None]:
 
 
 def results(folder: Path, entrant: Entrant) -> Mapping[str, Array]:
-    """What an entrant made of the inputs, by its place."""
+    """Returns the results of an entrant, by position."""
     from glenside.ir.files import read_arrays
 
     return read_arrays(folder / f"{entrant.name}.npz")

@@ -1,6 +1,6 @@
-"""Max-pools of bytes as layers, exactly: products of bytes with 1, of which the greatest of each item stays.
+"""Expresses max-pools of bytes as layers, exactly: products of bytes with 1, reduced by maximum.
 
-Items of many elements are cut into parts, whose greatest ones are the items of the next layer.
+Large items are cut into parts, whose maxima are the items of the next layer.
 """
 
 from __future__ import annotations
@@ -17,28 +17,29 @@ from glenside.quantization.affine import Affine, one_number, with_zero
 from glenside.quantization.values import Moved
 
 _LOWEST, _HIGHEST = limits("int8")
-_ONCE = 64
-"""Elements of which the greatest is found at once, at most."""
-_OF_BYTES = "a max-pool is one of bytes of one positive scale: quantize what it is taken of before it"
+_REDUCED_AT_ONCE = 64
+"""The maximum elements that are reduced at once."""
+_OF_BYTES = "a max-pool requires bytes of one positive scale: quantize its operand first"
 Quantized = Callable[[Affine], Affine]
 
 
 def fills_with_least(term: Term) -> bool:
-    """Whether it pads with the least number of a dtype, as max-pools do."""
+    """True if it pads with the least number of a dtype, as max-pools do."""
     return term.operator.name == "access-pad" and "min-padding" in term.attributes
 
 
 def with_least(value: Affine, name: str, quantized: Quantized) -> Affine:
-    """Bytes for which zeros among them stand for the least one; those that stand for 0 are bytes of a layer before.
-    Raises BadInput for anything else.
+    """Returns bytes whose filled zeros are the least byte; filled real zeros become bytes of a layer before.
+
+    Raises BadInput for others.
     """
     if len(value.bytes) != len(value.moved.leaves):
         raise BadInput(_OF_BYTES)
-    return _apart(value, name, quantized, {_LOWEST}).centred_at(_LOWEST)
+    return _without_mixed_zeros(value, name, quantized, {_LOWEST}).centred_at(_LOWEST)
 
 
-def _apart(value: Affine, name: str, quantized: Quantized, zeros: set[int]) -> Affine:
-    """The same with no zeros among bytes of another zero point: as bytes that a layer of products with 1 writes."""
+def _without_mixed_zeros(value: Affine, name: str, quantized: Quantized, zeros: set[int]) -> Affine:
+    """Replaces filled zeros among bytes of another zero point, with a layer of products with 1."""
     own = {leaf.zero for leaf in value.bytes}
     if not value.moved.filled or own <= zeros or len(own) != 1:
         return value
@@ -49,25 +50,25 @@ def _apart(value: Affine, name: str, quantized: Quantized, zeros: set[int]) -> A
 
 
 def maximum(value: Affine, split: int, name: str, quantized: Quantized) -> Affine:
-    """The largest of each item, which begins at axis `split`. Raises BadInput where they are no bytes alike."""
+    """Returns the maximum of each item, from axis `split` on. Raises BadInput if the bytes differ in scale."""
     alone = len(value.bytes) == len(value.moved.leaves) and value.offset is None and value.fits
     if not alone or value.scale.ndim or value.shift.ndim or value.scale < 0:
         raise BadInput(_OF_BYTES)
-    value = _apart(value, name, quantized, {0, _LOWEST}).raw()
+    value = _without_mixed_zeros(value, name, quantized, {0, _LOWEST}).raw()
     zeros = {leaf.zero for leaf in value.bytes}
     if len(zeros) != 1:
-        raise BadInput("a max-pool is one of bytes with one zero point")
+        raise BadInput("a max-pool requires bytes with one zero point")
     zero, shape = zeros.pop(), value.dims[:split]
     moved = replace(value.moved, term=reshape(value.moved.term, (*shape, -1)))
     while moved.dims[-1] > 1:
-        moved = _fewer(moved, zero, name, quantized)
+        moved = _by_parts(moved, zero, name, quantized)
     return replace(value, moved=replace(moved, term=reshape(moved.term, shape)))
 
 
-def _fewer(moved: Moved, zero: int, name: str, quantized: Quantized) -> Moved:
-    """(S)(n) -> (S)(parts): the largest of each part of an item. Where these do not divide it, some overlap."""
+def _by_parts(moved: Moved, zero: int, name: str, quantized: Quantized) -> Moved:
+    """Maps (S)(n) -> (S)(parts): the maximum of each part of an item. Parts may overlap if they do not divide it."""
     *shape, n = moved.dims
-    parts = -(-n // _ONCE)
+    parts = -(-n // _REDUCED_AT_ONCE)
     size = -(-n // parts)
     begins = [(n - size) * part // max(1, parts - 1) for part in range(parts)]
     cut = [slice_axis(moved.term, len(shape), begin, begin + size) for begin in begins]

@@ -1,4 +1,6 @@
-"""A compiled program beside other runtimes, on the same model and inputs: seconds, memory, differences of results."""
+"""Compares a compiled program with other runtimes on one model and its inputs: seconds, memory, differences of
+results.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ import numpy as np
 
 from glenside.codegen.runtime.compiled_function import Lowered
 from glenside.codegen.runtime.export import built
+from glenside.execution.interleaved_runs import CannotRun, Entrant, Runner, busy, results, run_in_turn, started
 from glenside.execution.peers import PEERS, load_all
 from glenside.execution.peers.compiled import DESCRIPTION
-from glenside.execution.turns import CannotRun, Entrant, Runner, begun, busy, results, take_turns
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.files import write_arrays, write_text
@@ -24,11 +26,11 @@ from glenside.ir.interrupts import answered
 from glenside.ir.operand import Array
 
 _FEW = 3
-"""Rounds in which loops take part that nobody made fast; the last one counts."""
+"""Rounds of entrants with loops that are not optimized; the last one counts."""
 
 
 def peer_names() -> list[str]:
-    """The runtimes that are known, installed or not."""
+    """Returns the names of known runtimes, installed or not."""
     load_all()
     return list(PEERS)
 
@@ -37,10 +39,10 @@ def peer_names() -> list[str]:
 class Row:
     """An entrant with some threads.
 
-    seconds     of each round: the least of its runs, which follow each other
-    ratio       the median of what it took over what the compiled program took in the same round
-    first       the same of the first runs, which find in the caches what others left there
-    grown       bytes that its process grew by at most, from before it loaded the model; None where nobody tells
+    seconds     per round: the least of its consecutive runs
+    ratio       the median over rounds of its seconds relative to the compiled program's in the same round
+    first       the same for the first runs, which find others' data in the caches
+    grown       peak growth of its process in bytes, from before it loaded the model; None if unknown
     difference  of its results, relative to the largest of the compiled program's
     """
 
@@ -59,11 +61,11 @@ class Row:
 
 @dataclass
 class Contest:
-    """What is compared: compiled programs by what rows call them, and a model for others, on inputs by name.
+    """A comparison of compiled programs, by title, and a model for other runtimes, on inputs by name.
 
-    programs     ratios are over the first one; plain loops take part in few rounds
-    notes        what takes no part, and why
-    interrupted  whether Ctrl-C ended it: rows are of the rounds until then
+    programs     ratios are relative to the first one; plain loops run in few rounds
+    notes        who does not take part, and why
+    interrupted  True if Ctrl-C ended it: rows are of the rounds until then
     """
 
     programs: Mapping[str, Lowered]
@@ -87,7 +89,7 @@ class Contest:
         self._open.close()
 
     def _entrants(self) -> list[Entrant]:
-        """Those that can take part: ours are compiled."""
+        """Returns the entrants that can take part, after compiling ours."""
         write_arrays(self.folder / "inputs.npz", self.inputs)
         folders = [self.folder / name for name in self.programs]
         for folder, lowered in zip(folders, self.programs.values(), strict=True):
@@ -109,7 +111,9 @@ class Contest:
     def run(
         self, threads: int, rounds: int, beside: int = 0, show: Callable[[str], None] = lambda _: None
     ) -> list[Row]:
-        """All in turn, on so many threads, beside so many busy processes. Raises BadInput where ours does not run."""
+        """Runs all in turn, on `threads` threads, next to `beside` busy processes. Raises BadInput if ours does not
+        run.
+        """
 
         first = next(iter(self.programs))
 
@@ -121,9 +125,9 @@ class Contest:
 
         show(f"{threads} threads: load")
         try:
-            with begun(self.entrants, threads, self.folder, fails) as runners, busy(beside):
+            with started(self.entrants, threads, self.folder, fails) as runners, busy(beside):
                 try:
-                    take_turns(runners, rounds, fails, lambda n: show(f"{threads} threads: round {n} of {rounds + 2}"))
+                    run_in_turn(runners, rounds, fails, lambda n: show(f"{threads} threads: round {n} of {rounds + 2}"))
                 except KeyboardInterrupt:
                     if not runners or len(runners[0].seconds) < 1 or runners[0].entrant.name != first:
                         raise
@@ -144,7 +148,7 @@ class Contest:
 
 
 def _ratio(seconds: Sequence[float], ours: Sequence[float]) -> float:
-    """The median of the ratios of rounds; of a single one, over the median of ours."""
+    """Returns the median of the ratios of rounds; a single round is relative to the median of ours."""
     if len(seconds) == 1:
         return seconds[0] / statistics.median(ours)
     return statistics.median(own / other for own, other in zip(seconds, ours, strict=False))
@@ -160,7 +164,7 @@ def _described(lowered: Lowered) -> Mapping[str, object]:
 
 
 def _difference(found: Mapping[str, Array], wanted: Mapping[str, Array]) -> float:
-    """The largest of all results, relative to the largest number of each; infinite where they are of other sizes."""
+    """Returns the largest difference of all results, relative to the largest number of each; inf for other sizes."""
     if len(found) < len(wanted) or any(found[name].size != wanted[name].size for name in wanted):
         return float("inf")
     most = 0.0
