@@ -12,6 +12,7 @@ from glenside.check.confined import Confined
 from glenside.check.indices import index_limits, picks
 from glenside.check.input_generators import drawn_within
 from glenside.ir.dtypes import REALS, WHOLE, fraction_bits, limits, wider
+from glenside.ir.errors import GlensideError
 from glenside.ir.operand import Array, arrays
 from glenside.ir.operators.casting import bitcast, cast
 from glenside.ir.program import Program
@@ -170,7 +171,7 @@ class Expected:
             moved = {name: _moved(array, unit, rng) for name, array in self.values.items()}
             try:
                 (found,) = computed(self.parts[number], moved)
-            except Exception:
+            except GlensideError:
                 return np.full(want.shape, np.inf)
             with np.errstate(all="ignore"):
                 change = np.where(_unequal(want, found), np.abs(_plain(want) - _plain(found)), 0.0)

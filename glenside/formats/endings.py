@@ -1,6 +1,6 @@
-"""Files of programs by their ending: .onnx, .json, and .glenside, the text, which is also what any other one holds.
+"""Loads and saves programs in the format that the ending of a path names: .onnx, .json, and .glenside for the text.
 
-A .py file, a function of JAX, is written only.
+Files of other endings hold the text too. A .py file, a function of JAX, is only written.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike
 
 ENDINGS = (".glenside", ".onnx", ".json")
-"""Of files that hold programs for certain."""
+"""The endings that only files of programs have."""
 
 
 def ending(path: PathLike) -> str:
-    """The ending of a path in lower case, with its dot."""
-    return Path(path).suffix.lower()
+    """Returns the ending of a path in lower case, with its dot. Raises BadInput."""
+    try:
+        return Path(path).suffix.lower()
+    except TypeError:
+        raise BadInput(f"the path of a file must be a text or a Path, got {path!r}") from None
 
 
 def load(
@@ -35,17 +38,17 @@ def load(
     values: Mapping[str, Any] | None = None,
     outputs: Sequence[str] = (),
 ) -> Program:
-    """The program of a file.
+    """Loads a program from a file.
 
-    shapes        of tensors that a text does not declare, or of inputs of an ONNX file that leaves them open
-    weights       an .npz file with values of constants; those that an ONNX file has come after these
-    dtypes        of tensors that a text does not declare
-    dims          of an ONNX file: name of a dimension, such as batch -> its size
-    allow_opaque  whether operators of an ONNX file that have no meaning here are kept as black boxes
-    values        of inputs, which are constants then: arrays, numbers, lists of numbers
-    outputs       names of tensors of an ONNX file that are its results instead of its own
+      shapes        shapes of tensors that a text does not declare, or of inputs whose shapes an ONNX file leaves open
+      weights       an .npz file with values of constants, which take precedence over those of an ONNX file
+      dtypes        dtypes of tensors that a text does not declare
+      dims          sizes of named dimensions of an ONNX file, such as batch
+      allow_opaque  whether ONNX operators that Glenside does not know are kept as black boxes
+      values        values of inputs, which become constants: arrays, numbers or lists of numbers
+      outputs       names of tensors of an ONNX file to return instead of its own outputs
 
-    Several outputs of an ONNX file are a tuple. Raises GlensideError.
+    Several outputs of an ONNX file become a tuple. Raises GlensideError.
     """
     kind = ending(path)
     if (dims or allow_opaque or outputs) and kind != ".onnx":
@@ -79,14 +82,17 @@ def _load_onnx(path: PathLike, weights: PathLike | None, open_: Mapping[str, Any
 
 
 def save(program: Program, path: PathLike) -> str:
-    """Write a program and the values of its constants, in the format that the ending names: whole or not at all.
+    """Saves a program with the values of its constants, in the format that the ending names.
 
-    What is written is read back and compared before it takes its name; the sentence says what was compared.
+    The file is read back and compared before it takes its name, so that it is written whole or not at all. Returns a
+    sentence that says what was compared.
 
-    The text and JSON keep values in an .npz file beside them; ONNX needs the value of every constant, and keeps them in
-    the file up to its limit of 2 GiB, beyond that in PATH.data beside it. A .py file is a function of JAX, which SPU
-    runs too, with values in an .npz file beside it. Raises BadInput.
+    The text, JSON and .py formats keep values in an .npz file next to the file. ONNX needs the value of every constant;
+    it keeps them in the file up to the limit of 2 GiB, and otherwise in PATH.data next to it. A .py file is a function
+    of JAX, which SPU also runs. Raises BadInput.
     """
+    if not isinstance(program, Program):
+        raise BadInput(f"save takes a program and a path, got {type(program).__name__} as the program")
     kind = ending(path)
     if kind == ".onnx":
         from glenside.exporters.onnx import save_onnx

@@ -1,12 +1,14 @@
 """Fuzzes the package: puts random programs and models through its doors, and shrinks each failure to a few lines.
 
-report = gl.fuzz(minutes=1, seed=0, doors=["compile", "onnx"]) print(report)
+    report = gl.fuzz(minutes=1, seed=0, doors=["compile", "onnx"])
+    print(report)
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from numbers import Integral, Real
 
 from glenside.fuzzing import compiling, importing, searching, writing  # noqa: F401 (they register doors)
 from glenside.fuzzing.cases import Case, Failure, Outcome, Verdict
@@ -46,12 +48,12 @@ def fuzz(
 
     Ctrl-C ends it early and keeps the findings. Raises BadInput.
     """
-    if not 0 < minutes < 1e6:
-        raise BadInput(f"minutes must be a number above 0, got {minutes}")
-    if not 1 <= jobs <= 256:
-        raise BadInput(f"jobs must be from 1 to 256, got {jobs}")
-    if cases is not None and cases < 1:
-        raise BadInput(f"cases must be at least 1, got {cases}")
+    if not (isinstance(minutes, Real) and 0 < minutes < 1e6):
+        raise BadInput(f"minutes must be a number above 0, got {minutes!r}")
+    if not (isinstance(jobs, Integral) and 1 <= jobs <= 256):
+        raise BadInput(f"jobs must be from 1 to 256, got {jobs!r}")
+    if cases is not None and not (isinstance(cases, Integral) and cases >= 1):
+        raise BadInput(f"cases must be at least 1, got {cases!r}")
     run = Fuzzer(chosen_doors(doors), seed, minutes, cases, jobs, Corpus(corpus), case_seconds, stop_at_first, listener)
     return run.run()
 

@@ -181,7 +181,10 @@ def test_a_network_of_other_numbers(folder: Path, tmp_path: Path, capsys: pytest
     )
     npu = ("--target", "npu:8x8", "--no-cache", "-o", tmp_path / "y.bin")
     for words, said in (
-        ((tmp_path / "ids.glenside", *npu, "--quantize", "random"), "inputs must be bytes, or floats that are quantized"),
+        (
+            (tmp_path / "ids.glenside", *npu, "--quantize", "random"),
+            "inputs must be bytes, or floats that are quantized",
+        ),
         ((folder / "two.glenside", *npu, "--quantize", tmp_path / "none.npz"), "cannot read"),
         ((folder / "two.glenside", *npu, "--quantize", "well"), "--quantize is random, or an .npz file"),
         ((folder / "two.glenside", "--array", "8x8", "--quantize", "random"), "--quantize is for a machine of bytes"),

@@ -366,7 +366,7 @@ def test_what_cannot_be_quantized_is_refused(tmp_path: Path, capsys: pytest.Capt
         ((source, *npu, "--quantize", tmp_path / "no.npz"), "no.npz"),
         ((source, "--array", "4x4", "--quantize", "random"), "--quantize is for a machine of bytes"),
         ((quantized, *npu, "--quantize", "random"), "already quantized"),
-        ((greater, *npu, "--quantize", "random"), "maximum of two tensors is none"),
+        ((greater, *npu, "--quantize", "random"), "maximum of two tensors is not supported"),
         (
             (source, *small, "--quantize", "random"),
             "the layer conv1: scratchpad of npu:4x4,.*8 are missing",
