@@ -1,7 +1,7 @@
-"""The rules, in families.
+"""The rewrite rules, in families.
 
-Every module of every folder is found and loaded when the rules are first asked for: a search process needs few of them.
-A target names the families that it wants.
+All modules of all folders are loaded when the rules are first used, since a search process needs few of them. A target
+names the families that it uses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from glenside.ir.packages import load
 from glenside.rewrites import declare
 from glenside.rewrites.declare import Clause, Example, analysis, rewrite, rule, when
 
-if __name__ == "rewrites":  # a second copy of every module, whose rules nothing would use
+if __name__ == "rewrites":  # a second copy of all modules, whose rules nothing would use
     raise ImportError("the package is glenside.rewrites: import it by that name")
 
 RULES: Mapping[str, Rule]
@@ -42,7 +42,7 @@ def __getattr__(name: str) -> Any:
 
 
 def families() -> list[str]:
-    """The names of the families, in alphabetical order."""
+    """Returns the names of the families, in alphabetical order."""
     return sorted({r.family for r in _rules().values()})
 
 

@@ -1,52 +1,52 @@
-"""Texts of examples, for the programs on which rules are shown: `from glenside.rewrites import examples as ex`."""
+"""Builds texts of examples, the programs that illustrate rules: `from glenside.rewrites import examples as ex`."""
 
 from __future__ import annotations
 
 
 def access(name: str, split: int) -> str:
-    """The tensor of that name, so many of its axes the shape."""
+    """Returns the tensor of that name, split after that many axes."""
     return f"(access (access-tensor {name}) {split})"
 
 
 def windows(x: str, sizes: str, strides: str) -> str:
-    """Windows of those sizes over the item of x."""
+    """Returns windows of those sizes over the item of x."""
     return f"(access-windows {x} (shape {sizes}) (shape {strides}))"
 
 
 def dilated(of_all: str, apart: str, dims: str, split: int) -> str:
-    """The elements of windows that are so far apart on each axis, of those dims."""
+    """Returns the elements of windows that are that far apart on each axis, with those dims."""
     picked = windows(of_all, " ".join("1" for _ in apart.split()), apart)
     return f"(access (access-reshape {picked} (access-shape (shape {dims}) (shape))) {split})"
 
 
 def reshaped(x: str, shape: str, item: str) -> str:
-    """The elements of x in row-major order, as (shape)(item)."""
+    """Returns the elements of x in row-major order, as (shape)(item)."""
     return f"(access-reshape {x} (access-shape (shape {shape}) (shape {item})))"
 
 
 def in_every_form(of_plane: str, dims: str) -> str:
-    """Windows of a plane, seen as of those dims, under every form that keeps their axes."""
+    """Returns windows of a plane, viewed with those dims, under every form that keeps their axes."""
     padded = f"(access-pad (access {reshaped(f'(access {of_plane} 0)', '', dims)} 4) zero-padding 4 0 1)"
     return f"(access-transpose (access-slice {padded} 4 0 2) (list 0 1 3 2 5 4))"
 
 
 def rearranged(x: str, parts: str | int, order: str | int, shape: str | int, item: str | int) -> str:
-    """The elements of x, cut into parts, in that order of the parts, as (shape)(item)."""
+    """Returns the elements of x, cut into parts, in that order of the parts, as (shape)(item)."""
     return f"(access-rearrange {x} (shape {parts}) (list {order}) (access-shape (shape {shape}) (shape {item})))"
 
 
 def moved(parts: str, order: str, shape: str, item: str) -> str:
-    """The tensor x, rearranged."""
+    """Returns the tensor x, rearranged."""
     return rearranged("(access-tensor x)", parts, order, shape, item)
 
 
 def pairs(compute: str, a: str, b: str) -> str:
-    """A compute type of every item of a with every item of b."""
+    """Returns the compute type of every item of a with every item of b."""
     return f"(compute {compute} (access-cartesian-product {a} {b}))"
 
 
 def dot(a: str, b: str, shared: int) -> str:
-    """The dot product of the items of a and b, which share so many axes."""
+    """Returns the dot product of the items of a and b, which share that many axes."""
     return f"(compute dot-product (access-product {a} {b} {shared}))"
 
 

@@ -1,4 +1,4 @@
-"""What rules find and say beside operators: the facts that every e-graph has, and the words that declare more.
+"""The facts that every e-graph has besides operators, and the functions that declare more.
 
 Relations, functions and tables are declared once, with named columns of the sorts ACCESS, INT, INTS and TEXT.
 """
@@ -30,5 +30,5 @@ __all__ += ["given", "inverse", "keeps_zero", "on_demand", "relation", "source",
 
 
 def on_demand(name: str, **columns: Sort) -> tuple[Relation, Function]:
-    """The demand `want-NAME`, and what is made for it, as NAME. One is enough: all of them are equal."""
+    """Declares the demand `want-NAME`, and NAME, which meets it. One value is enough, since all are equal."""
     return relation(f"want-{name}", rows=(), **columns), function(name, ACCESS, "old", **columns)

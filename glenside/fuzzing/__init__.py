@@ -1,7 +1,6 @@
 """Fuzzes the package: puts random programs and models through its doors, and shrinks each failure to a few lines.
 
-    report = gl.fuzz(minutes=1, seed=0, doors=["compile", "onnx"])
-    print(report)
+`print(gl.fuzz(minutes=1, seed=0, doors=["compile", "onnx"]))` shows the results as tables.
 """
 
 from __future__ import annotations

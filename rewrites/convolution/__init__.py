@@ -1,1 +1,1 @@
-"""Rules that compute a convolution by other products."""
+"""Rules that compute a convolution by means of other products."""

@@ -1,7 +1,7 @@
-"""Windows that step by more than 1, as windows of blocks: the polyphase form, whose windows may be added up.
+"""The polyphase form of windows with a stride above 1: windows of stride 1 over blocks, which may be added up.
 
-Axis i of root, a product as everywhere in `transposed`, steps by t over windows of k elements of an input without gaps,
-of n elements from `begin` on. In blocks of t elements it steps by 1.
+Root is a product as in `transposed`. Its axis i steps by t over windows of k elements of an input without gaps, which
+has n elements that start at `begin`. Over blocks of t elements it steps by 1.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ strided = relation("strided", **_PRODUCT, begin=INT, n=INT, t=INT, h=INT, k=INT,
 
 @table(first=int, count=int, out=int, start=int, lead=int, behind=int, wide=int)
 def in_blocks(begin: int, n: int, t: int, h: int, k: int) -> tuple[int, int, int, int, int, int, int] | None:
-    """Windows of k elements, t from one to the next, as windows of `wide` blocks of t, with zeros before and behind.
+    """Turns windows of k elements with stride t into windows of `wide` blocks of t elements, with zeros around the
+    weights.
 
-    Where the first block of elements begins, how many there are, what their windows add up to, where h begins; the
-    zeros beside the weights: as few blocks of weights as there can be, then as few of elements.
+    Returns where the first block starts, the number of blocks, the size of their overlap-add, where the h results start
+    in it, the zeros before and after the weights, and `wide`. It needs as few blocks of weights as possible, and then
+    as few blocks of elements.
     """
     found = []
     for lead in range(t):
@@ -44,7 +46,7 @@ _SHIFTED = "(access-pad (access-tensor x) zero-padding 2 {} 1)"
 
 
 def _stepping(before: int, x: str, k: int, t: int) -> Example:
-    """Windows of k elements in steps of t."""
+    """Returns an example with windows of k elements and stride t."""
     windows = _STEPS.format(_SHIFTED.format(before), k, t)
     return Example(ex.dot(windows, ex.W, 0), {"x": f"n c {x}", "w": f"o c {k}"}, (), {"scatter": 1})
 
@@ -61,9 +63,9 @@ def blocks_of_results_are_made(
 ) -> Clauses:
     """dot(x in blocks of t x flip b in blocks of t): each block times b backwards, a window of dot(windows(x, t) x b).
 
-    The polyphase form of windows that step by t: t elements of each are contracted at once, so the blocks step by 1. It
-    makes e-nodes for what `strided` knows alone, and they equal nothing that was there. Sound because a product of
-    other operands is another product.
+    The polyphase form of windows of stride t: t elements of each are contracted at once, so that blocks step by 1. It
+    makes e-nodes only for products of `strided`, and they equal no existing class. Sound because a product of other
+    operands is another product.
     """
     of_blocks = in_blocks.facts(
         *_BLOCKS,

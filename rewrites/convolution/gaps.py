@@ -1,10 +1,10 @@
-"""Gaps: along which axes elements of a tensor are apart, with zeros between, and that tensor without the zeros.
+"""Gaps: the axes along which the elements of a tensor are separated by zeros, and that tensor without the zeros.
 
-A tensor has gaps along an axis where its `n` elements there are those of a smaller one, the first at `begin`, which is
-below 0 where it was cut off, and `gap` from one to the next; all else is zero. Bare, it is that smaller tensor, with
-all that was done to its other axes. Elements that follow each other have a gap of 1, whatever made them.
+A tensor has gaps along an axis if its `n` elements there are those of a smaller tensor, the first at `begin`, which is
+negative where elements were cut off, and consecutive ones `gap` apart; all others are zero. The bare tensor is that
+smaller tensor, with all that was done to the other axes. Consecutive elements have a gap of 1, whatever they come from.
 
-What is bare is made where it is demanded; nothing in the program is equal to it.
+Bare tensors are made on demand; nothing in the program is equal to them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ _MOVING_WORDS = frozenset(record.name for record in _MOVING)
 
 @table(gap=int)
 def gap_of(operator: str) -> tuple[int] | None:
-    """1 for what operators make that are no moves: such elements are of no other tensor whose gaps are known."""
+    """Returns 1 for operators that do not move elements: their results are not a spread of another tensor."""
     return None if operator in _MOVING_WORDS else (1,)
 
 
 @table(axes=Dims)
 def added_axes(old: Dims, new: Dims) -> tuple[Dims]:
-    """Of a view, the axes that lie otherwise than each axis of what it views."""
+    """Returns the axes of a view that match no axis of the tensor that it views, by size and by the elements that
+    follow.
+    """
     known = {(size, old.take(i).product()) for i, size in enumerate(old)}
     return (Dims(i for i, size in enumerate(new) if (size, new.take(i).product()) not in known),)
 
@@ -50,7 +52,7 @@ _TURNED = ex.reshaped(f"(access (access-transpose {PLANE} (list 1 0 2)) 3)", "8 
 
 
 def _bare(text: str, x: str, *demands: tuple[int, ...], **parameters: int) -> Example:
-    """Demands of bare tensors: axis, gap, begin, n."""
+    """Returns an example that demands bare tensors: axis, gap, begin, n."""
     return Example(text, {"x": x}, [want_undilated(access_at("root"), *demand) for demand in demands], parameters)
 
 
@@ -66,13 +68,13 @@ EXAMPLES = (
     _bare(PLANE, "n 4 4", (1, 2, 1, 4), (2, 3, -1, 4)),
     _bare(_TURNED, "n 4 4", (0, 2, 1, 4), (3, 3, -1, 4)),
 )
-# Axis x of a has gaps, and axis y of root, which is done to a.
+# Axis x of a has gaps; axis y of root, which is made from a.
 a, b, x, y, gap, begin, n = variables("a b x y gap begin n")
 _END = begin + (1 + gap * (n - 1))
 
 
 class _Move(NamedTuple):
-    """A form of a that keeps its gaps: where root is it, how far it moves them, and what it is of b, the bare a."""
+    """A form of a that keeps its gaps: the facts, how far it moves the gaps, and the form applied to b, the bare a."""
 
     where: Facts
     shift: V | int
@@ -103,13 +105,13 @@ def _moves() -> tuple[_Move, ...]:
 
 
 def _spread(more: V) -> Facts:
-    """root is a with zeros put between its elements."""
+    """Matches root as a with zeros put between its elements."""
     da = Variable("da")
     return ROOT == op.dilate(a, x, more), da == dims(a), n == da[x], n > 1, more > 0
 
 
 def _ordinary() -> tuple[Facts, ...]:
-    """Where elements of root follow each other along an axis x, and no move says it of another tensor."""
+    """Matches a root whose elements along axis x are consecutive, unless a move relates it to another tensor."""
     d, s, t, word, kind, z, before, after = variables("d s t word kind z before after")
     of, sizes, own, place = variables("of sizes own place")
     every = (d == dims(ROOT), axis_number(x), x < d.length)
@@ -123,26 +125,26 @@ def _ordinary() -> tuple[Facts, ...]:
 
 
 def _padded_again(before: V, after: V, size: V) -> Facts:
-    """root is a, of that size along x, with zeros where elements of it were cut off."""
+    """Matches root as a, of that size along x, with zeros in place of elements that were cut off."""
     cut = before * smallest(begin, 0) + after * smallest(0, size - _END)
     return gaps(a, x, gap, begin, n), _padding(before, after, size), scatter > 0, cut < 0
 
 
 def _padding(before: V, after: V, size: V) -> Facts:
-    """root is a, of that size along x, with zeros around it."""
+    """Matches root as a, of that size along x, with zeros around it."""
     sizes = Variable("sizes")
     return ROOT == op.pad(a, "zero-padding", x, before, after), sizes == dims(a), size == sizes[x], size > 0
 
 
 @analysis(FAMILY, *EXAMPLES)
 def gaps_are_known(more: V) -> Clauses:
-    """Along which axes a tensor was spread, how far, and where its first element is now.
+    """Finds the axes along which a tensor was spread, how far, and where its first element is now.
 
-    Where the target asks for it ($scatter), elements that follow each other have gaps of 1, which are none: sums of
-    windows are a form of ordinary convolutions too, whatever they go over. Zeros around those elements are told apart.
+    Where the target asks for it ($scatter), consecutive elements count as gaps of 1: ordinary convolutions then have a
+    form as sums of windows too, whatever their operand. Zeros around such elements are not counted as elements.
 
-    An analysis: it adds no e-node. Sound because it only reads what is there. What was cut off does not come back:
-    zeros put where elements were are no gaps: around such a pad's own zeros, what it pads is elements in a row.
+    An analysis: it adds no e-node. Sound because it only reads facts that hold. Elements that were cut off do not come
+    back: zeros in their place are not gaps, so all that such a pad pads counts as consecutive elements.
     """
     before, after, size = variables("before after size")
     return (
@@ -160,8 +162,8 @@ def gaps_are_known(more: V) -> Clauses:
 def gaps_are_taken_out(more: V, end: V) -> Clauses:
     """undilated(dilate(a, x)) = a, and undilated(recipe(z)) = recipe(undilated(z)) for what is done to the other axes.
 
-    It makes e-nodes for demands alone, and they equal nothing that was there. Sound because what moves, cuts or pads
-    the other axes does so alike for every element of this one.
+    It makes e-nodes only on demand, and they equal no existing class. Sound because moves, cuts and pads of the other
+    axes treat all elements of this axis equally.
     """
     before, after, sizes = variables("before after sizes")
     below = (a, x, gap, begin, n)

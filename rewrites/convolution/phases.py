@@ -1,6 +1,6 @@
-"""Phases of transposed convolutions: for each remainder of places by the gap, a product over the bare input.
+"""Phases of transposed convolutions: for each remainder of positions modulo the gap, a product over the bare input.
 
-Stacked next to each other, phases are interleaved to the result.
+The phases are stacked, and interleaved to the result.
 """
 
 from __future__ import annotations
@@ -19,35 +19,37 @@ from glenside.rewrites.terms import Variable, dot, reshaped, variables
 
 _GAPS: dict[str, Any] = {"gap": INT, "begin": INT, "n": INT}
 _TAPS: dict[str, Any] = {"taps": INT, "apart": INT}
-# The product of a phase, those of several next to each other as one, and all of them in turn.
+# The product of a phase; a stack of several of them; and all of them interleaved.
 phase_product = relation("phase-product", product=ACCESS, i=INT, gap=INT, begin=INT, p=INT, inner=ACCESS)
-# Its rows, of which those at the ends read zeros that stand around the elements: taps of `first`, first + 1, ..
+# Its rows; those at the ends read zeros around the elements: taps of `first`, first + 1, ..
 phase_rows = relation(
     "phase-rows", product=ACCESS, a=ACCESS, b=ACCESS, m=INT, i=INT, j=INT, **_GAPS, first=INT, count=INT, **_TAPS
 )
 stacked = function("stacked", ACCESS, "old", product=ACCESS, i=INT, gap=INT, begin=INT, low=INT, high=INT)
 interleaved = relation("interleaved", product=ACCESS, i=INT, h=INT, whole=ACCESS)
-# Elements tap, tap + every, .. of an axis of weights, `taps` in all.
+# Elements tap, tap + every, .. of an axis of weights, `taps` in total.
 want_strided_taps, strided_taps = on_demand("strided-taps", b=ACCESS, axis=INT, tap=INT, taps=INT, every=INT)
 
 
 @table(window=Dims, strides=Dims)
 def every_nth(dims: Dims, axis: int, step: int) -> tuple[Dims, Dims]:
-    """Windows of the axes from `axis` on that hold one of every `step` elements of it."""
+    """Returns windows of the axes from `axis` on that hold every `step`-th element of it."""
     after = len(dims) - axis - 1
     return Dims((1, *dims[axis + 1 :])), Dims((step, *(1,) * after))
 
 
 @table(at=int)
 def edge_of_rows(first: int, count: int, taps: int, apart: int, n: int) -> tuple[int] | None:
-    """How many rows come before the first that reads elements alone, or else before the first that does not again."""
+    """Returns the number of rows before the first that reads only elements, or else before the first that no longer
+    does.
+    """
     low, high = max(0, -first), min(count, n - (taps - 1) * apart - first)
     if low >= high or (low, high) == (0, count):
         return None
     return (low or high,)
 
 
-# The product whose phases these are, the place p, and where the table `phase` has its elements and weights.
+# The product whose phases these are, the position p, and the results of the table `phase`.
 a, b, m, i, j, gap, begin, n, d, h, k, total = BETWEEN.arguments[1:]
 p, after, low, half, high = variables("p after low half high")
 first, count, taps, apart, tap, every = variables("first count taps apart tap every")
@@ -63,7 +65,7 @@ _THINNED = Example(
 def weights_are_thinned(axis: V, span: V, part: V, db: V, sb: V, window: V, strides: V) -> Clauses:
     """strided_taps(b, axis, tap, taps, every): elements tap, tap + every, .. of an axis.
 
-    It makes e-nodes for demands alone. Sound because windows of one element, `every` apart, hold just those.
+    It makes e-nodes only on demand. Sound because windows of one element, `every` apart, hold exactly those.
     """
     wanted = (want_strided_taps(b, axis, tap, taps, every), span == 1 + (taps - 1) * every)
     sectioned = (part == section(b, axis, tap, span), db == dims(part), sb == split(b))
@@ -79,7 +81,7 @@ def weights_are_thinned(axis: V, span: V, part: V, db: V, sb: V, window: V, stri
 
 
 def _weights_of_phases() -> Clauses:
-    """The product of a phase: windows over the elements that it meets, and the weights that meet them."""
+    """Makes the product of a phase: windows over the elements that it meets, and the weights that meet them."""
     sa, sb, place, weights, w = variables("sa sb place weights w")
     seen = (
         one_phase(p, after, taps=taps, count=count),
@@ -109,7 +111,7 @@ def _weights_of_phases() -> Clauses:
 def _edges_apart() -> Clauses:
     """dot(windows(pad z) x b) = concatenate(dot(windows(pad(start of z)) x b), dot(windows(z) x b), ..).
 
-    Along the only axis of a phase: most windows lie within the elements, which then need no copy with zeros around.
+    For phases along one axis only: most windows lie within the elements, and then need no copy with zeros around it.
     """
     at, rest, w = variables("at rest w")
     upper, left, right = Variable("upper", ACCESS), Variable("left", ACCESS), Variable("right", ACCESS)
@@ -142,10 +144,10 @@ def phases_are_interleaved(
 ) -> Clauses:
     """dot(windows(dilate z) x b) = interleave(dot(windows(z) x every gap-th element of b), for each phase).
 
-    Of the places p, p + gap, .. the same elements of b meet elements of z: those are products of stride 1 over z, as
-    many as there are phases; those whose windows reach beyond z are products of their own. Sound because every other
-    element of b meets a zero there, because what the longest phase has more than the others is cut off, and because
-    each row of windows is the same in whichever section of z it is taken.
+    At positions p, p + gap, .. the same elements of b meet elements of z: these are products of stride 1 over z, one
+    per phase; windows that reach beyond z become products of their own. Sound because all other elements of b meet a
+    zero there, because the surplus of the longest phase is cut off, and because each row of windows is the same in any
+    section of z.
     """
     product = phase_product(ROOT, i, gap, begin, p, inner)
     one = one_phase(p, after, taps=taps, count=count)

@@ -1,7 +1,7 @@
-"""Where elements of an input with gaps and places of a result meet: the tables of transposed convolutions.
+"""Tables of transposed convolutions: which elements of an input with gaps meet which positions of a result.
 
-Windows of k elements, d apart, step by 1 to h places over n elements, the first at `begin` and `gap` from one to the
-next.
+Windows of k elements, d apart, step by 1 to h positions over n elements, the first at `begin` and consecutive ones
+`gap` apart.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from glenside.rewrites.facts import table
 
 @table(first=int, count=int, taps=int, apart=int, tap=int, every=int)
 def phase(gap: int, begin: int, d: int, k: int, h: int, p: int) -> tuple[int, int, int, int, int, int]:
-    """Of the places p, p + gap, ..: where the first is in the bare input, how many, the taps that meet elements there.
+    """Describes positions p, p + gap, ..: the first in the bare input, their number, and the taps that meet elements.
 
-    Those are `taps` from `tap` on, `every` so many, which are `apart` in the bare input; none where there is nothing.
+    These are `taps` taps from `tap` on, `every` apart, which are `apart` elements from each other in the bare input;
+    taps is 0 if none meets an element.
     """
     common = math.gcd(d, gap)
     every = gap // common
@@ -29,7 +30,9 @@ def phase(gap: int, begin: int, d: int, k: int, h: int, p: int) -> tuple[int, in
 
 @table(first=int, count=int, out=int, start=int)
 def scatter(gap: int, begin: int, n: int, d: int, h: int, k: int) -> tuple[int, int, int, int] | None:
-    """Which elements of the bare input are in the input, how many, what their windows add up to, and where h begins."""
+    """Returns the first element of the bare input and their number, the size of the sum of windows, and where h
+    starts.
+    """
     first = max(0, -(begin // gap))
     count = min(n, (h - 1 + (k - 1) * d - begin) // gap + 1) - first
     if count <= 0:
@@ -39,10 +42,10 @@ def scatter(gap: int, begin: int, n: int, d: int, h: int, k: int) -> tuple[int, 
 
 @table(order=Dims, back=Dims, operand=Dims)
 def positions_last(rank: int, rows: int, rank_a: int, axes: Dims) -> tuple[Dims, Dims, Dims]:
-    """Of a result of `rank` axes, its first `rows` those of the operand a, which has `rank_a` axes.
+    """Returns the order of axes for adding up windows along `axes`, its inverse, and the order for the operand a.
 
-    The order in which its axes, and more for the windows, are to be added up, what undoes that without the windows, and
-    the same order for a.
+    The result has `rank` axes, of which the first `rows` are those of a, which has `rank_a` axes. The order includes
+    the axes of windows; its inverse does not.
     """
     front = [axis for axis in range(rank) if axis not in axes]
     order = (*front, *axes, *range(rank, rank + len(axes)))

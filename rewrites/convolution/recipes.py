@@ -1,7 +1,7 @@
-"""The forms of a layer: equal programs that compute it by other products.
+"""The forms of a layer: equal programs that compute it by means of other products.
 
-A product of the program is a form of itself; each step from there adds a word to `words`. A form may need several
-products: all of them have its words.
+A product of the program is a form of itself; each further step adds a word to `words`. If a form needs several
+products, all of them have its words.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ recipe = relation("recipe", product=ACCESS, steps=TEXT)
 
 @analysis("recipe-analyses", Example(ex.MATMUL, {"x": "m k", "w": "n k"}))
 def products_have_recipes(p: V) -> Clauses:
-    """A product of the program is a form of itself, of no steps.
+    """Records a product of the program as a form of itself, without steps.
 
-    An analysis: it adds no e-node. Sound because it only reads what is there.
+    An analysis: it adds no e-node. Sound because it only reads facts that hold.
     """
     return when(source(ROOT), ROOT == op.dot_product(p)).then(recipe(ROOT, steps=""))

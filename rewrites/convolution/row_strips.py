@@ -1,7 +1,7 @@
-"""Rows in strips: a product with windows in parts, one after the other, so that variants with large temporaries fit.
+"""Computes a product with windows in strips of rows, one after the other, so that large temporaries fit in memory.
 
-A strip is the elements from lo to hi - 1 of an axis, as slices of what windows are windows of. Parts of a product are
-computed straight into the whole where the machine can.
+A strip holds the elements lo to hi - 1 of an axis, as slices of the tensor under the windows. The parts of a product
+are computed directly into the result where the machine can do so.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ from glenside.rewrites.terms import dot, is_dot, reshaped, variables
 
 outer_axis = function("outer-axis", INT, "min", product=ACCESS)
 want_strip, strip = on_demand("strip", a=ACCESS, axis=INT, lo=INT, hi=INT)
-# A product that is to be computed in two parts, the first of `half` of its `size` places along axis i.
+# A product that is to be computed in two parts; the first has `half` of the `size` positions along axis i.
 in_strips = relation("in-strips", product=ACCESS, a=ACCESS, b=ACCESS, n=INT, i=INT, half=INT, size=INT, words=TEXT)
 
 
 @table(half=int, words=str)
 def halved(words: str, size: int, most: int) -> tuple[int, str] | None:
-    """How many rows the first of two parts has, and the words of both: "strips:2", "strips:4" .. up to `most`."""
+    """Returns the number of rows of the first of two parts, and the words of both: "strips:2", "strips:4" .. up to
+    `most`.
+    """
     kind, _, count = words.partition(":")
     parts = 2 if not words else 2 * int(count) if kind == "strips" and count.isdecimal() else most + 1
     return ((size + 1) // 2, f"strips:{parts}") if parts <= most and size >= 2 else None
 
 
 def _in_strips(windows: str, shared: int, weights: str, most: int) -> Example:
-    """The product of windows over x, of so many strips at most."""
+    """Returns an example: a product of windows over x, with at most that many strips."""
     return Example(ex.dot(windows, ex.W, shared), {"x": "n 5 9", "w": weights}, parameters={"row_strips": most})
 
 
@@ -44,15 +46,17 @@ _MOVED = _in_strips(f"(access-transpose {_PADDED} (list 0 2 1 4 3))", 0, "o 3 2"
 
 @analysis("row-strip-analyses", _PLAIN)
 def outermost_windows_are_known(words: V, a: V, b: V, n: V, i: V, j: V, t: V, d: V, c: V, sa: V) -> Clauses:
-    """The first axis of the results of a product that steps over windows.
+    """Finds the first axis of the result of a product that steps over windows.
 
-    An analysis: it adds no e-node. Sound because it only reads what is there.
+    An analysis: it adds no e-node. Sound because it only reads facts that hold.
     """
     return when(recipe(ROOT, words), is_dot(a, b, n), inside(a, i, j, t, d, c, n, sa)).then(set_(outer_axis(ROOT), i))
 
 
 def _kept(a: V, i: V, lo: V, hi: V, axis: V, p: V) -> tuple[tuple[Facts, V], ...]:
-    """Each form that keeps axis i of a as its own `axis`: where root is it, and what it is of p, a strip of a."""
+    """Returns each form that keeps axis i of a as its own `axis`: the facts, and the form applied to p, a strip of
+    a.
+    """
     dr, sr, sa, s, window, strides, order = variables("dr sr sa s window strides order")
     kind, x, before, after, start, end = variables("kind x before after start end")
     return (
@@ -72,7 +76,7 @@ def _kept(a: V, i: V, lo: V, hi: V, axis: V, p: V) -> tuple[tuple[Facts, V], ...
 def rows_are_computed_in_strips(a: V, b: V, n: V, i: V, words: V, half: V, size: V, more: V, axis: V) -> Clauses:
     """dot(windows(x) x b) = concatenate(dot(windows(x[.. lower half ..]) x b), dot(windows(x[.. upper half ..]) x b)).
 
-    Each part is a product of its own, and may have another form. Sound because a row of results needs no other row of
+    Each part is a separate product, and may have another form. Sound because a row of results only needs its own row of
     windows, and the windows from lo to hi - 1 lie within the elements from lo t to (hi - 1) t + k - 1.
     """
     x, window, strides, s, e, t, start, end = variables("x window strides s e t start end")

@@ -1,12 +1,12 @@
-"""Transposed convolutions: windows of stride 1 over an input with zeros between its elements, without the zeros.
+"""Computes windows of stride 1 over an input with zeros between its elements without reading the zeros.
 
-Everywhere here root is the product of a and b, with m shared axes, that is to be computed otherwise. Axis i of a is h
-places; those of an input with `gap`, `begin` and `n` (`gaps`), or those of windows over such an input, of k
-elements along axis j that are d apart. There are `total` such products for one of the program's.
+Throughout, root is a product of a and b with m shared axes. Axis i of a has h positions: those of an input with gaps,
+described by `gap`, `begin` and `n` (see `gaps`), or those of windows over such an input, which hold k elements along
+axis j that are d apart. Each product of the program has `total` of these products.
 
-Its phases (`phases`) are the products for the places p, p + gap, ..; its columns are the product of the elements of the
-input and b backwards, whose last axis is the elements of a window of root: scattered, windows add up to `out` places,
-of which root is the h from `start` on. Axes are converted in ascending order, so that each combination is reached once.
+A phase (see `phases`) is the product for positions p, p + gap, .. Columns are the product of the elements of the input
+and b backwards; their last axis holds the elements of a window of root. The windows, added up, fill `out` positions;
+root is the h from `start` on. Axes are converted in ascending order, so that each combination is reached once.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ MOST_PHASES = 64
 _PRODUCT: dict[str, Any] = {"product": ACCESS, "a": ACCESS, "b": ACCESS, "m": INT}
 _GAPS: dict[str, Any] = {"gap": INT, "begin": INT, "n": INT}
 _AXES: dict[str, Any] = {"axes": INTS, "steps": INTS, "apart": INTS, "outs": INTS, "starts": INTS, "sizes": INTS}
-# A product on the way to a form: its axes below `open` have been converted.
+# A product on the way to a form: its axes below `open` are converted.
 unfolding = relation("unfolding", product=ACCESS, open=INT, total=INT)
 between = relation("between", **_PRODUCT, i=INT, j=INT, **_GAPS, d=INT, h=INT, k=INT, total=INT)
 rows_apart = relation("rows-apart", **_PRODUCT, i=INT, **_GAPS, h=INT, total=INT)
-gap_axes = function("gap-axes", INT, "|", product=ACCESS, kind=TEXT)  # those that a kind must convert, a bit each
+gap_axes = function("gap-axes", INT, "|", product=ACCESS, kind=TEXT)  # the axes that a kind must convert, as bits
 step_of = relation("step-of", outer=ACCESS, inner=ACCESS, kind=TEXT, i=INT, gap=INT)
 stepping = relation("stepping", outer=ACCESS, inner=ACCESS, kind=TEXT, axes=INT, words=TEXT)
 # Phases from `low` to `high` - 1.
@@ -49,33 +49,33 @@ made_in_tiles = relation("made-in-tiles", inner=ACCESS, made=ACCESS)
 
 @table(words=str)
 def stepped(words: str, step: str, axis: int, size: int) -> tuple[str]:
-    """The words of a form with one step more."""
+    """Returns the words of a form with one more step."""
     return (f"{words} {step}:{axis}:{size}".strip(),)
 
 
 def _spread(x: str, axis: int, zeros: int, before: int, after: int) -> str:
-    """x with zeros between the elements of an axis, and at its ends."""
+    """Returns x with zeros between the elements of an axis and at its ends."""
     return f"(access-pad (access-dilate {x} {axis} {zeros}) zero-padding {axis} {before} {after})"
 
 
 def _windows(x: str, sizes: str, split: int = 1) -> str:
-    """Windows of stride 1, which hold all channels."""
+    """Returns windows of stride 1 that hold all channels."""
     strides = " ".join("1" for _ in sizes.split())
     return f"(access-squeeze {ex.windows(f'(access {x} {split})', sizes, strides)} {split})"
 
 
 def _product(a: str, x: str, w: str, **parameters: int) -> Example:
-    """The product of a, made of x, and of w."""
+    """Returns an example: the product of a, which is made from x, and of w."""
     return Example(ex.dot(a, ex.W, 0), {"x": x, "w": w}, parameters=parameters)
 
 
 def line(gap: int, k: int, before: int, after: int, x: str = "n c 4") -> Example:
-    """Windows of k elements over a line with gaps."""
+    """Returns an example with windows of k elements over a line with gaps."""
     return _product(_windows(_spread(_T, 2, gap - 1, before, after), f"$c {k}"), x, f"o c {k}")
 
 
 def _dilated(x: str, apart: int, counts: int, k: int) -> str:
-    """Windows of k elements of a line that are so far apart, in windows of 5."""
+    """Returns windows of k elements of a line, that far apart, picked from windows of 5."""
     picked = ex.windows(ex.windows(f"(access {x} 1)", "$c 5", "1 1"), "1 1", f"1 {apart}")
     return f"(access (access-reshape (access {picked} 0) (access-shape (shape) (shape $n {counts} $c {k}))) 2)"
 
@@ -99,7 +99,7 @@ WITH_GAPS = (line(2, 4, 3, 3), line(3, 2, 0, 2), _DILATED, _NO_PHASE, _IN_PLANE,
 EXAMPLES = (_ORDINARY, *WITH_GAPS)
 
 
-# The product that all rules below are about, and the product that is made of it.
+# The product that all rules below match, and the product made from it.
 a, b, m, i, j, gap, begin, n, d, h, k, total = variables("a b m i j gap begin n d h k total")
 inner = Variable("inner", ACCESS)
 _GAPPED = (gap, begin, n)
@@ -110,18 +110,18 @@ first, count, start, out = variables("first count start out")
 
 
 def one_phase(p: V, after: V, **results: V) -> Facts:
-    """The phase p of root, and these results of its table."""
+    """Matches the phase p of root and these results of its table."""
     one = (phase_range(ROOT, i, gap, begin, p, after), after == p + 1)
     return one, BETWEEN, phase.facts(gap, begin, d, k, h, p, **results)
 
 
 def halves(low: V, half: V, high: V) -> Facts:
-    """Several phases, those below `half` and the others."""
+    """Splits several phases into those below `half` and the others."""
     return phase_range(ROOT, i, gap, begin, low, high), high - low > 1, half == (low + high) // 2
 
 
 def _phases_are_demanded() -> Clauses:
-    """Each phase by itself, found by halves, and the windows over which it goes."""
+    """Demands each phase, found by bisection, and its windows."""
     p, after, low, half, high, taps, apart = variables("p after low half high taps apart")
     return (
         when(BETWEEN, gap > 1, total * gap <= MOST_PHASES).then(phase_range(ROOT, i, gap, begin, 0, gap)),
@@ -136,9 +136,9 @@ def _phases_are_demanded() -> Clauses:
 
 @analysis(ANALYSES, *EXAMPLES, _ROWS)
 def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, made: V, words: V) -> Clauses:
-    """Which products of a form step by 1 over windows of an input with gaps, and what their other forms need.
+    """Finds the products of a form that step by 1 over windows of an input with gaps, and what their other forms need.
 
-    An analysis: it adds no e-node. Sound because it only reads what is there.
+    An analysis: it adds no e-node. Sound because it only reads facts that hold.
     """
     unfolded = (unfolding(ROOT, opened, total), is_dot(a, b, m))
     own_axis = (i >= opened, i >= m, sa == split(a), i < sa)
@@ -166,7 +166,7 @@ def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, made: V, w
     )
 
 
-# Sums of windows: the axes, and what the table `scatter` has for each.
+# Sums of windows: the axes, and the results of the table `scatter` for each.
 axes, steps, spread, outs, starts, sizes = variables("axes steps apart outs starts sizes")
 _SUMS = (axes, steps, spread, outs, starts, sizes)
 
@@ -177,8 +177,8 @@ def windows_of_results_are_made(
 ) -> Clauses:
     """dot(z x flip b): each element of z times b backwards, a window of the result of dot(windows(dilate z) x b).
 
-    It makes e-nodes for what `between` knows alone, and they equal nothing that was there. Sound because a product of
-    other operands is another product.
+    It makes e-nodes only for products of `between`, and they equal no existing class. Sound because a product of other
+    operands is another product.
     """
     places = scatter.facts(*_SCATTER, first=first, count=count, out=out, start=start)
     all_axes = Variable("all")
@@ -197,7 +197,7 @@ def windows_of_results_are_made(
         ),
         when(scattered(ROOT, inner, *one)).then(step_of(ROOT, inner, "overlap-add", i, gap)),
         when(scattered(ROOT, inner, *one)).then(scattering(ROOT, inner, *map(vec, one))),
-        # Each axis once: where classes are one, a product may be known as a form of itself.
+        # Each axis once: if classes are merged, a product may be a form of itself.
         when(scattering(ROOT, middle, *_SUMS), scattered(middle, inner, *one), axes.highest() < i).then(
             scattering(ROOT, inner, *more)
         ),
@@ -206,9 +206,9 @@ def windows_of_results_are_made(
 
 @rule(FAMILY, _ROWS)
 def rows_are_spread_afterwards(z: V, part: V, spread: V, cut: V) -> Clauses:
-    """dot(dilate(z) x b) = dilate(dot(z x b)), where the rows of a are what is apart.
+    """dot(dilate(z) x b) = dilate(dot(z x b)), where the rows of a are apart.
 
-    What windows of one element come to. Sound because a row of zeros has products of zero.
+    The case of windows of one element. Sound because a row of zeros has products of zero.
     """
     rows = (*_GAPPED, 1, h, 1)
     apart = (_ROWS_APART, scatter.facts(*rows, first=first, count=count), z == undilated(a, i, *_GAPPED))
@@ -232,9 +232,9 @@ def windows_are_added_up(
 ) -> Clauses:
     """dot(windows(dilate z) x b) = slice(overlap-add(dot(z x flip b))).
 
-    Each element of z, times b backwards, is a window of the result: of several axes at once, where they all have gaps.
-    Sound because an element of z meets element u of b at the place that is u before it, which is place k - 1 - u of a
-    window that ends at it; what lies outside of the result is cut off.
+    Each element of z, times b backwards, is a window of the result, along all axes with gaps at once. Sound because an
+    element of z meets element u of b at the position u before it, which is position k - 1 - u of a window that ends at
+    it; what lies outside of the result is cut off.
     """
     sums = (scattering(ROOT, inner, *_SUMS), dr == dims(ROOT), rank == dr.length)
     dilating = (spreading(ROOT, inner, x, done), sums, done < axes.length)
@@ -262,11 +262,11 @@ def windows_are_added_up(
 
 @rule(FAMILY, *EXAMPLES, _CUBE)
 def whole_recipes_are_known(outer: V, kind: V, axes: V, with_gaps: V, words: V, more: V) -> Clauses:
-    """A form of a layer is what one kind of step makes of it on every axis with gaps, and of the others on any of them.
+    """A form of a layer applies one kind of step to all axes with gaps, and possibly other kinds to other axes.
 
-    Those of some axes with gaps only are on the way to it: they multiply by zeros still, and nobody need look at them
-    further. Windows along an axis without gaps may stay as they are, or be looked at by another rule.
-    Only facts, but no analysis, so that it sees all axes. Sound because a demand adds no e-node.
+    Forms that convert only some axes with gaps are intermediate: they still multiply by zeros, and are not explored
+    further. Windows along an axis without gaps may stay as they are, or another rule may convert them. It only adds
+    facts, but is not an analysis, so that it runs when all axes are known. Sound because a demand adds no e-node.
     """
     step = step_of(outer, inner, kind, i, gap)
     longer = stepped.facts(words, kind, i, gap, words=more)

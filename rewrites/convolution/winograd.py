@@ -1,13 +1,13 @@
-"""Winograd's convolutions: windows that overlap, several outputs at once by fewer products.
+"""Winograd's convolutions compute several outputs of overlapping windows at once with fewer multiplications.
 
-Along one axis, m outputs of windows of r elements take the alpha = m + r - 1 elements of a wider window. F(m, r) of
-Cook and Toom (`glenside.ir.cook_toom`) maps those and the r weights to alpha numbers each, multiplies these, and maps
-the alpha products to m sums. Along several axes it is that once for each: what is multiplied is again a product, of
-windows along the other axes.
+Along one axis, m outputs of windows of r elements read the alpha = m + r - 1 elements of a wider window. F(m, r) of
+Cook and Toom (`glenside.ir.cook_toom`) maps these and the r weights to alpha numbers each, multiplies the numbers
+pairwise, and maps the alpha products to m sums. Along several axes it is applied once for each: the pairwise products
+are again a product, of windows along the other axes.
 
-F(m, r) is looked for where the bit m of the parameter `winograd` is set. A step's word is `winograd:AXIS:M:R`; AXIS is
-the axis of the result, and of the shape of the left operand, of the product to which the first of these steps was
-applied. The last axis is done first, so that every choice of m for each axis, or none, is one form.
+F(m, r) is tried if bit m of the parameter `winograd` is set. The word of a step is `winograd:AXIS:M:R`, where AXIS is
+an axis of the result, and of the shape of the left operand, of the product to which the first of these steps was
+applied. The last axis comes first, so that each choice of m for each axis, or none, is one form.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from glenside.rewrites.parameters import winograd
 from glenside.rewrites.terms import dot, is_dot, reshaped, variables, vec, vec_range
 
 FAMILY = "winograd"
-LARGEST = 8  # of alpha: beyond, the matrices have large numbers
+LARGEST = 8  # the largest alpha: beyond it, the matrices have large entries
 _AXES = 3
 winograd_dtype = relation("winograd-dtype", dtype=TEXT, rows=FLOATS)
-# A form's product, of whose axes those below `open` may be done still, and where r elements of windows overlap.
+# The product of a form, whose axes below `open` may still be converted, and the axes whose windows overlap.
 winograd_open = relation("winograd-open", product=ACCESS, words=TEXT, open=INT)
 overlapping = relation("overlapping", product=ACCESS, words=TEXT, i=INT, j=INT, r=INT)
 largest_gap = function("largest-gap", INT, "max", windows=ACCESS)
@@ -40,13 +40,13 @@ _count = Function("count-matches", (Column("text", TEXT), Column("part", TEXT)),
 
 
 def _steps(words: V) -> V:
-    """Along how many axes a form is one of these already."""
+    """The number of axes along which a form already is one of these."""
     return _count(words, "winograd:")
 
 
 @table(words=str, data=str, weights=str, output=str)
 def winograd_step(words: str, axis: int, m: int, r: int) -> tuple[str, str, str, str]:
-    """The words with one more step, and the matrices of F(m, r)."""
+    """Returns the words with one more step, and the matrices of F(m, r)."""
     found = cook_toom(m, r)
     step = f"winograd:{axis}:{m}:{r}"
     return f"{words} {step}".strip(), spelled(found.data), spelled(found.filter), spelled(found.output)
@@ -54,7 +54,7 @@ def winograd_step(words: str, axis: int, m: int, r: int) -> tuple[str, str, str,
 
 @table(back=Dims)
 def sums_behind(axis: int, rank: int) -> tuple[Dims]:
-    """The order of `rank` axes and one more, in which the first one comes right behind the axis."""
+    """Returns the order of `rank` axes and one more in front, that moves the first to just after the axis."""
     return (Dims((*range(1, axis + 2), 0, *range(axis + 2, rank + 1))),)
 
 
@@ -76,7 +76,8 @@ _GAPS = Example(ex.dot(_SPREAD, ex.W, 0), {"x": "n 12", "w": "o k"}, (), {"winog
 
 @analysis("recipe-analyses", *_DEMANDED, _GAPS)
 def windows_of_variants_overlap(a: V, b: V, n: V, words: V, open_: V, done: V, f: V, i: V, j: V, r: V) -> Clauses:
-    """Along which axes of a form's product r elements of a window and its neighbours' overlap, one by one.
+    """Finds the axes of a form's product along which windows of r elements overlap with their neighbours, element by
+    element.
 
     An analysis: it adds no e-node. Sound because it only says where a rule may apply: not to integers, which have no
     fractions.
@@ -108,11 +109,11 @@ def windows_of_variants_come_first(words: V) -> Clauses:
 def winograd_is_applied(a: V, b: V, n: V, words: V, i: V, j: V, m: V, r: V, axis: V, rank: V, done: V) -> Clauses:
     """dot(a x b) = output(dot(data(wider(a, m)) x filter(b))), with m outputs of alpha products instead of m r.
 
-    The alpha numbers are a further shared axis, the first one, of a product of what is left of the items; `output` maps
-    them to the m outputs of each wider window, which then stand side by side. Sound because F(m, r) is an identity of
-    rationals for every m + r - 1 elements and r weights, and holds for the sum over the rest of the items since all of
-    it is linear; what windows beyond the end give is cut off. Floats round elsewhere. Not while there are zeros between
-    the elements, which other rules take out first, nor where half as many outputs would serve.
+    The alpha numbers become another shared axis, the first, of a product of the remaining items; `output` maps them to
+    the m outputs of each wider window, which are then adjacent. Sound because F(m, r) is an identity of rationals for
+    all m + r - 1 elements and r weights, and is linear, so that it holds for the sum over the rest of the items;
+    outputs of windows beyond the end are cut off. Floats are rounded at other places. It does not apply while there are
+    zeros between elements, which other rules remove first, nor where half as many outputs would do.
     """
     da, dw, dr, place, alpha, items, item, served = variables("da dw dr place alpha items item served")
     front_a, front_b, back, w, sa, sb, h = variables("front-a front-b back w sa sb h")

@@ -1,8 +1,8 @@
-"""From windows that a program adds up itself to a convolution of an input with zeros between its elements.
+"""Turns windows that a program adds up itself into a convolution of an input with zeros between its elements.
 
-What is added up are columns of a product: their axis i is its axis order[i], with elements spread[i] apart. Zeros are
-inserted axis by axis into the product's first operand, along those that are added up, while the windows of the second
-one are reversed.
+The windows are columns of a product: their axis i is its axis order[i], with elements spread[i] apart. Zeros are
+inserted, axis by axis, into the first operand of the product along the axes that are added up, and the windows of the
+second operand are reversed.
 """
 
 from __future__ import annotations
@@ -18,29 +18,28 @@ from glenside.rewrites.facts import ACCESS, INT, INTS, dims, function, relation,
 from glenside.rewrites.terms import dot, reshaped, sided, variables
 
 columns = relation("columns", y=ACCESS, product=ACCESS, order=INTS, spread=INTS)
-# Places of overlap-add(y), after so many cuts: along each axis `sizes` from `starts` on.
+# Positions of overlap-add(y), after that many cuts: along each axis `sizes` from `starts` on.
 cropped = relation("cropped", sums=ACCESS, y=ACCESS, strides=INTS, starts=INTS, sizes=INTS, cuts=INT)
 most_cuts = function("most-cuts", INT, "max", y=ACCESS)
-# x is the operand a with zeros along `done` axes, w is b with as many reversed; a product may have other operands
-# in another form, as those of more depth.
+# x is the operand a with zeros along `done` axes, w is b with as many axes reversed; a product may also have operands
 inserting = relation("inserting", sums=ACCESS, product=ACCESS, a=ACCESS, b=ACCESS, x=ACCESS, w=ACCESS, done=INT)
 
 
 @table(order=Dims, spread=Dims)
 def as_it_stands(rank: int) -> tuple[Dims, Dims]:
-    """Every axis at its place, its elements side by side."""
+    """Returns every axis in its place, with consecutive elements."""
     return Dims(range(rank)), Dims((1,) * rank)
 
 
 @table(starts=Dims)
 def from_the_first(sizes: Dims) -> tuple[Dims]:
-    """The first place of each axis."""
+    """Returns the first position of each axis."""
     return (Dims((0,) * len(sizes)),)
 
 
 @table(turn=Dims)
 def axes_of_one(new: Dims, old: Dims) -> tuple[Dims] | None:
-    """The order of axes that a reshape is which moves axes of one element alone; they keep theirs."""
+    """Returns the order of axes that equals a reshape which only moves axes of size 1."""
 
     def axes(dims: Dims, alone: bool) -> list[int]:
         return [i for i, size in enumerate(dims) if (size == 1) == alone]
@@ -55,9 +54,9 @@ def axes_of_one(new: Dims, old: Dims) -> tuple[Dims] | None:
 def windows_of_product(
     order: Dims, spread: Dims, axes: int, da: Dims, sa: int, m: int, db: Dims, sb: int
 ) -> tuple[Dims, Dims, Dims] | None:
-    """The axes of a that are positions, those of b that are windows, and how far each window reaches behind its first.
+    """Returns the axes of a that are positions, those of b that are windows, and the length of each window less 1.
 
-    None where positions or windows are of another operand, or anything else is spread.
+    None if positions or windows belong to another operand, or anything else is spread.
     """
     split = len(order) - axes
     places, rows = order[split - axes : split], [axis - sa + m for axis in order[split:]]
@@ -73,10 +72,10 @@ def windows_of_product(
 def inserted(
     order: Dims, spread: Dims, out: Dims, da: Dims, sa: int, m: int, db: Dims, sb: int, places: Dims, rows: Dims
 ) -> tuple[Dims, Dims, Dims, Dims, Dims, Dims, Dims, Dims]:
-    """How windows of the first operand with zeros are taken, how the second one goes with them, and how root is of it.
+    """Describes the windows of the first operand with zeros, the operands of the product, and the order of its result.
 
-    The order in which its positions are the item; the windows, one element of each `apart`; the dims then, and their
-    order as an operand; that of the second operand; that of the result.
+    Returns the order that moves positions into the item; the windows, with elements `apart`; the dims after that, and
+    their order as an operand; the order of the second operand; and that of the result.
     """
     axes, rank = len(out), len(da)
     first = [axis for axis in range(rank) if axis not in places]
@@ -124,11 +123,11 @@ _DEPTHWISE = Example(
 def columns_are_known(
     a: V, p: V, turn: V, d: V, rank: V, product: V, order: V, spread: V, s: V, x: V, n: V, moved: V, moved_spread: V
 ) -> Clauses:
-    """Which axes of what is added up are those of a product of the program.
+    """Finds which axes of the added tensor are those of a product of the program.
 
-    A reshape that only puts axes of one element elsewhere is a transpose.
+    A reshape that only moves axes of size 1 counts as a transpose.
 
-    An analysis: it adds no e-node. Sound because it only reads what is there.
+    An analysis: it adds no e-node. Sound because it only reads facts that hold.
     """
     of_a = columns(a, product, order, spread)
     of_shape, of_item, own = variables("of-shape of-item own")
@@ -155,9 +154,9 @@ def columns_are_known(
 
 @analysis(ANALYSES, _LINE, _CROPPED)
 def crops_are_known(a: V, y: V, out: V, strides: V, starts: V, sizes: V, cuts: V) -> Clauses:
-    """Which places of its sums of windows a program keeps.
+    """Finds the positions that a program keeps of its sums of windows.
 
-    An analysis: it adds no e-node. Sound because it only reads what is there.
+    An analysis: it adds no e-node. Sound because it only reads facts that hold.
     """
     product, order, spread, axis, lo, hi, s, d, i = variables("product order spread axis lo hi s d i")
     of_a = (cropped(a, y, strides, starts, sizes, cuts), source(ROOT))
@@ -177,10 +176,10 @@ def crops_are_known(a: V, y: V, out: V, strides: V, starts: V, sizes: V, cuts: V
 def zeros_are_put_between(a: V, b: V, m: V, y: V, out: V, strides: V, product: V, order: V, spread: V) -> Clauses:
     """slice(overlap-add(dot(x x w))) = dot(windows(pad(dilate(x))) x flip(w)).
 
-    What a program adds up itself is a transposed convolution too, so it has all forms of one, of the places that are
-    kept. Only for sums and products of the program: those of the other forms are made of such a convolution.
-    Sound because element u of the window of position m is added to place t m + d u, where window t m + d u of the
-    spread input has position m at element k - 1 - u.
+    A program that adds up windows itself computes a transposed convolution, so it has all forms of one, at the
+    positions that it keeps. Only for sums and products of the program, since those of other forms come from such a
+    convolution. Sound because element u of the window at position m is added to position t m + d u, where window t m +
+    d u of the spread input has position m at element k - 1 - u.
     """
     da, sa, db, sb, axes, places, rows, reach = variables("da sa db sb axes places rows reach")
     starts, cuts = variables("starts cuts")

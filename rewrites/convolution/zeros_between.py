@@ -1,10 +1,10 @@
-"""Zeros between elements: windows of what a tensor was before it was spread along an axis (`gaps`).
+"""Replaces windows over a tensor with gaps (see `gaps`) by windows over the bare tensor.
 
-Windows over gaps become windows over the bare tensor: `count` of them, the first at `first`, each of `taps` elements
-that are `apart`: [.. y .., .. u ..] = bare[.., first + y + u apart, ..], zero outside of it. Where they step by more
-than 1 over gaps of 1, that many elements are from one to the next.
+There are `count` windows, the first at `first`, each of `taps` elements that are `apart`: [.. y .., .. u ..] = bare[..,
+first + y + u apart, ..], and zero outside of the tensor. If they have a stride above 1 over gaps of 1, consecutive ones
+are that many elements apart.
 
-Windows and sections are made where they are demanded; nothing in the program is equal to them.
+Windows and sections are made on demand; nothing in the program is equal to them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _WINDOWS: dict[str, Any] = {"first": INT, "count": INT, "taps": INT}
 # Axis i steps over windows with gaps along axis j: by 1, or over gaps of 1.
 zero_inserted = relation("zero-inserted", a=ACCESS, i=INT, j=INT, **GAPS)
 want_subwindow, subwindow = on_demand("subwindow", a=ACCESS, i=INT, j=INT, **GAPS, **_WINDOWS, apart=INT)
-# On the way there: windows of `size` elements of x; windows of all `span` elements between those that are apart.
+# Intermediate: windows of `size` elements of x, and windows of the `span` elements that include those that are apart.
 windows_of_gaps = relation("windows-of-gaps", a=ACCESS, i=INT, j=INT, **GAPS, **_WINDOWS, x=ACCESS, size=INT)
 apart_in = relation("apart-in", picked=ACCESS, a=ACCESS, i=INT, j=INT, **GAPS, **_WINDOWS, apart=INT, span=INT)
-# Elements first, first + 1, .. of x, zero outside of it: those from lo to hi - 1, with zeros before and after.
+# Elements first, first + 1, .. of x, and zeros outside of it: those from lo to hi - 1, with zeros before and after.
 want_section, section = on_demand("section", x=ACCESS, axis=INT, first=INT, size=INT)
 sectioned = relation("sectioned", x=ACCESS, axis=INT, first=INT, size=INT, lo=INT, hi=INT, before=INT, after=INT)
 
@@ -37,7 +37,7 @@ _MOVED = ex.in_every_form(_OVER_PLANE, "$n 1 7 7 2 5")  # (n 1 7 7)(5 2)
 
 
 def _over(text: str, *demands: tuple[int, ...]) -> Example:
-    """Demands of windows over bare tensors: i, j, gap, begin, n, first, count, taps, apart."""
+    """Returns an example that demands windows over bare tensors: i, j, gap, begin, n, first, count, taps, apart."""
     return Example(text, {"x": "n 4 4"}, [want_subwindow(access_at("root"), *demand) for demand in demands])
 
 
@@ -48,15 +48,15 @@ _OVERS = (
 )
 
 a, x, gap, begin, n = variables("a x gap begin n")
-# Windows of the elements that are left, wherever the axes are: (i, j), in (i2, j2) of a form.
+# Windows of the elements that remain, wherever the axes are: (i, j) become (i2, j2) of a form.
 i, j, i2, j2, first, count, taps, apart, lead = variables("i j i2 j2 first count taps apart lead")
 _OF = (gap, begin, n, first, count)
 
 
 def _sliding(x: V, window: V, strides: V, step: V) -> Facts:
-    """root steps along axis i over windows of x, along axis j: by 1 where there are gaps.
+    """Matches a root that steps along axis i over windows of x along axis j: by 1 where there are gaps.
 
-    Its own windows, which are of the item: x may have axes that step over others, too.
+    The windows must belong to the item of root, since x may have axes that step over others.
     """
     return (
         ROOT == op.windows(x, window, strides),
@@ -69,9 +69,9 @@ def _sliding(x: V, window: V, strides: V, step: V) -> Facts:
 
 @analysis(FAMILY, *_OVERS)
 def windows_over_gaps_are_known(x: V, window: V, strides: V, step: V, common: V) -> Clauses:
-    """Which axes step over windows of a tensor with gaps, through every form that keeps both axes.
+    """Finds the axes that step over windows of a tensor with gaps, through every form that keeps both axes.
 
-    An analysis: it adds no e-node. Sound because it only reads what is there.
+    An analysis: it adds no e-node. Sound because it only reads facts that hold.
     """
     of_a = zero_inserted(a, i, j, gap, begin, n)
     return (
@@ -87,8 +87,8 @@ def windows_leave_gaps_out(
 ) -> Clauses:
     """subwindow(windows(z)) = windows(section(bare z)), and so on under the forms that keep both axes.
 
-    It makes e-nodes for demands alone, and they equal nothing that was there. Sound because windows along one axis and
-    what is done to the others do not meet; elements that are apart are picked from windows that hold all between.
+    It makes e-nodes only on demand, and they equal no existing class. Sound because windows along one axis are
+    independent of what is done to the others; elements that are apart are picked from windows that span them.
     """
     steps = (windows_of_gaps(ROOT, i, j, *_OF, taps, x, size), z == undilated(x, i, gap, begin, n))
     picked, picked_of_w = picking(a, w, j, apart)
@@ -125,9 +125,9 @@ _SECTIONS = tuple(
 
 @analysis(FAMILY, *_SECTIONS)
 def sections_are_made(x: V, axis: V, first: V, size: V, lo: V, hi: V, before: V, after: V, d: V, n: V) -> Clauses:
-    """section(x, first, size) = pad(slice(x)), of which it has only what it needs.
+    """section(x, first, size) = pad(slice(x)), of which it has only the parts that it needs.
 
-    It makes e-nodes for demands alone. Sound because what is outside of x is zero by definition.
+    It makes e-nodes only on demand. Sound because what is outside of x is zero by definition.
     """
     known = (sectioned(x, axis, first, size, lo, hi, before, after), d == dims(x), n == d[axis])
     cut, added, part = n - (hi - lo), before + after, op.slice(x, axis, lo, hi)

@@ -1,7 +1,7 @@
-"""How a unit addresses a product: which parts of its operands and of its result lie where in memory.
+"""How a unit addresses a product: where the parts of its operands and of its result lie in memory.
 
-A unit reads operands and stores results through affine addresses, as far as its target says: `NONE` of them, those that
-keep `RUNS` of neighbours together, or `ALL`. It may want a certain axis innermost in memory.
+A unit reads operands and stores results through affine addresses, as far as its target allows: `NONE`, those that keep
+`RUNS` of neighbors together, or `ALL`. It may require a certain axis to be innermost in memory.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from glenside.rewrites.facts import table
 from glenside.rewrites.layout.rearranging import canonical_pair, cut_at_axes
 
 ANY, CHANNELS_LAST, CHANNELS_FIRST = 0, 1, 2
-"""What a unit wants innermost in memory; from 4 on: blocks of so many channels."""
+"""Which axis a unit requires innermost in memory; 4 and above are blocks of that many channels."""
 NONE, RUNS, ALL = 0, 1, 2
-"""Which addresses are free."""
+"""The addresses that cost nothing."""
 
 
 @dataclass(frozen=True)
 class _Operand:
-    """An operand cut into parts, numbered as they lie in memory: of shared axes, of its own rows, of its item."""
+    """An operand cut into parts, numbered in memory order: those of shared axes, of its own rows, and of its item."""
 
     parts: tuple[int, ...]
     shared: tuple[int, ...]
@@ -48,7 +48,7 @@ def _operand(
 def _cut_alike(
     p: Sequence[int], o: Sequence[int], da: Dims, sa: int, q: Dims, r: Dims, db: Dims, sb: int, n: int
 ) -> tuple[_Operand, _Operand] | None:
-    """Both operands, with the same parts where they are shared and in their items."""
+    """Cuts both operands so that their shared parts and their items are cut equally."""
     shared: tuple[int, ...] = tuple(da[:n])
     item: tuple[int, ...] = (math.prod(da[sa:]),)
     for _ in range(3):  # each pass cuts both as finely as either was: the third finds them alike
@@ -67,7 +67,7 @@ def _cut_alike(
 
 
 def _accepts(layout: int, a: _Operand, held: Dims, axis: int, windowed: bool) -> bool:
-    """Whether the layout has the right part innermost: the last of that axis of what is in memory."""
+    """True if the layout has the right part innermost: the last one of that axis of the tensor in memory."""
     runs = runs_of(held, a.parts)
     if layout == ANY or runs is None:
         return layout == ANY
@@ -80,14 +80,16 @@ def _accepts(layout: int, a: _Operand, held: Dims, axis: int, windowed: bool) ->
 
 
 def _free(order: Sequence[int], level: int) -> bool:
-    """Whether reading or storing in that order costs nothing."""
+    """True if reading or storing in that order costs nothing."""
     still = list(order) == sorted(order)
     return still or level == ALL or (level == RUNS and order[-1] == len(order) - 1)
 
 
 @table(axis=int)
 def innermost(window: Dims, dims: Dims) -> tuple[int] | None:
-    """Which axis of windows over a tensor lies innermost in memory: the last of the windows, or of their counts."""
+    """Returns the axis of windows over a tensor that is innermost in memory: the last of the windows, or of their
+    counts.
+    """
     if not window or window[-1] != dims[-1]:
         return (len(dims) - 1,)
     return (len(dims) + len(window) - 1,)
@@ -101,12 +103,12 @@ def unit(
     p: Dims, o: Dims, da: Dims, sa: int, q: Dims, r: Dims, db: Dims, sb: int, n: int,
     held: Dims, axis: int, windowed: int, layout: int, loads: int, stores: int, fixed: int,
 ) -> tuple[Dims, Dims, int, Dims, Dims, int, int, Dims, Dims, Dims, Dims, Dims] | None:  # fmt: skip
-    """How a unit reads the operands of a product, the parts of its result, and how the product's own is made of those.
+    """Describes how a unit reads the operands of a product, the parts of its result, and how they become the product.
 
-    Rows and items are read in the order in which they lie in memory, which is `held`, with `axis` as its last axis. So
-    are rows stored; but where every address is free, in the product's own order: that of a's memory would be one more
-    layout of all that follows, which nothing asked for. An operand b that is fixed is put into the order in which it is
-    read beforehand.
+    Rows and items are read in memory order, which is given by `held`, with `axis` innermost. Rows are stored in that
+    order too, unless all addresses are free: then they are stored in the order of the product itself, since the order
+    of a's memory would only add another layout of all that follows. A fixed operand b is rearranged beforehand into the
+    order in which it is read.
     """
     if 0 in da or 0 in db:
         return None
@@ -136,9 +138,9 @@ def unit(
 def storing(
     a_sizes: Dims, b_sizes: Dims, b_split: int, n: int, sp: Dims, so: Dims, p: Dims, o: Dims, stores: int
 ) -> tuple[Dims, Dims, int, Dims, Dims, Dims, Dims] | None:
-    """How a unit stores (p, o) of its result itself, with the rows of b beforehand in the order in which they go there.
+    """Describes how a unit stores (p, o) of its result itself, with the rows of b rearranged beforehand.
 
-    a_sizes are the sizes of the result that come from a, b_sizes all those of b in the order in which it is read.
+    a_sizes are the sizes of the result that come from a; b_sizes are all sizes of b in the order in which it is read.
     """
     whole = Rearrangement(tuple(sp), tuple(so)).then(Rearrangement(tuple(p), tuple(o)))
     result = (*a_sizes, *b_sizes[n:b_split])
@@ -173,7 +175,7 @@ def storing(
 
 @table(parts=Dims, order=Dims, sizes=Dims)
 def in_layout(d: Dims, layout: int) -> tuple[Dims, Dims, Dims] | None:
-    """Dims d, of which axis 1 is that of channels (the last one, where a layout wants them first), in that layout."""
+    """Returns dims d in a layout; axis 1 has the channels, or the last axis if the layout has channels first."""
     if layout == ANY or len(d) < 3 or 0 in d:
         return None
     sizes, order = tuple(d), (0, *range(2, len(d)), 1)

@@ -1,7 +1,7 @@
-"""What is constant is folded: scales into weights, shifts into one another.
+"""Folds constants: scales into weights, shifts into one another.
 
-A batch norm behind a product is a scale and a shift of each of its channels. The scale goes into the weights, which are
-then computed beforehand, and the shift joins the bias. Operands are seen as `layout` leaves them, along one axis.
+A batch norm after a product is a scale and a shift of each channel. The scale is multiplied into the weights before run
+time, and the shift is added to the bias. Operands are seen along one axis, as `layout` leaves them.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ FAMILY = "folding"
 TOGETHER = ("constant-analyses", "rearranging", FAMILY)
 """The families that folding needs."""
 
-# A product, seen along one axis; it times a scale that is repeated, and times one number.
+# A product, seen along one axis; that product times a repeated scale, and times one number.
 flat_layer = relation("flat-layer", linear=ACCESS, product=ACCESS, a=ACCESS, b=ACCESS, shared=INT)
 scaled_product = relation(
     "scaled-product", scaled=ACCESS, scale=ACCESS, repeated=ACCESS, product=ACCESS, a=ACCESS, b=ACCESS, shared=INT
 )
 filled_product = relation("filled-product", scaled=ACCESS, scale=ACCESS, product=ACCESS, a=ACCESS, b=ACCESS, shared=INT)
-# A pair of constants, and what they are broadcasts of.
+# A pair of constants, and the tensors that they broadcast.
 constant_pair = relation("constant-pair", pair=ACCESS, kind=TEXT, a=ACCESS, b=ACCESS)
 repeated_pair = relation("repeated-pair", pair=ACCESS, kind=TEXT, a=ACCESS, b=ACCESS, shape=INTS, item=INTS, other=INTS)
 
-# A sum with a constant, a product with one, and what is added.
+# A sum with a constant, a product with one, and the other operand of a sum.
 shifted = relation("shifted", sum=ACCESS, x=ACCESS, constant=ACCESS)
 times_constant = relation("times-constant", product=ACCESS, x=ACCESS, constant=ACCESS)
 summand = inverse("summand", sum=ACCESS, x=ACCESS)
 
 
 def _repeated(name: str) -> str:
-    """A tensor repeated to the dims of the result, along one axis."""
+    """Returns a tensor repeated to the dims of the result, along one axis."""
     return ex.rearranged(
         f"(access-broadcast (access-tensor {name}) (access-shape (shape) (shape 3 2 5)))", 30, 0, "", 30
     )
@@ -66,12 +66,12 @@ _CONSTANT = (_W_CONSTANT, constant(access_at("s")))
 
 
 def _pair(kind: Callable[[V], V], a: V, b: V) -> V:
-    """A compute type of two whole tensors."""
+    """Returns the compute type of two whole tensors."""
     return kind(op.product(a, b, 0))
 
 
 def _repeats(x: V, z: V, shape: V, item: V) -> Facts:
-    """x are the elements of broadcast(z) along one axis."""
+    """Matches x as the elements of broadcast(z) along one axis."""
     wide = Variable(f"wide-{x}", ACCESS)
     return lifted(x, wide), wide == op.broadcast(z, shape, item)
 
@@ -86,8 +86,9 @@ def _repeats(x: V, z: V, shape: V, item: V) -> Facts:
 def scale_goes_into_weights(a: V, b: V, n: V, linear: V, m: V, layer: V, z: V, wide: V, v: V, t: V) -> Clauses:
     """dot(a x b) * s = dot(a x (b * s)), for constants b and s, where s does not differ between rows of a.
 
-    Sound because a factor of all terms of a sum is one of the sum; each row of b gives the results that its scale is
-    of. Only where b is constant: then the product is made beforehand, and nothing is multiplied at run time.
+    Sound because a common factor of all terms of a sum is a factor of the sum, and each row of b gives the results that
+    share its scale. Only where b is constant: the product is then computed beforehand, and nothing is multiplied at run
+    time.
     """
     few, many, d, sa, db, sb, dr, fd, s, i = variables("few many d sa db sb dr fd s i")
     narrow, repeated, size, weights, results, dots = variables("narrow repeated size weights results scaled-dots")
@@ -100,12 +101,12 @@ def scale_goes_into_weights(a: V, b: V, n: V, linear: V, m: V, layer: V, z: V, w
         return varies(ROOT), pair, constant(m), linear != m, split(ROOT) == 0
 
     def folded(factor: V) -> tuple[Action, ...]:
-        """The product of the weights times a factor of their dims, in the place of root."""
+        """Returns the weights times a factor of their dims, in place of root."""
         scaled_weights = op.access(_pair(op.elementwise_mul, op.access(b, 0), factor), sb)
         return let(dots, dot(a, scaled_weights, n)), union(ROOT, whole(dots, results, dr))
 
     scale = whole(op.broadcast(whole(z, size, narrow), vec(), repeated), weights, db)
-    # The few candidates first: joining all pairs with all products at once costs far more.
+    # The few candidates first: joining all pairs with all products at once is much slower.
     return (
         when(layer == dot(a, b, n), constant(b), lifted(linear, layer)).then(flat),
         *(when(times(*operands), m == op.full(fd, v, t), flat).then(filled) for operands in ((linear, m), (m, linear))),
@@ -137,13 +138,14 @@ _VECTORS = {"x": "m k", "s": "m k", "w": "m k"}
 def constants_meet(x: V, y: V, c: V, e: V) -> Clauses:
     """(x + c) + e = x + (c + e) and (x + c) * e = x * e + c * e, for constants c and e; x + c = x + e implies c = e.
 
-    So what different orders make of a sum becomes one constant again. Sound because addition of numbers is associative
-    and has an inverse, and multiplication distributes over it; floats round elsewhere.
+    Constants that different orders of evaluation produce for one sum are thereby merged. Sound because addition of
+    numbers is associative and has an inverse, and multiplication distributes over it; floats are rounded at other
+    places.
     """
     added, multiplied = _pair(op.elementwise_add, y, e), _pair(op.elementwise_mul, y, e)
     of_constant = (constant(e), split(y) == 0)
     return (
-        # Stage by stage: where many tensors have the same dims, a join on those would be of all with all.
+        # Stage by stage: if many tensors have the same dims, a join on the dims would pair all of them.
         when(varies(ROOT), ROOT == added, of_constant).then(shifted(ROOT, y, e), union(e, summand(ROOT, y))),
         when(varies(ROOT), ROOT == multiplied, of_constant, split(e) == 0).then(times_constant(ROOT, y, e)),
         when(shifted(ROOT, y, e), shifted(y, x, c)).then(
@@ -162,7 +164,7 @@ _DIFFERENCE = ex.pairs("subtract", "(access-tensor x)", "(access-tensor w)")
 def subtracting_a_constant_adds_it(x: V, c: V) -> Clauses:
     """x - c = x + (-c), for a constant c.
 
-    Sound because it is what subtraction means.
+    Sound because this is the definition of subtraction.
     """
     return when(varies(ROOT), ROOT == _pair(op.subtract, x, c), constant(c)).then(
         union(ROOT, _pair(op.elementwise_add, x, op.negative(c)))
@@ -178,7 +180,8 @@ def _halved(kind: str) -> Example:
 def dividing_by_a_constant_multiplies(x: V, c: V, d: V) -> Clauses:
     """x / c = x * (1 / c), for a constant c of floats.
 
-    Sound because it is what division of reals means; floats round once more. Not for integers, which are cut.
+    Sound because this is the definition of division of reals; floats are rounded once more. Not for integers, whose
+    quotients are truncated.
     """
     facts = (varies(ROOT), ROOT == _pair(op.elementwise_div, x, c), constant(c), d == dims(c), split(c) == 0)
     return [
@@ -196,13 +199,13 @@ _BIASES = ex.pairs("elementwise-add", _repeated("s"), _repeated("w"))
 def repeated_constants_are_paired_before(f: V, a: V, b: V, y: V, z: V, s: V, i: V, t: V, j: V, size: V) -> Clauses:
     """f(broadcast(z), broadcast(y)) = broadcast(f(z, y)), for constants z and y of the same dims.
 
-    A bias stays a vector. Sound because equal elements have equal results.
+    A bias thereby stays a vector. Sound because equal elements have equal results.
     """
     dy, dz, dr = variables("dy dz dr")
     pair = constant_pair(ROOT, f, a, b)
     repeated = repeated_pair(ROOT, kind=f, a=z, b=y, shape=s, item=i, other=j)
     return (
-        # Stage by stage: where many tensors have the same dims, a join on those would be of all with all.
+        # Stage by stage: if many tensors have the same dims, a join on the dims would pair all of them.
         when(
             *(ROOT == op.compute(f, op.product(a, b, 0)), constant(a), constant(b), category(f, "fold")),
             split(ROOT) == 0,

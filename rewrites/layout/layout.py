@@ -1,8 +1,10 @@
-"""Rearrangements rise: what is computed of a rearranged tensor is a rearrangement of what is computed of the tensor.
+"""Moves rearrangements up: what is computed of a rearranged tensor is a rearrangement of what is computed of the
+tensor.
 
-So a layout that one product gives its result is that of everything up to the next, where two rearrangements meet, and
-are one, or none. Every chain of reshapes, transposes and splits is one `access-rearrange` here. Rules fire for what the
-program itself computes of its inputs: what they make is in those classes, and what is constant costs nothing anyhow.
+A layout that one product gives its result thereby extends over everything up to the next product, where two
+rearrangements meet and become one, or none. Each chain of reshapes, transposes and splits is one `access-rearrange`
+here. Rules only fire for what the program itself computes of its inputs: their results are in the same classes, and
+constants cost nothing at run time.
 """
 
 from __future__ import annotations
@@ -45,32 +47,34 @@ from glenside.rewrites.layout import rearranging
 from glenside.rewrites.terms import rearranged, under, variables, vec, whole
 
 FAMILY = "layout"
-CORE = "rearranging"  # what folding needs of it
+CORE = "rearranging"  # the rules that folding needs
 moved_broadcast = relation(
     "moved-broadcast",
     moved=ACCESS, linear=ACCESS, wide=ACCESS, narrow=ACCESS, parts=INTS, order=INTS, shape=INTS, item=INTS, size=INT
 )  # fmt: skip
 form = function("form", INTS, "old", moved=ACCESS, linear=ACCESS, shape=INTS, item=INTS)
 unmoved = inverse("unmoved", moved=ACCESS, parts=INTS, order=INTS, dims=INTS, split=INT)
-# What examples are of; and the program's own classes, of what is not known before it runs.
+# The tensor of examples; and the classes of the program that are unknown before run time.
 TURNED = ex.moved("$m $n $k $l", "0 2 3 1", "", "$m $k $l $n")
 _X = access_at("x")
 RANK4 = {"x": "m n k l"}
 ANYWHERE = "(list) (list)"
-"""The parts and axes of a function that does not ask for places."""
+"""The parts and axes of a function that does not depend on positions."""
 BOXES = (op.opaque_pointwise, op.opaque_items)
-"""Functions of elements, or of items, which lie along the axes of parts that they name."""
+"""Functions of elements, or of items, that name the axes of parts along which they lie."""
 OURS = (source(ROOT), varies(ROOT))
 
 
 def operand(c: V, b: V, p: V, o: V, d: V) -> Facts:
-    """root is of the program itself and not constant; its operand c = rearrange(b; p, o) has dims d."""
+    """Matches a root that belongs to the program and is not constant, whose operand c = rearrange(b; p, o) has dims
+    d.
+    """
     shape, item = variables("c-shape c-item")
     return (*OURS, c == op.rearrange(b, p, o, shape, item), d == dims(c))
 
 
 def lifted(linear: V, b: V) -> Facts:
-    """linear are the elements of b along one axis, or b under other dims."""
+    """Matches `linear` as the elements of b along one axis, or as b under other dims."""
     size, shape, item = variables(f"{linear}-size {linear}-shape {linear}-item")
     return (linear == op.rearrange(b, size, vec(0), shape, item),)
 
@@ -82,7 +86,7 @@ TYPED = (*SHAPED, ITEM == WIDE.drop(_SPLIT))
 
 
 def _as_root(x: V, parts: V, order: V) -> Any:
-    """x rearranged, of the type of root."""
+    """Returns x rearranged, with the type of root."""
     return rearranged(x, parts, order, SHAPE, ITEM)
 
 
@@ -96,7 +100,7 @@ def _as_root(x: V, parts: V, order: V) -> Any:
 def movement_is_a_rearrangement(a: V, p: V, s: V, i: V, n: V, x: V, d: V, parts: V, order: V, size: V) -> Clauses:
     """transpose(a, p) = rearrange(a; dims, p), and every reshape or split is a rearrangement of one part.
 
-    Sound because a transpose reorders whole axes, and row-major order is what reshapes keep.
+    Sound because a transpose reorders whole axes, and reshapes keep the row-major order.
     """
     still = (
         *(op.reshape(a, s, i), op.access(a, n), op.squeeze(a, x), op.insert_axis(a, x)),
@@ -131,10 +135,10 @@ _REPEATED = (
 
 @analysis(CORE, *_REPEATED[:3])
 def rearranged_broadcasts_are_known(b: V, z: V, linear: V, p: V, o: V, s: V, i: V, t: V, j: V) -> Clauses:
-    """What is a rearrangement of a broadcast, and which.
+    """Finds the rearrangements of broadcasts.
 
-    An analysis: it adds no e-node. So such a rearrangement sinks before it composes with others. Sound because it only
-    reads what is there.
+    An analysis: it adds no e-node. It makes such a rearrangement sink before it composes with others. Sound because it
+    only reads facts that hold.
     """
     sizes, size, shape, item = variables("sizes size wide-shape wide-item")
     return when(
@@ -145,11 +149,11 @@ def rearranged_broadcasts_are_known(b: V, z: V, linear: V, p: V, o: V, s: V, i: 
 
 @rule(CORE, *_REPEATED)
 def rearrangement_sinks_into_broadcast(linear: V, b: V, z: V, p: V, o: V, s: V, i: V, v: V, k: V) -> Clauses:
-    """rearrange(broadcast(z)) = broadcast(rearrange(z)): what is small is moved, and repeated in its new place.
+    """rearrange(broadcast(z)) = broadcast(rearrange(z)): the small tensor is rearranged, and repeated in its new place.
 
     A bias is a vector in every layout, and one number has no layout. Sound because along a repeated axis all elements
-    are the same one of z. Where z is constant or one number nothing is moved then, and the first form is not looked at
-    again: what repeats is equal to many rearrangements of itself, and to those of those.
+    are the same one of z. If z is constant or one number, this moves nothing, and the first form is not explored
+    further: a repeated tensor equals many rearrangements of itself, and of those.
     """
     size, narrow, wide, parts, order, few, many = variables("size narrow wide parts order few many")
     found = moved_broadcast(ROOT, linear, wide=b, narrow=z, parts=p, order=o, shape=s, item=i, size=size)
@@ -178,19 +182,20 @@ _ITSELF = op.rearrange(access_at("root"), vec(3, 2), vec(1, 0), vec(), vec(6))
 
 @analysis(CORE, Example(ex.moved("2 3", "1 0", "", "6"), {"x": "6"}))
 def rearrangements_have_a_form(b: V, p: V, o: V, s: V, i: V) -> Clauses:
-    """One of the ways in which a class is a rearrangement of another.
+    """Records one of the ways in which a class is a rearrangement of another.
 
-    An analysis: it adds no e-node. Sound because it only reads what is there.
+    An analysis: it adds no e-node. Sound because it only reads facts that hold.
     """
     return when(ROOT == op.rearrange(b, p, o, s, i)).then(set_(form(ROOT, b, s, i), p.append(vec(0), o)))
 
 
 @rule(CORE, _FORMS, Example(_ALL_ONE, {}, [union(access_at("root"), _ITSELF)]))
 def one_form_of_a_rearrangement_is_enough(b: V, p: V, o: V, s: V, i: V, kept: V) -> Clauses:
-    """rearrange(a; p, o) = a, and all but one of rearrange(b; p, o) = rearrange(b; q, r), are not looked at again.
+    """Of rearrange(a; p, o) = a, and of all rearrange(b; p, o) = rearrange(b; q, r) but one, nothing is explored
+    further.
 
-    What repeats along some axes is equal to many rearrangements of one tensor, and to all those that they compose to.
-    Sound because one way to build a class of another is left, and no term is part of itself.
+    A tensor that repeats along some axes equals many rearrangements of one tensor, and all their compositions. Sound
+    because one way to build a class from another remains, and no term contains itself.
     """
     itself, again = op.rearrange(ROOT, p, o, s, i), op.rearrange(b, p, o, s, i)
     return (
@@ -201,8 +206,7 @@ def one_form_of_a_rearrangement_is_enough(b: V, p: V, o: V, s: V, i: V, kept: V)
 
 @rule(CORE, Example(ex.rearranged(ex.moved("2 3", "1 0", "", "6"), "3 2", "1 0", "", 6), {"x": "6"}))
 def rearrangements_compose(a: V, b: V, p: V, o: V, s: V, i: V, q: V, r: V, t: V, j: V, d: V, n: V) -> Clauses:
-    """rearrange(rearrange(a; p, o); q, r) = rearrange(a; both), which is a where nothing moves and the
-    dims are its own.
+    """rearrange(rearrange(a; p, o); q, r) = rearrange(a; both), which is a if nothing moves and the dims are its own.
 
     Sound because each is a permutation of the elements in row-major order, and permutations compose.
     """
@@ -227,9 +231,9 @@ _TWICE = ex.rearranged(ex.moved("$m $n", "1 0", "", "$n $m"), "$n $m", "1 0", ""
 def operands_are_flat(b: V, p: V, o: V, s: V, i: V, d: V, n: V, size: V, shape: V, item: V, linear: V) -> Clauses:
     """rearrange(b; p, o) = rearrange(flat(b); p, o), where flat(b) are its elements along one axis.
 
-    Tensors that differ in dims alone then share what they are rearrangements of, and each layout of a tensor is one
-    class, however many shapes it is seen in; so the first form is not looked at again. Sound because a rearrangement
-    reads its operand in row-major order, whatever its dims.
+    Tensors that differ only in dims then are rearrangements of one tensor, and each layout of a tensor is one class, in
+    whatever shapes it is seen; so the first form is not explored further. Sound because a rearrangement reads its
+    operand in row-major order, whatever its dims.
     """
     return when(
         *(ROOT == op.rearrange(b, p, o, s, i), d == dims(b), n == split(b), size == d.product(), size > 0),
@@ -252,7 +256,7 @@ _ALIKE = op.rearrange(op.negative(op.negative(_X)), vec(2, 3), vec(1, 0), vec(),
 def equal_rearrangements_are_of_equals(a: V, p: V, o: V, s: V, i: V, d: V, n: V) -> Clauses:
     """rearrange(a; p, o) = rearrange(b; p, o) implies a = b, where both have the same dims.
 
-    What different rules make of one tensor becomes one class again. Sound because a rearrangement is one to one.
+    Classes that different rules make of one tensor are thereby merged. Sound because a rearrangement is one to one.
     """
     known = (ROOT == op.rearrange(a, p, o, s, i), d == dims(a), n == split(a))
     return when(known).then(union(a, unmoved(ROOT, p, o, d, n)))
@@ -267,9 +271,9 @@ _WIDE = "(access-broadcast {0} (access-shape (shape) (shape $m 6 $n 5)))"
     Example(_WIDE.format(ex.moved("$n $m 6", "1 2 0", "", "$m 6 $n 1")), {"x": "n m 6 1"}),
 )
 def rearrangement_leaves_broadcast(c: V, s: V, i: V, b: V, p: V, o: V, d: V) -> Clauses:
-    """broadcast(rearrange(b)) = rearrange(broadcast(b)), with the repeated axes beside the parts that they follow.
+    """broadcast(rearrange(b)) = rearrange(broadcast(b)), with the repeated axes next to the parts that they follow.
 
-    Sound because a repeated axis has one element before, so it may stand anywhere among the parts of b.
+    Sound because a repeated axis has size 1 before, so it may be anywhere among the parts of b.
     """
     ones, parts, after, order, size = variables("ones parts after order size")
     repeated = op.broadcast(whole(b, size, ones), vec(), parts)
@@ -294,9 +298,9 @@ _WITH_ONE = ex.moved("$m $n 1 $l", "0 2 3 1", "", "$m 1 $l $n")
     Example(f"(access-pad {_WITH_ONE} zero-padding 1 1 2)", {"x": "m n 1 l"}),
 )
 def rearrangement_leaves_one_axis(c: V, x: V, kind: V, lo: V, hi: V, n: V, b: V, p: V, o: V, d: V) -> Clauses:
-    """pad(rearrange(b), x) = rearrange(pad(b, the part that x is)); so for slice, flip and dilate.
+    """pad(rearrange(b), x) = rearrange(pad(b, the part that is x)); likewise for slice, flip and dilate.
 
-    Where x is one part of b. Sound because these act on an axis as a whole, wherever it stands.
+    Only if x is one part of b. Sound because these act on a whole axis, wherever it is.
     """
     new, at, parts, after, order, size, moved = variables("new at parts after order size moved")
     changes: tuple[Callable[[V, V], V], ...] = (
