@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import glenside as gl
+from glenside.ir.errors import BadInput
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,6 @@ import glenside as gl
     ],
 )
 def test_wrong_arguments_are_refused(call: Callable[[], Any], message: str) -> None:
-    with pytest.raises(gl.BadInput) as error:
+    with pytest.raises(BadInput) as error:
         call()
     assert str(error.value) == message
