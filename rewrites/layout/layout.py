@@ -191,11 +191,10 @@ def rearrangements_have_a_form(b: V, p: V, o: V, s: V, i: V) -> Clauses:
 
 @rule(CORE, _FORMS, Example(_ALL_ONE, {}, [union(access_at("root"), _ITSELF)]))
 def one_form_of_a_rearrangement_is_enough(b: V, p: V, o: V, s: V, i: V, kept: V) -> Clauses:
-    """Of rearrange(a; p, o) = a, and of all rearrange(b; p, o) = rearrange(b; q, r) but one, nothing is explored
-    further.
+    """rearrange(a; p, o) = a, and all but one of rearrange(b; p, o) = rearrange(b; q, r), are not explored further.
 
-    A tensor that repeats along some axes equals many rearrangements of one tensor, and all their compositions. Sound
-    because one way to build a class from another remains, and no term contains itself.
+    A tensor that repeats along some axes equals many rearrangements of one tensor, and all their compositions.
+    Sound because one way to build a class from another remains, and no term contains itself.
     """
     itself, again = op.rearrange(ROOT, p, o, s, i), op.rearrange(b, p, o, s, i)
     return (
