@@ -1,4 +1,6 @@
-"""The operators in the words of equations, `op.pad` for access-pad: `from glenside.rewrites import operators as op`."""
+"""The operators under their names in equations, `op.pad` for access-pad: `from glenside.rewrites import operators as
+op`.
+"""
 
 from glenside.ir.operators import gathering, leaves, padding, products, slices, views, windowing
 from glenside.ir.operators.casting import cast as cast

@@ -1,4 +1,4 @@
-"""What targets give to rules: numbers, and formulas of sizes."""
+"""Parameters that targets pass to rules: numbers, and formulas of sizes."""
 
 from __future__ import annotations
 

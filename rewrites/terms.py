@@ -1,4 +1,4 @@
-"""What rules are built of beside operators: variables, vectors, and the terms and facts that several of them share."""
+"""Variables, vectors, and the terms and facts that several rules share."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ __all__ += ["sized", "transposed", "under", "variables", "vec", "vec_range", "wh
 
 
 def dot(a: Any, b: Any, shared: Any = 1) -> Any:
-    """The dot product of the items of a and b."""
+    """Returns the dot product of the items of a and b."""
     return op.dot_product(op.product(a, b, shared))
 
 
 def is_dot(a: V, b: V, n: V) -> Facts:
-    """root is the product of a and b."""
+    """Matches root as the product of a and b."""
     return (ROOT == dot(a, b, n),)
 
 
 def sided(x: V, dx: V, sx: V) -> Facts:
-    """The dims of x, and where they are split."""
+    """Matches the dims of x and their split."""
     return dx == dims(x), sx == split(x)
 
 
 def sized(a: V, b: V, n: V, g: V, m: V, k: V, o: V) -> Facts:
-    """root is the product of a and b: g shared, m rows of a, o rows of b, items of k. Nothing of size 0 has sizes."""
+    """Matches root as the product of a and b: g shared, m rows of a, o rows of b, items of k; no size is 0."""
     da, sa, db, sb, pa, pb = variables("da sa db sb pa pb")
     return (
         is_dot(a, b, n),
@@ -45,17 +45,17 @@ def sized(a: V, b: V, n: V, g: V, m: V, k: V, o: V) -> Facts:
 
 
 def reshaped(x: Any, sizes: Any, split: Any) -> Any:
-    """x in row-major order under the dims `sizes`, a vector, of which the first `split` are the shape."""
+    """Returns x in row-major order with the dims `sizes`, a vector, of which the first `split` are the shape."""
     return op.access(op.reshape(op.access(x, 0), vec(), sizes), split)
 
 
 def transposed(x: Any, *order: Any) -> Any:
-    """Axis i of the result is axis order[i] of x."""
+    """Reorders axes: axis i of the result is axis order[i] of x."""
     return op.transpose(x, vec(*order))
 
 
 def padded(x: Any, axis: Any, after: Any, before: Any = 0) -> Any:
-    """x with zeros at the ends of one axis."""
+    """Returns x with zeros at the ends of one axis."""
     return op.pad(x, "zero-padding", axis, before, after)
 
 
@@ -69,20 +69,20 @@ def diagonal(blocks: Any, g: Any, p: Any, o: Any, k: Any) -> Any:
 
 
 def ceil_div(a: V, b: V | int) -> V:
-    """a / b rounded up."""
+    """Returns a / b, rounded up."""
     return (a + (b - 1)) // b
 
 
 def rearranged(x: Any, parts: Any, order: Any, shape: Any, item: Any) -> Any:
-    """The elements of x, cut into parts, in that order of the parts, as (shape)(item)."""
+    """Returns the elements of x, cut into parts, in that order of the parts, as (shape)(item)."""
     return op.rearrange(x, parts, order, shape, item)
 
 
 def under(x: Any, size: Any, shape: Any, item: Any = ()) -> Any:
-    """x, which has so many elements, as (shape)(item), in the order in which they are."""
+    """Returns x, which has that many elements, as (shape)(item), in the same order."""
     return rearranged(x, vec(size), vec(0), shape, item)
 
 
 def whole(x: Any, size: Any, dims: Any) -> Any:
-    """x, which has so many elements, as ()(dims)."""
+    """Returns x, which has that many elements, as ()(dims)."""
     return under(x, size, vec(), dims)

@@ -1,1 +1,1 @@
-"""What is known of a program without searching: what is constant, what lives how long, what is copied."""
+"""Facts about a program that need no search: what is constant, how long values live, what is copied."""

@@ -1,4 +1,4 @@
-"""The builder of one program: it declares tensors, names products, and gives the rest of the operations a place."""
+"""The builder of one program: it declares tensors, names layers, and offers all other operations as methods."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Value = Array | Callable[[], Array]
 
 
 class LazyArrays(Mapping[str, Array]):
-    """Name -> array; entries that are functions are called once, at the first read of that name.
+    """A mapping of names to arrays, in which a function is called once, when its name is first read.
 
-    So a network can be compiled without its weights ever being generated.
+    A network can thus be compiled without generating its weights.
     """
 
     def __init__(self, entries: Mapping[str, Value], check: Callable[[str, Array], Array]) -> None:
@@ -46,7 +46,7 @@ class LazyArrays(Mapping[str, Array]):
 
 
 def fitting(tensor: Tensor, value: Array) -> Array:
-    """The value of a constant. Raises BadInput when it is not what was declared."""
+    """Returns the value of a constant as an array. Raises BadInput if it differs from the declaration."""
     array = np.asarray(value)
     if array.shape != tensor.dims or array.dtype.name != tensor.dtype:
         need, have = f"{tuple(tensor.dims)} {tensor.dtype}", f"{array.shape} {array.dtype}"
@@ -55,10 +55,10 @@ def fitting(tensor: Tensor, value: Array) -> Array:
 
 
 class Builder:
-    """Builds one program. All tensors are whole, ()(dims), channels first; `finish` makes the Program.
+    """Builds one program. All tensors are whole, ()(dims), with channels first; `finish` returns the Program.
 
-    Products (conv, linear, matmul) become the program's layers, in the order in which they are called, each under its
-    `name`; one that is not given is the operation and a number. Raises TypeMismatch where operands do not fit.
+    Products (conv, linear, matmul) become the layers of the program, in the order of the calls. A layer without a
+    `name` is named after the operation, with a number. Raises TypeMismatch for operands that do not fit.
     """
 
     add = staticmethod(pointwise.add)
@@ -119,7 +119,7 @@ class Builder:
 
     @property
     def values(self) -> Mapping[str, Array]:
-        """The values of constants so far, each read when it is asked for."""
+        """The values of the constants so far; each is computed when it is first read."""
         return LazyArrays(self._values, lambda name, value: fitting(self._tensors[name], value))
 
     @property
@@ -128,11 +128,13 @@ class Builder:
         return self._layers
 
     def input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> Term:
-        """A tensor that is given at run time."""
+        """Declares a tensor that is given at run time."""
         return self._declare(Tensor(name, Dims(shape), dtype))
 
     def constant(self, name: str, shape: Sequence[int], dtype: str = "float32", value: Value | None = None) -> Term:
-        """A tensor known beforehand. Its value may be an array, a function that makes one when asked, or left open."""
+        """Declares a tensor that is known before run time. Its value is an array, a function that returns one, or left
+        open.
+        """
         leaf = self._declare(Tensor(name, Dims(shape), dtype, constant=True))
         if value is not None:
             if not callable(value):
@@ -141,15 +143,19 @@ class Builder:
         return leaf
 
     def full(self, shape: Sequence[int], value: float | str, dtype: str = "float32") -> Term:
-        """One number everywhere."""
+        """Returns a tensor with one number everywhere."""
         return build("full", shape, value, dtype)
 
     def dropout(self, x: Term, rate: float | str) -> Term:
-        """x / (1 - rate), and 0 with probability `rate`, by the input dropout-seed, ()() uint32. Raises BadInput."""
+        """Computes x / (1 - rate), or 0 with probability `rate`, from the input dropout-seed, ()() uint32. Raises
+        BadInput.
+        """
         return dropout.masked(x, self.dropout_mask(x, rate), rate)
 
     def dropout_mask(self, x: Term, rate: float | str) -> Term:
-        """Which elements of x a dropout keeps, bool; the next one of the same seed is another. Raises BadInput."""
+        """Computes which elements of x a dropout keeps, as bool; each call for one seed gives another mask. Raises
+        BadInput.
+        """
         self._masks += 1
         if dropout.SEED.name not in self._tensors:
             self._declare(dropout.SEED)
@@ -167,7 +173,9 @@ class Builder:
         groups: int = 1,
         name: str | None = None,
     ) -> Term:
-        """x of ()(N C d..) with w of ()(O C/groups k..) -> ()(N O d'..); padding is (before, after) for each axis."""
+        """Convolves x ()(N C d..) with w ()(O C/groups k..) -> ()(N O d'..); padding is (before, after) for each
+        axis.
+        """
         result = self._layer("conv", name, products.convolution(x, w, strides, padding, dilations, groups))
         return result if bias is None else pointwise.add(result, layout.channel_vector(bias, result))
 
@@ -184,25 +192,27 @@ class Builder:
         groups: int = 1,
         name: str | None = None,
     ) -> Term:
-        """x of ()(N C d..) with w of ()(C O/groups k..) -> ()(N O d'..), the adjoint of `conv` over the sizes d'.
+        """Convolves, transposed: x ()(N C d..) with w ()(C O/groups k..) -> ()(N O d'..), the adjoint of `conv`.
 
-        d' = strides * (d - 1) + dilations * (k - 1) + 1 + output_padding - padding; padding below 0 adds zeros.
+        d' = strides * (d - 1) + dilations * (k - 1) + 1 + output_padding - padding; negative padding adds zeros.
         """
         layer = products.transposed_convolution(x, w, strides, padding, output_padding, dilations, groups)
         result = self._layer("conv_transpose", name, layer)
         return result if bias is None else pointwise.add(result, layout.channel_vector(bias, result))
 
     def linear(self, x: Term, w: Term, bias: Term | None = None, *, name: str | None = None) -> Term:
-        """x of ()(M.. K) times w of ()(N K), transposed, plus bias of ()(N) -> ()(M.. N)."""
+        """Multiplies x ()(M.. K) by the transpose of w ()(N K), and adds a bias ()(N) -> ()(M.. N)."""
         result = self._layer("linear", name, products.linear(x, w))
         return result if bias is None else pointwise.add(result, bias)
 
     def matmul(self, x: Term, y: Term, *, name: str | None = None) -> Term:
-        """The matrix product of the last two axes; leading axes broadcast as in numpy."""
+        """Computes the matrix product of the last two axes; leading axes broadcast as in numpy."""
         return self._layer("matmul", name, products.matmul(x, y))
 
     def einsum(self, equation: str, *operands: Term, name: str | None = None) -> Term:
-        """Sums of products as in numpy, such as `bij,bjk->bik`; of several products the next are NAME.2, NAME.3, ..."""
+        """Computes sums of products as in numpy, such as `bij,bjk->bik`; further products are named NAME.2, NAME.3,
+        ...
+        """
         count = 0
 
         def product(x: Term, y: Term) -> Term:
@@ -215,9 +225,10 @@ class Builder:
     def attention(
         self, q: Term, k: Term, v: Term, mask: Term | None = None, *, heads: int, name: str | None = None
     ) -> Term:
-        """softmax(q k^T / sqrt(D / heads) + mask) v in each head: q ()(N S D), k ()(N T D), v ()(N T E) -> ()(N S E).
+        """Computes softmax(q k^T / sqrt(D / heads) + mask) v for each head: q ()(N S D), k ()(N T D), v ()(N T E) ->
+        ()(N S E).
 
-        Two products, NAME.scores and NAME.context. The mask broadcasts to the scores, ()(N heads S T).
+        It has two products, NAME.scores and NAME.context. The mask broadcasts to the scores, ()(N heads S T).
         """
 
         def product(part: str, x: Term, y: Term) -> Term:
@@ -226,7 +237,7 @@ class Builder:
         return products.attention(q, k, v, mask, heads, product)
 
     def finish(self, term: Term) -> Program:
-        """The program whose result is that term; its inputs are in the order in which they were declared."""
+        """Returns the program with that term as its result; its inputs are in the order of declaration."""
         inputs = tuple(tensor for tensor in self._tensors.values() if not tensor.constant)
         signature = Signature(inputs=inputs)
         return Program(term, self.name, dict(self._layers), dict(self._labels), self.values, signature=signature)

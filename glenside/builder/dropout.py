@@ -1,7 +1,6 @@
-"""Dropout: elements that are left out at random, where the numbers are made of a seed by whole-number arithmetic alone.
+"""Dropout, whose random numbers are computed from a seed by integer arithmetic alone.
 
-So a mask is the same wherever a program runs, in the interpreter, as C or in onnxruntime, and the next seed gives the
-next one.
+A mask is therefore the same wherever a program runs: in the interpreter, as C or in onnxruntime.
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from glenside.ir.term import Term, build
 from glenside.ir.types import Dims, Tensor
 
 SEED = Tensor("dropout-seed", Dims(), "uint32")
-"""The input that all masks of a program are made of."""
+"""The input from which all masks of a program are computed."""
 
 _WORD = 1 << 32
 _MIX = ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1))
-"""Shifts and factors of the last steps of MurmurHash3 (Austin Appleby, public domain), by which every bit of a word
-depends on every bit of it.
+"""Shifts and factors of the last steps of MurmurHash3 (Austin Appleby, public domain), which make each bit of a word
+depend on all of its bits.
 """
 _APART = 0x9E3779B9
-"""2^32 over the golden ratio: multiples of it are far from each other."""
+"""2^32 over the golden ratio, whose multiples are far from each other."""
 
 
 def mask(x: Term, rate: float | str, stream: int = 0) -> Term:
-    """Which elements of x are kept, bool: each is left out with probability `rate`, from 0 to below 1.
+    """Computes which elements of x are kept, as bool: each is left out with probability `rate`, from 0 to below 1.
 
-    `stream` tells masks of one seed apart. Raises BadInput.
+    `stream` distinguishes the masks of one seed. Raises BadInput.
     """
     words = noise(tuple(x.access.dims), stream)
     least = min(round(_share(rate) * _WORD), _WORD - 1)
@@ -42,7 +41,7 @@ def mask(x: Term, rate: float | str, stream: int = 0) -> Term:
 
 
 def masked(x: Term, mask: Term, rate: float | str) -> Term:
-    """x / (1 - rate) where the mask keeps it, else 0. Raises BadInput, TypeMismatch."""
+    """Computes x / (1 - rate) where the mask keeps x, and 0 elsewhere. Raises BadInput, TypeMismatch."""
     require(x.access.dtype in FLOATS, "dropout", f"a float dtype ({', '.join(FLOATS)})", x.access)
     return multiply(x, multiply(cast(mask, x.access.dtype), filled(x, str(1 / (1 - _share(rate))))))
 
@@ -55,7 +54,7 @@ def _share(rate: float | str) -> Fraction:
 
 
 def noise(dims: tuple[int, ...], stream: int = 0) -> Term:
-    """Words that look random, ()(dims) uint32, of the seed, the stream and each element's place."""
+    """Computes words that look random, ()(dims) uint32, from the seed, the stream and the position of each element."""
     seed = build("access-tensor", SEED)
     first = _mixed(add(seed, filled(seed, str((stream + 1) * _APART % _WORD))))
     places = iota(prod(dims), dtype="uint32")

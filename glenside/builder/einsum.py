@@ -1,4 +1,4 @@
-"""Sums of products in the notation of Einstein: terms of transposes, matrix products and reductions."""
+"""Sums of products in Einstein notation, as transposes, matrix products and reductions."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _OPERAND = re.compile(r"([A-Za-z]*)(?:(\.\.\.)([A-Za-z]*))?", re.ASCII)
 
 @dataclass(frozen=True)
 class _Labelled:
-    """A tensor with a label for each axis: a letter, or ...0, ...1 for the axes of an ellipsis, the last one ...0."""
+    """A tensor with a label for each axis: a letter, or ...0, ...1 for the axes of an ellipsis, ...0 for the last."""
 
     term: Term
     labels: tuple[str, ...]
 
     def ordered(self, labels: Sequence[str]) -> Term:
-        """The tensor with its axes in that order, axes of size 1 where it has none of that label."""
+        """Returns the tensor with its axes in that order, and axes of size 1 for labels that it does not have."""
         have = [label for label in labels if label in self.labels]
         moved = transpose(self.term, [self.labels.index(label) for label in have])
         sizes = iter(moved.access.dims)
@@ -39,7 +39,7 @@ class _Labelled:
 
 
 def einsum(equation: str, operands: Sequence[Term], matmul: Product) -> Term:
-    """The sum of products that the equation says, as in numpy: `ij,jk->ik`, `...ii`; sizes of 1 broadcast.
+    """Computes the sum of products of an equation, as in numpy: `ij,jk->ik`, `...ii`; sizes of 1 broadcast.
 
     Raises TypeMismatch for an equation that cannot be read, or does not fit the operands.
     """
@@ -83,7 +83,7 @@ def _sizes(parts: Sequence[_Labelled]) -> dict[str, int]:
 
 
 def _without_repeats(part: _Labelled) -> _Labelled:
-    """The diagonal where a label stands twice."""
+    """Returns the diagonal of axes with the same label."""
     for label in dict.fromkeys(part.labels):
         while part.labels.count(label) > 1:
             first = part.labels.index(label)
@@ -97,7 +97,7 @@ def _without_repeats(part: _Labelled) -> _Labelled:
 
 
 def _summed(part: _Labelled, wanted: Collection[str]) -> _Labelled:
-    """The sum over labels that nobody wants."""
+    """Returns the sum over all labels that are not wanted."""
     axes = [axis for axis, label in enumerate(part.labels) if label not in wanted]
     return _Labelled(reduce_axes("reduce-sum", part.term, axes), tuple(v for v in part.labels if v in wanted))
 
@@ -105,7 +105,7 @@ def _summed(part: _Labelled, wanted: Collection[str]) -> _Labelled:
 def _join_cheapest(
     parts: list[_Labelled], result: Sequence[str], sizes: dict[str, int], matmul: Product
 ) -> list[_Labelled]:
-    """The pair whose product is smallest becomes one."""
+    """Joins the pair with the smallest product."""
 
     def wanted(i: int, j: int) -> set[str]:
         return {*result, *(label for k, part in enumerate(parts) if k not in (i, j) for label in part.labels)}
@@ -120,7 +120,7 @@ def _join_cheapest(
 
 
 def _joined(a: _Labelled, b: _Labelled, wanted: set[str], sizes: dict[str, int], matmul: Product) -> _Labelled:
-    """One matrix product: labels of both are contracted, or count matrices when they are wanted."""
+    """Computes one matrix product: shared labels are contracted, or are batch axes if they are wanted."""
     a, b = _summed(a, {*wanted, *b.labels}), _summed(b, {*wanted, *a.labels})
     shared = [label for label in a.labels if label in b.labels and label in wanted]
     inner = [label for label in a.labels if label in b.labels and label not in wanted]

@@ -1,6 +1,6 @@
-"""Elements by computed indices: where they stand, what is there, what is put there. All tensors are whole, ()(dims).
+"""Reads and writes elements at computed indices. All tensors are whole, ()(dims).
 
-Indices below 0 count from the end of their axis.
+Negative indices count from the end of their axis.
 """
 
 from __future__ import annotations
@@ -13,22 +13,24 @@ from glenside.ir.term import Term, build
 
 
 def iota(n: int, axis: int = 0, rank: int = 1, dtype: str = "int64") -> Term:
-    """The numbers from 0 to n - 1 along one of `rank` axes; the others have size 1."""
+    """Returns the numbers from 0 to n - 1 along one of `rank` axes; the others have size 1."""
     return reshape(build("iota", n, dtype), (*(1,) * axis, n, *(1,) * (rank - axis - 1)))
 
 
 def gather_nd(x: Term, indices: Term, shared: int = 0) -> Term:
-    """()(G n.. R) at ()(G M k), where k numbers are a place in the k axes n.. and |G| = shared -> ()(G M R)."""
+    """Gathers x ()(G n.. R) at indices ()(G M k) -> ()(G M R): k numbers index the k axes n..; G are `shared` axes."""
     return build("access-gather-nd", split_at(x, 0), split_at(indices, 0), shared)
 
 
 def scatter_nd(x: Term, indices: Term, updates: Term, shared: int = 0, reduction: str = "replace") -> Term:
-    """x ()(G n.. R) with updates ()(G M R) at indices ()(G M k); reduction is replace, add, mul, min or max."""
+    """Scatters updates ()(G M R) into x ()(G n.. R) at indices ()(G M k); reduction is replace, add, mul, min or
+    max.
+    """
     return build("access-scatter-nd", *(split_at(t, 0) for t in (x, indices, updates)), shared, reduction)
 
 
 def gather_elements(x: Term, indices: Term, axis: int) -> Term:
-    """x with another index along one axis for each element: the dims are those of the indices.
+    """Gathers elements along one axis, with an index for each element; the result has the dims of the indices.
 
     On the other axes the indices may be smaller than x.
     """
@@ -38,13 +40,13 @@ def gather_elements(x: Term, indices: Term, axis: int) -> Term:
 
 
 def scatter_elements(x: Term, indices: Term, updates: Term, axis: int, reduction: str = "replace") -> Term:
-    """x with each element of updates put at its index along one axis, and at its own place on the others."""
+    """Returns x with each element of updates at its index along one axis, and at its own position on the others."""
     last = _last(x, indices, axis)
     require(updates.access.dims == indices.access.dims, "scatter", f"updates like {indices.access}", updates.access)
     x, indices, updates = (transpose(t, last) for t in (x, indices, updates))
     dims, sizes = x.access.dims, indices.access.dims[:-1]
     result = scatter_nd(_corner(x, sizes), _single(indices), updates, len(sizes), reduction)
-    for i, size in enumerate(sizes):  # what the indices do not reach on this axis is as it was
+    for i, size in enumerate(sizes):  # indices that are shorter than x on this axis leave the rest as it was
         if size < dims[i]:
             rest = _corner(x, [*dims[:i], dims[i], *sizes[i + 1 :]])
             result = concatenate([result, slice_axis(rest, i, size, dims[i])], i)
@@ -52,7 +54,9 @@ def scatter_elements(x: Term, indices: Term, updates: Term, axis: int, reduction
 
 
 def top(x: Term, k: int, axis: int, *, largest: bool = True) -> tuple[Term, Term]:
-    """The k largest (or smallest) elements along one axis in order, and where they stand; the first of equals first."""
+    """Returns the k largest (or smallest) elements along one axis in order, and their positions; ties keep their
+    order.
+    """
     rank = x.access.rank
     last = [*(i for i in range(rank) if i != axis), axis]
     moved = transpose(x, last)
@@ -64,7 +68,7 @@ def top(x: Term, k: int, axis: int, *, largest: bool = True) -> tuple[Term, Term
 
 
 def _last(x: Term, indices: Term, axis: int) -> list[int]:
-    """The order of axes that makes this one the last. Raises TypeMismatch when the indices do not fit x."""
+    """Returns the order of axes that moves this one to the end. Raises TypeMismatch if the indices do not fit x."""
     rank, dims, sizes = x.access.rank, x.access.dims, indices.access.dims
     require(0 <= axis < rank, "elements by index", f"0 <= axis < {rank}", axis)
     fits = len(sizes) == rank and all(m <= n or i == axis for i, (m, n) in enumerate(zip(sizes, dims, strict=True)))
@@ -73,12 +77,12 @@ def _last(x: Term, indices: Term, axis: int) -> list[int]:
 
 
 def _single(indices: Term) -> Term:
-    """Indices of one axis, as places of one number."""
+    """Returns indices of one axis as index tuples of one number."""
     return reshape(indices, (*indices.access.dims, 1))
 
 
 def _corner(x: Term, sizes: Sequence[int]) -> Term:
-    """The first elements of the first axes."""
+    """Returns the first elements of the first axes."""
     for axis, size in enumerate(sizes):
         x = slice_axis(x, axis, 0, size)
     return x

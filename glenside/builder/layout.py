@@ -1,4 +1,6 @@
-"""The same values under other dims. Results are whole tensors, ()(dims); steps that change nothing are left out."""
+"""Operations that change dims but not values. Results are whole tensors, ()(dims); steps that change nothing are
+omitted.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ _FEW = 8  # parts that are concatenated one by one
 
 
 def split_at(x: Term, split: int) -> Term:
-    """x with its first `split` axes as the shape."""
+    """Returns x with its first `split` axes as the shape."""
     return x if x.access.split == split else build("access", x, split)
 
 
 def transpose(x: Term, order: Sequence[int]) -> Term:
-    """Axis i of the result is axis order[i] of x."""
+    """Reorders axes: axis i of the result is axis order[i] of x."""
     x = split_at(x, 0)
     if x.operator.name == "access-transpose" and len(order) == x.access.rank:  # two transposes are one
         (first,) = x.attributes
@@ -29,12 +31,12 @@ def transpose(x: Term, order: Sequence[int]) -> Term:
 
 
 def untransposed(x: Term, order: Sequence[int]) -> Term:
-    """What transpose(.., order) gave, with the axes where they were before."""
+    """Undoes transpose(.., order)."""
     return transpose(x, sorted(range(len(order)), key=order.__getitem__))
 
 
 def reshape(x: Term, dims: Sequence[int]) -> Term:
-    """x in row-major order under other dims; one of them may be -1, which means what is left."""
+    """Returns x in row-major order with other dims, one of which may be -1: the size that remains."""
     x = split_at(x, 0)
     require(list(dims).count(-1) <= 1, "reshape", "at most one dim of -1", tuple(dims))
     if -1 in dims:
@@ -45,9 +47,9 @@ def reshape(x: Term, dims: Sequence[int]) -> Term:
 
 
 def rearrange(x: Term, parts: Sequence[int], order: Sequence[int], dims: Sequence[int]) -> Term:
-    """Cut the axes of x into parts, reorder those, and join them to dims.
+    """Cuts the axes of x into parts, reorders the parts, and joins them to dims.
 
-    When only parts of size 1 change places the elements stay in order, and that is one reshape.
+    If only parts of size 1 change places, the elements stay in order, and one reshape is enough.
     """
     moved = [axis for axis in order if parts[axis] != 1]
     if moved == sorted(moved):
@@ -56,7 +58,7 @@ def rearrange(x: Term, parts: Sequence[int], order: Sequence[int], dims: Sequenc
 
 
 def pad(x: Term, padding: Sequence[tuple[int, int]], kind: str = "zero-padding") -> Term:
-    """x with (before, after) elements more on each axis, counted from the first."""
+    """Pads x with (before, after) elements on each axis, counted from the first."""
     x = split_at(x, 0)
     require(len(padding) == x.access.rank, "pad", f"{x.access.rank} pairs", len(padding))
     for axis, (before, after) in enumerate(padding):
@@ -66,7 +68,7 @@ def pad(x: Term, padding: Sequence[tuple[int, int]], kind: str = "zero-padding")
 
 
 def pad_or_crop(x: Term, padding: Sequence[tuple[int, int]], kind: str = "zero-padding") -> Term:
-    """The same, where a number below 0 takes so many elements away."""
+    """Pads like `pad`, where a negative number removes elements."""
     x = pad(x, [(max(before, 0), max(after, 0)) for before, after in padding], kind)
     for axis, (before, after) in enumerate(padding):
         size = x.access.dims[axis]
@@ -75,7 +77,7 @@ def pad_or_crop(x: Term, padding: Sequence[tuple[int, int]], kind: str = "zero-p
 
 
 def broadcast(x: Term, dims: Sequence[int]) -> Term:
-    """x repeated to dims, aligned at the last axis as numpy aligns arrays."""
+    """Repeats x to dims, aligned at the last axis as in numpy."""
     missing = len(dims) - x.access.rank
     require(missing >= 0, "broadcast", f"at most {len(dims)} axes", x.access)
     x = reshape(x, (*(1,) * missing, *x.access.dims))
@@ -83,18 +85,18 @@ def broadcast(x: Term, dims: Sequence[int]) -> Term:
 
 
 def concatenate(parts: Sequence[Term], axis: int) -> Term:
-    """The parts one after the other along one axis, which counts from the end when it is below 0."""
+    """Concatenates the parts along one axis; a negative axis counts from the end."""
     require(len(parts) > 0, "concatenate", "at least one part", len(parts))
     axis = _axis("concatenate", parts[0], axis)
     joined = [split_at(part, 0) for part in parts]
-    while len(joined) > _FEW:  # in pairs, then pairs of pairs: an element is copied a few times, not once for each part
+    while len(joined) > _FEW:  # in pairs, then pairs of pairs: an element is copied a few times, not once per part
         pairs = [build("access-concatenate", a, b, axis) for a, b in zip(joined[::2], joined[1::2], strict=False)]
         joined = pairs + joined[len(pairs) * 2 :]
     return reduce(lambda a, b: build("access-concatenate", a, b, axis), joined)
 
 
 def stack(parts: Sequence[Term], axis: int = 0) -> Term:
-    """Parts of equal dims along a new axis, which counts from the end of the result's when it is below 0."""
+    """Stacks parts of equal dims along a new axis; a negative axis counts from the end of the result."""
     require(len(parts) > 0, "stack", "at least one part", len(parts))
     dims = parts[0].access.dims
     require(-len(dims) <= axis + (axis < 0) <= len(dims), "stack", f"an axis of {len(dims) + 1}", axis)
@@ -103,20 +105,20 @@ def stack(parts: Sequence[Term], axis: int = 0) -> Term:
 
 
 def element(x: Term, axis: int, position: int) -> Term:
-    """One element of one axis of x, without that axis, which counts from the end when it is below 0."""
+    """Returns one element of an axis of x, without that axis; a negative axis counts from the end."""
     axis = _axis("element", x, axis)
     return reshape(slice_axis(x, axis, position, position + 1), x.access.dims.remove(axis))
 
 
 def slice_axis(x: Term, axis: int, start: int, stop: int) -> Term:
-    """Elements start to stop - 1 of one axis, which counts from the end when it is below 0."""
+    """Returns elements start to stop - 1 of one axis; a negative axis counts from the end."""
     axis = _axis("slice axis", x, axis)
     x = split_at(x, 0)
     return x if (start, stop) == (0, x.access.dims[axis]) else build("access-slice", x, axis, start, stop)
 
 
 def strided(x: Term, steps: Sequence[int]) -> Term:
-    """Every step-th element of each axis, from the first on."""
+    """Returns every step-th element of each axis, starting with the first."""
     x = split_at(x, 0)
     dims = x.access.dims
     require(len(steps) == len(dims) and all(t >= 1 for t in steps), "strided", "a step for each axis", tuple(steps))
@@ -129,7 +131,7 @@ def strided(x: Term, steps: Sequence[int]) -> Term:
 
 
 def tile(x: Term, repeats: Sequence[int]) -> Term:
-    """x again and again along each axis, that many times."""
+    """Repeats x as a whole along each axis."""
     dims = x.access.dims
     fits = len(repeats) == len(dims) and all(r >= 0 for r in repeats)
     require(fits, "tile", f"a number of repeats for each axis of {x.access}", tuple(repeats))
@@ -139,7 +141,7 @@ def tile(x: Term, repeats: Sequence[int]) -> Term:
 
 
 def repeat(x: Term, counts: Sequence[int]) -> Term:
-    """Each element repeated along each axis, so often as is said for that axis: ()(n..) -> ()(count*n..)."""
+    """Repeats each element along each axis by the count of that axis: ()(n..) -> ()(count*n..)."""
     dims = x.access.dims
     fits = len(counts) == len(dims) and all(count >= 0 for count in counts)
     require(fits, "repeat", f"a count of at least 0 for each of {len(dims)} axes", tuple(counts))
@@ -149,13 +151,13 @@ def repeat(x: Term, counts: Sequence[int]) -> Term:
 
 
 def upsample(x: Term, factor: int = 2) -> Term:
-    """Each element repeated along every axis but the first two: ()(N C d..) -> ()(N C factor*d..)."""
+    """Repeats each element along all axes but the first two: ()(N C d..) -> ()(N C factor*d..)."""
     require(x.access.rank >= 3 and factor >= 1, "upsample", "x of ()(N C d..), repeated", f"{x.access} by {factor}")
     return repeat(x, (1, 1, *(factor for _ in x.access.dims[2:])))
 
 
 def surround(x: Term, padding: Sequence[tuple[int, int]], filler: Term) -> Term:
-    """x with (before, after) elements more on each axis, each the one element of the filler."""
+    """Pads x with (before, after) elements on each axis, each equal to the one element of the filler."""
     x = split_at(x, 0)
     require(len(padding) == x.access.rank, "surround", f"{x.access.rank} pairs", len(padding))
     single = reshape(filler, ())
@@ -166,17 +168,17 @@ def surround(x: Term, padding: Sequence[tuple[int, int]], filler: Term) -> Term:
 
 
 def gather(table: Term, indices: Term, axis: int = 0) -> Term:
-    """The elements of one axis of a table at indices: ()(V D) at ()(N S) -> ()(N S D), an embedding."""
+    """Gathers elements of one axis of a table: ()(V D) at ()(N S) -> ()(N S D), an embedding."""
     return build("access-gather", split_at(table, 0), split_at(indices, 0), _axis("gather", table, axis))
 
 
 def flip(x: Term, axis: int) -> Term:
-    """One axis in reverse order; it counts from the end when it is below 0."""
+    """Reverses one axis; a negative axis counts from the end."""
     return build("access-flip", split_at(x, 0), _axis("flip", x, axis))
 
 
 def diagonal(x: Term) -> Term:
-    """The diagonals of the last two axes, ()(S.. n n) -> ()(S.. n): every n + 1st of their elements."""
+    """Returns the diagonals of the last two axes, ()(S.. n n) -> ()(S.. n): every n + 1st of their elements."""
     require(x.access.rank >= 2 and x.access.dims[-1] == x.access.dims[-2], "diagonal", "x of ()(S.. n n)", x.access)
     rank, (*shape, n, _) = x.access.rank, x.access.dims
     if n == 0:
@@ -192,7 +194,7 @@ def _axis(operation: str, x: Term, axis: int) -> int:
 
 
 def common_dims(operation: str, *dims: Sequence[int]) -> Dims:
-    """The dims that all of these broadcast to, aligned at the last axis."""
+    """Returns the dims that all of these broadcast to, aligned at the last axis."""
     rank = max(map(len, dims))
     padded = [(*(1,) * (rank - len(d)), *d) for d in dims]
     result = [next((n for n in sizes if n != 1), 1) for sizes in zip(*padded, strict=True)]
@@ -204,7 +206,7 @@ def common_dims(operation: str, *dims: Sequence[int]) -> Dims:
 
 
 def channel_vector(v: Term, x: Term) -> Term:
-    """()(C) repeated to the dims of x, ()(N C d..)."""
+    """Repeats a vector ()(C) to the dims of x, ()(N C d..)."""
     dims = x.access.dims
     agree = x.access.rank >= 2 and v.access.dims == (dims[1],)
     require(agree, "channel vector", "()(C) for x of ()(N C d..)", f"{v.access} and {x.access}")

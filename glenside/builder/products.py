@@ -25,7 +25,7 @@ from glenside.ir.types import Dims
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A product: its dot-product node, what it is in words, and its result as a whole tensor."""
+    """A product: its dot-product node, its description, and its result as a whole tensor."""
 
     dot: Term
     label: str
@@ -38,7 +38,7 @@ def _dot(a: Term, b: Term, shared: int = 0) -> Term:
 
 @dataclass(frozen=True, slots=True)
 class _Convolution:
-    """The attributes of one convolution, checked; `pointwise` needs no windows."""
+    """The checked attributes of one convolution; `pointwise` needs no windows."""
 
     batch: int
     channels: int
@@ -61,7 +61,7 @@ class _Convolution:
 
 
 def _sizes_label(window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> str:
-    """What a layer's label says about its windows: 3x3/2 dilated 2x2."""
+    """The description of the windows in the label of a layer: 3x3/2 dilated 2x2."""
     stride = strides[:1] if len(set(strides)) == 1 else strides
     dilated = f" dilated {'x'.join(map(str, dilations))}" if set(dilations) != {1} else ""
     return f"{'x'.join(map(str, window))}/{'x'.join(map(str, stride))}{dilated}"
@@ -87,7 +87,7 @@ def _checked(x: Term, w: Term, strides: Sizes, dilations: Sizes, groups: int) ->
 
 
 def convolution(x: Term, w: Term, strides: Sizes, padding: Padding, dilations: Sizes, groups: int) -> Layer:
-    """x of ()(N C d..) with w of ()(O C/groups k..) -> ()(N O d'..), channels first, over any number of axes d."""
+    """Convolves x ()(N C d..) with w ()(O C/groups k..) -> ()(N O d'..), channels first, over any number of axes d."""
     c = _checked(x, w, strides, dilations, groups)
     x = pad(x, [(0, 0), (0, 0), *pairs_per_axis("conv", padding, len(c.window))])
     if c.groups > 1:
@@ -104,7 +104,9 @@ def convolution(x: Term, w: Term, strides: Sizes, padding: Padding, dilations: S
 
 
 def _grouped(x: Term, w: Term, c: _Convolution) -> Layer:
-    """All groups as one product with G as the shared axis; a depthwise convolution has one channel in each group."""
+    """Computes all groups as one product with G as the shared axis; a depthwise convolution has groups of one
+    channel.
+    """
     axes, per_group, filters = len(c.window), c.channels // c.groups, c.filters // c.groups
     space = tuple(range(3, axes + 3))
     sizes = x.access.dims.drop(2)
@@ -153,7 +155,7 @@ def transposed_convolution(
 
 
 def _backwards(w: Term, groups: int) -> Term:
-    """()(C O/groups k..) -> ()(O C/groups k..), each axis k in reverse order."""
+    """Rearranges ()(C O/groups k..) -> ()(O C/groups k..), with each axis k reversed."""
     channels, filters, *window = w.access.dims
     apart = reshape(w, (groups, channels // groups, filters, *window))
     turned = transpose(apart, (0, 2, 1, *range(3, apart.access.rank)))
@@ -164,7 +166,7 @@ def _backwards(w: Term, groups: int) -> Term:
 
 
 def linear(x: Term, w: Term) -> Layer:
-    """x of ()(M.. K) times w of ()(N K), transposed -> ()(M.. N)."""
+    """Multiplies x ()(M.. K) by the transpose of w ()(N K) -> ()(M.. N)."""
     fits = x.access.rank >= 1 and w.access.rank == 2 and x.access.dims[-1:] == w.access.dims[1:]
     require(fits, "linear", "x of ()(M.. K) and w of ()(N K)", f"{x.access} and {w.access}")
     dot = _dot(split_at(x, x.access.rank - 1), split_at(w, 1))
@@ -172,7 +174,9 @@ def linear(x: Term, w: Term) -> Layer:
 
 
 def matmul(x: Term, y: Term) -> Layer:
-    """The matrix product of numpy: leading axes broadcast, and a vector is a row on the left, a column on the right."""
+    """Computes the matrix product of numpy: leading axes broadcast; a vector is a row on the left, a column on the
+    right.
+    """
     require(x.access.rank >= 1 and y.access.rank >= 1, "matmul", "at least one axis", f"{x.access} and {y.access}")
     row, column = x.access.rank == 1, y.access.rank == 1
     x = reshape(x, (1, *x.access.dims)) if row else x
@@ -180,7 +184,7 @@ def matmul(x: Term, y: Term) -> Layer:
     agree = x.access.dims[-1] == y.access.dims[-2]
     require(agree, "matmul", "the last axis of x to equal the last but one of y", f"{x.access} and {y.access}")
     lead = Dims()
-    if y.access.rank > 2:  # one matrix y serves all of x as further rows, without being repeated
+    if y.access.rank > 2:  # one matrix y serves all of x as additional rows, without being repeated
         lead = common_dims("matmul", x.access.dims[:-2], y.access.dims[:-2])
         x, y = broadcast(x, (*lead, *x.access.dims[-2:])), broadcast(y, (*lead, *y.access.dims[-2:]))
     rank = y.access.rank

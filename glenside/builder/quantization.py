@@ -1,4 +1,4 @@
-"""Numbers as narrow integers: a scale, and a zero point, the integer that stands for 0."""
+"""Represents numbers as narrow integers: with a scale, and a zero point, the integer that represents 0."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from glenside.ir.term import Term, build
 
 
 def saturated(x: Term, dtype: str) -> Term:
-    """Floats as integers, cut towards zero; what is below the lowest or above the highest ends there."""
+    """Converts floats to integers, rounded towards zero and saturated."""
     lowest, highest = limits(dtype)
     bound = np.array(highest).astype(x.access.dtype)
-    if int(bound) > highest:  # no float32 is 2^31 - 1
+    if int(bound) > highest:  # 2^31 - 1 is not a float32
         bound = np.nextafter(bound, bound.dtype.type(0))
     return cast(compute(f"(clip {lowest} {int(bound)})", x), dtype)
 
 
 def saturated_float(x: Term, dtype: str) -> Term:
-    """Numbers as floats that are only stored: those beyond the largest one, and infinities, become that."""
+    """Converts numbers to floats that are only stored: those beyond the largest one, and infinities, become the
+    largest.
+    """
     if x.access.dtype == "bool" or x.access.dtype == dtype:
         return cast(x, dtype)
     largest = int(largest_float(dtype))
@@ -45,13 +47,13 @@ def quantize(x: Term, scale: Term, zero: Term | None, dtype: str, saturates: boo
 
 
 def rounded(x: Term, zero: Term | None, dtype: str) -> Term:
-    """round(x) + zero in an integer dtype, saturated; halves go to the even integer."""
-    y = upcast(compute("round", x))  # floats of 16 bits do not hold all integers above 2048
+    """Computes round(x) + zero in an integer dtype, saturated; halves are rounded to the even integer."""
+    y = upcast(compute("round", x))  # floats of 16 bits cannot hold all integers above 2048
     return saturated(y if zero is None else add(y, cast(zero, y.access.dtype)), dtype)
 
 
 def dequantize(x: Term, scale: Term, zero: Term | None) -> Term:
-    """(x - zero) * scale in the dtype of the scale, which broadcasts to x, as the zero point does."""
+    """Computes (x - zero) * scale in the dtype of the scale; the scale and the zero point broadcast to x."""
     if x.access.dtype in REALS:
         real = cast(x, scale.access.dtype)
         return multiply(real if zero is None else subtract(real, cast(zero, scale.access.dtype)), scale)
@@ -60,7 +62,9 @@ def dequantize(x: Term, scale: Term, zero: Term | None) -> Term:
 
 
 def as_int8(x: Term) -> Term:
-    """uint8 as int8, each number less 128: what it stands for is the same with a zero point that is less 128 too."""
+    """Converts uint8 to int8 by subtracting 128; with a zero point that is also less 128 it represents the same
+    numbers.
+    """
     require(x.access.dtype == "uint8", "as int8", "dtype uint8", x.access)
     signed = cast(x, "int8")
     return add(signed, filled(signed, -128))

@@ -1,4 +1,4 @@
-"""Reductions over any axes, running ones along an axis, sums of weighted elements, and determinants."""
+"""Reductions over any axes, running reductions along an axis, weighted sums, and determinants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Combine = Callable[[Term, Term], Term]
 
 
 def reduce_axes(kind: str, x: Term, axes: Sequence[int], keep: bool = False) -> Term:
-    """A reduction, such as reduce-sum, over these axes, which leave or keep size 1; narrow integers do not widen."""
+    """Reduces these axes, as by reduce-sum; they are removed or keep size 1. Narrow integers do not widen."""
     rank = x.access.rank
     require(all(0 <= axis < rank for axis in axes), kind, f"axes from 0 to {rank - 1}", tuple(axes))
     kept = [axis for axis in range(rank) if axis not in axes]
@@ -30,12 +30,12 @@ def reduce_axes(kind: str, x: Term, axes: Sequence[int], keep: bool = False) -> 
 
 
 def upcast(x: Term) -> Term:
-    """Floats of 16 bits in float32, in which sums of them are made; all else as it is."""
+    """Converts floats of 16 bits to float32, in which their sums are computed; leaves all else."""
     return cast(x, "float32") if x.access.dtype in HALVES else x
 
 
 def channel_statistics(x: Term, axis: int = 1) -> tuple[Term, Term]:
-    """The mean and the variance of each channel, ()(C) both, in float32 at least: over all other axes."""
+    """Computes the mean and the variance of each channel over all other axes, ()(C) both, in at least float32."""
     rows = transpose(upcast(x), (axis, *(i for i in range(x.access.rank) if i != axis)))
     mean = mean_from(rows, 1)
     centred = subtract(rows, mean)
@@ -44,7 +44,9 @@ def channel_statistics(x: Term, axis: int = 1) -> tuple[Term, Term]:
 
 
 def position(kind: str, x: Term, axis: int, *, last: bool = False) -> Term:
-    """Where along one axis argmax or argmin finds it, int64, with that axis of size 1: the first place or the last."""
+    """Computes the position of the argmax or argmin along one axis, int64, the first or the last; the axis keeps size
+    1.
+    """
     found = reduce_axes(kind, flip(x, axis) if last else x, [axis], keep=True)
     return subtract(filled(found, x.access.dims[axis] - 1), found) if last else found
 
@@ -102,14 +104,16 @@ def determinant(x: Term) -> Term:
 
 
 def _eliminated(x: Term) -> tuple[Term, Term]:
-    """()(B n n) -> the pivots ()(B), with the sign of the exchange of rows, and what is left, ()(B n-1 n-1)."""
+    """Eliminates a column: ()(B n n) -> the pivots ()(B), signed by the exchange of rows, and the rest, ()(B n-1
+    n-1).
+    """
     count, n, _ = x.access.dims
     place = reshape(position("argmax", compute("abs", slice_axis(x, 2, 0, 1)), 1), (count,))
     chosen = reshape(gather(build("eye", n, "bool"), place), (count, n, 1))
     row = reduce_axes("reduce-sum", select(chosen, x, filled(x, 0)), [1], keep=True)
     pivot = slice_axis(row, 2, 0, 1)
     one = filled(pivot, 1)
-    # A pivot of 0 is that of a column of zeros: there is nothing to eliminate, and the determinant is 0.
+    # A pivot of 0 means a column of zeros: nothing needs to be eliminated, and the determinant is 0.
     divisor = select(compare("eq", pivot, filled(pivot, 0)), one, pivot)
     exchanged = slice_axis(select(chosen, slice_axis(x, 1, 0, 1), x), 1, 1, n)
     factors = divide(slice_axis(exchanged, 2, 0, 1), divisor)

@@ -18,7 +18,7 @@ Padding = int | Sequence[tuple[int, int]]
 
 
 def per_axis(operation: str, what: str, value: Sizes, axes: int, least: int = 1) -> tuple[int, ...]:
-    """One number for each axis; a single int stands for all of them."""
+    """Returns one number for each axis; a single int applies to all of them."""
     sizes = (value,) * axes if isinstance(value, int) else tuple(value)
     fits = len(sizes) == axes and all(n >= least for n in sizes)
     require(fits, operation, f"{what} of at least {least}, one for each of {axes} axes", value)
@@ -26,7 +26,7 @@ def per_axis(operation: str, what: str, value: Sizes, axes: int, least: int = 1)
 
 
 def pairs_per_axis(operation: str, value: Padding, axes: int, least: int | None = 0) -> tuple[tuple[int, int], ...]:
-    """(before, after) for each axis; a single int stands for all of them."""
+    """Returns (before, after) for each axis; a single int applies to all of them."""
     pairs = ((value, value),) * axes if isinstance(value, int) else tuple((lo, hi) for lo, hi in value)
     fits = len(pairs) == axes and (least is None or all(n >= least for pair in pairs for n in pair))
     bound = "" if least is None else f" of at least {least}"
@@ -49,7 +49,7 @@ def windows(x: Term, window: Sequence[int], strides: Sequence[int], dilations: S
 
 
 def overlap_add(x: Term, sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Term:
-    """()(S counts window) -> ()(S sizes): every window added where it came from, the adjoint of `windows`."""
+    """Adds every window where it came from: ()(S counts window) -> ()(S sizes), the adjoint of `windows`."""
     first = x.access.rank - len(sizes)
     for axis, d in enumerate(dilations, first):
         x = build("access-dilate", split_at(x, 0), axis, d - 1) if d > 1 else x
@@ -58,7 +58,9 @@ def overlap_add(x: Term, sizes: Sequence[int], strides: Sequence[int], dilations
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """The attributes of a pool over x, ()(N C d..), checked; `beyond` is what only the last windows reach."""
+    """The checked attributes of a pool over x, ()(N C d..); `beyond` is the padding that only the last windows
+    reach.
+    """
 
     x: Term
     window: tuple[int, ...]
@@ -68,17 +70,17 @@ class _Pool:
     beyond: tuple[tuple[int, int], ...]
 
     def reduced(self, kind: str, x: Term) -> Term:
-        """One number of each window of x, which is padded already."""
+        """Reduces each window of x, which is padded already, to one number."""
         return split_at(build("compute", kind, windows(split_at(x, 2), self.window, self.strides, self.dilations)), 0)
 
     def of(self, kind: str, filler: str) -> Term:
-        """One number of each window."""
+        """Reduces each window to one number."""
         pairs = [(lo, hi + more) for (lo, hi), (_, more) in zip(self.padding, self.beyond, strict=True)]
         return self.reduced(kind, _grown(self.x, pairs, filler))
 
 
 def _grown(x: Term, pairs: Sequence[tuple[int, int]], filler: str = "zero-padding") -> Term:
-    """x with these elements more on its axes d."""
+    """Pads the axes d of x with these elements."""
     return pad(x, [(0, 0), (0, 0), *pairs], filler)
 
 
@@ -130,12 +132,12 @@ def overhang(size: int, span: int, stride: int, padding: tuple[int, int]) -> int
 
 
 def max_pool(x: Term, window: Sizes, **lie: Unpack[Windowing]) -> Term:
-    """The largest element of each window, ()(N C d..); padding never wins."""
+    """Computes the largest element of each window, ()(N C d..); padding is never the largest."""
     return _pool(x, window, **lie).of("reduce-max", "min-padding")
 
 
 def largest_positions(x: Term, window: Sizes, **lie: Unpack[Windowing]) -> Term:
-    """Where in its window the first largest element is, counted in row-major order: int64, ()(N C d'..)."""
+    """Computes the position of the first largest element in its window in row-major order, int64, ()(N C d'..)."""
     return _pool(x, window, **lie).of("argmax", "min-padding")
 
 
@@ -155,12 +157,12 @@ def average_pool(x: Term, window: Sizes, *, count_padding: bool = True, **lie: U
 
 
 def lp_pool(x: Term, window: Sizes, p: float = 2, **lie: Unpack[Windowing]) -> Term:
-    """The p-norm of each window, sum(|x|^p)^(1/p); padding adds nothing."""
+    """Computes the p-norm of each window, sum(|x|^p)^(1/p); padding adds nothing."""
     return root(_pool(powers(x, p), window, **lie).of("reduce-sum", "zero-padding"), p)
 
 
 def powers(x: Term, p: float) -> Term:
-    """|x|^p, for p of at least 1."""
+    """Computes |x|^p, for p of at least 1."""
     require(1 <= p < math.inf, "p-norm", "p of at least 1", p)
     if p == 2:
         return multiply(x, x)
@@ -169,13 +171,13 @@ def powers(x: Term, p: float) -> Term:
 
 
 def root(x: Term, p: float) -> Term:
-    """x^(1/p), for x of at least 0."""
+    """Computes x^(1/p), for x of at least 0."""
     if p in (1, 2):
         return x if p == 1 else compute("sqrt", x)
     return combine("pow", x, filled(x, str(1 / Fraction(p))))
 
 
 def global_average_pool(x: Term) -> Term:
-    """The mean of each channel: ()(N C d..) -> ()(N C)."""
+    """Computes the mean of each channel: ()(N C d..) -> ()(N C)."""
     require(x.access.rank >= 3, "global average pool", "x of ()(N C d..)", x.access)
     return split_at(build("compute", "reduce-mean", split_at(x, 2)), 0)

@@ -1,4 +1,4 @@
-"""Answers kept on disk: `store` keeps texts under keys, `answers` writes and reads results as text."""
+"""Results of searches on disk: `store` keeps texts under keys, `answers` converts results to and from text."""
 
 from glenside.cache.store import Cache, CacheFull, code_version, key_of
 

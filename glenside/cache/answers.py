@@ -1,4 +1,4 @@
-"""Answers as text under keys, and results that are read back from it."""
+"""Converts results of searches to text for the cache, and back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from glenside.targets.base import EmitsInstructions, Extracted, Target, Variant,
 
 
 def key(program: Program, target: Target, limits: Limits, way: Way, seed: int, verify: bool) -> str:
-    """The cache key of an answer: of everything that it depends on. Values of constants are not among that."""
+    """Returns the cache key of a result, computed from everything that it depends on; values of constants are not part
+    of it.
+    """
     return key_of(
         program=f"{program.name} {program!s}",
         names=json.dumps([list(program.layers), dict(program.labels), list(program.signature.remarks)]),
@@ -35,7 +37,7 @@ def key(program: Program, target: Target, limits: Limits, way: Way, seed: int, v
 
 
 def text(result: Result) -> str:
-    """An answer as JSON: its report and program, and where code is made of the variants of its layers all of those."""
+    """Returns a result as JSON: its report and program, and all variants of its layers if code is made from them."""
     fronts = (
         _fronts(result) if isinstance(result.target, EmitsInstructions) and result.prepared is result.original else None
     )
@@ -45,7 +47,7 @@ def text(result: Result) -> str:
 
 @dataclass
 class _Variant:
-    """A variant whose term is one of so many."""
+    """A variant of a layer, with the number of its term."""
 
     number: int
     label: str
@@ -58,7 +60,7 @@ class _Variant:
 
 @dataclass
 class _Fronts:
-    """Variants by layer, and the text of a program that is all of their terms."""
+    """Returns variants by layer, and the text of a program with all of their terms."""
 
     terms: str
     layers: Mapping[str, Sequence[_Variant]]
@@ -75,7 +77,7 @@ class _Fronts:
 
 
 def _fronts(result: Result) -> _Fronts | None:
-    """None where a variant has no term, or none is there."""
+    """None if a variant has no term, or no variant is there."""
     numbers, layers = dict[Term, int](), dict[str, list[_Variant]]()
     for name, variants in result.answer.fronts.items():
         layers[name] = []
@@ -89,10 +91,10 @@ def _fronts(result: Result) -> _Fronts | None:
 
 @dataclass
 class Remembered:
-    """An answer from the cache: its program is parsed when it is asked for, and its search done again where something
-    is that is not kept.
+    """A result from the cache, whose program is parsed on demand. Its search runs again if something is needed that the
+    cache does not keep.
 
-    kept_fronts  the variants of layers, where they are kept; then the original is what was searched
+      kept_fronts  the variants of layers, if they are kept; the search was then of the original
     """
 
     original: Program
@@ -109,7 +111,9 @@ class Remembered:
 
     @property
     def compared(self) -> Program:
-        """The program with the layers that have the original's types: a text says no more of the others."""
+        """Returns the program with the types of the original's layers, since a text does not contain those of
+        others.
+        """
         own = self.original.layers
         layers = {name: layer for name, layer in self.program.layers.items() if layer.type == own[name].type}
         return replace(self.program, layers=layers)
@@ -154,8 +158,9 @@ class Remembered:
 def recall(
     cache: Cache, key: str, program: Program, target: Target, seed: int, again: Callable[[], Result]
 ) -> Result | None:
-    """The result that was kept as `text` under a key; None where there is none, or what is there is damaged. Whether it
-    is an answer to this is for `compared` to say.
+    """Returns the result that was kept as `text` under a key; None if there is none, or it is damaged.
+
+    `compared` decides whether it answers the query.
     """
     kept = cache.get(key)
     if kept is None:
@@ -172,7 +177,7 @@ def recall(
 
 
 DAMAGED = (ValueError, TypeError, LookupError, RecursionError, GlensideError)
-"""What is met of a text that is damaged, by whoever reads it and by whoever compares what it says."""
+"""The exceptions that damaged text raises, on reading or in later comparisons."""
 
 
 def compared(result: Result, progress: Progress) -> CheckReport:
@@ -191,7 +196,7 @@ class _Kept:
 
 
 def _typed(kind: Any, value: Any) -> Any:
-    """JSON as a value of a type: dataclasses, containers and what they hold. Raises TypeError and ValueError."""
+    """Converts JSON to a type: dataclasses, containers and what they hold. Raises TypeError and ValueError."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
         return value
@@ -222,4 +227,4 @@ _JSON: Mapping[Any, Any] = {
     str: str,
     bool: bool,
 }
-"""What JSON has for a type; an object for others."""
+"""The JSON types of Python types; all others are objects."""

@@ -17,12 +17,12 @@ from pathlib import Path
 from glenside.cache.store import default_path
 
 LIMIT = 256 << 20
-"""Bytes of all files; the least recently used go first."""
+"""The limit of bytes of all files; the least recently used are deleted first."""
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def find(key: str) -> bytes | None:
-    """The bytes of the shared object of a key: those that were compared with their digest, whoever changes files."""
+    """Returns the bytes of the shared object of a key, which were compared with their digest even if files change."""
     try:
         folder = _folder()
         for path in sorted(folder.glob(f"{key}.*.so")) if _is_own(folder) else ():
@@ -31,13 +31,13 @@ def find(key: str) -> bytes | None:
                 with suppress(OSError):
                     os.utime(path)
                 return content
-    except (OSError, RuntimeError):  # RuntimeError: there is no home
+    except (OSError, RuntimeError):  # RuntimeError: there is no home directory
         pass
     return None
 
 
 def keep(key: str, made: Path) -> Path | None:
-    """Keep a file under a key, whole or not at all; None where it cannot be kept."""
+    """Keeps a file under a key, whole or not at all; returns None if it cannot be kept."""
     try:
         folder, content = _folder(), made.read_bytes()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ def _folder() -> Path:
 
 
 def _is_own(folder: Path) -> bool:
-    """Whether nobody else can have put files there, or put another folder in its place."""
+    """True if nobody else can have put files there, or replaced the folder."""
     if not hasattr(os, "geteuid"):
         return False
     try:
@@ -81,7 +81,9 @@ def _is_mine(found: os.stat_result) -> bool:
 
 
 def _believed(path: Path) -> bytes | None:
-    """The bytes of a file, opened once, that is this user's and has the digest of its name; None of another one."""
+    """Returns the bytes of a file, opened once, if it belongs to this user and has the digest of its name; otherwise
+    None.
+    """
     with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb") as file:
         found = os.fstat(file.fileno())
         content = file.read() if stat.S_ISREG(found.st_mode) and _is_mine(found) else b""

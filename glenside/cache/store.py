@@ -24,9 +24,9 @@ from glenside.ir.errors import BadInput
 
 FORMAT = 1
 LIMIT = 512 << 20
-"""Bytes of values that are kept; the least recently used go first."""
+"""The limit of bytes of kept values; the least recently used are deleted first."""
 _LONGEST = 1 << 28
-"""Bytes of a value that is not compressed."""
+"""The bytes up to which a value is not compressed."""
 _BUSY = 2.0  # seconds to wait for another process
 _COLUMNS = (
     "key TEXT PRIMARY KEY, value BLOB NOT NULL, checksum TEXT NOT NULL, size INTEGER NOT NULL, used REAL NOT NULL"
@@ -36,11 +36,11 @@ Note = Callable[[str], None]
 
 
 class CacheFull(BadInput):
-    """There is no room for an answer. Nothing that was in the cache is lost."""
+    """Raised when the disk is full. Nothing that was in the cache is lost."""
 
 
 def default_path() -> Path:
-    """$GLENSIDE_CACHE, a folder, or the user's folder for caches."""
+    """Returns the folder named by $GLENSIDE_CACHE, or the user's cache folder."""
     name = f"answers-{FORMAT}.sqlite"
     given = os.environ.get("GLENSIDE_CACHE")
     if given:
@@ -55,7 +55,9 @@ def default_path() -> Path:
 
 
 def key_of(**parts: str) -> str:
-    """One key for named parts, this version and this code: an edited rule never meets an answer of before."""
+    """Returns one key for named parts, this version and this code, so that an edited rule never finds an older
+    result.
+    """
     digest = hashlib.sha256()
     for name, text in sorted({**parts, "version": __version__, "code": code_version(), "format": str(FORMAT)}.items()):
         for data in (name.encode(), text.encode(errors="surrogateescape")):
@@ -66,7 +68,7 @@ def key_of(**parts: str) -> str:
 
 @cache
 def code_version() -> str:
-    """A digest of the source of everything that an answer depends on."""
+    """A digest of all source code that a result depends on."""
     root = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for folder in (root, root / "extract", root / "rewrites"):  # links in a clone, which a walk does not follow
@@ -81,7 +83,9 @@ def _print_note(text: str) -> None:
 
 
 class Cache:
-    """A store of texts by key. Use as a context manager; every failure but a full disk is a note and a miss."""
+    """A store of texts by key, used as a context manager. Every failure except a full disk becomes a note and a
+    miss.
+    """
 
     def __init__(self, path: Path | None = None, note: Note = _print_note, limit: int = LIMIT) -> None:
         self.path, self.limit = path or default_path(), limit
@@ -111,7 +115,7 @@ class Cache:
         return connection
 
     def _broken(self, error: sqlite3.DatabaseError) -> None:
-        """Set a file aside that is no cache, and begin another; a lock or a folder that is read only is not that."""
+        """Moves aside a file that is not a cache, and starts a new one; not for a lock or a read-only folder."""
         if isinstance(error, sqlite3.OperationalError) and "no such column" not in str(error):
             self._say(f"the cache {self.path} cannot be used ({error})")
             return
@@ -131,7 +135,7 @@ class Cache:
             self._note(f"{text}; answers are found without it")
 
     def get(self, key: str) -> str | None:
-        """The text of a key, or None."""
+        """Returns the text of a key, or None."""
         if self._connection is None:
             return None
         try:
@@ -150,11 +154,11 @@ class Cache:
         try:
             self._connection.execute("UPDATE answers SET used = ? WHERE key = ?", (time.time(), key))
         except sqlite3.DatabaseError:
-            pass  # another process writes, or the folder is read only: the answer is good all the same
+            pass  # another process writes, or the folder is read-only: the result is valid anyway
         return text
 
     def put(self, key: str, text: str) -> None:
-        """Keep a text. Raises CacheFull when the disk is full; nothing is half written."""
+        """Keeps a text, whole or not at all. Raises CacheFull if the disk is full."""
         if self._connection is None:
             return
         value = zlib.compress(text.encode(), 3)
@@ -189,7 +193,7 @@ class Cache:
             total -= size
 
     def distrust(self, why: str) -> None:
-        """Say that what was read is not believed."""
+        """Notes that what was read is not trusted."""
         self._say(f"an answer in the cache {self.path} is not believed ({why})")
 
     def _number(self, query: str) -> int:
@@ -200,11 +204,11 @@ class Cache:
 
     @property
     def size(self) -> int:
-        """Bytes of all values."""
+        """The bytes of all values."""
         return self._number("SELECT COALESCE(SUM(size), 0) FROM answers")
 
     def clear(self) -> None:
-        """Forget every answer."""
+        """Deletes all results."""
         if self._connection is not None:
             self._connection.execute("DELETE FROM answers")
 

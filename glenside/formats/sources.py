@@ -1,4 +1,4 @@
-"""Programs by what a user calls them: a built-in model and its parameters, or a file and its shapes."""
+"""Loads programs by what a user calls them: a built-in model with parameters, or a file with shapes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def pair(text: str, flag: str) -> tuple[str, str]:
-    """`NAME=VALUE` -> (NAME, VALUE). Raises BadInput."""
+    """Splits `NAME=VALUE` into (NAME, VALUE). Raises BadInput."""
     name, equals, value = text.partition("=")
     if not (name and equals and value):
         raise BadInput(f"{flag} is written NAME=VALUE, got {text!r}")
@@ -34,7 +34,7 @@ def _dims(name: str, text: str) -> tuple[int, ...]:
 
 
 def _sizes(flags: Sequence[str]) -> dict[str, int]:
-    """--dim NAME=SIZE, as often as it is given. Raises BadInput."""
+    """Parses --dim NAME=SIZE, which may be repeated. Raises BadInput."""
     sizes: dict[str, int] = {}
     for name, text in (pair(flag, "--dim") for flag in flags):
         sizes[name] = whole(f"the size of the dimension {name}, as in --dim {name}=1,", text)
@@ -54,9 +54,9 @@ def loader(
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
 ) -> Callable[[], Program]:
-    """How to load the program; a name that is neither a model nor a file is refused at once.
+    """Returns a function that loads the program; a name that is neither a model nor a file is refused immediately.
 
-    `inputs` are values of inputs, NAME=VALUE: the shapes and dtypes of arrays stand for those that a file leaves open.
+    `inputs` are values of inputs, NAME=VALUE; the shapes and dtypes of arrays replace those that a file leaves open.
     `outputs` are lists of names, such as a,b.
     """
     from glenside import models as built_in
@@ -121,7 +121,7 @@ def _of_file(
 
 
 def require_given(program: Program) -> None:
-    """Raise BadInput where an input that the program reads has no value; it says how the command line gives one."""
+    """Raises BadInput if an input that the program reads has no value, and says how to give one on the command line."""
     from glenside.builder.dropout import SEED
     from glenside.ir.program import Program
 
@@ -135,12 +135,12 @@ def require_given(program: Program) -> None:
 
 
 def _file_of(name: str) -> str:
-    """The file that an array of that name might be in."""
+    """Suggests a file for an array of that name."""
     return f"{re.sub('[^A-Za-z0-9_.-]', '_', name)}.npy"
 
 
 def arrays_given(inputs: Sequence[str]) -> dict[str, Any]:
-    """--input NAME=VALUE, as often as it is given: arrays of files, numbers and lists of them. Raises BadInput."""
+    """Parses --input NAME=VALUE, which may be repeated: arrays of files, numbers and lists. Raises BadInput."""
     values: dict[str, Any] = {}
     for name, text in (pair(text, "--input") for text in inputs):
         if name in values:

@@ -1,4 +1,4 @@
-"""Built-in networks, by name. Every module of this package is found and loaded; no list is edited to add one."""
+"""Built-in networks, by name. All modules of this package are found and loaded; adding one needs no list."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MODELS: dict[str, Callable[..., Program]] = {}
 
 
 def model(build: Build) -> Build:
-    """Register a function from parameters (all with defaults) to a Program under its name, with hyphens."""
+    """Registers a function from parameters, all with defaults, to a Program, under its name with hyphens."""
     name = build.__name__.replace("_", "-")
     if name in _MODELS:
         raise ValueError(f"{name} is declared twice")
@@ -29,17 +29,17 @@ def model(build: Build) -> Build:
 
 
 def models() -> dict[str, str]:
-    """Every built-in model with one line about it."""
+    """Returns each built-in model with a description of one line."""
     return {name: (inspect.getdoc(build) or "").split("\n")[0] for name, build in sorted(_MODELS.items())}
 
 
 def closest(name: str) -> str:
-    """The end of a message about a model that is not there: the one that is meant, or all."""
+    """Returns the end of a message about an unknown model: the closest name, or all names."""
     return suggestion(name, _MODELS) or f"; the models are {', '.join(sorted(_MODELS))}"
 
 
 def parameters(name: str) -> dict[str, Any]:
-    """The parameters of a model with their defaults. Raises BadInput for an unknown name."""
+    """Returns the parameters of a model with their defaults. Raises BadInput for an unknown name."""
     name = name.replace("_", "-")
     if name not in _MODELS:
         raise BadInput(f"there is no model {name!r}{closest(name)}")
@@ -47,7 +47,7 @@ def parameters(name: str) -> dict[str, Any]:
 
 
 def load(name: str, **values: Any) -> Program:
-    """Build a model by name. Raises BadInput for an unknown name or parameter."""
+    """Builds a model by name. Raises BadInput for an unknown name or parameter."""
     known, name = parameters(name), name.replace("_", "-")
     for parameter in values:
         if parameter not in known:
@@ -56,7 +56,7 @@ def load(name: str, **values: Any) -> Program:
 
 
 def __getattr__(name: str) -> Any:
-    """`glenside.models.mobilenet_v1` and every other registered model by its Python name."""
+    """Returns any registered model by its Python name, as `glenside.models.mobilenet_v1`."""
     build = _MODELS.get(name.replace("_", "-"))
     if build is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -156,7 +156,7 @@ def efficientnet_lite0(
 def _staged(
     n: Network, x: Term, stages: Sequence[tuple[int, int, int, int, int]], width: float, eps: str = "1e-5"
 ) -> Term:
-    """The blocks of all stages, with relu6: block1, block2, .."""
+    """Builds the blocks of all stages, with relu6: block1, block2, .."""
     number = 0
     for expansion, window, channels, blocks, first in stages:
         for stride in (first, *(1,) * (blocks - 1)):
@@ -199,7 +199,7 @@ def _invert(
 
 
 def _squeeze_excite(n: Network, name: str, x: Term, squeezed: int) -> Term:
-    """Each channel of x times a hard sigmoid of all channels' means: layers NAME.squeeze and NAME.excite."""
+    """Multiplies each channel of x by a hard sigmoid of all channel means: layers NAME.squeeze and NAME.excite."""
     batch, channels = x.access.dims[:2]
     y = n.linear(f"{name}.squeeze", n.b.global_average_pool(x), squeezed, activation="relu")
     y = n.b.hard_sigmoid(n.linear(f"{name}.excite", y, channels))

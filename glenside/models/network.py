@@ -1,4 +1,4 @@
-"""What built-in networks share: layers with constants, random ones or those of a file, and checks of parameters."""
+"""What built-in networks share: layers with constants, random or from a file, and checks of parameters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Network:
         self.b = Builder(name)
 
     def images(self, batch: int, resolution: int) -> Term:
-        """The input of a network for square images: x, ()(batch 3 resolution resolution)."""
+        """Returns the input of a network for square images: x, ()(batch 3 resolution resolution)."""
         return self.b.input("x", (batch, 3, resolution, resolution))
 
     def convolve(
@@ -60,36 +60,36 @@ class Network:
         return self.activate(activation, b.batch_norm(y, gamma, beta, mean, var, eps=eps))
 
     def linear(self, name: str, x: Term, features: int, *, activation: str = "", gain: float = 1) -> Term:
-        """x times NAME.weight, ()(features K), plus NAME.bias, and the activation if there is one."""
+        """Multiplies x by NAME.weight, ()(features K), and adds NAME.bias, with an activation if there is one."""
         inputs = x.access.dims[-1]
         weight = self.normal(f"{name}.weight", (features, inputs), math.sqrt(gain / inputs))
         bias = self.normal(f"{name}.bias", (features,), 0.1)
         return self.activate(activation, self.b.linear(x, weight, bias, name=name))
 
     def layer_norm(self, name: str, x: Term, eps: str) -> Term:
-        """Layer norm over the last axis, with NAME.gamma and NAME.beta."""
+        """Applies a layer norm over the last axis, with NAME.gamma and NAME.beta."""
         length = x.access.dims[-1]
         return self.b.layer_norm(
             x, self.near_one(f"{name}.gamma", length), self.normal(f"{name}.beta", (length,), 0.1), eps
         )
 
     def project(self, name: str, x: Term, filters: int, window: int = 1) -> Term:
-        """Square windows of x that do not overlap, each times NAME.weight, plus NAME.bias."""
+        """Multiplies square windows of x that do not overlap by NAME.weight, and adds NAME.bias."""
         dims = (filters, x.access.dims[1], window, window)
         weight = self.normal(f"{name}.weight", dims, math.prod(dims[1:]) ** -0.5)
         return self.b.conv(x, weight, self.normal(f"{name}.bias", (filters,), 0.1), strides=window, name=name)
 
     def activate(self, activation: str, x: Term) -> Term:
-        """The builder's method of that name applied to x; "" is none."""
+        """Applies the builder's method of that name to x; "" applies none."""
         result: Term = getattr(self.b, activation)(x) if activation else x
         return result
 
     def classify(self, x: Term, classes: int, name: str = "fc") -> Term:
-        """A linear layer and softmax over classes."""
+        """Applies a linear layer and softmax over classes."""
         return self.b.softmax(self.linear(name, x, classes), axis=1)
 
     def normal(self, name: str, dims: tuple[int, ...], scale: float) -> Term:
-        """A constant of normal values with that standard deviation."""
+        """Declares a constant of normal values with that standard deviation."""
 
         def draw() -> Array:
             values = _stream(self.seed, name).standard_normal(dims, dtype=np.float32)
@@ -99,7 +99,7 @@ class Network:
         return self.b.constant(name, dims, value=draw)
 
     def near_one(self, name: str, length: int) -> Term:
-        """A constant vector of uniform values from 0.8 to 1.2."""
+        """Declares a constant vector of uniform values from 0.8 to 1.2."""
 
         def draw() -> Array:
             return _stream(self.seed, name).uniform(0.8, 1.2, length).astype(np.float32)
@@ -107,7 +107,7 @@ class Network:
         return self.b.constant(name, (length,), value=draw)
 
     def finish(self, term: Term, weights: str | Path | None) -> Program:
-        """The program, with the constants of an .npz file when one is given. Raises BadInput."""
+        """Returns the program, with the constants of an .npz file if one is given. Raises BadInput."""
         program = self.b.finish(term)
         if weights is None:
             return program
@@ -116,7 +116,7 @@ class Network:
 
 
 def scaled(channels: int, width: float) -> int:
-    """The nearest multiple of 8 that is at least 8 and not more than a tenth below channels * width."""
+    """Returns the nearest multiple of 8 that is at least 8 and at most a tenth below channels * width."""
     wanted = channels * number("a width", width)
     rounded = max(8, int(wanted + 4) // 8 * 8)
     return rounded if rounded >= 0.9 * wanted else rounded + 8
@@ -125,7 +125,7 @@ def scaled(channels: int, width: float) -> int:
 def image_network(
     model: str, width: float, resolution: int, batch: int, classes: int, seed: int
 ) -> tuple[Network, Term]:
-    """A classifier of images that has but its input, which is the second. Raises BadInput, as what follows does."""
+    """Starts a classifier of images: returns its network and its input. Raises BadInput, as later calls do."""
     require_integers(model, seed, resolution=resolution, batch=batch, classes=classes)
     if not isinstance(width, int | float) or not (math.isfinite(width) and width > 0):
         raise BadInput(f"{model} requires width to be a number above 0, got {width}")
@@ -134,25 +134,25 @@ def image_network(
 
 
 def require_integers(model: str, seed: int, **sizes: int) -> None:
-    """Each size is an integer of at least 1, and the seed of at least 0; `model` is the Python name, for messages."""
+    """Checks that each size is an integer of at least 1, and the seed at least 0; messages name `model`."""
     for name, value, least in (*((name, value, 1) for name, value in sizes.items()), ("seed", seed, 0)):
         if not isinstance(value, int) or value < least:
             raise BadInput(f"{model} requires {name} to be an integer of at least {least}, got {value}")
 
 
 def require_multiple(model: str, name: str, value: int, of: int) -> None:
-    """One size is a multiple of another."""
+    """Checks that one size is a multiple of another."""
     if value % of:
         raise BadInput(f"{model} requires {name} to be a multiple of {of}, got {value}")
 
 
 def _stream(seed: int, name: str) -> np.random.Generator:
-    """Each name has its own stream, so that the order in which values are drawn does not matter."""
+    """Returns a separate random stream for each name, so that the order of draws does not matter."""
     return np.random.default_rng([seed, zlib.crc32(name.encode())])
 
 
 def _read_npz(path: str | Path, tensors: Mapping[str, Tensor]) -> dict[str, Array]:
-    """The constants of a file, which has exactly these names and shapes. Raises BadInput."""
+    """Reads the constants of a file, which has exactly these names and shapes. Raises BadInput."""
     try:
         arrays = array_outlines(path)
     except BadInput as error:

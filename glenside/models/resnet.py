@@ -14,7 +14,7 @@ from glenside.models.network import Network, image_network, scaled
 STEMS = {"7x7": (7, 2), "3x3": (3, 1)}
 """The first convolution: its window and its stride."""
 
-# Blocks on their way from x to y: network, name, x, channels, stride.
+# Blocks between x and y: network, name, x, channels, stride.
 _Branch = Callable[[Network, str, Term, int, int], Term]
 
 
@@ -60,7 +60,7 @@ def resnet_50(
 
 
 def _trunk(n: Network, x: Term, width: float, blocks: tuple[int, ...], branch: _Branch, stem: str) -> Term:
-    """All but the classifier; each group of blocks but the first halves the size and doubles the channels."""
+    """Builds all but the classifier; each group of blocks but the first halves the size and doubles the channels."""
     if stem not in STEMS:
         raise BadInput(f"the stem of a residual network is {' or '.join(STEMS)}, got {stem!r}")
     window, stride = STEMS[stem]
@@ -74,7 +74,7 @@ def _trunk(n: Network, x: Term, width: float, blocks: tuple[int, ...], branch: _
 
 
 def _residual(n: Network, name: str, x: Term, channels: int, stride: int, branch: _Branch) -> Term:
-    """relu(branch + x), with x projected to the size of the branch where that differs."""
+    """Computes relu(branch + x), with x projected to the size of the branch where they differ."""
     y = branch(n, name, x, channels, stride)
     if y.access != x.access:
         x = n.convolve(f"{name}.downsample", x, y.access.dims[1], window=1, stride=stride, gain=1)

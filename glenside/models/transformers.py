@@ -98,7 +98,7 @@ def vit_s_16(
 
 
 def _attend(n: Network, name: str, x: Term, heads: int, mask: Term | None) -> Term:
-    """Self-attention between linear layers of x's width."""
+    """Applies self-attention between linear layers of x's width."""
     hidden = x.access.dims[-1]
     q, k, v = (n.linear(f"{name}.{part}", x, hidden) for part in ("query", "key", "value"))
     return n.linear(f"{name}.output", n.b.attention(q, k, v, mask, heads=heads, name=name), hidden)
@@ -110,6 +110,6 @@ def _feed_forward(n: Network, name: str, x: Term, intermediate: int) -> Term:
 
 
 def _first(n: Network, x: Term) -> Term:
-    """The first token of each sequence: ()(N S D) -> ()(N D)."""
+    """Returns the first token of each sequence: ()(N S D) -> ()(N D)."""
     batch, _, hidden = x.access.dims
     return n.b.reshape(n.b.slice_axis(x, 1, 0, 1), (batch, hidden))

@@ -49,7 +49,7 @@ def _twice(n: Network, name: str, x: Term, channels: int) -> Term:
 
 
 def _up(n: Network, name: str, x: Term, skip: Term) -> Term:
-    """x at twice its size with as many channels as skip, after skip on the channel axis, and two convolutions."""
+    """Doubles the size of x to the channels of skip, concatenates it to skip, and applies two convolutions."""
     channels = skip.access.dims[1]
     x = n.convolve(f"{name}.resize", n.b.upsample(x, 2), channels, window=3, activation="relu")
     return _twice(n, name, n.b.concatenate([skip, x], 1), channels)

@@ -39,30 +39,30 @@ if TYPE_CHECKING:
     from glenside.sweep.history import History
 
 LIMITS = Limits(nodes=2_000_000, seconds=120.0, iterations=1_000, memory=8 << 30)
-"""Of the search of one cell."""
+"""The time limit of the search of one cell."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One model on one machine for one list of objectives; plain data, so that another process can run it."""
+    """One model on one machine for one list of objectives, as plain data, so that another process can run it."""
 
     model: str
-    """What it is called in tables: the name of a built-in model, or of a file."""
+    """The name in tables: that of a built-in model, or of a file."""
     text: str
-    """The program of a file; empty for a built-in model."""
+    """The text of the program of a file; empty for a built-in model."""
     parameters: Mapping[str, str]
-    """Of a built-in model, as written."""
+    """Parameters of a built-in model, as written."""
     array: str
-    """A systolic array by its size, such as 16x16, or a target as a command line has it."""
+    """A systolic array by its size, such as 16x16, or a target as on the command line."""
     multipliers: int
-    """Of that machine, by which plots put machines in order."""
+    """The number of multipliers of that machine, by which plots order machines."""
     objectives: tuple[str, ...]
     check: bool = False
-    """Whether the answer is checked to be equal."""
+    """Whether the result is checked to be equal."""
     code: str = ""
-    """Version and fingerprint of the code that is to run it; empty for any."""
+    """Version and fingerprint of the code that must run the cell; empty for any."""
     quantize: str = ""
-    """"random" where the network is to be one program of the machine, input to result; else empty."""
+    """"random" if the network is to become one program of the machine from input to result; otherwise empty."""
 
     @property
     def objective(self) -> str:
@@ -70,19 +70,21 @@ class Cell:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """Cells of one identity have one answer. The name of a file is no part of it, its program is."""
+        """The identity of a cell: cells with the same identity have the same result. It contains the program, not its
+        file.
+        """
         program = hashlib.sha256(self.text.encode()).hexdigest() if self.text else self.model
         own = json.dumps(dict(sorted(self.parameters.items()))), self.array, self.objective, self.code
         return program, *own, *([self.quantize] if self.quantize else [])
 
     def program(self) -> Program:
-        """The program. Raises GlensideError."""
+        """Loads the program. Raises GlensideError."""
         if not self.text:
             return loader(self.model, None, None, None, [f"{n}={v}" for n, v in self.parameters.items()], 0)()
         return replace(parse(self.text, file=self.model), name=self.model)
 
     def target(self) -> Target:
-        """The machine. Raises BadInput."""
+        """Returns the machine. Raises BadInput."""
         return machine(self.array, self.objectives)
 
     def as_dict(self) -> dict[str, Any]:
@@ -90,63 +92,63 @@ class Cell:
 
     @classmethod
     def of_dict(cls, content: Mapping[str, Any]) -> Cell:
-        """The inverse of `as_dict`, also after a trip through JSON."""
+        """Undoes `as_dict`, also after a round trip through JSON."""
         return cls(**{**content, "objectives": tuple(content["objectives"])})
 
 
 @dataclass(frozen=True)
 class Row:
-    """What became of one cell. Cycles and bytes are sums over layers."""
+    """The result of one cell. Cycles and bytes are sums over layers."""
 
     layers: int = 0
     mapped: int = 0
     baseline_cycles: int = 0
-    """Of every product cut into tiles as it stands."""
+    """Cycles of every product cut into tiles as it is written."""
     cycles: int = 0
     utilization: float = 0.0
-    """Multiply-accumulates by those of a machine that is busy in every one of the cycles."""
+    """Multiply-accumulates as a fraction of those of a machine that is busy in all of the cycles."""
     lower_bound: int = 0
-    """The least of the first objective that is proven, in its units."""
+    """The proven lower bound of the first objective, in its units."""
     gap: int = 0
-    """How far above that the answer is."""
+    """How far the result is above that bound."""
     bytes: int = 0
     seconds: float = 0.0
-    """Of loading, search, extraction, check, and the program."""
+    """Seconds of loading, search, extraction, check, and the program."""
     stopped: str = ""
-    """Why the search ended; `failed: ..` where a rule is wrong, and the row is of the baseline."""
+    """Why the search ended; `failed: ..` if a rule is wrong, in which case the row describes the baseline."""
     checked: str = ""
-    """The worst verdict of the result and the layers; "not checked" where they were not compared."""
+    """The worst verdict of the result and its layers; "not checked" if they were not compared."""
     failed: str = ""
-    """Why there is no answer, or nothing."""
+    """Why there is no result, or empty."""
     black_boxes: int = 0
-    """Operators of no known meaning, which nothing here counts."""
+    """Opaque operators, which are not counted."""
     program_cycles: int = 0
-    """Of one program of the machine, input to result, with all that memories do; 0 where there is none."""
+    """Cycles of the whole program from input to result, with its memory accesses; 0 if there is no program."""
     program_bytes: int = 0
-    """From and to DRAM."""
+    """Bytes read from and written to DRAM."""
     picojoules: float = 0.0
-    """Of that program; 0 where the machine does not say what an access takes."""
+    """The energy of that program; 0 if the machine does not specify the energy of accesses."""
     gates: float = 0.0
-    """The machine's area, in NANDs of two inputs; 0 where it is not known."""
+    """The area of the machine, in two-input NAND gates; 0 if unknown."""
 
     @property
     def complete(self) -> bool:
-        """Whether every layer is mapped, so that cycles can be compared."""
+        """True if every layer is mapped, so that cycles can be compared."""
         return not self.failed and self.mapped == self.layers
 
     @property
     def ratio(self) -> float | None:
-        """How many times the cycles of the answer the baseline mapping takes; None where that is no number."""
+        """The cycles of the baseline mapping as a multiple of those of the result; None if undefined."""
         return self.baseline_cycles / self.cycles if self.complete and self.cycles else None
 
     @property
     def ok(self) -> bool:
-        """Everything is mapped, and equal where it was checked."""
+        """True if everything is mapped, and equal where it was checked."""
         checked = is_equal(self.checked) or self.checked == "not checked"
         return self.complete and checked and not self.stopped.startswith(FAILED)
 
     def note(self) -> str:
-        """What a reader of the row must know, or nothing."""
+        """Remarks for a reader of the row, or empty."""
         if self.failed:
             return self.failed
         parts = [f"{self.layers - self.mapped} not mapped"] if self.mapped < self.layers else []
@@ -158,7 +160,7 @@ class Row:
 
     @classmethod
     def of_dict(cls, content: Any) -> Row:
-        """The inverse of `dataclasses.asdict`. Raises ValueError when it is not that of a row."""
+        """Undoes `dataclasses.asdict`. Raises ValueError for anything that is not a row."""
         kinds = {"int": (int,), "float": (int, float), "str": (str,)}
         known = {field.name: kinds[str(field.type)] for field in fields(cls)}
         if not isinstance(content, dict) or content.keys() != known.keys():
@@ -170,7 +172,7 @@ class Row:
 
 
 def machine(text: str, objectives: Sequence[str]) -> Target:
-    """A systolic array by its size, or a target as a command line has it. Raises BadInput."""
+    """Returns a systolic array by its size, or a target as on the command line. Raises BadInput."""
     return parse_target(_full(text), objectives=tuple(objectives))
 
 
@@ -200,13 +202,13 @@ def machines(text: str) -> list[str]:
 
 
 def _choices(part: str) -> list[str]:
-    """`bandwidth=16/32` -> bandwidth=16, bandwidth=32."""
+    """Expands `bandwidth=16/32` into bandwidth=16, bandwidth=32."""
     option, equals, values = part.rpartition("=")
     return [f"{option}{equals}{value}" for value in values.split("/")]
 
 
 def _multipliers(text: str, objectives: Sequence[str]) -> int:
-    """Of a machine that a sweep can be of. Raises BadInput."""
+    """Returns a machine that a sweep supports. Raises BadInput."""
     target = parse_target(_full(text))
     if target.peak is None:
         raise BadInput(f"a sweep compares cycles, and {target.name} counts none")
@@ -276,7 +278,7 @@ def cells(
 
 
 Model = tuple[str, str, Mapping[str, str]]
-"""What a source is called, the text of a file, and the parameters of a built-in model."""
+"""The name of a source, the text of a file, and the parameters of a built-in model."""
 
 
 def _model(source: str, sources: Sequence[str], values: Mapping[str, str], load: Callable[[str], Program]) -> Model:
@@ -299,7 +301,7 @@ def _load_file(
 
 
 def _dims_by_source(sources: Sequence[str], dims: Sequence[str], allow_opaque: bool) -> dict[str, list[str]]:
-    """Those sizes for each .onnx file whose dimensions it has. Raises BadInput for one that no file has."""
+    """Returns the sizes for each .onnx file that has those dimensions. Raises BadInput for one that no file has."""
     files = [source for source in sources if ending(source) == ".onnx"] if dims else []
     if not files:
         return {}
@@ -322,7 +324,7 @@ def _dims_by_source(sources: Sequence[str], dims: Sequence[str], allow_opaque: b
 
 
 def _refuse_idle(sources: Sequence[str], models: Sequence[Model], given: Mapping[str, Any]) -> None:
-    """Refuse flags that say something about none of the sources. Raises BadInput."""
+    """Raises BadInput for flags that apply to none of the sources."""
     files = any(text for _, text, _ in models)
     if given["--set"] and all(text for _, text, _ in models):
         raise BadInput("--set gives a parameter of a built-in model, and the sweep has files only")
@@ -333,12 +335,12 @@ def _refuse_idle(sources: Sequence[str], models: Sequence[Model], given: Mapping
 
 
 def code_fingerprint() -> str:
-    """The version, and a digest of the source of everything that an answer depends on."""
+    """The version, and a digest of all source code that a result depends on."""
     return f"{__version__}+{code_version()[:16]}"
 
 
 def optimize_cell(cell: Cell) -> Row:
-    """Run one cell in this process. What goes wrong is the row's reason; nothing is raised but an interrupt."""
+    """Runs one cell in this process. An error becomes the row's reason; only interrupts are raised."""
     if cell.code not in ("", code_fingerprint()):
         return Row(failed=f"it is for the code {cell.code}, and the code here is {code_fingerprint()}")
     try:
@@ -391,10 +393,10 @@ def sweep(
     stop: Stop = lambda: False,
     on_row: Callable[[Cell, Row], None] = lambda *_: None,
 ) -> list[Row | None]:
-    """The row of each cell, in order; None for those that `stop` came before.
+    """Returns the row of each cell, in order; None for cells that did not finish before `stop`.
 
-    Rows that the history has are taken from there, except failures, which are tried again; the others are appended to
-    it as they come. Raises BadInput when they cannot be.
+    Rows in the history are reused, except failures, which are run again; new rows are appended to it as they finish.
+    Raises BadInput if they cannot be appended.
     """
     rows: list[Row | None] = [None if history is None else history.row(cell) for cell in wanted]
     left = [position for position, row in enumerate(rows) if row is None]

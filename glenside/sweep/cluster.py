@@ -22,19 +22,19 @@ from glenside.sweep.cells import Cell, Row, Runner, Stop
 from glenside.sweep.processes import POLL, run_in_process
 
 CONNECT_SECONDS = 5.0
-"""How long a scheduler, and then a worker, may take to answer."""
+"""Seconds that a scheduler, and then a worker, may take to answer."""
 FETCH_SECONDS = 1.0
-"""How long a finished row may take to come, before it is asked for again later."""
+"""Seconds that a finished row may take to arrive before it is requested again later."""
 ASK_SECONDS = 2.0
-"""How often the cluster is asked for its workers."""
+"""Seconds between queries for the workers of the cluster."""
 LARGEST_GREETING = 1 << 20
-"""Bytes of the first message of a scheduler, which has some hundred."""
+"""Upper bound on the bytes of the first message of a scheduler, which has some hundred."""
 LONELY_SECONDS = 30.0
-"""How long a cluster may have no workers before the cells that are left fail."""
+"""Seconds without workers after which the remaining cells fail."""
 
 
 def run_on_worker(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """What a worker runs: a cell as plain data -> its row as plain data."""
+    """Runs a cell on a worker: a cell as plain data -> its row as plain data."""
     return asdict(run_in_process(Cell.of_dict(cell)))
 
 
@@ -95,10 +95,10 @@ def _probe(address: str, host: str, port: int) -> None:
 
 
 def _connected(client_class: Any, address: str) -> Any:
-    """A client with at least one worker. Raises BadInput."""
+    """Returns a client with at least one worker. Raises BadInput."""
     try:
         client = client_class(address, timeout=CONNECT_SECONDS, set_as_default=False)
-    except Exception as error:  # whatever another version of Dask provokes
+    except Exception as error:  # the exceptions differ between versions of Dask
         reason = " ".join(str(error).split()) or type(error).__name__
         raise BadInput(f"no scheduler at {address}: {reason}; start one with: dask scheduler") from error
     try:
@@ -112,7 +112,7 @@ def _connected(client_class: Any, address: str) -> Any:
 
 
 def _answers(client: Any, waiting: dict[int, Any], stop: Stop) -> Iterator[tuple[int, Row]]:
-    """Rows as they come; asked for now and then, because a callback would come in another thread."""
+    """Yields rows as they finish; polls for them, because a callback would run in another thread."""
     heard = asked = time.monotonic()
     while waiting and not stop():
         for number in [number for number, future in waiting.items() if future.done()]:
@@ -135,7 +135,9 @@ def _answers(client: Any, waiting: dict[int, Any], stop: Stop) -> Iterator[tuple
 
 
 def _row(future: Any) -> Row | None:
-    """The row of a finished future; None when its worker was lost before the row was fetched, so it runs again."""
+    """Returns the row of a finished future; None if its worker was lost before the row was fetched, so that it runs
+    again.
+    """
     try:
         return Row.of_dict(future.result(timeout=FETCH_SECONDS))
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""The file of a sweep: one JSON line for each finished cell, appended as they come, read again to go on."""
+"""The file of a sweep: a JSON line for each finished cell, appended as cells finish, and read to resume the sweep."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _START = f'{{"sweep": {FORMAT}, '.encode()
 
 
 class History:
-    """Finished cells of a file, which need not exist.
+    """The finished cells of a file, which need not exist.
 
-    `foreign` are the numbers of its lines that are no finished cell: torn ones, those of another program. They stay in
-    the file as they are. A file with such lines only is refused: it is something else, and nothing is appended to it.
-    Raises BadInput for that, and for a file that cannot be read.
+    `foreign` are the numbers of lines that are not finished cells: incomplete lines, or lines of another program. They
+    stay in the file. A file with only such lines is refused, since it is not a file of a sweep. Raises BadInput for
+    that, and for a file that cannot be read.
     """
 
     def __init__(self, path: str) -> None:
@@ -42,14 +42,14 @@ class History:
             raise BadInput(f"{path} holds no line of a sweep, so nothing is appended to it; give a new file")
 
     def row(self, cell: Cell) -> Row | None:
-        """The row of a cell that was finished without a failure, and checked if it is to be, or None."""
+        """Returns the row of a cell that finished without a failure, and checked if required; otherwise None."""
         row = self._rows.get(cell.identity)
         if row is None or row.failed or (cell.check and row.checked == "not checked"):
             return None
         return row
 
     def append(self, cell: Cell, row: Row) -> None:
-        """Write one line, in one piece. Raises BadInput."""
+        """Writes one line at once. Raises BadInput."""
         self._rows[cell.identity] = row
         names = {"model": cell.model, "parameters": dict(cell.parameters), "array": cell.array}
         entry = {**names, "objective": cell.objective, "identity": cell.identity, "row": asdict(row)}
@@ -57,7 +57,7 @@ class History:
         try:
             descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
             try:
-                # What a torn line holds stays on a line of its own.
+                # An incomplete last line gets a line of its own.
                 data = b"\n" + line if self._torn else line
                 self._torn = True
                 while data:
@@ -69,7 +69,7 @@ class History:
             raise BadInput(f"cannot write {self.path}: {error.strerror or error}") from None
 
     def words(self) -> str:
-        """One sentence on the lines that are not ours, or nothing."""
+        """Describes the lines that are not finished cells in one sentence, or returns ""."""
         if not self.foreign:
             return ""
         numbers = ", ".join(map(str, self.foreign[:8])) + (", .." if len(self.foreign) > 8 else "")
@@ -92,7 +92,7 @@ def _read(path: str) -> bytes:
 
 
 def _entry(line: bytes) -> tuple[tuple[str, ...], Row] | None:
-    """The identity and the row of a line, or None when it is not one of ours."""
+    """Returns the identity and the row of a line; None if it is not a finished cell."""
     try:
         content: Any = json.loads(line.decode())
         if not isinstance(content, dict) or content.get("sweep") != FORMAT:

@@ -1,4 +1,4 @@
-"""A sweep as people read it: its table, for terminals and pages alike, and the page."""
+"""The table of a sweep, for terminals and pages, and its report page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PROGRAM = ("program's\ncycles", "DRAM\nbytes", "energy,\nuJ", "area,\nM gates")
 
 
 def table_of(finished: Finished, check: bool) -> Table:
-    """One row for each cell; a column of notes where there is one to make."""
+    """Returns one row for each cell, with a column of notes if there are any."""
     whole = any(row.program_cycles for _, row in finished)
     lines = [
         [
@@ -58,7 +58,7 @@ def _numbers(row: Row) -> list[str]:
 
 
 def _of_program(row: Row) -> list[str]:
-    """What the whole program takes, and the area of its machine."""
+    """Returns the cycles, bytes and energy of the whole program, and the area of its machine."""
     if row.failed or not row.program_cycles:
         return [""] * len(_PROGRAM)
     energy = f"{row.picojoules / 1e6:,.2f}" if row.picojoules else ""
@@ -89,7 +89,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _lead(finished: Finished, wanted: int) -> str:
-    """For how many cells the answer beats the baseline, and where by most."""
+    """Describes for how many cells the result beats the baseline, and the largest improvement."""
     known = [(row.ratio, cell) for cell, row in finished if row.ratio is not None]
     if not known:
         return f"None of {wanted:,} cells has an answer to compare."
@@ -103,7 +103,7 @@ def _lead(finished: Finished, wanted: int) -> str:
 
 
 def _bars(model: str, finished: Finished) -> Bars:
-    """The baseline, and the best for each objective, machines in order of their multipliers."""
+    """Compares the baseline and the best for each objective, with machines ordered by their multipliers."""
     own = {(c.array, c.objective): row for c, row in finished if c.model == model and row.complete}
     sizes = {cell.array: cell.multipliers for cell, _ in finished if cell.model == model}
     arrays = sorted(sizes, key=lambda array: sizes[array])
@@ -120,7 +120,7 @@ def _bars(model: str, finished: Finished) -> Bars:
 
 
 def _trades(model: str, finished: Finished) -> list[Block]:
-    """Cycles against area, and against energy, of machines that say them."""
+    """Plots cycles against area and energy, for machines that specify them."""
     own = [(c, row) for c, row in finished if c.model == model and row.complete and (row.program_cycles or row.cycles)]
     whole = any(row.program_cycles for _, row in own)
     costs = (

@@ -78,7 +78,7 @@ def sweep_figure(finished: Sequence[tuple[Cell, Row]]) -> Any:
 
 
 def _line(panel: Any, names: Sequence[str], values: Mapping[str, int], style: Any, label: str) -> None:
-    """A line over those arrays that have a value."""
+    """Draws a line over the arrays that have a value."""
     at = [position for position, name in enumerate(names) if name in values]
     marker, line, grey, face, size = style
     look = {"marker": marker, "linestyle": line, "color": grey, "markerfacecolor": face, "markersize": size}
@@ -86,14 +86,14 @@ def _line(panel: Any, names: Sequence[str], values: Mapping[str, int], style: An
 
 
 def _span(values: Sequence[int]) -> tuple[float, float]:
-    """The limits of an axis with room around the values."""
+    """Returns the limits of an axis, with a margin around the values."""
     low, high = min(values, default=1), max(values, default=1)
     more = max(1.2, math.sqrt(_LEAST_SPAN * low / high))
     return low / more, high * more
 
 
 def _ticks(low: float, high: float) -> list[int]:
-    """Round numbers of an axis, fewer for each decade where there are more decades."""
+    """Returns round numbers for an axis, fewer per decade if there are more decades."""
     decades = math.log10(high / low)
     steps = (10, 15, 20, 30, 40, 50, 70) if decades <= 1.1 else (10, 20, 50) if decades <= 2.5 else (10,)
     ticks = [step * 10**power // 10 for power in range(math.ceil(math.log10(high)) + 1) for step in steps]
@@ -101,12 +101,12 @@ def _ticks(low: float, high: float) -> list[int]:
 
 
 def write_sweep_plot(finished: Sequence[tuple[Cell, Row]], path: str) -> None:
-    """Write the figure of a sweep, whole or not at all. Raises BadInput."""
+    """Writes the figure of a sweep, whole or not at all. Raises BadInput."""
     write_figure(sweep_figure(finished), path)
 
 
 def front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """The points than which no other is less in one coordinate and no more in the other, by the first."""
+    """Returns the Pareto-optimal points, ordered by the first coordinate."""
     found: list[int] = []
     for number in sorted(range(len(points)), key=lambda n: points[n]):
         if not found or points[number][1] < points[found[-1]][1]:
@@ -139,7 +139,7 @@ def pareto_figure(finished: Sequence[tuple[Cell, Row]]) -> Any:
 
 
 def _trade(panel: Any, cells: Sequence[tuple[Cell, Row]], cost: Callable[[Row], float], label: str) -> None:
-    """Cycles against a cost."""
+    """Plots cycles against a cost."""
     points = [(cost(row), float(row.program_cycles or row.cycles)) for _, row in cells]
     if points:
         panel.plot(*zip(*points, strict=True), "o", color="0.7", markersize=6, label="every machine")
@@ -166,11 +166,11 @@ def _trade(panel: Any, cells: Sequence[tuple[Cell, Row]], cost: Callable[[Row], 
 
 
 def _apart(array: str, cells: Sequence[tuple[Cell, Row]]) -> str:
-    """A machine without the options that all of them have."""
+    """Returns the name of a machine without the options that all machines share."""
     alike = set.intersection(*({*cell.array.split(",")[1:]} for cell, _ in cells))
     return ",".join(part for part in array.split(",") if part not in alike)
 
 
 def write_pareto_plot(finished: Sequence[tuple[Cell, Row]], path: str) -> None:
-    """Write what machines cost for their cycles, whole or not at all. Raises BadInput."""
+    """Writes the figure of costs and cycles of machines, whole or not at all. Raises BadInput."""
     write_figure(pareto_figure(finished), path)

@@ -1,8 +1,8 @@
-"""Cells of a sweep in processes of this machine, one line of JSON to each and one back.
+"""Runs cells of a sweep in processes of this machine, with one line of JSON to each and one back.
 
-A process that dies, of memory for example, fails its cell only: the next cell gets a new process. They stand in
-sessions of their own, so that Ctrl-C is for the parent; without their parent they end by themselves, and their searches
-with them. Run as `python -m glenside.sweep.processes`.
+A process that dies, for example for lack of memory, only fails its own cell: the next cell gets a new process.
+Processes have their own sessions, so that Ctrl-C reaches only the parent; without their parent they end themselves and
+their searches. Run as `python -m glenside.sweep.processes`.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ POLL = 0.1  # seconds
 
 
 class CellProcess:
-    """A process that runs one cell at a time. Ended with `end`."""
+    """A process that runs one cell at a time, until `end`."""
 
     def __init__(self) -> None:
         self._process = start("glenside.sweep.processes")
         self._buffer = bytearray()
 
     def fileno(self) -> int:
-        """Ready to be read when there is a part of an answer, or an end."""
+        """The file descriptor that is readable when part of an answer, or the end, has arrived."""
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
     def start(self, cell: Cell) -> None:
-        """Give it a cell; one that is dead says so when it is read."""
+        """Sends a cell; a process that has died is detected when its answer is read."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(cell.as_dict()).encode() + b"\n")
             self._process.stdin.flush()
 
     def read(self) -> Row | None:
-        """Called when ready: the row when it is whole, which is a failure when the process has ended."""
+        """Reads what is ready: returns the row once it is complete, or a failure if the process has ended."""
         data = os.read(self.fileno(), 1 << 20)
         self._buffer += data
         if self._buffer.endswith(b"\n"):
@@ -57,12 +57,12 @@ class CellProcess:
         return self._process.poll() is None
 
     def end(self) -> None:
-        """End it now."""
+        """Ends the process immediately."""
         end(self._process)
 
 
 def in_processes(jobs: int) -> Runner:
-    """The runner that keeps up to `jobs` processes busy. Raises BadInput for less than one."""
+    """Returns a runner that keeps up to `jobs` processes busy. Raises BadInput for less than one."""
     if jobs < 1:
         raise BadInput(f"--jobs must be at least 1, got {jobs}")
 
@@ -101,13 +101,13 @@ def in_processes(jobs: int) -> Runner:
 
 
 def run_in_process(cell: Cell) -> Row:
-    """One cell in a process of its own, waited for."""
+    """Runs one cell in a process of its own and waits for it."""
     (answer,) = in_processes(1)([cell], lambda: False)
     return answer[1]
 
 
 def main() -> None:
-    """Serve cells from standard input until it ends."""
+    """Serves cells from standard input until it ends."""
     watch_parent()
     out = answers()
     for line in sys.stdin.buffer:

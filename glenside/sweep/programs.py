@@ -1,4 +1,4 @@
-"""Cells that are whole programs: a network of integers, input to result, and what it takes on a machine."""
+"""Cells that are whole programs: an integer network from input to result, and its cost on a machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from glenside.targets.base import EmitsInstructions, Target
 
 
 def require_programs(quantize: str, targets: Sequence[Target]) -> None:
-    """Raises BadInput: networks that are quantized for a machine that has no instructions, or in another way."""
+    """Raises BadInput for a network quantized for a machine without instructions, or in another way."""
     if quantize not in ("", RANDOM):
         raise BadInput(f"--quantize of a sweep is {RANDOM}, got {quantize}")
     other = next((target for target in targets if quantize and not isinstance(target, EmitsInstructions)), None)
@@ -24,7 +24,7 @@ def require_programs(quantize: str, targets: Sequence[Target]) -> None:
 
 
 def prepared(program: Program, quantize: str) -> tuple[Program, IntegerNetwork | None]:
-    """What is searched, and the integer network that it is of, where one is asked for. Raises BadInput."""
+    """Returns the program to search, and its integer network if one is requested. Raises BadInput."""
     if not quantize:
         return program, None
     found = integers(program, None if of_bytes(program) else quantize)
@@ -33,7 +33,9 @@ def prepared(program: Program, quantize: str) -> tuple[Program, IntegerNetwork |
 
 
 def whole_program(result: Result, network: IntegerNetwork) -> dict[str, Any]:
-    """What a row says of the program. Raises BadInput: a layer that the machine does not run."""
+    """Returns the columns of a row that describe the program. Raises BadInput for a layer that the machine cannot
+    run.
+    """
     result.require_mapped()
     assert isinstance(result.target, EmitsInstructions), "`require_programs` refuses other targets"
     made = result.target.network_code(result, network)

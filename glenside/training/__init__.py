@@ -1,7 +1,7 @@
-"""Networks trained on arrays of examples: `gl.train(network, {"x": images, "y": digits})`.
+"""Trains networks on arrays of examples: `gl.train(network, {"x": images, "y": digits})`.
 
-The step is one program, `gl.training_step`; here are the examples that it is given, the loop around it, and what is
-kept of a run that ends early.
+A training step is one program, `gl.training_step`. This package handles the examples, the loop over them, and the
+checkpoints of a run.
 """
 
 from glenside.training.loop import Epoch, Trained, train

@@ -1,4 +1,4 @@
-"""The curve of a training, readable in grey."""
+"""Plots the curve of a training, readable in grayscale."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def figure(name: str, epochs: Sequence[Epoch]) -> Any:
-    """A figure: the loss by epoch, and the share of right outputs where there is one."""
+    """Returns a figure of the loss by epoch, and of the share of correct outputs if there is one."""
     from matplotlib.figure import Figure
 
     numbers = [epoch.number for epoch in epochs]

@@ -1,4 +1,6 @@
-"""Examples: arrays whose first axis counts them, held to what a program takes before anything is computed."""
+"""Examples: arrays whose first axis counts them, checked against the inputs of a program before anything is
+computed.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +19,26 @@ from glenside.ir.operators.requirements import spelled
 from glenside.ir.types import Tensor
 
 LABELS = ("labels", "y")
-"""What the labels are called in data, where nobody says it: the first that is there."""
+"""Names of labels in data, tried in this order if none is given."""
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Arrays by the input that they are given to, (examples ..) each, of its dtype."""
+    """Arrays of examples, (examples ..), by the input that reads them, in its dtype."""
 
     arrays: Mapping[str, Array]
 
     @property
     def count(self) -> int:
-        """How many examples there are."""
+        """The number of examples."""
         return len(next(iter(self.arrays.values())))
 
     def take(self, places: Array) -> dict[str, Array]:
-        """The examples at these places, in their order."""
+        """Returns the examples at these positions, in this order."""
         return {name: array[places] for name, array in self.arrays.items()}
 
     def digest(self) -> str:
-        """The same for the same examples alone."""
+        """Returns these examples only."""
         made = hashlib.sha256()
         for name, array in sorted(self.arrays.items()):
             made.update(f"{name} {array.dtype} {array.shape} ".encode())
@@ -51,17 +53,17 @@ def examples(
     bounds: tuple[int, int] | None,
     keys: Mapping[str, str],
 ) -> Examples:
-    """The arrays of the data that the inputs and the labels of a step are given.
+    """Returns the arrays of the data for the inputs and the labels of a step.
 
-    bounds  the least and the most of a label
-    keys    input -> array of the data; others have the input's name, or x where there is one input
+      bounds  the least and the largest label
 
-    Raises BadInput: no array for an input, one that does not fit, numbers that are not finite, labels out of range.
+    Raises BadInput for an input without an array, an array that does not fit, numbers that are not finite, or labels
+    out of range.
     """
     wanted = {tensor.name: tensor for tensor in (*inputs, labels)}
     for name in keys:
         if name not in wanted:
-            raise BadInput(f"the network has no input {spelled_name(name)} of examples{suggestion(name, wanted)}")
+            raise BadInput(f"the network has no input {spelled_name(name)} for examples{suggestion(name, wanted)}")
     arrays = {}
     for name, tensor in wanted.items():
         others = LABELS if tensor is labels else ("x",) if len(inputs) == 1 else ()
@@ -76,12 +78,12 @@ def examples(
     counts = {name: len(array) for name, array in arrays.items()}
     if len({*counts.values()}) > 1:
         said = ", ".join(f"{count} of {spelled_name(name)}" for name, count in counts.items())
-        raise BadInput(f"the arrays of the data require as many examples each, got {said}")
+        raise BadInput(f"the arrays of the data require the same number of examples, got {said}")
     return Examples(arrays)
 
 
 def _fitting(tensor: Tensor, array: Array, key: str) -> Array:
-    """The array in the tensor's dtype. Raises BadInput."""
+    """Returns the array in the tensor's dtype. Raises BadInput."""
     name, item = spelled_name(key), tuple(tensor.dims[1:])
     if array.ndim == 0 or array.shape[1:] != item:
         need = f"(examples{''.join(f' {n}' for n in item)})"
@@ -97,7 +99,9 @@ def _fitting(tensor: Tensor, array: Array, key: str) -> Array:
 
 
 def _hint(array: Array, item: tuple[int, ...]) -> str:
-    """How an array would fit, if it has as many elements: in another order of its axes, or in another shape."""
+    """Suggests another order of axes, or another shape, in which the array fits, if it has the right number of
+    elements.
+    """
     if not array.size or not array.ndim or prod(array.shape[1:]) != prod(item):
         return ""
     if sorted(array.shape[1:]) == sorted(item):
@@ -121,7 +125,7 @@ def _bounded(key: str, array: Array, low: int, high: int) -> None:
 
 
 def _refuse(name: str, array: Array, right: Array, what: str) -> None:
-    """Raise BadInput where not all is right, with the first place where it is not."""
+    """Raises BadInput with the first wrong element, if there is one."""
     if np.all(right):
         return
     wrong = np.argwhere(~np.asarray(right))
@@ -131,12 +135,12 @@ def _refuse(name: str, array: Array, right: Array, what: str) -> None:
 
 
 def held_out(count: int, fraction: float, seed: int) -> tuple[Array, Array]:
-    """The places of examples to train on, and of those that are kept to see what is learnt; drawn by the seed."""
+    """Splits examples into those to train on and those held out to measure accuracy, drawn from the seed."""
     order = np.random.default_rng([seed, 0]).permutation(count)
     kept = round(fraction * count)
     return np.sort(order[kept:]), np.sort(order[:kept])
 
 
 def shuffled(places: Array, seed: int, epoch: int) -> Array:
-    """The places in the order of an epoch, which depends on nothing but seed and number, from 1 on."""
+    """Returns the order of an epoch, which depends only on the seed and the number of the epoch, starting at 1."""
     return np.random.default_rng([seed, epoch]).permutation(places)

@@ -1,4 +1,4 @@
-"""Where a number that is none first appears in a step."""
+"""Finds where NaN or infinity first appears in a step."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from glenside.semantics.interpreter import evaluate
 
 
 class _Found(Exception):
-    """The search is over."""
+    """Ends the search."""
 
 
 def finite(array: Array) -> bool:
-    """Whether all numbers of an array are; a sum tells that of most arrays, and takes no memory."""
+    """True if all numbers of an array are finite; the sum decides this for most arrays, without memory."""
     if array.dtype.name not in FLOATS:
         return True
     with np.errstate(all="ignore"):
@@ -28,10 +28,10 @@ def finite(array: Array) -> bool:
 
 
 def first_fault(program: Program, values: Mapping[str, Array]) -> str:
-    """Where NaN first appears, or else infinity that was computed, when the interpreter runs a program on these values:
-    "NaN first appears in conv1, which is compute sqrt"; "" where neither does.
+    """Returns where NaN first appears, or else a computed infinity, when the interpreter runs a program on these
+    values.
 
-    Infinities that are written in the program, as those around the images of max-pools, are none that count.
+    Infinities that are written in the program, such as the padding of max-pools, do not count.
     """
     return _first(program, values, np.isnan, "NaN") or _first(program, values, np.isinf, "infinity")
 
@@ -57,7 +57,7 @@ def _first(program: Program, values: Mapping[str, Array], wrong: Any, what: str)
 
 
 def _place(program: Program, term: Term) -> str:
-    """The layer of a term or the nearest one below it, and what the term computes."""
+    """Returns the layer of a term, or the nearest layer below it, and what the term computes."""
     names = by_node({**program.names, **program.layers})
     below = next((t for t in reversed([*postorder(term)]) if t in names), None)
     words = [term.operator.name, *(str(a) for a in term.attributes[:1] if isinstance(a, str))]

@@ -1,4 +1,4 @@
-"""The loop of training: epochs of steps over examples, that can be left and taken up between any two steps."""
+"""The training loop: epochs of steps over examples, which can be interrupted and resumed between any two steps."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 
 INTERPRETER = "interpreter"
 _KEEP = 60.0
-"""Seconds between two checkpoints, where an epoch takes longer."""
+"""Seconds between two checkpoints within an epoch."""
 
 Run = Callable[[Mapping[str, Array]], Any]
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch, counted from 1, came to: means over its steps, and over the examples that are held out.
+    """The results of one epoch, counted from 1: means over its steps, and over the examples that are held out.
 
-    Shares are of outputs that are right; None where the loss knows no right and wrong, or nothing is held out.
+    Shares are those of correct outputs; None if the loss does not define correctness, or no examples are held out.
     """
 
     number: int
@@ -70,7 +70,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is: a step of an epoch, both from 1 on, and the means of the epoch so far."""
+    """The progress of a run: a step of an epoch, both counted from 1, and the means of the epoch so far."""
 
     epoch: int
     epochs: int
@@ -82,13 +82,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class Trained:
-    """What training gives.
+    """The result of training.
 
-    program      the network, with the weights as they are now
-    epochs       those that are over
-    on           what ran the steps, in words
-    notes        what must be said of how the network was trained
-    interrupted  whether Ctrl-C ended it: the weights are those after the last whole step
+    program      the network with its current weights
+    epochs       the finished epochs
+    on           a description of what ran the steps
+    notes        remarks on how the network was trained
+    interrupted  whether Ctrl-C ended it
     """
 
     program: Program
@@ -98,7 +98,9 @@ class Trained:
     interrupted: bool
 
     def plot(self) -> Any:
-        """A figure: loss and share of right outputs by epoch, of what was trained on and what was held out."""
+        """Returns a figure of the loss and the share of correct outputs by epoch, in training and on held-out
+        examples.
+        """
         from glenside.training.curves import figure
 
         return figure(self.program.name, self.epochs)
@@ -155,10 +157,10 @@ def train(
     if not 0 <= held_out < 1:
         raise BadInput(f"the share that is held out requires a number from 0 to below 1, got {held_out}")
     if resume and checkpoint is None:
-        raise BadInput("to go on requires the checkpoint to go on with, got none")
+        raise BadInput("resume requires a checkpoint, got none")
     if checkpoint is not None and not resume and Path(checkpoint).exists():
         shown = one_line(os.fspath(checkpoint))
-        raise BadInput(f"{shown} is there: go on with it by resume, or name another file for the checkpoint")
+        raise BadInput(f"{shown} exists: continue it with resume, or name another file for the checkpoint")
     network, notes = _before(program.seeded_constants(seed), record)
     labels = numbered("labels", network.tensors)
     made = _Training(program, network, labels, record, epochs, held_out, seed, checkpoint, listener, on_epoch)
@@ -175,7 +177,9 @@ def train(
 
 
 def _before(network: Program, loss: Loss) -> tuple[Program, list[str]]:
-    """The network up to what the loss begins with, its classes last; and a sentence where that is not all."""
+    """Returns the network up to the point where the loss begins, with classes last; and a note if this is not all of
+    it.
+    """
     before = before_end(network.term, loss.of_output) if isinstance(network.term.type, AccessType) else None
     if before is None:
         return network, []
@@ -185,13 +189,13 @@ def _before(network: Program, loss: Loss) -> tuple[Program, list[str]]:
 
 
 def _left(network: Program, step: TrainingStep) -> list[str]:
-    """A sentence where numbers of a file are no weights."""
+    """Returns a note on constants of a file that are not weights."""
     state, fixed = {tensor.name for tensor in step.state}, network.signature.fixed
     left = [n for n, t in network.constants_declared.items() if t.dtype in FLOATS and n in fixed and n not in state]
     if not left:
         return []
     shown = ", ".join(map(spelled_name, left[:3])) + (f" and {len(left) - 3:,} more" if len(left) > 3 else "")
-    return [f"numbers that are no initializers with axes stay as they are: {shown}"]
+    return [f"constants that are not initializers with axes are not trained: {shown}"]
 
 
 @dataclass
@@ -211,7 +215,7 @@ class _Training:
     step: TrainingStep = field(init=False)
 
     def open(self, data: Mapping[str, Array], keys: Mapping[str, str]) -> None:
-        """The examples, and how they are divided. Raises BadInput."""
+        """Reads and splits the examples. Raises BadInput."""
         if isinstance(self.network.term.type, TupleType):
             raise BadInput(f"training requires a network of one result, got {self.network.term.type}")
         inputs = [tensor for tensor in self.network.inputs.values() if tensor != SEED]
@@ -227,10 +231,12 @@ class _Training:
         self.steps = len(self.trained) // self.batch
         if not self.steps:
             left = f", {len(self.kept)} of {self.examples.count} are held out" if len(self.kept) else ""
-            raise BadInput(f"a batch of {self.batch} requires as many examples, got {len(self.trained)}{left}")
+            raise BadInput(
+                f"a batch of {self.batch} requires at least that many examples, got {len(self.trained)}{left}"
+            )
 
     def begin(self, resume: bool) -> None:
-        """The first moment, or that of the checkpoint. Raises BadInput."""
+        """Returns the first state, or that of the checkpoint. Raises BadInput."""
         self.moment: Moment = checkpoints.beginning(self.step.initial)
         if self.checkpoint is None:
             return
@@ -238,12 +244,14 @@ class _Training:
             state = {tensor.name: tensor for tensor in self.step.state}
             self.moment = checkpoints.read(self.checkpoint, state, self._about)
             if self.moment.steps > self.steps:
-                raise BadInput(f"{one_line(os.fspath(self.checkpoint))} is no whole checkpoint: too many steps")
+                raise BadInput(
+                    f"{one_line(os.fspath(self.checkpoint))} is not a complete checkpoint: it has too many steps"
+                )
         self._keep()  # now it is known that it can be written
 
     @cached_property
     def _about(self) -> dict[str, str]:
-        """What a checkpoint of this run is about."""
+        """Identifies the run of a checkpoint."""
         made = hashlib.sha256(str(self.step.program).encode())
         for name, array in sorted(self.step.program.constants.items()):
             made.update(name.encode() + np.ascontiguousarray(array).view(np.uint8).tobytes())
@@ -255,7 +263,7 @@ class _Training:
         }
 
     def prepare(self, machine: str, target: Target | str | None) -> None:
-        """What computes steps, and the network for examples that are held out. Raises BadInput."""
+        """Prepares the computation of steps, and the network for held-out examples. Raises BadInput."""
         self.compute, self.on = _runner(self.step.program, machine, target)
         if len(self.kept):
             state = {tensor.name for tensor in self.step.state}
@@ -264,14 +272,14 @@ class _Training:
             self.forward, _ = _runner(forward, machine, target)
 
     def words(self) -> str:
-        """What is done in an epoch, and by what."""
+        """Describes the steps of an epoch and what runs them."""
         apart = f", {len(self.kept):,} more are held out" if len(self.kept) else ""
         done = f"; {len(self.moment.epochs)} epochs are over" if len(self.moment.epochs) else ""
         steps = f"{self.steps:,} steps an epoch, of {self.batch:,} of {len(self.trained):,} examples{apart}"
         return f"{steps}; {self.on}{done}"
 
     def run(self, notes: Sequence[str]) -> Trained:
-        """Steps until all epochs are over, or Ctrl-C. Raises BadInput where numbers are no longer finite."""
+        """Runs steps until all epochs are finished, or Ctrl-C. Raises BadInput if numbers are no longer finite."""
         interrupted, self._kept_at = False, time.monotonic()
         try:
             while len(self.moment.epochs) < self.epochs:
@@ -322,12 +330,12 @@ class _Training:
         self.moment = self.moment.stepped(state, float(loss), right, time.perf_counter() - begin)
 
     def _means(self) -> tuple[float, float | None]:
-        """Loss and share of right outputs over the steps of this epoch."""
+        """Returns the loss and the share of correct outputs over the steps of this epoch."""
         loss, right = (total / max(1, self.moment.steps) for total in self.moment.sums)
         return loss, None if self.loss.right is None else right
 
     def _fault(self, epoch: int, values: Mapping[str, Array], loss: Array, state: Mapping[str, Array]) -> str:
-        """What to say of a step that gives numbers that are none."""
+        """Describes a step whose results are not finite."""
         program = self.step.program
         found = first_fault(program, {**program.constants, **values})
         if not found:  # the order of sums may decide
@@ -337,7 +345,7 @@ class _Training:
         return f"step {self.moment.steps + 1} of epoch {epoch}: {found}; a lower learning rate may do{left}"
 
     def _held_out(self) -> tuple[float, float]:
-        """Loss, and share of right outputs, over the examples that are held out."""
+        """Returns the loss and the share of correct outputs over the held-out examples."""
         sums = np.zeros(2)
         for start in range(0, len(self.kept), self.batch):
             places = self.kept[start : start + self.batch]
@@ -352,16 +360,18 @@ class _Training:
 
 
 def _batch(inputs: Sequence[Tensor], labels: Tensor) -> int:
-    """The size of the first axis of all inputs and labels. Raises BadInput."""
+    """Returns the size of the first axis of all inputs and labels. Raises BadInput."""
     sizes = {(tensor.dims[0] if tensor.dims else 0) for tensor in (*inputs, labels)}
     if len(sizes) > 1 or not min(sizes):
         said = ", ".join(f"{spelled_name(t.name)} ({' '.join(map(str, t.dims))})" for t in (*inputs, labels))
-        raise BadInput(f"training requires inputs and labels with a first axis of examples, as many each, got {said}")
+        raise BadInput(
+            f"training requires inputs and labels with a first axis of the same number of examples, got {said}"
+        )
     return sizes.pop()
 
 
 def _measured(loss: Loss, output: Array, labels: Array) -> float:
-    """The loss of outputs that are there."""
+    """Returns the loss of given outputs."""
     given = {"output": output, "labels": labels}
     terms = (build("access-tensor", Tensor(n, Dims(a.shape), a.dtype.name)) for n, a in given.items())
     (value,) = evaluate([loss.of(*terms)], given)
@@ -369,7 +379,7 @@ def _measured(loss: Loss, output: Array, labels: Array) -> float:
 
 
 def _runner(program: Program, machine: str, target: Target | str | None) -> tuple[Run, str]:
-    """What computes a program, and what it is in words. Raises BadInput."""
+    """Returns a function that computes a program, and its description. Raises BadInput."""
     if machine == INTERPRETER:
         return lambda values: evaluate([program.term], {**program.constants, **values})[0], "the interpreter"
     try:

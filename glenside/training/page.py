@@ -1,4 +1,4 @@
-"""The page of a training: its curve, and what each epoch came to."""
+"""The report page of a training: its curve, and the results of each epoch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def training_document(trained: Trained, facts: Mapping[str, str]) -> Document:
-    """The document of a run; `facts` say what was asked."""
+    """Returns the document of a run; `facts` describe its options."""
     epochs, table = trained.epochs, _table(trained.epochs)
     sections = [
         Section("The curve", _curves(epochs)),
@@ -26,7 +26,7 @@ def training_document(trained: Trained, facts: Mapping[str, str]) -> Document:
 
 
 def _lead(trained: Trained) -> str:
-    """Where it ended, and where what was held out was told best."""
+    """Describes the final loss, and the epoch with the best loss on held-out examples."""
     if not trained.epochs:
         return "It ended before its first epoch was over."
     last = trained.epochs[-1]

@@ -1,4 +1,4 @@
-"""Rearrangements rise through what is computed element by element."""
+"""Moves rearrangements up through what is computed element by element."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glenside.rewrites.layout.layout import ANYWHERE, BOXES, CORE, FAMILY, ITEM,
 from glenside.rewrites.terms import rearranged, under, variables, vec, whole
 
 whole_pair = relation("whole-pair", pairs=ACCESS, kind=TEXT, a=ACCESS, b=ACCESS)
-# An operand of such a pair, and what it is a rearrangement of, of own dims and so many elements; and what undoes it.
+# An operand of a pair, the tensor that it rearranges, with its dims and size, and the inverse rearrangement.
 in_pair = relation("in-pair", operand=ACCESS)
 moved_in_pair = relation(
     "moved-in-pair",
@@ -34,7 +34,8 @@ moved_in_pair = relation(
 def rearrangement_leaves_pointwise(b: V, p: V, o: V, s: V, i: V, f: V, t: V, u: V, v: V) -> Clauses:
     """f(rearrange(b)) = rearrange(f(b)), for pointwise f and for casts, and for an f of items wherever they lie.
 
-    Sound because each element is computed by itself; only its place differs, and what f takes of that is told anew.
+    Sound because each element is computed by itself; only its position differs, and an f that names axes gets their new
+    numbers.
     """
     moved = op.rearrange(b, p, o, s, i)
     parts, axes = variables("parts axes")
@@ -60,9 +61,9 @@ _PAIRS = (
 
 @analysis(CORE, *_PAIRS)
 def pairs_of_whole_tensors_are_known(f: V, x: V, y: V, c: V, b: V, p: V, o: V, s: V, i: V, d: V) -> Clauses:
-    """Functions of two whole tensors, and each of those as a rearrangement: once, and not for each pair that it is in.
+    """Finds functions of two whole tensors, and each tensor that is a rearrangement: once, not once per pair.
 
-    An analysis: it adds no e-node. Sound because it only reads what is there.
+    An analysis: it adds no e-node. Sound because it only reads facts that hold.
     """
     size, own, parts, order = variables("size own parts order")
     pair = (OURS, ROOT == op.compute(f, op.product(x, y, 0)), category(f, "fold"), split(x) == 0, split(y) == 0)
@@ -77,9 +78,10 @@ def pairs_of_whole_tensors_are_known(f: V, x: V, y: V, c: V, b: V, p: V, o: V, s
 
 @rule(CORE, *_PAIRS)
 def rearrangement_leaves_pair(f: V, y: V, c: V, b: V, p: V, o: V, d: V, own: V, parts: V, order: V) -> Clauses:
-    """f(rearrange(b) x y) = rearrange(f(b x rearrange'(y))), with what undoes it, for an f of two whole tensors.
+    """f(rearrange(b) x y) = rearrange(f(b x rearrange'(y))), with the inverse rearrange', for an f of two whole
+    tensors.
 
-    Sound because f takes the elements of both at the same place, and both sides are moved alike.
+    Sound because f combines elements at the same position, and both operands are moved equally.
     """
     (size,) = variables("size")
     alike, other = whole(b, size, own), rearranged(y, parts, order, vec(), own)

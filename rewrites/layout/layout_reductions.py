@@ -1,4 +1,4 @@
-"""Rearrangements rise through what sees an item as a whole: reductions and softmax."""
+"""Moves rearrangements up through reductions and softmax, which use an item as a whole."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rearrangement_leaves_reduction(f: V, c: V, b: V, p: V, o: V, d: V, n: V, siz
 def rearrangement_leaves_softmax(c: V, b: V, p: V, o: V, s: V, i: V, d: V, n: V, size: V, shape: V, item: V) -> Clauses:
     """softmax(rearrange(b)) = rearrange(softmax(b)), where the parts of b that are the item come last.
 
-    Sound because each item is normalized as a whole, in whatever order its elements stand.
+    Sound because each item is normalized as a whole, in whatever order its elements are.
     """
     return rewrite(
         op.softmax(c),

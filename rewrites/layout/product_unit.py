@@ -1,8 +1,8 @@
-"""Products onto a unit that reads its operands and stores its result through affine addresses.
+"""Maps products onto a unit that reads its operands and stores its result through affine addresses.
 
-The unit takes an operand only in its own layout: what it wants innermost in memory must lie there. Where an operand
-does not, a copy of it in that layout is proposed, and equality does the rest: rearrangements rise from it (`layout`),
-meet others, and are stored by the product before, or read by the one behind, for nothing.
+The unit only accepts operands in its own layout, with the required axis innermost in memory. For other operands a rule
+proposes a copy in that layout, and equality does the rest: rearrangements move up from the copy (see `layout`), meet
+others, and cost nothing once the product before stores them or the next one reads them.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from glenside.rewrites.mapping.mapping_search import EXAMPLE_PARAMETERS, cheapes
 from glenside.rewrites.terms import is_dot, rearranged, sided, under, variables, vec, vec_range
 
 FAMILY, ANALYSES = "product-unit", "product-unit-analyses"
-# An operand of a product, and what it is a rearrangement of.
+# An operand of a product, and the tensor that it rearranges.
 seen = relation("seen", operand=ACCESS, x=ACCESS, parts=INTS, order=INTS)
 in_memory = relation("in-memory", x=ACCESS)
-# x lies in memory under some dims, that axis innermost; `windowed` is 1 where x is windows of what lies there.
+# x is in memory under some dims, with that axis innermost; `windowed` is 1 if x is windows of what is in memory.
 held = relation("held", x=ACCESS, dims=INTS, axis=INT, windowed=INT)
 want_layout = relation("want-layout", x=ACCESS)
-# What of the program lies in memory as the program says, along one axis.
+# A tensor of the program that is in memory in the program's own order, along one axis.
 own_order = relation("own-order", x=ACCESS)
-# The product of a and b, rearrangements of x, which is held so, and of y.
+# The product of a and b, which are rearrangements of x, held in that order, and of y.
 read_product = relation(
     "read-product",
     product=ACCESS, a=ACCESS, b=ACCESS, shared=INT, x=ACCESS, x_parts=INTS, x_order=INTS,
@@ -50,14 +50,14 @@ read_product = relation(
 stored_elsewhere = relation(
     "stored-elsewhere", stored=ACCESS, unit=ACCESS, parts=INTS, order=INTS, shape=INTS, item=INTS
 )
-# A rearrangement of c, which is in its own order along one axis, of so many elements, and what undoes it.
+# A rearrangement of c, which is in its own order along one axis, its size, and the inverse rearrangement.
 sinking = relation(
     "sinking",
     moved=ACCESS, c=ACCESS, parts=INTS, order=INTS, shape=INTS, item=INTS, size=INT, back_parts=INTS, back_order=INTS
 )  # fmt: skip
 UNIT_PRICES, UNIT_CYCLES = "unit-price-analyses", "unit-cycles"
 unit_cycles = relation(UNIT_CYCLES, product=ACCESS, cycles=INT)
-"""The cycles of a product in a mapping, and so of what a unit makes of it: the least of several counts."""
+"""The least cycles of a product over its mappings, and so of the units made from it."""
 PARAMETERS = {"layout": 1, "loads": 2, "stores": 2}
 
 _CONSTANT = [constant(access_at("w"))]
@@ -87,9 +87,9 @@ _BATCHED = Example(ex.dot(_SPLIT, ex.access("w", 2), 1), {"x": "4 3 5", "w": "4 
 def what_operands_hold_is_known(
     a: V, b: V, n: V, c: V, d: V, size: V, x: V, p: V, o: V, s: V, i: V, linear: V, y: V, k: V, t: V
 ) -> Clauses:
-    """An operand of a product is seen as itself, and as a rearrangement of what lies in memory.
+    """Records an operand of a product as itself, and as a rearrangement of a tensor in memory.
 
-    An analysis: it adds no e-node. Sound because it only reads what is there.
+    An analysis: it adds no e-node. Sound because it only reads facts that hold.
     """
     product, sides = is_dot(a, b, n), (a, b)
     return (
@@ -111,9 +111,10 @@ def what_operands_hold_is_known(
 def what_lies_innermost_is_known(
     c: V, x: V, y: V, p: V, o: V, q: V, r: V, s: V, i: V, k: V, t: V, d: V, dy: V, axis: V
 ) -> Clauses:
-    """What is computed or declared lies in memory in row-major order; windows lie there as what they are windows of.
+    """Records that computed and declared tensors are in memory in row-major order, and windows in that of their
+    operand.
 
-    An analysis: it adds no e-node. Sound because it only reads what is there.
+    An analysis: it adds no e-node. Sound because it only reads facts that hold.
     """
     f, u, v, n, lo, hi, padding, dtype, name, ap, ao, an, bp, bo, bn, sp, so = variables(
         "f u v n lo hi padding dtype name ap ao an bp bo bn sp so"
@@ -132,17 +133,17 @@ def what_lies_innermost_is_known(
         *(when(ROOT == kind).then(in_memory(ROOT)) for kind in kinds),
         when(ROOT == op.rearrange(x, p, vec(0), s, i), in_memory(x)).then(in_memory(ROOT)),
         when(seen(c, x, p, o), in_memory(x), row_major).then(last_is_innermost),
-        # A copy in the order of the product itself of what lies in memory in another; windows are a view, not a copy.
+        # A copy, in the order of the product itself, of a tensor in another order; windows are a view, not a copy.
         when(seen(x, x, p, o), x == op.rearrange(y, q, r, s, i), in_memory(y), row_major).then(last_is_innermost),
     )
 
 
 @analysis(FAMILY, Example(ex.moved("2 3", "1 0", "", "3 2"), {"x": "6"}))
 def what_has_its_own_order_is_known(x: V, n: V, s: V, i: V, c: V, p: V, o: V, size: V) -> Clauses:
-    """Of all layouts of a tensor of the program, the one that the program says, and what is a rearrangement of it.
+    """Of all layouts of a tensor of the program, records the program's own, and the rearrangements of it.
 
-    An analysis: it adds no e-node. Sound because it only reads what is there. Only of what is flat, as `sinking` says,
-    whichever rule ran before: to have other dims is no other layout.
+    An analysis: it adds no e-node. Sound because it only reads facts that hold. It only matches flat tensors, whichever
+    rule ran before, since other dims are not another layout.
     """
     parts, order = variables("parts order")
     return (
@@ -161,15 +162,15 @@ def what_has_its_own_order_is_known(x: V, n: V, s: V, i: V, c: V, p: V, o: V, si
 def product_runs_on_the_unit(a: V, b: V, n: V, x: V, p: V, o: V, y: V, q: V, r: V, d: V) -> Clauses:
     """dot(a x b) = rearrange(product-unit(x, y)), where a and b are rearrangements of x and y.
 
-    Where the unit takes x as it lies in memory. Rows and items are read in the order in which they lie there; a
-    constant b is put into that order beforehand. Sound because a sum does not depend on the order of its terms, and
-    because the rows of the result are put back into that of the product.
+    Only if the unit accepts x as it is in memory. Rows and items are read in memory order; a constant b is put into
+    that order beforehand. Sound because a sum does not depend on the order of its terms, and because the rows of the
+    result are put back into the order of the product.
     """
     da, sa, db, sb, read, shared, stored, axis, windowed = variables("da sa db sb read shared stored axis windowed")
     a_parts, a_order, a_split, b_parts, b_order, b_split, parts, order, fixed_parts, fixed_order = variables(
         "a-parts a-order a-split b-parts b-order b-split parts order fixed-parts fixed-order"
     )
-    # The few candidates first: joining them with the tables of shapes at once costs far more.
+    # The few candidates first: joining them with the tables of shapes at once is much slower.
     of_x, of_y = {"x": x, "x_parts": p, "x_order": o}, {"y": y, "y_parts": q, "y_order": r}
     found = read_product(ROOT, a, b, n, **of_x, **of_y, held=d, axis=axis, windowed=windowed)
     sizes = (sided(a, da, sa), sided(b, db, sb))
@@ -212,8 +213,8 @@ _UNIT_SIZES = {"x": "3 k", "w": "6 k"}
 def unit_stores_a_rearrangement(linear: V, u: V, p: V, o: V, s: V, i: V, x: V, y: V) -> Clauses:
     """rearrange(product-unit(x, y)) = product-unit(x, y with its rows in another order), stored elsewhere.
 
-    A depth_to_space behind a convolution is where the unit writes. Sound because a row of y gives one row of results,
-    wherever it stands, and because storing is a rearrangement itself.
+    A depth_to_space after a convolution thereby becomes the addresses of its results. Sound because a row of y gives
+    one row of results, wherever it is, and because storing is itself a rearrangement.
     """
     n, ap, ao, an, bp, bo, bn, sp, so = variables("n ap ao an bp bo bn sp so")
     read_a, from_a, read_b, size, stored = variables("read-a from-a read-b size stored")
@@ -235,7 +236,7 @@ def unit_stores_a_rearrangement(linear: V, u: V, p: V, o: V, s: V, i: V, x: V, y
     moved = rearranged(y, moved_parts, moved_order, vec(), q)
     under_root = union(ROOT, under(stored, size, s, i))
     return (
-        # Of what is stored as it is computed: what is stored elsewhere leads to the same units once more.
+        # Only for results that are stored in computed order; others would lead to the same units again.
         when(
             *(ROOT == op.rearrange(linear, p, o, s, i), o != vec(0), lifted(linear, u)),
             *(on_unit, so == vec_range(so.length)),
@@ -306,9 +307,10 @@ def rearrangement_sinks_to_the_unit(
 def layouts_are_wanted(
     c: V, x: V, y: V, p: V, o: V, d: V, dy: V, axis: V, k: V, t: V, padding: V, n: V, lo: V, hi: V
 ) -> Clauses:
-    """What the windows of a product slide over is wanted in the unit's layout, and so is what was padded to it.
+    """Demands the unit's layout for the tensor under the windows of a product, and for the tensor that was padded to
+    it.
 
-    Only for windows of the program itself: what layouts make of them has its layout already. An analysis: it adds no
+    Only for windows of the program itself, since those that layouts make already have theirs. An analysis: it adds no
     e-node. Sound because a demand only says where a rule applies.
     """
     return (
@@ -350,10 +352,10 @@ def a_layout_is_proposed(d: V, p: V, o: V, sizes: V, q: V, r: V, proposed: V) ->
     Example(ex.rearranged(_UNIT, 18, 0, 3, 6), _UNIT_SIZES, [unit_cycles(access_at("root"), 7)], EXAMPLE_PARAMETERS),
 )
 def units_take_the_cheapest_mapping(cycles: V, unit: V, linear: V, other: V) -> Clauses:
-    """cycles(unit) = cycles(dot(p)) where dot(p) = rearrange(unit), and of two units that are rearrangements alike.
+    """cycles(unit) = cycles(dot(p)) if dot(p) = rearrange(unit), and the same for two units that are rearrangements.
 
-    An analysis: it adds no e-node. Sound because it only reads what is there: a mapping is addresses and constants, so
-    a unit that addresses freely runs it in whatever order its operands lie.
+    An analysis: it adds no e-node. Sound because it only reads facts that hold: a mapping consists of addresses and
+    constants, so a unit with free addresses runs it whatever the order of its operands.
     """
     flat = linear == op.rearrange(unit, *variables("parts order shape item"))
     moved = ROOT == op.rearrange(linear, *variables("parts1 order1 shape1 item1"))

@@ -1,8 +1,8 @@
-"""How rearrangements travel: tables from the parts and order of an operand to those of a result.
+"""Tables that compute the parts and order of a result from those of a rearranged operand.
 
-Throughout, an operand c is `rearrange(b; parts, order)` under the dims d. To act on axes of c is to act on parts of b,
-after cutting the parts so finely that each lies within one axis of c (`Cut`). A table has no row where an axis is made
-of parts that are apart in b, so the rule that reads it does not fire there.
+Throughout, an operand c is `rearrange(b; parts, order)` with dims d. Acting on axes of c means acting on parts of b,
+after the parts are cut so that each lies within one axis of c (`Cut`). A table has no row for an axis whose parts are
+apart in b, so that its rule does not fire there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Cut:
     axes: tuple[tuple[int, ...], ...]
 
     def kind(self, split: int) -> list[bool]:
-        """For each part, whether it lies in the item of d."""
+        """For each part, whether it is in the item of d."""
         item = {part for axis in self.axes[split:] for part in axis}
         return [part in item for part in range(len(self.parts))]
 
@@ -41,7 +41,7 @@ def _cut(r: Rearrangement, dims: Sequence[int]) -> tuple[Rearrangement, Sequence
 
 
 def cut_at_axes(parts: Sequence[int], order: Sequence[int], d: Sequence[int]) -> Cut | None:
-    """The parts of a rearrangement cut at the axes of its result, d; None where they cannot be."""
+    """Returns the parts of a rearrangement, cut at the axes d of its result; None if they cannot be cut."""
     if 0 in d:
         return None
     if (found := _cut(Rearrangement(tuple(parts), tuple(order)), d)) is None:
@@ -51,7 +51,7 @@ def cut_at_axes(parts: Sequence[int], order: Sequence[int], d: Sequence[int]) ->
 
 
 def canonical_pair(r: Rearrangement) -> tuple[Dims, Dims]:
-    """The parts and the order of its canonical form."""
+    """Returns the parts and the order of the canonical form."""
     small = r.canonical()
     return Dims(small.parts), Dims(small.order)
 
@@ -62,26 +62,26 @@ def _still(order: Dims) -> bool:
 
 @table(parts=Dims, order=Dims)
 def transposing(d: Dims, p: Dims) -> tuple[Dims, Dims] | None:
-    """The rearrangement that the transpose of dims d is."""
+    """Returns the rearrangement that equals a transpose of dims d."""
     return None if 0 in d else canonical_pair(of_transpose(d, p))
 
 
 @table(parts=Dims, order=Dims)
 def composed(p: Dims, o: Dims, q: Dims, r: Dims) -> tuple[Dims, Dims] | None:
-    """The rearrangement (p, o) and then (q, r)."""
+    """Returns the rearrangement (p, o) followed by (q, r)."""
     both = Rearrangement(tuple(p), tuple(o)).then(Rearrangement(tuple(q), tuple(r)))
     return None if both is None else canonical_pair(both)
 
 
 @table(parts=Dims, order=Dims)
 def undone(p: Dims, o: Dims) -> tuple[Dims, Dims] | None:
-    """What undoes (p, o)."""
+    """Returns the inverse of (p, o)."""
     return canonical_pair(Rearrangement(tuple(p), tuple(o)).inverse())
 
 
 @table(at=int, parts=Dims, after=Dims, order=Dims)
 def one_axis(p: Dims, o: Dims, d: Dims, axis: int, size: int) -> tuple[int, Dims, Dims, Dims] | None:
-    """Parts of b of which one, `at`, is the axis of c, and what is after it has another size."""
+    """Returns parts of b, one of which, `at`, is the axis of c, and the parts after that axis changed its size."""
     cut = None if _still(o) else cut_at_axes(p, o, d)
     if cut is None or len(cut.axes[axis]) > 1:
         return None
@@ -95,10 +95,10 @@ def one_axis(p: Dims, o: Dims, d: Dims, axis: int, size: int) -> tuple[int, Dims
 
 
 def _with_ones(cut: Cut, axes: Sequence[int]) -> tuple[list[int], list[int], dict[int, int]]:
-    """The parts with one of size 1 more for each of these axes, which have none, and where those are.
+    """Returns the parts with another of size 1 for each of these axes, which have none, and their positions.
 
-    Each follows the part before it in the result, but what is last there is last: the mean of each pixel is repeated
-    along its channels in every order of the pixels, and not between two coordinates of them.
+    Each new part follows the part before it in the result, except that the last one stays last: the mean of each pixel
+    is repeated along its channels in every order of the pixels, and not between two of their coordinates.
     """
     keys: list[tuple[int, int]] = [(part, 0) for part in range(len(cut.parts))]
     ordered: list[tuple[int, int]] = []
@@ -181,7 +181,9 @@ def before_broadcast(p: Dims, o: Dims, narrow: Dims, wide: Dims) -> tuple[Dims, 
 
 
 def _fewest(narrow: Sequence[int], wide: Sequence[int]) -> tuple[Dims, Dims]:
-    """A broadcast in the fewest dims: neighbours that are repeated are one, and so are those that are not."""
+    """Returns a broadcast in the fewest dims: adjacent repeated axes are merged, and so are adjacent axes that are
+    not.
+    """
     small, large = [1], [1]
     for few, many in zip(narrow, wide, strict=True):
         if many == 1:
@@ -198,7 +200,9 @@ def _fewest(narrow: Sequence[int], wide: Sequence[int]) -> tuple[Dims, Dims]:
 def concatenating(
     p: Dims, o: Dims, d: Dims, e: Dims, axis: int
 ) -> tuple[Dims, Dims, Dims, Dims, int, Dims, Dims] | None:
-    """How the other operand, of dims e, is rearranged to stand beside b, along part `at`, and what is after it."""
+    """Returns how to rearrange the other operand, of dims e, to match b along part `at`, and the parts of the
+    result.
+    """
     if _still(o) or 0 in e:
         return None
     cut = cut_at_axes(p, o, d)
@@ -213,7 +217,7 @@ def concatenating(
 
 @table(parts=Dims, window=Dims, strides=Dims, after=Dims, order=Dims)
 def windowing(p: Dims, o: Dims, d: Dims, split: int, k: Dims, t: Dims) -> tuple[Dims, Dims, Dims, Dims, Dims] | None:
-    """windows(c; k, t) as windows of the parts of b, and how those are rearranged: all counts, then all windows."""
+    """Returns windows(c; k, t) as windows of the parts of b, and their rearrangement: all counts, then all windows."""
     if _still(o):
         return None
     cut = cut_at_axes(p, o, d)
@@ -238,7 +242,7 @@ def windowing(p: Dims, o: Dims, d: Dims, split: int, k: Dims, t: Dims) -> tuple[
 
 @table(shape=Dims, item=Dims, parts=Dims, order=Dims)
 def reducing(p: Dims, o: Dims, d: Dims, split: int) -> tuple[Dims, Dims, Dims, Dims] | None:
-    """The item of c as the last parts of b, where it is those, and the order of the rest."""
+    """Returns the item of c as the last parts of b, if it is those, and the order of the rest."""
     found = None if _still(o) else _apart(p, o, d, split)
     if found is None:
         return None
@@ -251,7 +255,7 @@ def reducing(p: Dims, o: Dims, d: Dims, split: int) -> tuple[Dims, Dims, Dims, D
 
 @table(whole=Dims, window=Dims, strides=Dims, parts=Dims, order=Dims)
 def reducing_windows(p: Dims, o: Dims, d: Dims, split: int) -> tuple[Dims, Dims, Dims, Dims, Dims] | None:
-    """The item of c as one window of b that is whole along its parts, where they do not come last."""
+    """Returns the item of c as one window of b that spans its parts, if they are not the last ones."""
     found = None if _still(o) else _apart(p, o, d, split)
     if found is None:
         return None
@@ -263,13 +267,13 @@ def reducing_windows(p: Dims, o: Dims, d: Dims, split: int) -> tuple[Dims, Dims,
 
 
 def _apart(p: Dims, o: Dims, d: Dims, split: int) -> tuple[Cut, list[bool]] | None:
-    """The parts cut where the item of c begins, and which of them are in it."""
+    """Returns the parts, cut where the item of c begins, and which of them are in it."""
     cut = cut_at_axes(p, o, (math.prod(d[:split]), math.prod(d[split:])))
     return None if cut is None else (cut, cut.kind(1))
 
 
 def _of_shape(cut: Cut, item: Sequence[bool]) -> Rearrangement:
-    """The order of the parts that are not of the item, numbered without those."""
+    """Returns the order of the parts outside of the item, numbered without those in it."""
     kept = [part for part, inside in enumerate(item) if not inside]
     place = {part: i for i, part in enumerate(kept)}
     order = tuple(place[part] for part in cut.order if not item[part])
@@ -278,16 +282,17 @@ def _of_shape(cut: Cut, item: Sequence[bool]) -> Rearrangement:
 
 @table(shape=Dims, item=Dims)
 def normalizing(p: Dims, o: Dims, d: Dims, split: int) -> tuple[Dims, Dims] | None:
-    """The item of c as the last parts of b, where it is those: what sees all of an item ignores its order."""
+    """Returns the item of c as the last parts of b, if it is those, in any order: a reduction ignores the order."""
     found = reducing.function(p, o, d, split)
     return None if found is None else (found[0], found[1])
 
 
 @table(narrow=Dims, wide=Dims, size=int)
 def weight_scale(few: Dims, many: Dims, dd: Dims, sa: int, n: int, db: Dims, sb: int) -> tuple[Dims, Dims, int] | None:
-    """A scale of the results of a product, repeated from `few` to `many`, as one of the weights, dims db.
+    """Returns a scale of the results of a product, repeated from `few` to `many`, as a scale of the weights, of dims
+    db.
 
-    None where it differs between rows of the other operand.
+    None if it differs between rows of the other operand.
     """
     sizes = refined(many, dd) if 0 not in (*many, *dd, *db) else None
     of_scale, of_product = (None, None) if sizes is None else (runs_of(many, sizes), runs_of(dd, sizes))

@@ -19,7 +19,7 @@ from glenside.rewrites.parameters import within
 FAMILY = "mapping-front"
 LEVELS = 6
 FINE = 1024
-"""Of those that hold alike the one of the least price is taken; prices are told apart in so many steps."""
+"""Of mappings that need equal memory the cheapest is kept; costs are compared in this many steps."""
 level = relation("front-level", number=INT, rows=range(LEVELS))
 _HELD = {
     what: function(f"front-least-{what}", INT, "min", product=ACCESS, swapped=INT, level=INT)
@@ -34,9 +34,9 @@ _EXAMPLES = [
 def front_of_mappings_is_made(
     best: V, price: V, second: V, third: V, weight: V, swapped: V, plan: V, number: V
 ) -> Clauses:
-    """dot(a x b) = what the plans of a front make of it: of each level, those that hold least.
+    """dot(a x b) = the results of the plans on a front: at each level, those that need the least memory.
 
-    Only demands, of plans that are all known before. Sound because a demand adds no e-node.
+    It only adds demands, for plans that are all known before. Sound because a demand adds no e-node.
     """
     last = (LEVELS - 1) ** 2
     on_level = (

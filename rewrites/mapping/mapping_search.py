@@ -36,26 +36,25 @@ product_of = relation("product-of", product=ACCESS, a=ACCESS, g=INT, m=INT, k=IN
 cheapest = function("cheapest", INT, "min", product=ACCESS)
 next_cheapest = function("next-cheapest", INT, "min", product=ACCESS, price=INT)
 lightest = function("lightest", INT, "min", product=ACCESS, price=INT, second=INT)
-# A plan so far: the axis that the next regrouping must be below, and the sizes that it leaves.
+# A partial plan: the axis below which the next regrouping must be, and the sizes that remain.
 regrouping = relation("regrouping", product=ACCESS, below=INT, m=INT, k=INT, o=INT, plan=INTS)
-# A plan with the next factor to try, of windows (i of size h steps by t over j of size w, elements d apart), rows or
-# groups.
+# A plan with the next factor to try, for windows (i of size h steps by t over j of size w, elements d apart), rows or
 window_factor = relation(
     "window-factor", product=ACCESS, i=INT, j=INT, h=INT, w=INT, t=INT, d=INT, m=INT, k=INT, o=INT, plan=INTS, q=INT
 )
 row_factor = relation("row-factor", product=ACCESS, m=INT, k=INT, o=INT, plan=INTS, r=INT)
 group_factor = relation("group-factor", product=ACCESS, m=INT, k=INT, o=INT, r=INT, plan=INTS, p=INT)
-# A whole plan and what it costs: of its prices the second decides among equals; `third` is for fronts.
+# A complete plan and its costs; `second` decides ties, and `third` is for fronts.
 candidate = relation("candidate", product=ACCESS, price=INT, second=INT, third=INT, weight=INT, swapped=INT, plan=INTS)
 planned = relation("planned", product=ACCESS, rest=INTS, plan=INTS)
 matrix_plan = relation("matrix-plan", product=ACCESS, r=INT, p=INT, swap=INT, plan=INTS)
-"""What is left of a plan: r rows together, p groups packed, 1 if swapped; 2 more if they are crossed (`crossing`)."""
+"""The rest of a plan: r rows together, p groups packed, and 1 if swapped, plus 2 if they are crossed (`crossing`)."""
 
 _CONV = ex.dot(ex.windows(ex.X, "2 3", "1 2"), ex.W, 1)
 
 
 def _price(g: int, m: int, k: int, o: int) -> int:
-    """Of the examples: a weight-stationary array of 4 x 3."""
+    """The target of the examples: a weight-stationary array of 4 x 3."""
     tiles: int = g * types.ceil_div(k, 4) * types.ceil_div(o, 3)
     return tiles * (m + 9)
 
@@ -81,34 +80,34 @@ EXAMPLES = (
 _FORM = Example(ex.MATMUL, {"x": "5 9", "w": "7 9"}, [recipe(access_at("root"), "phases:0:2")], EXAMPLE_PARAMETERS)
 
 
-# The product that is searched: its operand, its sizes as they are in the program, and the best price so far.
+# The product that is searched: its operand, its sizes in the program, and the best cost so far.
 _A, _G, _M, _K, _O, _BEST = Variable("a", ACCESS), *(Variable(name, INT) for name in ("g", "m0", "k0", "o0", "best"))
 SIZES = (_G, _M, _K, _O)
 SEARCHED = (_BEST == cheapest(ROOT), product_of(ROOT, _A, _G, _M, _K, _O))
 
 
 def light(weights: V) -> Facts:
-    """A target may refuse mappings with many more weights than the product has."""
+    """Lets a target refuse mappings with many more weights than the product has."""
     return exceeds_growth(weights, _G * (_K * _O)) == 0
 
 
 def is_promising(work: V, depth: V, results: V, weights: V) -> Facts:
-    """What follows from these sizes costs their bound at least: it must not be above what is kept."""
+    """Requires that the lower bound of these sizes is not above the cost of the plans that are kept."""
     return light(weights), bound(work, depth, results, weights) <= within(_BEST)
 
 
 def left_of(left: V, size: V, factor: V) -> Facts:
-    """How many windows, rows or groups are left of so many."""
+    """Returns how many windows, rows or groups remain of that many."""
     return left == ceil_div(size, factor)
 
 
 def next_factor(size: V, left: V) -> V:
-    """The smallest factor that leaves fewer than `left` of `size`."""
+    """Returns the smallest factor that leaves fewer than `left` of `size`."""
     return ceil_div(size, left - 1)
 
 
 def _window_factors() -> Clauses:
-    """Regroupings by q of each pair of axes along which windows slide, in order of the axes."""
+    """Regroups by q each pair of axes along which windows slide, in the order of the axes."""
     i, j, h, w, t, d, c, m, k, o, plan, q = variables("i j h w t d c m k o plan q")
     below, da, sa, left, depth, weights, rows, results = variables("below da sa left depth weights rows results")
     slide = (slides(_A, i, j, t, d, c), i < below, da == dims(_A), sa == split(_A), i < sa, j >= sa)
@@ -133,7 +132,7 @@ def _window_factors() -> Clauses:
 
 
 def _row_factors() -> Clauses:
-    """r rows together, of each regrouping."""
+    """Joins r rows, after each regrouping."""
     below, m, k, o, plan, r, left, weights = variables("below m k o plan r left weights")
     promising = (
         *(row_factor(ROOT, m, k, o, plan, r), SEARCHED, weights == (_G * k) * (o * (r * r))),
@@ -164,7 +163,7 @@ def a_candidate(where: Facts, swapped: int, sides: tuple[V, V, V, V], weights: V
 
 
 def _group_factors() -> Clauses:
-    """p groups packed, as they are and swapped: a whole plan, which is a candidate."""
+    """Packs p groups, with operands as they are and swapped: a complete plan, which is a candidate."""
     m, k, o, r, plan, p, left, weights = variables("m k o r plan p left weights")
     factor = group_factor(ROOT, m, k, o, r, plan, p)
     promising = (weights == (_G * k) * (o * p), is_promising((_G * m) * (k * (o * p)), _G * k, _G * (m * o), weights))
@@ -184,15 +183,15 @@ def _group_factors() -> Clauses:
 
 @analysis("mapping-analyses", *EXAMPLES, _FORM)
 def cheapest_mapping_is_known(a: V, b: V, n: V, p: V, g: V, m: V, k: V, o: V, baseline: V, words: V) -> Clauses:
-    """Which plans a product of the program may have, or of another form of it, and the least that any of them costs.
+    """Finds the plans of a product of the program, or of another form of it, and the least cost of any of them.
 
-    An analysis: it adds no e-node. Sound because it only reads sizes; what a plan does is done by the rules.
+    An analysis: it adds no e-node. Sound because it only reads sizes; other rules carry out a plan.
     """
     return (
         when(source(ROOT), ROOT == op.dot_product(p)).then(searched(ROOT)),
-        # A product of one of its other forms.
+        # A product of another form of it.
         when(recipe(ROOT, words), ROOT == op.dot_product(p)).then(searched(ROOT)),
-        # A form of the program's own pairs: what stood between the pairs and their sum has moved out of the way.
+        # A form of the program's own pairs: what was between the pairs and their sum has moved away.
         when(p == op.product(a, b, n), source(p), ROOT == op.dot_product(p)).then(searched(ROOT)),
         when(sized(a, b, n, g, m, k, o), searched(ROOT), (g * m) * (k * o) > 0, baseline == price(g, m, k, o)).then(
             product_of(ROOT, a, g, m, k, o),
@@ -208,10 +207,10 @@ def cheapest_mapping_is_known(a: V, b: V, n: V, p: V, g: V, m: V, k: V, o: V, ba
 
 @rule(FAMILY, *EXAMPLES)
 def cheapest_mapping_is_made(best: V, second: V, third: V, weight: V, swapped: V, plan: V) -> Clauses:
-    """dot(a x b) = what the cheapest plans make of it, one step after the other.
+    """dot(a x b) = the result of the cheapest plans, one step after the other.
 
-    Only a demand: the steps are rules of their own. It is no analysis, so that it sees the cheapest of all plans.
-    Sound because a demand adds no e-node.
+    It only adds a demand; the steps are separate rules. It is not an analysis, so that it knows the cheapest of all
+    plans. Sound because a demand adds no e-node.
     """
     return when(
         best == cheapest(ROOT),
@@ -238,7 +237,7 @@ _STEPS = (
 def steps_of_plans_are_demanded(
     plan: V, whole: V, length: V, i: V, j: V, q: V, r: V, p: V, s: V, larger: V, rest: V, flat: V
 ) -> Clauses:
-    """The first step of a plan is demanded of a product, and the next of what that step made.
+    """Demands the first step of a plan for a product, and each next step for the result of the previous one.
 
     An analysis: it adds no e-node. Sound because a demand only says where a rule applies.
     """
@@ -272,7 +271,7 @@ _FLAT = Example(ex.MATMUL, {"x": "5 9", "w": "7 9"}, [matrices.matrices_of(_PROD
 def baseline_mapping_is_made(a: V, g: V, m: V, k: V, o: V, flat: V) -> Clauses:
     """dot(a x b) = loops of tiles, as written: nothing regrouped, packed or swapped.
 
-    Only demands. Sound because a demand adds no e-node.
+    It only adds demands. Sound because a demand adds no e-node.
     """
     product = product_of(ROOT, a, g, m, k, o)
     return (

@@ -60,7 +60,7 @@ def product_is_a_product_of_matrices(
 
 
 def of_matrices(g: int, m: int, k: int, o: int, want: Fact, **parameters: int) -> Example:
-    """The product of x, g groups of m rows, and w, of o rows, which is matrices already, and what is wanted of it."""
+    """Matches the demanded product of x, g groups of m rows, and w, of o rows, which are matrices already."""
     known = matrices(PRODUCT, access_at("x2"), access_at("w2"), g, m, k, o)
     return Example(ex.MATMULS, {"x": f"{g} {m} {k}", "w": f"{g} {o} {k}"}, [known, want], parameters)
 
@@ -69,8 +69,9 @@ def of_matrices(g: int, m: int, k: int, o: int, want: Fact, **parameters: int) -
 def operands_are_swapped(a: V, b: V, g: V, m: V, k: V, o: V, swapped: V) -> Clauses:
     """dot(a x b) = transpose(dot(b x a)).
 
-    What streams through the array stays, and what stays streams: the input-stationary dataflow. It pays where b has
-    more rows than a. Sound because multiplication of numbers is commutative and the transpose puts the rows back.
+    The operand that streams through the array becomes stationary, and the other way round: the input-stationary
+    dataflow. It pays if b has more rows than a. Sound because multiplication of numbers is commutative and the
+    transpose restores the order of rows.
     """
     return when(want_swap(ROOT), matrices(ROOT, a, b, g, m, k, o)).then(
         let(swapped, dot(b, a)),
@@ -129,7 +130,7 @@ def _in_tiles(rows: int, columns: int, max_rows: int) -> Example:
 
 
 def _product(tiles: V, g: V, m: V, o: V, row_tiles: V, tile_rows: V, column_tiles: V) -> Any:
-    """The product (g m o), from tiles (g, row tiles, rows, column tiles, columns)."""
+    """Returns the product (g m o), from tiles (g, row tiles, rows, column tiles, columns)."""
     whole = reshaped(tiles, vec(g, row_tiles * tile_rows, column_tiles * columns), 3)
     return op.slice(op.slice(whole, 1, 0, m), 2, 0, o)
 
@@ -164,7 +165,7 @@ def product_is_loops_of_weight_tiles(
 def product_is_loops_of_result_tiles(
     a: V, b: V, g: V, m: V, k: V, o: V, plan: V, nt: V, mt: V, ms: V, call: V, tiles: V
 ) -> Clauses:
-    """dot(a x b) = systolic-array-output-stationary over (groups, row tiles, column tiles), put side by side.
+    """dot(a x b) = systolic-array-output-stationary over (groups, row tiles, column tiles), joined.
 
     Sound because rows and columns added to fill up tiles are cut off again.
     """

@@ -1,6 +1,6 @@
-"""Products as a plain processor computes them, a tile at a time.
+"""Computes products on a plain processor, tile by tile.
 
-Rows are gathered a tile at a time and multiplied as a matrix: tiles of all rows are im2col, small ones the direct loop,
+The rows of a tile are gathered and multiplied as a matrix. Tiles of all rows are im2col, small ones the direct loop:
 the same multiplications, with more memory or more calls. Windows of results are added up a tile of positions at a time,
 so that their columns need little memory.
 """
@@ -22,19 +22,19 @@ from glenside.rewrites.facts import ACCESS, INT, INTS, dims, dtype, relation, ta
 from glenside.rewrites.terms import dot, is_dot, sided, variables
 
 LEAST = 1 << 14
-"""Elements of the smallest tile: half of what the first cache of a core holds."""
+"""Elements of the smallest tile: half of the first-level cache of a core."""
 STEP = 8
-"""How many times as large each further tile is: what it saves in calls is not seen in finer steps."""
+"""The factor between sizes of tiles; finer steps make no measurable difference."""
 tile_number = relation("tile-number", number=INT, rows=range(16))
-LEAST_BYTES = 1 << 16  # of columns: with fewer, a tile costs more in calls than it saves
+LEAST_BYTES = 1 << 16  # of columns: a tile with fewer costs more in calls than it saves
 GROWTH = 8
-# What the windows of the product `inner` add up to along the axes, in tiles of so many of its positions.
+# The sum of the windows of the product `inner` along the axes, in tiles of that many positions.
 in_tiles = relation("in-tiles", product=ACCESS, inner=ACCESS, axes=INTS, tile=INT, positions=INT)
 
 
 @table(sizes=Dims)
 def tile_sizes(dims: Dims, split: int, shared: int) -> tuple[Dims] | None:
-    """Rows of a tile, of an operand (shape)(item) of which some first axes are shared: from few to all of them."""
+    """Returns possible rows of a tile of an operand (shape)(item) with shared leading axes: from few to all of them."""
     rows, length = math.prod(dims[shared:split]), math.prod(dims[split:])
     if not math.prod(dims):
         return None
@@ -62,7 +62,7 @@ def products_are_tiled(a: V, b: V, n: V, words: V, da: V, sa: V, sizes: V, i: V,
 
 @table(tile=int, positions=int)
 def smallest_tile(da: Dims, sa: int, db: Dims, sb: int, m: int, axes: Dims, dtype: str) -> tuple[int, int] | None:
-    """The positions whose columns take LEAST_BYTES, at least one, and how many there are."""
+    """Returns the number of positions whose columns take LEAST_BYTES, at least one, and the number of all positions."""
     if not all(m <= axis < sa for axis in axes) or sb - m < len(axes):
         return None
     positions = math.prod(da[axis] for axis in axes)

@@ -1,9 +1,9 @@
-"""Windows that serve several outputs at once.
+"""Widens windows so that each serves several outputs.
 
-Axis i of an access pattern's shape slides where it steps over windows that lie along axis j of its item: with stride t
-and elements d apart, a[.. y .., .. u ..] = z[.., y t + u d, ..] for some z. Axes count over all of a. Forms of a that
-keep both axes slide along them too, and from wider windows of a, each of which holds those of q neighbours, 1/q as many
-serve a product as well.
+Axis i of the shape of an access pattern slides if it steps over windows that lie along axis j of its item: with stride
+t and elements d apart, a[.. y .., .. u ..] = z[.., y t + u d, ..] for some z. Axes count over all of a. Forms of a that
+keep both axes slide along them too. A product can also be computed from wider windows of a, each of which covers q
+neighboring windows: it then needs 1/q as many.
 """
 
 from __future__ import annotations
@@ -54,24 +54,26 @@ _WIDENING = (
 
 
 def inside(a: V, i: V, j: V, t: V, d: V, c: V, shared: V, sa: V) -> Facts:
-    """Where a, whose shape has sa axes, slides along one that is not shared with the other side of its product."""
+    """Matches an a, whose shape has sa axes, that slides along an axis which is not shared with the other operand."""
     return slides(a, i, j, t, d, c), i >= shared, sa == split(a), i < sa, j >= sa
 
 
 def picking(a: V, w: V, j: V, apart: V) -> tuple[Facts, V]:
-    """Where root picks elements of a, by windows of one, and what picks those of w that are `apart` along axis j."""
+    """Matches a root that picks elements of a, by windows of one, and picks those of w that are `apart` along axis
+    j.
+    """
     window, strides, s = variables("window strides s")
     return (ROOT == op.windows(a, window, strides), s == split(a)), op.windows(w, window, strides.set(j - s, apart))
 
 
 def _along(x: V, z: V) -> tuple[V, ...]:
-    """What may be done to z along an axis x without a change to any other axis."""
+    """Returns what may be done to z along an axis x without a change to any other axis."""
     kind, before, after, lo, hi, rows, numbers = variables("kind before after lo hi rows numbers")
     return op.pad(z, kind, x, before, after), op.slice(z, x, lo, hi), op.linear_map(z, x, rows, numbers)
 
 
 def forms(a: V, i: V, j: V, form_i: V, form_j: V, w: V) -> tuple[tuple[Facts, V], ...]:
-    """The forms that keep axes i and j of a: where root is one, and the same of w, which is a with other windows."""
+    """Returns the forms that keep axes i and j of a, and the same forms of w, which is a with other windows."""
     x, dr, dw, sa, sr, s, p = variables("x dr dw sa sr s p")
     viewed = (
         *(same_axis(ROOT, a, i, form_i), same_axis(ROOT, a, j, form_j)),
@@ -88,7 +90,7 @@ def forms(a: V, i: V, j: V, form_i: V, form_j: V, w: V) -> tuple[tuple[Facts, V]
 
 
 def _views(a: V, i: V, form_i: V) -> Clauses:
-    """Views of a, and the axes that are the same in both: of one size, after as many elements."""
+    """Matches views of a, and the axes that are the same in both: of equal size, before as many elements."""
     s, item, x, da, dr, d, p, size, before = variables("s item x da dr d p size before")
     reshapes = (op.reshape(a, s, item), op.squeeze(a, x), op.insert_axis(a, x), op.flatten(a))
     lying = (p == d.prefixes(), axis_number(i), i < d.length)
@@ -137,7 +139,7 @@ def sliding_axes_are_known(a: V, i: V, j: V, t: V, d: V, c: V, form_i: V, form_j
 def wider_windows_are_demanded(
     a: V, b: V, n: V, i: V, j: V, q: V, form_i: V, form_j: V, t: V, d: V, c: V, sa: V
 ) -> Clauses:
-    """Wider windows of a form that keeps both axes need wider windows of what is under it.
+    """Demands wider windows of the operand of a form that keeps both axes.
 
     An analysis: it adds no e-node. Sound because a demand only says where a rule applies.
     """
@@ -150,7 +152,7 @@ def wider_windows_are_demanded(
 
 
 def _windows_of_neighbours(i: V, j: V, q: V) -> Clauses:
-    """Windows as long as those of q neighbours together, and the pad that the last of them needs."""
+    """Computes windows as long as q neighbors together, and the pad that the last of them needs."""
     x, window, strides, t, s, n, dr, dx = variables("x window strides t s n dr dx")
     left, size, span, more = variables("windows-left size span more")
     return when(
@@ -162,7 +164,7 @@ def _windows_of_neighbours(i: V, j: V, q: V) -> Clauses:
 
 
 def _widened() -> Clauses:
-    """The wider windows that are demanded."""
+    """Matches the demand of wider windows."""
     a, w, i, j, form_i, form_j, q, c = variables("a w i j form-i form-j q c")
     picked, picked_of_w = picking(a, w, j, c)
     return (
@@ -184,9 +186,9 @@ def _widened() -> Clauses:
 def windows_are_widened() -> Clauses:
     """wider(windows(z, k, t), q) = windows(pad(z), k + (q - 1) t, q t), and so on under forms that keep both axes.
 
-    It makes e-nodes for demands alone, and they equal nothing that was there: a rule puts them in place of the windows.
-    Sound because a window that begins with that of output y holds those of y, y + 1, .. y + q - 1, each t further on;
-    windows beyond the end see zeros.
+    It makes e-nodes only on demand, and they equal no existing class: a rule replaces the windows by them.
+    Sound because a window that begins with that of output y contains those of y, y + 1, .. y + q - 1, each t further
+    on; windows beyond the end read zeros.
     """
     return _widened()
 
@@ -210,10 +212,10 @@ def turned(which: Facts, said: Callable[[V], Actions]) -> Clauses:
 
 @rule(FAMILY, *WEIGHTS_FIRST)
 def windows_come_first() -> Clauses:
-    """dot(a x b) = transpose(dot(b x a)), where b is windows and a is none.
+    """dot(a x b) = transpose(dot(b x a)), where b is windows and a is not.
 
-    What follows looks for windows on the left. Sound because multiplication of numbers is commutative and the transpose
-    puts the axes back in order.
+    The following rules expect windows on the left. Sound because multiplication of numbers is commutative and the
+    transpose restores the order of axes.
     """
     return turned(source(ROOT), searched)
 

@@ -1,7 +1,7 @@
-"""Where fixed-point products are truncated: at once, as today's protocols do, or late, where that is fewer elements.
+"""Where to truncate fixed-point products: early, as current protocols do, or late, where there are fewer elements.
 
-In secure computation a truncation is paid for each element, additions and movement are free. A truncation rounds by at
-most one unit of the last place, u = 2^-f; whatever follows it scales that error, so each rule says what becomes of it.
+In secure computation each truncated element has a cost, whereas additions and movement are free. A truncation rounds by
+at most one unit in the last place, u = 2^-f; later operations scale that error, so each rule states its effect.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ EARLY, LATE = "early-truncations", "late-truncations"
 
 @table(found=int)
 def whole_numbers(coefficients: str) -> tuple[int] | None:
-    """1 where a linear map has whole coefficients only: it needs no product, so no truncation of its own."""
+    """Returns 1 for a linear map with only integer coefficients: it needs no product, so no truncation of its own."""
     values = exact_numbers(coefficients)
     return (1,) if values is not None and all(v.denominator == 1 for v in values) else None
 
 
 class _Form(NamedTuple):
-    """An operator of one operand, linear with whole coefficients; how an example writes it over (m n)()."""
+    """An operator of one operand, linear with integer coefficients, and its text in an example over (m n)()."""
 
     of: Callable[[V], V]
     example: str
@@ -70,10 +70,10 @@ def _sum(a: V, b: V, n: V) -> Any:
 
 @rule(EARLY, *(Example(f"(truncate {f.example.format(ex.MATMUL)})", f.shapes) for f in _FORMS))
 def truncation_enters_linear_map(a: V, y: V) -> Clauses:
-    """truncate(f(a)) = f(truncate(a)), for f that moves, or adds with whole coefficients.
+    """truncate(f(a)) = f(truncate(a)), for f that moves elements, or adds them with integer coefficients.
 
-    Precision: one rounding after f becomes a rounding of each element that f adds, so an error of u becomes at most
-    u times the largest sum of |coefficients|: 1 for movement. Sound because truncation stands for the identity.
+    Precision: one rounding after f becomes a rounding of each element that f adds, so an error of u becomes at most u
+    times the largest sum of |coefficients|, which is 1 for movement. Sound because truncation stands for the identity.
     """
     return tuple(
         when(ROOT == op.truncate(y), y == form.of(a), form.guards).then(union(ROOT, form.of(op.truncate(a))))
@@ -102,10 +102,10 @@ def truncation_enters_both_operands(a: V, b: V, n: V, y: V) -> Clauses:
 
 @rule(LATE, *(Example(f.example.format(f"(truncate {ex.MATMUL})"), f.shapes) for f in _FORMS))
 def truncation_leaves_linear_map(a: V, y: V) -> Clauses:
-    """f(truncate(a)) = truncate(f(a)), for f that moves, or adds with whole coefficients.
+    """f(truncate(a)) = truncate(f(a)), for f that moves elements, or adds them with integer coefficients.
 
-    Precision: never worse, one rounding instead of several; the numbers before it keep 2 f fractional bits, so the ring
-    must hold the sums. Sound because truncation stands for the identity.
+    Precision: never worse, with one rounding instead of several; numbers before it keep 2 f fractional bits, so the
+    ring must hold the sums. Sound because truncation stands for the identity.
     """
     return tuple(
         when(ROOT == form.of(y), y == op.truncate(a), form.guards).then(union(ROOT, op.truncate(form.of(a))))
@@ -133,7 +133,7 @@ def truncation_leaves_linear_map(a: V, y: V) -> Clauses:
 def truncations_of_a_sum_are_one(a: V, b: V, n: V, u: V, v: V) -> Clauses:
     """truncate(a) + truncate(b) = truncate(a + b), and truncate(a) + c = truncate(a + c) for a constant c.
 
-    Precision: an error of u instead of 2 u; a constant is encoded with 2 f fractional bits beforehand, for nothing.
+    Precision: an error of u instead of 2 u; encoding a constant with 2 f fractional bits costs nothing at run time.
     Sound because truncation stands for the identity.
     """
     return (

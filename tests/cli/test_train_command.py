@@ -108,7 +108,7 @@ def test_a_batch_is_of_examples_and_not_of_the_seed_of_dropout(
         (["--loss", "crossentropy"], "training requires a loss (softmax-cross-entropy,"),
         (["--wrt", "v"], "constants of a float dtype, got v"),
         (["--checkpoint", "run.zip"], "a checkpoint is an .npz file, got run.zip"),
-        (["--resume"], "requires the checkpoint"),
+        (["--resume"], "requires a checkpoint"),
         (["--input", "x=z"], "the value of x is a number"),
         (["--on", "abacus"], "got 'abacus'"),
         (["-o", "missing/out.onnx"], "there is no folder missing"),
@@ -169,6 +169,6 @@ def test_numbers_that_a_file_spells_out_are_no_weights(tmp_path: Path, capsys: p
     for named, trained in (([], {"w"}), (["--wrt", "scale", "--wrt", "number"], {"scale", "number"})):
         assert run(*train, *named) == 0
         said = capsys.readouterr().err
-        assert ("numbers that are no initializers with axes stay as they are" in said) == (not named)
+        assert ("constants that are not initializers with axes are not trained" in said) == (not named)
         after = gl.load_onnx(out).constants
         assert {name for name, value in after.items() if np.any(value != first[name])} == trained

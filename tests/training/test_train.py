@@ -212,14 +212,14 @@ DATA: list[tuple[dict[str, Array], str]] = [
     (_with("y", _put(5, -1)), r"y of the data requires labels from 0 to 2, got -1 at \[5\]$"),
     (_with("y", _put([4, 9], 3)), r"labels from 0 to 2, got 3 at \[4\], and 1 more"),
     (_with("y", lambda y: y + 0.5), "y of the data requires whole numbers of int64, got "),
-    (_with("y", lambda y: y[:9]), "as many examples each, got 100 of x, 9 of labels"),
+    (_with("y", lambda y: y[:9]), "the same number of examples, got 100 of x, 9 of labels"),
     (_with("x", _put((7, 1), np.nan)), r"x of the data requires finite numbers of float32, got nan at \[7, 1\]"),
     (_with("x", _put((7, 1), 1e300)), r"finite numbers of float32, got 1e\+300 at \[7, 1\]"),
     (_with("x", lambda x: x.reshape(100, 1, 2)), r"requires shape \(examples 2\), got \(100 1 2\); as \(100 2\)"),
     (_with("x", lambda x: x.astype(str)), "x of the data requires float32, got <U32"),
     ({"image": _points()["x"], "y": _points()["y"]}, "the data has no array x for the input x; it has image, y"),
     ({"x": _points()["x"]}, "the data has no array labels for the labels; it has x"),
-    (_points(5), "a batch of 8 requires as many examples, got 5"),
+    (_points(5), "a batch of 8 requires at least that many examples, got 5"),
 ]
 
 
@@ -263,9 +263,9 @@ ASKED: list[tuple[Callable[[], object], str]] = [
     (lambda: _train(_network(), _points(), held_out=1), "from 0 to below 1, got 1"),
     (lambda: _train(_network(), _points(), held_out=0.99), "a batch of 8 requires .*, got 1, 99 of 100 are held out"),
     (lambda: _train(_network(), _points(), epochs=-1), "epochs"),
-    (lambda: _train(_network(), _points(), resume=True), "requires the checkpoint to go on with"),
+    (lambda: _train(_network(), _points(), resume=True), "resume requires a checkpoint"),
     (lambda: _train(_network(), _points(), keys={"z": "x"}), "the network has no input z of examples"),
-    (lambda: _train(_matrix(True), _points()), r"a first axis of examples, as many each, got x \(8 2\), labels \(\)"),
+    (lambda: _train(_matrix(True), _points()), r"a first axis of the same number of examples, got x \(8 2\), labels \(\)"),
     (lambda: _train(_matrix(False), {**_points(), "y": np.zeros(100)}), "constants of a float dtype"),
 ]
 
@@ -293,7 +293,7 @@ def test_checkpoints_of_something_else_are_a_sentence_and_stay(tmp_path: Path) -
         ({"data": _points(101)}, "another data set"),
         ({"seed": 1}, "another seed"),
         ({"held_out": 0.1}, "another share that is held out"),
-        ({"resume": False}, "is there: go on with it by resume, or name another file"),
+        ({"resume": False}, "exists: continue it with resume, or name another file"),
     ]
     for how, message in others:
         asked = {"network": _network(), "data": _points(), "epochs": 1, "checkpoint": path, "resume": True, **how}
@@ -312,9 +312,9 @@ def test_checkpoints_that_are_damaged_are_a_sentence(tmp_path: Path) -> None:
             _train(_network(), _points(), epochs=2, checkpoint=cut, resume=True)
     arrays = dict(np.load(path))
     np.savez(other, **{n: a for n, a in arrays.items() if n != "about"})
-    with pytest.raises(BadInput, match="no checkpoint of a training"):
+    with pytest.raises(BadInput, match="not a checkpoint of a training"):
         read(other, {}, {})
     for lacking in ("state.w1", "now", "epochs"):
         np.savez(other, **{n: a for n, a in arrays.items() if n != lacking})
-        with pytest.raises(BadInput, match="no whole checkpoint"):
+        with pytest.raises(BadInput, match="not a complete checkpoint"):
             _train(_network(), _points(), epochs=2, checkpoint=other, resume=True)
