@@ -1,4 +1,4 @@
-"""What a program moves only to put data elsewhere, in bytes: transposes, concatenations, copies into other layouts."""
+"""Counts the bytes that a program moves without computing: transposes, concatenations, copies into other layouts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class Copy:
 
 
 def copies_of(root: Term, copied: Copied, layout: int) -> list[Copy]:
-    """Every copy of what computes `root`, in its order, on a unit that takes operands in a layout, at these prices."""
+    """Returns all copies of the computation of `root`, in its order, on a unit with that operand layout and cost of
+    copies.
+    """
     return [copy for _, copy in placed_copies(root, copied, layout)]
 
 
@@ -58,7 +60,7 @@ def placed_copies(root: Term, copied: Copied, layout: int) -> list[tuple[Term, C
 
 
 def _copies_of_operands(product: Term, copied: Copied, layout: int, place: dict[Term, str]) -> Iterable[Copy]:
-    """A copy of what the windows of a product slide over, where the unit does not take it as it lies."""
+    """Returns the copy of the tensor under the windows of a product, if the unit does not accept it as it is stored."""
     a, b = product.children[0].children[:2]
     windows = a
     while windows.operator.name in ("access", "access-squeeze", "access-reshape"):
@@ -91,7 +93,7 @@ def _copies_of_operands(product: Term, copied: Copied, layout: int, place: dict[
 
 
 def _places(root: Term, constant: Mapping[Term, bool]) -> dict[Term, str]:
-    """For each term whether only movement lies between it and the inputs, or between it and the result."""
+    """For each term, True if only movement lies between it and the inputs, or between it and the result."""
     of_input: set[Term] = set()
     terms = list(postorder(root))
     for term in terms:
@@ -109,5 +111,5 @@ def _places(root: Term, constant: Mapping[Term, bool]) -> dict[Term, str]:
 
 
 def total(found: Sequence[Copy], *places: str) -> int:
-    """Bytes of those at these places; of all without any."""
+    """Sums the bytes of the copies at these places, or of all."""
     return sum(m.bytes for m in found if not places or m.place in places)

@@ -16,22 +16,22 @@ from glenside.ir.types import ceil_div
 
 
 def ends_layer(term: Term) -> bool:
-    """Whether a layer ends there: at what computes, cuts a product to the bits of a number, or moves elements to places
-    that are computed. Tuples are no operands of a product.
+    """True if a layer ends at a term that computes, reduces a product to the bits of a number, or moves elements to
+    computed positions. Tuples are not operands of a product.
     """
     operator = term.operator
     return operator is truncate or (operator.index_map is None and operator.kind is not OperatorKind.LEAF)
 
 
 def adds_windows(term: Term) -> bool:
-    """Whether a transposed convolution may be there: something is spread, or windows are added up."""
+    """True if it may contain a transposed convolution: something is spread, or windows are added up."""
     return term.operator.name in ("access-dilate", "access-overlap-add")
 
 
 def from_product(layer: Term) -> tuple[Term, ...]:
-    """The last term of a layer of a written program, and those under it down to its product, which is the last one.
+    """Returns the last term of a layer of a written program, and those below it down to its product, which comes last.
 
-    The layer alone where its product is under something of several operands, such as its scale.
+    Only the layer itself if its product is below an operator with several operands, such as its scale.
     """
     found = [layer]
     while not is_product(found[-1]):
@@ -42,12 +42,12 @@ def from_product(layer: Term) -> tuple[Term, ...]:
 
 
 def product_of(layer: Term) -> Term:
-    """The product of a layer of a written program."""
+    """Returns the product of a layer of a written program."""
     return from_product(layer)[-1]
 
 
 def layer_terms(layer: Term) -> frozenset[Term]:
-    """What a layer is from its last term to its product, with all movement under that, without the leaves."""
+    """Returns the terms of a layer from its last term to its product, with all movement below that, without leaves."""
     terms, own = set[Term](), from_product(layer)
     stack = [layer]
     while stack:
@@ -59,14 +59,15 @@ def layer_terms(layer: Term) -> frozenset[Term]:
 
 
 def added_up(program: Program) -> dict[str, Term]:
-    """Layer -> its product or, if that is all it is for, what is kept of the sum of the windows that it makes.
+    """Maps each layer to its product or, if the product has no other use, to the part that is kept of its sum of
+    windows.
 
-    That windows are moved on the way there is no other use; to be a result of the program is one.
+    Moving the windows on the way does not count as another use; being a result of the program does.
     """
     users = program.info.users
 
     def cropped(sums: Term) -> Term:
-        """As much of them as is used, where that is cut out at once."""
+        """Returns the part of the sum that is used, if it is cut out immediately."""
         end = term = sums
         while len(above := users.get(term, [])) == 1 and above[0].operator.name in ("access", "access-slice"):
             (term,) = above
@@ -88,7 +89,7 @@ def added_up(program: Program) -> dict[str, Term]:
 
 @dataclass(frozen=True)
 class ProductSizes:
-    """groups x M x K x N of a product, from the types of its operands."""
+    """Returns groups x M x K x N of a product, from the types of its operands."""
 
     groups: int
     m: int
@@ -101,13 +102,13 @@ class ProductSizes:
 
     @property
     def weights(self) -> int:
-        """Elements of the right operand."""
+        """The number of elements of the right operand."""
         return self.groups * self.k * self.n
 
 
 def product_sizes(layer: Term) -> ProductSizes:
-    """The sizes of the product of a layer, `(compute dot-product p)`: of p's operands when p is an access-product, else
-    of its items.
+    """Returns the sizes of the product of a layer, `(compute dot-product p)`: those of p's operands if p is an
+    access-product, otherwise those of its items.
     """
     pairs = product_of(layer).children[0]
     if pairs.operator.name != "access-product":
@@ -121,7 +122,7 @@ def product_sizes(layer: Term) -> ProductSizes:
 
 
 def cut_words(sizes: ProductSizes, tile: Mapping[str, int]) -> list[str]:
-    """How matrices are cut: `K 1000->1024 in 16` is padded to 1024 and cut into 16 tiles."""
+    """Describes how matrices are cut: `K 1000->1024 in 16` is padded to 1024 and cut into 16 tiles."""
     axes = ((name, getattr(sizes, name.lower()), size) for name, size in tile.items())
     return [words for axis in axes if (words := _axis(*axis))]
 

@@ -1,9 +1,9 @@
-"""How much memory a program takes: the interpreter's run, step by step, without computing.
+"""Computes how much memory a program needs, by the steps of the interpreter without their computations.
 
-Every value is modelled by a stand-in, a numpy array that nothing reads or writes, so that transposes, slices, windows
-and broadcasts are views of it as they are of the real one, a reshape is a view or a copy as numpy decides, and a buffer
-dies with the last view of it. Counted are the results of operators and what they need on the way; not what is there
-before and after: inputs, constants, and what is computed from constants alone, which is done beforehand.
+Each value is modeled by a stand-in, a numpy array that is never read or written, so that transposes, slices, windows
+and broadcasts are views of it as they are of the real array, numpy decides whether a reshape is a view or a copy, and a
+buffer is freed with its last view. It counts results of operators and their temporaries, but not what exists before and
+after: inputs, constants, and what is computed from constants alone, since that is done beforehand.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from glenside.semantics.placement import gathers
 
 
 class Peak(NamedTuple):
-    """The most bytes held at a time, and the term that was computed then; None where nothing is."""
+    """The largest number of bytes held at one time, and the term that was computed then; None if nothing is held."""
 
     bytes: int
     at: Term | None
 
 
 class ResourceUse(NamedTuple):
-    """What a program takes: operations (a multiplication that is added is one), bytes read and written, the peak."""
+    """The resources of a program: operations (a multiply-add is one), bytes read and written, and peak memory."""
 
     operations: int
     moved: int
@@ -52,12 +52,12 @@ class ResourceUse(NamedTuple):
 
 
 def bookkeeping(program: Program) -> int:
-    """Bytes that the interpreter's own tables take, and the heads of its arrays: about, and rather more than less."""
+    """Estimates the bytes of the interpreter's own tables and of array headers, rather low than high."""
     return (24 << 10) + 64 * len(program.info.order)
 
 
 def taken(*roots: Term) -> ResourceUse:
-    """What `evaluate(roots, ..)` takes, as `peak_bytes` counts. Raises BadInput for a black box."""
+    """Returns the resources of `evaluate(roots, ..)`, counted like `peak_bytes`. Raises BadInput for a black box."""
     return Simulation(roots).finish()
 
 
@@ -71,8 +71,8 @@ def peak_bytes(*roots: Term) -> Peak:
 
 
 def over_time(program: Program) -> list[tuple[str, str, int]]:
-    """(what it computes, the layer whose result that is or "", the most bytes held meanwhile) for each step of
-    `evaluate` that takes memory or is a layer. Raises BadInput for a black box.
+    """Lists each step of `evaluate` that needs memory or is a layer, as (operation, layer or "", peak bytes). Raises
+    BadInput for a black box.
     """
     layers = {product: name for name, product in program.layers.items()}
     run, found, before = Simulation((program.term,)), list[tuple[str, str, int]](), -1
@@ -84,9 +84,9 @@ def over_time(program: Program) -> list[tuple[str, str, int]]:
 
 
 def live_through(program: Program) -> dict[str, int]:
-    """layer -> bytes that other values hold while its product, or movement under it, is computed.
+    """Maps each layer to the bytes that other values hold while its product, or movement below it, is computed.
 
-    What a layer may take of a budget is what these leave: its operands are counted here, its result is not.
+    A layer may use the rest of a memory budget: its operands are counted here, its result is not.
     """
     cones = {name: layer_terms(product) for name, product in program.layers.items()}
     users: dict[Term, list[str]] = {}
@@ -105,11 +105,11 @@ def live_through(program: Program) -> dict[str, int]:
 
 
 class StandIn(np.ndarray[Any, Any]):
-    """An array whose elements are nothing; a reshape that needs a copy allocates one."""
+    """An array without data; a reshape that needs a copy allocates one."""
 
     memory: Memory
     counted: int
-    """Bytes, of an array that holds a buffer of its own."""
+    """Returns the bytes of an array that has its own buffer."""
 
     def __array_finalize__(self, obj: Any) -> None:
         self.counted = 0
@@ -125,7 +125,7 @@ class StandIn(np.ndarray[Any, Any]):
 
 
 class _Pairs(Product):
-    """A product whose pairs are allocated when something needs them."""
+    """A product whose pairs are only allocated if needed."""
 
     @cached_property
     def array(self) -> Array:
@@ -135,14 +135,14 @@ class _Pairs(Product):
 
 
 def buffer_of(array: Array) -> Array:
-    """The array that holds the buffer of a view."""
+    """Returns the array that owns the buffer of a view."""
     while array.base is not None and not isinstance(array.base, mmap.mmap):
         array = array.base
     return array
 
 
 def held_buffers(value: Value) -> Iterator[StandIn]:
-    """The buffers, counted ones only, that a value keeps alive."""
+    """Yields the counted buffers that a value keeps alive."""
     if isinstance(value, Product):
         yield from held_buffers(value.a)
         yield from held_buffers(value.b)
@@ -164,23 +164,23 @@ def _memory_of(array: Array) -> Memory:
 
 
 class Memory:
-    """Stand-ins, and how many bytes those hold that are alive."""
+    """Creates stand-ins, and counts the bytes of those that are alive."""
 
     def __init__(self) -> None:
         self.live = 0
         self.owned: Counter[Term | None] = Counter()
-        """Bytes alive by the term for which they were allocated."""
+        """Returns the bytes alive, by the term for which they were allocated."""
         self.term: Term | None = None
         self.most = 0
-        """The most bytes held since `step` began."""
+        """Returns the peak of bytes since `step` began."""
         self._space = mmap.mmap(-1, mmap.PAGESIZE)
 
     def step(self, term: Term | None) -> None:
-        """What is allocated from now on belongs to that term."""
+        """Attributes all later allocations to that term."""
         self.term, self.most = term, self.live
 
     def given(self, dims: Sequence[int], dtype: DTypeLike) -> StandIn:
-        """An array in row-major order that is not counted."""
+        """Returns an array in row-major order that is not counted."""
         needs = prod(dims) * np.dtype(dtype).itemsize
         if needs > len(self._space):
             self._space = mmap.mmap(-1, needs)  # nothing touches it, so it takes addresses and no memory
@@ -189,7 +189,7 @@ class Memory:
         return array
 
     def result(self, dims: Sequence[int], dtype: DTypeLike, scratch: int = 0) -> StandIn:
-        """A new array in row-major order, with scratch bytes while it is computed."""
+        """Returns a new array in row-major order, and counts scratch bytes while it is computed."""
         array = self.given(dims, dtype)
         array.counted = array.nbytes
         self.live += array.nbytes
@@ -203,7 +203,7 @@ class Memory:
         self.owned[term] -= count
 
     def apply(self, term: Term, arguments: Sequence[Any], out: Array | None = None) -> Value:
-        """The stand-in for a term's value, from its arguments as `evaluate` takes them; in `out`. Raises BadInput."""
+        """Returns the stand-in for a term's value, given its arguments as in `evaluate`, in `out`. Raises BadInput."""
         operator = term.operator
         if operator.opaque:
             raise BadInput(f"memory requires operators that can be run, got the black box {name_of(str(arguments[0]))}")
@@ -229,7 +229,9 @@ _NATIVE = Native()
 
 
 def bytes_moved(term: Term, arguments: Sequence[Any], result: Value, copied: int) -> int:
-    """Bytes that one term reads and writes: what it computes with, what it gives, and `copied` by a reshape, twice."""
+    """Returns the bytes that one term reads and writes: its operands, its result, and twice those that a reshape
+    `copied`.
+    """
     if term.operator.moved is not None:
         return int(term.operator.moved(*arguments))
     if not isinstance(result, np.ndarray) or term.operator.is_shared(*arguments):
@@ -240,13 +242,15 @@ def bytes_moved(term: Term, arguments: Sequence[Any], result: Value, copied: int
 
 
 def operations(term: Term) -> int:
-    """Additions, multiplications and the like of one term; a multiplication that is added is one."""
+    """Counts the additions, multiplications and other operations of one term; a multiply-add is one."""
     count = term.operator.operations
     return 0 if count is None else count(*weave(term.operator, [c.type for c in term.children], term.attributes))
 
 
 def _scratch(term: Term, arguments: Sequence[Any], placed: bool) -> int:
-    """What the evaluation needs beside operands and result; a product that it needs in memory is formed."""
+    """Returns the temporaries of an evaluation besides operands and result, including products that must be in
+    memory.
+    """
     record, parameters = compute_of(term) if term.operator.name == "compute" else (None, ())
     if record is None or record.category not in (Category.FOLD, Category.CONTRACTION):
         for argument in arguments:
@@ -262,7 +266,7 @@ def _scratch(term: Term, arguments: Sequence[Any], placed: bool) -> int:
 
 
 def _buffers(operand: Operand, category: Category) -> int:
-    """What numpy copies operands into on the way to an elementwise function."""
+    """Returns the bytes of copies that numpy makes of operands before an elementwise function."""
     if category not in (Category.FOLD, Category.POINTWISE):
         return 0
     arrays = operand.parts() if category is Category.FOLD else [operand.array]
@@ -271,7 +275,7 @@ def _buffers(operand: Operand, category: Category) -> int:
 
 
 class Simulation(Run):
-    """A run in which nothing is computed."""
+    """A run without computations."""
 
     def __init__(self, roots: Sequence[Term]) -> None:
         self.memory = Memory()
@@ -287,14 +291,14 @@ class Simulation(Run):
         self.operations = self.moved = 0
 
     def steps(self) -> Iterator[Term]:
-        """Each term that is evaluated, after its step."""
+        """Yields each term after it is evaluated."""
         for term in self.order:
             self.memory.step(term)
             self.step(term)
             yield term
 
     def finish(self) -> ResourceUse:
-        """What it takes, after its last step."""
+        """Returns the resources, after the last step."""
         peak = Peak(0, None)
         for term in self.steps():
             if self.memory.most > peak.bytes:
@@ -324,7 +328,7 @@ class Simulation(Run):
 
 
 def prepared(term: Term, memory: Memory) -> Array:
-    """The stand-in for what is computed beforehand; one number everywhere takes no memory for each element."""
+    """Returns the stand-in for a value computed beforehand; a constant fill takes no memory per element."""
     type, plain = term.access, term
     while plain.operator.name == "access":
         plain = plain.children[0]

@@ -1,7 +1,7 @@
-"""Where the elements of a term come from: those of other terms, moved about.
+"""Finds which elements of other terms the elements of a term are.
 
-What moves them is evaluated on numbers of elements, so it holds for every operator that moves elements to places that
-are known: windows, paddings, transposes, regroupings. What computes ends it.
+Movement is evaluated on element numbers, so this works for every operator that moves elements to known positions:
+windows, pads, transposes, regroupings. It stops at terms that compute.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from glenside.ir.types import Tensor
 from glenside.semantics.interpreter import evaluate
 
 _AT_ONCE = 1 << 22
-"""Elements that are looked at at once."""
+"""The number of elements processed at once."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """Numbers of elements, in the dims of a term: those of each leaf from its first number on; 0 is a zero."""
+    """Element numbers in the dims of a term: consecutive ones for each leaf, from its first number; 0 is a zero."""
 
     numbers: Array
     first: Mapping[Term, int]
 
     def values(self, given: Mapping[Term, Array], dtype: str) -> Array:
-        """The elements themselves, from those of each leaf."""
+        """Returns the elements, given those of each leaf."""
         every = [np.zeros(1, dtype), *(np.asarray(given[leaf], dtype).ravel() for leaf in self.first)]
         found: Array = np.concatenate(every).take(self.numbers)
         return found
 
 
 def moves(term: Term) -> bool:
-    """Whether every element of a term is one of its operands', or a zero."""
+    """True if every element of a term is an element of its operands, or zero."""
     if not term.children or ends_layer(term):
         return False
     map_ = term.index_map
@@ -45,7 +45,7 @@ def moves(term: Term) -> bool:
 
 
 def places(term: Term, ends: Container[Term] = ()) -> Places:
-    """The elements of a term, by what computes or holds them, or by those of `ends` that it reads."""
+    """Returns the elements of a term by the terms that compute or hold them, or by those of `ends` that it reads."""
     first, count, numbers, stand_ins = dict[Term, int](), 1, dict[str, Array](), dict[Term, Term]()
     leaves = leaves_of(term, ends)
     dtype = "int32" if sum(leaf.access.size for leaf in leaves) < (1 << 31) - 1 else "int64"
@@ -61,8 +61,10 @@ def places(term: Term, ends: Container[Term] = ()) -> Places:
 
 
 def sources(term: Term, at: Sequence[Array]) -> tuple[list[Term], Array, Array]:
-    """The elements of a term at some indices, (points) for each of its axes: the terms that hold or compute them; which
-    of those each is of, -1 where it is a zero; its place there, in row-major order. Only these elements are followed.
+    """Finds the sources of some elements of a term, whose indices are given as (points) for each of its axes.
+
+    Returns the terms that hold or compute them; which of those each element belongs to, or -1 for a zero; and its
+    position there in row-major order. Only these elements are followed.
     """
     points = at[0].size if at else 1
     found, whose, place = list[Term](), np.full(points, -1), np.zeros(points, np.int64)
@@ -89,15 +91,15 @@ def sources(term: Term, at: Sequence[Array]) -> tuple[list[Term], Array, Array]:
 
 
 def leaves_of(term: Term, ends: Container[Term] = ()) -> list[Term]:
-    """The first terms below one, itself included, that are not its elements moved about, or are among `ends`; in order
-    of appearance.
+    """Returns the first terms at or below one that do not move elements, or that are among `ends`, in order of
+    appearance.
     """
     return nearest(term, stops=lambda top: top in ends or not moves(top))
 
 
 def distinct_elements(term: Term) -> int:
-    """How many elements `term`, an operand of a layer, reads: each once, however often it stands there, and none of
-    those that fill borders.
+    """Counts the elements that `term`, an operand of a layer, reads: each once, however often it occurs, and no
+    padding.
     """
     found = places(term)
     seen = np.zeros(1 + sum(leaf.access.size for leaf in found.first), bool)
@@ -107,8 +109,8 @@ def distinct_elements(term: Term) -> int:
 
 
 def _once(moved: Array) -> Array:
-    """What an array reads of the memory that it is a view of, each place once: of windows that overlap much less than
-    they hold.
+    """Returns the elements that an array reads of the memory that it views, each once; windows that overlap contain far
+    fewer than they hold.
     """
     whole, holder = moved, moved.base
     while holder is not None:  # of a strided view it is not an array, and has one
@@ -124,7 +126,7 @@ def _once(moved: Array) -> Array:
 
 
 def _parts(moved: Array) -> Iterator[Array]:
-    """The array in parts that are small enough to be copied: windows are views."""
+    """Yields the array in parts that are small enough to be copied; windows are views."""
     if moved.size <= _AT_ONCE or moved.ndim == 0:
         yield moved
         return

@@ -44,7 +44,7 @@ Seen = Callable[[Term, str, Sequence[Range]], None]
 
 
 def ranges(*roots: Term, seen: Seen = lambda term, primitive, arguments: None) -> dict[Term, Range]:
-    """The range of each array's elements."""
+    """Returns the range of each array's elements."""
     found: dict[Term, Range] = {}
     for term in postorder(*roots):
         if isinstance(term.type, AccessType):
@@ -86,7 +86,7 @@ def _of_leaf(term: Term) -> Range:
 
 
 def numbers_of(leaf: Term) -> Array | None:
-    """The numbers that a leaf holds, whatever is given; None for a tensor, and for very many."""
+    """Returns the numbers that a leaf holds for all inputs; None for a tensor, or for very many."""
     kinds = {field.kind for field in leaf.operator.fields}
     if Kind.TENSOR in kinds or (leaf.access.size > _LARGEST_LEAF and Kind.NUMBER not in kinds):
         return None
@@ -133,12 +133,12 @@ def _of_padded_items(term: Term, found: Mapping[Term, Range]) -> Range | None:
 
 
 def _sum_of(each: Range) -> Range:
-    """Of sums of any number of elements: their signs alone, which no rounding changes."""
+    """Returns the range of sums of any number of elements: only their sign, which rounding does not change."""
     return Range(0.0 if each.low >= 0 else -math.inf, 0.0 if each.high <= 0 else math.inf)
 
 
 def _of_expression(term: Term, expression: Scalar, operands: Sequence[Range], seen: Seen) -> Range:
-    """Of elements of operands, or of one that holds them all."""
+    """Returns the union of the ranges of operands, or a range that contains them."""
     if isinstance(expression, Element):
         return operands[expression.position] if len(operands) > 1 else operands[0]
     if isinstance(expression, Number):
@@ -164,7 +164,7 @@ def _of_expression(term: Term, expression: Scalar, operands: Sequence[Range], se
 
 
 _SCALES = ("multiply", "divide")
-"""Primitives of two numbers that rise or fall with each, as the other one's sign says."""
+"""Primitives of two numbers that are monotonic in each; the sign of the other number gives the direction."""
 _ROUNDED = 1e-6  # of their results, which are not those of exact bounds
 
 

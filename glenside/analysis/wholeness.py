@@ -1,4 +1,4 @@
-"""Which terms hold whole numbers alone, whatever inputs and constants hold: rounding leaves them as they are."""
+"""Finds terms whose elements are integers for all inputs and constants, so that rounding does not change them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from glenside.ir.types import AccessType
 
 _ROUNDED = ("floor", "ceil", "round", "sign")
 _KEPT = ("add", "subtract", "multiply", "negative", "abs", "min", "max", "select", "mod", "rem")
-"""Primitives that give whole numbers of whole ones."""
+"""Primitives that map integers to integers."""
 
 
 def whole_terms(*roots: Term) -> set[Term]:
-    """The arrays of which every element is whole. One that is not among them may be so too."""
+    """Returns arrays of which all elements are integers. Arrays that are not returned may have integer elements too."""
     found: set[Term] = set()
     for term in postorder(*roots):
         if isinstance(term.type, AccessType) and (term.access.dtype not in REALS or _is_whole(term, found)):

@@ -265,7 +265,10 @@ ASKED: list[tuple[Callable[[], object], str]] = [
     (lambda: _train(_network(), _points(), epochs=-1), "epochs"),
     (lambda: _train(_network(), _points(), resume=True), "resume requires a checkpoint"),
     (lambda: _train(_network(), _points(), keys={"z": "x"}), "the network has no input z of examples"),
-    (lambda: _train(_matrix(True), _points()), r"a first axis of the same number of examples, got x \(8 2\), labels \(\)"),
+    (
+        lambda: _train(_matrix(True), _points()),
+        r"a first axis of the same number of examples, got x \(8 2\), labels \(\)",
+    ),
     (lambda: _train(_matrix(False), {**_points(), "y": np.zeros(100)}), "constants of a float dtype"),
 ]
 
