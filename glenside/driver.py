@@ -11,7 +11,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from glenside.cache import Cache, CacheFull, answers
+from glenside.cache import Cache, CacheFull, search_results
 from glenside.check import CheckReport, is_equal
 from glenside.check.forked import forked_check
 from glenside.egraph.process import Worker
@@ -95,7 +95,7 @@ def optimize(
         way = replace(way_of(target, blocking, mapping, method, extract_seconds, explain), trace=trace)
         limits = limits or Limits()
         key = (
-            answers.key(program, target, limits, way, seed, verify)
+            search_results.key(program, target, limits, way, seed, verify)
             if cache is not None and target.repeatable and not rules
             else ""
         )
@@ -103,7 +103,7 @@ def optimize(
             # A search for a trace must break ties as the stored one did: a trace numbers e-classes in another order.
             how = {**way.choices(), "trace": trace}
             again = partial(optimize, program, target, limits=limits, verify=False, listener=listener, **how)
-            known = answers.recall(cache, key, program, target, seed, again)
+            known = search_results.recall(cache, key, program, target, seed, again)
             if known is not None and _holds(known, cache, on_answer, verify, meanwhile):
                 return known
         clock = Clock(load_seconds)
@@ -126,7 +126,7 @@ def optimize(
         clock.finish()
         if cache is not None and key and {result.stopped, stages.stopped} <= {*REPEATABLE} and not result.interrupted:
             try:
-                cache.put(key, answers.text(result))
+                cache.put(key, search_results.text(result))
             except CacheFull as error:  # the answer is complete: the caller reports the error after saving it
                 result.not_kept = error
         return result
@@ -158,7 +158,7 @@ def _holds(known: Result, cache: Cache, on_answer: Callable[[Result], None], ver
 
     With `meanwhile` the check runs during `on_answer`. An error of `on_answer` is raised only if the answer is right.
     """
-    compare = partial(answers.compared, known)
+    compare = partial(search_results.compared, known)
     failed: GlensideError | None = None
     try:
         with forked_check(compare) if meanwhile and verify else nullcontext(lambda: None) as verdict:
@@ -193,7 +193,7 @@ def _wrong(
     """
     try:
         found = verdict or compare(lambda *_: None)
-    except answers.DAMAGED as error:
+    except search_results.DAMAGED as error:
         return f"it is no answer: {error!r}", ""
     right = is_equal(found.result) or found.result.startswith("not checked")
     return "" if right else found.result, found.stopped

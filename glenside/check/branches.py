@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from glenside.analysis.integer_valued import whole_terms
 from glenside.analysis.ranges import EVERY, Range, ranges
-from glenside.analysis.wholeness import whole_terms
 from glenside.check.branch_outcomes import CAST, ROUNDED, WATCHED, Function, cast_possible, cast_taken
 from glenside.ir.dtypes import REALS
 from glenside.ir.operand import Array

@@ -13,7 +13,7 @@ from math import ceil
 
 import numpy as np
 
-from glenside.analysis.places import places
+from glenside.analysis.element_sources import places
 from glenside.builder.layout import concatenate, reshape, split_at, transpose
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from glenside.analysis.places import places
+from glenside.analysis.element_sources import places
 from glenside.ir.dtypes import limits
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array

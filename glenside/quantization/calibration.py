@@ -12,7 +12,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from glenside.analysis.places import leaves_of, moves
+from glenside.analysis.element_sources import leaves_of, moves
 from glenside.builder.layout import split_at
 from glenside.builder.pointwise import cast
 from glenside.builder.quantization import dequantize, quantize

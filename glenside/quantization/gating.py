@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from glenside.analysis.places import places
+from glenside.analysis.element_sources import places
 from glenside.builder.layout import concatenate, reshape, slice_axis, split_at, transpose, untransposed
 from glenside.ir.dtypes import limits
 from glenside.ir.errors import BadInput

@@ -76,7 +76,7 @@ class IntegerLayer:
     """A product of bytes, and how its sums are requantized.
 
     sums         (dims)(), int32: the product `program.layers[name]` of the network; or the maximum of the products
-                 instead of their sum. Its operands are moves (`glenside.analysis.places.moves`) of leaves that
+                 instead of their sum. Its operands are moves (`glenside.analysis.element_sources.moves`) of leaves that
                  `leaf_of` reads
     requantised  None: the network's result is sums + bias in int32
     bias         int32 for that case, broadcasts to the dims of the sums; None if it is 0

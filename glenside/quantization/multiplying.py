@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from glenside.analysis.places import leaves_of
+from glenside.analysis.element_sources import leaves_of
 from glenside.builder.layout import split_at
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import BadInput

@@ -14,7 +14,7 @@ from math import floor, log2, prod, sqrt
 
 import numpy as np
 
-from glenside.analysis.places import leaves_of
+from glenside.analysis.element_sources import leaves_of
 from glenside.builder.layout import reshape, split_at
 from glenside.builder.pointwise import add, cast, compute, divide, filled, multiply, subtract
 from glenside.ir.errors import BadInput

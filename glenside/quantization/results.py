@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from glenside.analysis.places import places
+from glenside.analysis.element_sources import places
 from glenside.builder.layout import split_at
 from glenside.builder.pointwise import cast, combine, multiply
 from glenside.ir.dtypes import FLOATS

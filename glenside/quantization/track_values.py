@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from glenside.analysis.places import moves
+from glenside.analysis.element_sources import moves
 from glenside.builder.layout import reshape, split_at
 from glenside.ir.dtypes import FLOATS, INTEGERS
 from glenside.ir.errors import BadInput, TypeMismatch

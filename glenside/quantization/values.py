@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from glenside.analysis.places import places
+from glenside.analysis.element_sources import places
 from glenside.builder.layout import split_at
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import BadInput

@@ -11,8 +11,8 @@ from itertools import groupby
 
 import numpy as np
 
+from glenside.analysis.element_sources import sources
 from glenside.analysis.layers import product_sizes
-from glenside.analysis.places import sources
 from glenside.ir.names import one_line
 from glenside.ir.operand import Array
 from glenside.ir.operator import OperatorKind

@@ -10,7 +10,7 @@ from typing import Any
 
 from glenside.rewrites import examples as ex
 from glenside.rewrites import operators as op
-from glenside.rewrites.convolution import zeros_between as zeros
+from glenside.rewrites.convolution import windows_over_gaps
 from glenside.rewrites.convolution.transposed import ANALYSES, gap_axes, scattered, unfolding
 from glenside.rewrites.declare import ROOT, Clauses, Example, V, analysis, let, set_, when
 from glenside.rewrites.facts import ACCESS, INT, dims, relation, split, table
@@ -75,16 +75,16 @@ def blocks_of_results_are_made(
     weights, blocks, in_order = variables("weights blocks in-order")
     return (
         when(
-            *(unfolding(ROOT, opened, total), is_dot(a, b, m), zeros.zero_inserted(a, i, j, 1, begin, n)),
+            *(unfolding(ROOT, opened, total), is_dot(a, b, m), windows_over_gaps.zero_inserted(a, i, j, 1, begin, n)),
             *(slides(a, i, j, t, 1, c), t > 1, i >= opened, i >= m, sa == split(a), i < sa, j >= sa),
             *(da == dims(a), h == da[i], k == da[j], k > t),
         ).then(_STRIDED),
         when(unfolding(ROOT, 0, 1), _STRIDED).then(set_(gap_axes(ROOT, "overlap-add"), 0)),
         when(_STRIDED, in_blocks.facts(*_BLOCKS, first=first, count=count)).then(
-            zeros.want_subwindow(a, i, j, 1, begin, n, first, count, taps=t, apart=1)
+            windows_over_gaps.want_subwindow(a, i, j, 1, begin, n, first, count, taps=t, apart=1)
         ),
         when(
-            *(_STRIDED, of_blocks, w == zeros.subwindow(a, i, j, 1, begin, n, first, count, t, 1)),
+            *(_STRIDED, of_blocks, w == windows_over_gaps.subwindow(a, i, j, 1, begin, n, first, count, t, 1)),
             *(db == dims(b), sb == split(b), sa == split(a), place == (sb + j) - sa),
             blocks == db.set(place, wide).insert(place + 1, t),
             rest == vec_range(blocks.length).remove(place),

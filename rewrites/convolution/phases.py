@@ -10,9 +10,9 @@ from typing import Any
 from glenside.ir.types import Dims
 from glenside.rewrites import operators as op
 from glenside.rewrites.convolution import transposed
-from glenside.rewrites.convolution.places import phase
+from glenside.rewrites.convolution.position_tables import phase
 from glenside.rewrites.convolution.transposed import BETWEEN, halves, made_in_tiles, one_phase, step_of, unfolding
-from glenside.rewrites.convolution.zeros_between import section, subwindow, want_section, want_subwindow
+from glenside.rewrites.convolution.windows_over_gaps import section, subwindow, want_section, want_subwindow
 from glenside.rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
 from glenside.rewrites.facts import ACCESS, INT, access_at, dims, dtype, function, on_demand, relation, split, table
 from glenside.rewrites.terms import Variable, dot, reshaped, variables

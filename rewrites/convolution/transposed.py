@@ -15,9 +15,9 @@ from typing import Any
 
 from glenside.rewrites import examples as ex
 from glenside.rewrites import operators as op
-from glenside.rewrites.convolution import zeros_between as zeros
+from glenside.rewrites.convolution import windows_over_gaps
 from glenside.rewrites.convolution.gaps import gaps, undilated, want_undilated
-from glenside.rewrites.convolution.places import phase, positions_last, scatter
+from glenside.rewrites.convolution.position_tables import phase, positions_last, scatter
 from glenside.rewrites.convolution.recipes import recipe
 from glenside.rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rule, set_, union, when
 from glenside.rewrites.facts import ACCESS, INT, INTS, TEXT, dims, function, relation, split, table
@@ -129,7 +129,7 @@ def _phases_are_demanded() -> Clauses:
             phase_range(ROOT, i, gap, begin, low, half), phase_range(ROOT, i, gap, begin, half, high)
         ),
         when(one_phase(p, after, first=first, count=count, taps=taps, apart=apart), taps > 0).then(
-            zeros.want_subwindow(a, i, j, *_GAPPED, first, count, taps, apart)
+            windows_over_gaps.want_subwindow(a, i, j, *_GAPPED, first, count, taps, apart)
         ),
     )
 
@@ -146,7 +146,7 @@ def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, made: V, w
     return (
         when(recipe(ROOT, ""), ROOT == op.dot_product(p)).then(unfolding(ROOT, 0, 1)),
         when(
-            *(unfolded, zeros.zero_inserted(a, i, j, *_GAPPED), slides(a, i, j, 1, d, c)),
+            *(unfolded, windows_over_gaps.zero_inserted(a, i, j, *_GAPPED), slides(a, i, j, 1, d, c)),
             *(own_axis, j >= sa, sizes, k == da[j], gap * k > 1),
         ).then(BETWEEN),
         when(unfolded, gaps(a, i, *_GAPPED), gap > 1, own_axis, sizes).then(
@@ -159,7 +159,7 @@ def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, made: V, w
         ),
         when(unfolding(ROOT, 0, 1), BETWEEN, gap == 1).then(set_(gap_axes(ROOT, "overlap-add"), 0)),
         when(BETWEEN, scatter.facts(*_SCATTER, first=first, count=count)).then(
-            zeros.want_subwindow(a, i, j, *_GAPPED, first, count, taps=1, apart=1)
+            windows_over_gaps.want_subwindow(a, i, j, *_GAPPED, first, count, taps=1, apart=1)
         ),
         when(made_in_tiles(inner, made), recipe(inner, words)).then(recipe(made, words)),
         _phases_are_demanded(),
@@ -186,7 +186,7 @@ def windows_of_results_are_made(
     more = tuple(of_axes.push(of_one) for of_axes, of_one in zip(_SUMS, one, strict=True))
     return (
         when(
-            *(BETWEEN, places, w == zeros.subwindow(a, i, j, *_GAPPED, first, count, 1, 1)),
+            *(BETWEEN, places, w == windows_over_gaps.subwindow(a, i, j, *_GAPPED, first, count, 1, 1)),
             *(dw == dims(w), db == dims(b), sb == split(b), sa == split(a), place == (sb + j) - sa),
             *(all_axes == vec_range(db.length), rest == all_axes.remove(place), order == rest.insert(sb, place)),
         ).then(
@@ -213,16 +213,18 @@ def rows_are_spread_afterwards(z: V, part: V, spread: V, cut: V) -> Clauses:
     rows = (*_GAPPED, 1, h, 1)
     apart = (_ROWS_APART, scatter.facts(*rows, first=first, count=count), z == undilated(a, i, *_GAPPED))
     return (
-        when(apart).then(zeros.want_section(z, i, first, count)),
-        when(apart, part == zeros.section(z, i, first, count), scatter.facts(*rows, start=start)).then(
+        when(apart).then(windows_over_gaps.want_section(z, i, first, count)),
+        when(apart, part == windows_over_gaps.section(z, i, first, count), scatter.facts(*rows, start=start)).then(
             let(inner, dot(part, b, m)),
             let(spread, op.dilate(inner, i, gap - 1)),
             spread_rows(ROOT, spread, i, start, h),
-            zeros.want_section(spread, i, start, h),
+            windows_over_gaps.want_section(spread, i, start, h),
             unfolding(inner, i + 1, total),
             step_of(ROOT, inner, "dilate", i, gap),
         ),
-        when(spread_rows(ROOT, spread, i, start, h), cut == zeros.section(spread, i, start, h)).then(union(ROOT, cut)),
+        when(spread_rows(ROOT, spread, i, start, h), cut == windows_over_gaps.section(spread, i, start, h)).then(
+            union(ROOT, cut)
+        ),
     )
 
 
@@ -252,9 +254,10 @@ def windows_are_added_up(
             *(sums, done == axes.length, spreading(ROOT, inner, x, done)),
             positions_last.facts(rank, rank, rank, axes, back=back),
         ).then(let(whole, op.transpose(added, back)), cropping(ROOT, whole, axes, starts, sizes)),
-        when(uncut).then(zeros.want_section(x, axes[0], starts[0], sizes[0])),
+        when(uncut).then(windows_over_gaps.want_section(x, axes[0], starts[0], sizes[0])),
         when(
-            *(uncut, axis == axes[0], first == starts[0], size == sizes[0]), cut == zeros.section(x, axis, first, size)
+            *(uncut, axis == axes[0], first == starts[0], size == sizes[0]),
+            cut == windows_over_gaps.section(x, axis, first, size),
         ).then(cropping(ROOT, cut, axes.remove(0), starts.remove(0), sizes.remove(0))),
         when(cropping(ROOT, x, axes, starts, sizes), axes.length == 0).then(union(ROOT, x)),
     )

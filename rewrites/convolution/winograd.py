@@ -20,7 +20,7 @@ from glenside.ir.types import Dims
 from glenside.rewrites import examples as ex
 from glenside.rewrites import operators as op
 from glenside.rewrites.convolution.recipes import recipe
-from glenside.rewrites.convolution.zeros_between import zero_inserted
+from glenside.rewrites.convolution.windows_over_gaps import zero_inserted
 from glenside.rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
 from glenside.rewrites.facts import ACCESS, INT, TEXT, access_at, dims, dtype, function, relation, split, table
 from glenside.rewrites.movement.sliding_windows import WEIGHTS_FIRST, axis_number, inside, turned, want_wider, wider

@@ -12,7 +12,7 @@ from glenside.rewrites import examples as ex
 from glenside.rewrites import operators as op
 from glenside.rewrites.convolution.recipes import recipe
 from glenside.rewrites.convolution.transposed import ANALYSES, FAMILY, unfolding
-from glenside.rewrites.convolution.zeros_between import section, want_section
+from glenside.rewrites.convolution.windows_over_gaps import section, want_section
 from glenside.rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
 from glenside.rewrites.facts import ACCESS, INT, INTS, dims, function, relation, source, split, table
 from glenside.rewrites.terms import dot, reshaped, sided, variables

@@ -14,7 +14,7 @@ import numpy as np
 from glenside.ir.types import Dims, smallest
 from glenside.rewrites import examples as ex
 from glenside.rewrites import operators as op
-from glenside.rewrites.convolution.places import positions_last
+from glenside.rewrites.convolution.position_tables import positions_last
 from glenside.rewrites.convolution.recipes import recipe
 from glenside.rewrites.convolution.transposed import EXAMPLES, line, made_in_tiles, scattering
 from glenside.rewrites.declare import ROOT, Clauses, Example, V, let, rule, union, when

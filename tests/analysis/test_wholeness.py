@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from glenside.analysis.wholeness import whole_terms
+from glenside.analysis.integer_valued import whole_terms
 from glenside.builder import Builder
 from glenside.ir.operator import COMPUTES, Compute
 from glenside.ir.term import Term, build, tensors

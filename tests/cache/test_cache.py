@@ -259,12 +259,14 @@ def test_an_answer_is_checked_before_it_is_believed(name: str, target: str, path
 
 def test_variants_that_code_is_made_of_are_not_searched_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import glenside as gl
-    from glenside.cache import answers
+    from glenside.cache import search_results
 
     program, target = gl.parse(SMALL, shapes={"a": (3, 4), "b": (3, 4)}), gl.NPU(4, 4)
     with Cache(path) as cache:
         first = gl.optimize(program, target, cache=cache)
-        monkeypatch.setattr(answers.Remembered, "_searched", property(lambda _: pytest.fail("it is searched again")))
+        monkeypatch.setattr(
+            search_results.Remembered, "_searched", property(lambda _: pytest.fail("it is searched again"))
+        )
         second = gl.optimize(program, target, cache=cache)
     assert second.report.cached
     assert second.prepared is program
@@ -340,7 +342,7 @@ def test_an_answer_whose_check_is_ended_says_that_it_is_not_checked(
 ) -> None:
     """Whatever was found out when it was kept."""
     import glenside as gl
-    from glenside.cache import answers
+    from glenside.cache import search_results
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -349,7 +351,7 @@ def test_an_answer_whose_check_is_ended_says_that_it_is_not_checked(
     with Cache(path) as cache:
         assert gl.optimize(program, target, cache=cache).report.ok
         if not meanwhile:
-            monkeypatch.setattr(answers, "compared", interrupted)
+            monkeypatch.setattr(search_results, "compared", interrupted)
         take = interrupted if meanwhile else given.append
         found = gl.optimize(program, target, cache=cache, on_answer=take, meanwhile=meanwhile)
         assert given == ([] if meanwhile else [found])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.analysis.places import leaves_of
+from glenside.analysis.element_sources import leaves_of
 from glenside.builder.layout import split_at, transpose
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build

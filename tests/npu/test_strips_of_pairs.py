@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from glenside.analysis.places import Places
+from glenside.analysis.element_sources import Places
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims, Tensor
 from glenside.npu.lowering.tiling.layer_tiles import Group, Layer, Product

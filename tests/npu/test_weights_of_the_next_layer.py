@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.analysis.places import Places
+from glenside.analysis.element_sources import Places
 from glenside.ir.operand import Array
 from glenside.npu.isa.base import Spread, Weights
 from glenside.npu.lowering.emission.emit_layer import Writer

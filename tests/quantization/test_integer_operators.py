@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx_integer_networks import MICROSOFT, Graph, by_layers, computed, drawn, results
 
-from glenside.analysis.places import leaves_of
+from glenside.analysis.element_sources import leaves_of
 from glenside.ir.program import Program
 from glenside.quantization.network import IntegerNetwork, integer_network, leaf_of
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.analysis.places import places, sources
+from glenside.analysis.element_sources import places, sources
 from glenside.ir.term import Term
 from glenside.report.tile import Tile, baseline_tiles, instructions, tiles_of
 

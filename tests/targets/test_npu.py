@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import glenside as gl
-from glenside.analysis.places import distinct_elements
+from glenside.analysis.element_sources import distinct_elements
 from glenside.builder import Builder
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program

@@ -264,7 +264,7 @@ ASKED: list[tuple[Callable[[], object], str]] = [
     (lambda: _train(_network(), _points(), held_out=0.99), "a batch of 8 requires .*, got 1, 99 of 100 are held out"),
     (lambda: _train(_network(), _points(), epochs=-1), "epochs"),
     (lambda: _train(_network(), _points(), resume=True), "resume requires a checkpoint"),
-    (lambda: _train(_network(), _points(), keys={"z": "x"}), "the network has no input z of examples"),
+    (lambda: _train(_network(), _points(), keys={"z": "x"}), "the network has no input z for examples"),
     (
         lambda: _train(_matrix(True), _points()),
         r"a first axis of the same number of examples, got x \(8 2\), labels \(\)",

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
+from glenside.analysis.element_sources import distinct_elements
 from glenside.analysis.layers import ProductSizes
-from glenside.analysis.places import distinct_elements
 from glenside.ir.term import Term, constants_under
 from glenside.targets.arrays.plan import Plan
 from glenside.targets.npu.array import NpuArray

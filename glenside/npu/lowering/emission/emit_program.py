@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from glenside.analysis.element_sources import leaves_of
 from glenside.analysis.layers import product_sizes
-from glenside.analysis.places import leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program, is_product

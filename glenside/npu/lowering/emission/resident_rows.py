@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from glenside.analysis.places import Places
+from glenside.analysis.element_sources import Places
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu.isa.base import Lanes, Store

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from glenside.analysis.element_sources import places
 from glenside.analysis.layers import product_sizes
-from glenside.analysis.places import places
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term

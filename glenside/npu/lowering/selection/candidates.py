@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from glenside.analysis.places import leaves_of
+from glenside.analysis.element_sources import leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.stopwatch import stage

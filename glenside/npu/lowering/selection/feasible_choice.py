@@ -8,7 +8,7 @@ from functools import partial
 
 import highspy
 
-from glenside.analysis.places import leaves_of
+from glenside.analysis.element_sources import leaves_of
 from glenside.ir.stopwatch import stage
 from glenside.npu.lowering.selection.candidates import Options, options_of
 from glenside.npu.lowering.selection.ilp_model import FIRST, SPARED, Choice, Known, chosen

@@ -16,7 +16,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from glenside.analysis.places import leaves_of
+from glenside.analysis.element_sources import leaves_of
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.lowering.emission.cycle_cutoff import Rest, after_rows, before_rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from glenside.analysis.places import Places, places
+from glenside.analysis.element_sources import Places, places
 from glenside.ir.errors import BadInput
 from glenside.npu.lowering.tiling.layer_tiles import Group, Layer, Product
 from glenside.npu.machine.model import Machine

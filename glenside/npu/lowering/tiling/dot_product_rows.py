@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from glenside.analysis.places import leaves_of, moves, places
+from glenside.analysis.element_sources import leaves_of, moves, places
 from glenside.ir.blockwise import positions
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array

@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from glenside.analysis.places import Places, places
+from glenside.analysis.element_sources import Places, places
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.lowering.tiling.column_operators import side_by_side

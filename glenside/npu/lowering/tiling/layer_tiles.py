@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from glenside.analysis.places import Places, places
+from glenside.analysis.element_sources import Places, places
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.operators.compute import name_of

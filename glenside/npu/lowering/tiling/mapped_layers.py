@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glenside.analysis.places import leaves_of
+from glenside.analysis.element_sources import leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term

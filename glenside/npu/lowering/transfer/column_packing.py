@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from glenside.analysis.places import Places
+from glenside.analysis.element_sources import Places
 from glenside.ir.operand import Array
 from glenside.npu.lowering.tiling.layer_tiles import Layer
 from glenside.npu.lowering.transfer.sparse_weight_loads import spreadings
