@@ -23,7 +23,7 @@ from glenside.ir.names import primed, spelled_name
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.program import Program, is_product
-from glenside.ir.term import Term, build, constants_under, make, postorder, rebuild_all, weave
+from glenside.ir.term import Term, build, make, postorder, rebuild_all, weave
 from glenside.ir.types import Dims, Tensor
 from glenside.passes.element_functions import is_one_number, operands_of, pair_of
 from glenside.passes.network import fold_batch_norms, uninterrupted
@@ -144,7 +144,7 @@ class _Quantizing:
 
     def __post_init__(self) -> None:
         self.roots = self.folded.roots
-        self.constant = constants_under(*self.roots)
+        self.constant = self.folded.info.constant
         order = [*postorder(*self.roots)]
         standard = {t: own for t in order if (own := standardisation(t, self.constant)) is not None}
         self.inner = {part for t, own in standard.items() for part in inside(t, own)}

@@ -17,7 +17,7 @@ from glenside.ir.operand import Array
 from glenside.ir.operators.compute import compute_of
 from glenside.ir.program import Program, is_product
 from glenside.ir.rational import exact
-from glenside.ir.term import Term, constants_under, make, postorder, tensors, weave
+from glenside.ir.term import Term, make, postorder, tensors, weave
 from glenside.ir.types import Tensor
 from glenside.passes.element_functions import operands_of
 from glenside.quantization.additions import added
@@ -73,7 +73,7 @@ class Follower:
     ) -> None:
         self.program, self.constants, self.network, self.nodes = program, constants, network, nodes
         self.roots = program.roots
-        self.constant = constants_under(*self.roots)
+        self.constant = dict(program.info.constant)
         self.names = {term: name for name, term in reversed(list(program.layers.items()))}
         self.found: dict[Term, Affine | Curve | Refused] = {}
         self._known: dict[Term, Array] = {}

@@ -14,7 +14,7 @@ from glenside.ir.errors import BadInput, line_of_caller
 from glenside.ir.operator import OPERATORS, OperatorKind
 from glenside.ir.operators.compute import parse_compute
 from glenside.ir.program import Program
-from glenside.ir.term import Term, constants_under, postorder
+from glenside.ir.term import Term
 from glenside.ir.types import AccessType
 from glenside.rewrites import known_rules
 from glenside.targets import load_all
@@ -146,8 +146,8 @@ class CostTarget(Target):
     def whole(self, program: Program) -> Amounts:
         """Returns the cost of the program; None if some node has none."""
         of: dict[Term, int | None] = {}
-        constant = constants_under(program.term)
-        for term in postorder(program.term):
+        constant = program.info.constant
+        for term in program.info.order:
             below = [of[child] for child in term.children]
             known = [cost for cost in below if cost is not None]
             if self.function.recursive and len(known) < len(below):
