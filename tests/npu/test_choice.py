@@ -159,11 +159,11 @@ def test_each_program_is_held_to_the_best_until_then(
             raise TooLong(0)
         return SimpleNamespace(predicted=every[which])
 
-    def as_mapped(*how: Any, most: int | None = None) -> Any:
+    def compile_mapped(*how: Any, most: int | None = None) -> Any:
         return lowered(how[1]["which"], how[-1]) if most is None else lowered("dram", most)
 
     monkeypatch.setattr(alternatives, "best", best)
-    monkeypatch.setattr(alternatives, "as_mapped", as_mapped)
+    monkeypatch.setattr(alternatives, "compile_mapped", compile_mapped)
     monkeypatch.setattr(alternatives, "layer_by_layer", lambda *how: lowered("layers", how[-1]))
     nothing: Any = None
     than: Any = SimpleNamespace(predicted=taken), Choice({"a": 0}, {}, 100.0, 100.0), 0.0

@@ -16,10 +16,10 @@ from glenside.ir import forked_work
 from glenside.ir.program import Program
 from glenside.npu.isa.base import Instruction
 from glenside.npu.lowering.emission import infer_synchronization_forked
-from glenside.npu.lowering.emission.infer_synchronization_forked import WaitsBeside
+from glenside.npu.lowering.emission.infer_synchronization_forked import ForkedWaits
 from glenside.npu.lowering.pipeline import compile_network, emit_network
 from glenside.npu.lowering.pipeline.compile_network import map_layers
-from glenside.npu.lowering.util.identity_memo import Again
+from glenside.npu.lowering.util.identity_memo import Memo
 from glenside.npu.machine.model import Machine
 from glenside.npu.model import split_execution
 from glenside.npu.model.execute import run
@@ -76,9 +76,9 @@ def _alike() -> IntegerNetwork:
 def told(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Copies are made for small networks too; whether each told anything."""
     found = list[bool]()
-    queues, answer = WaitsBeside.queues, forked_work.RoundWorker.answer
+    queues, answer = ForkedWaits.queues, forked_work.RoundWorker.answer
 
-    def noted_queues(self: WaitsBeside) -> Mapping[str, tuple[Instruction, ...]] | None:
+    def noted_queues(self: ForkedWaits) -> Mapping[str, tuple[Instruction, ...]] | None:
         own = queues(self)
         found.append(own is not None)
         return own
@@ -88,7 +88,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         found.append(own is not None)
         return own
 
-    monkeypatch.setattr(WaitsBeside, "queues", noted_queues)
+    monkeypatch.setattr(ForkedWaits, "queues", noted_queues)
     monkeypatch.setattr(forked_work.RoundWorker, "answer", noted_answer)
     for module in (emit_network, compile_network):
         monkeypatch.setattr(module, "MANY", 1)
@@ -114,19 +114,19 @@ def test_what_copies_tell_is_what_one_process_finds(monkeypatch: pytest.MonkeyPa
 
 def test_layers_that_are_alike_are_written_as_if_they_were_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     found, kept = _of(_alike()), list[int]()
-    once = Again.once
+    once = Memo.once
 
-    def counted(self: Again, find: Any, what: str, *of: Any) -> Any:
+    def counted(self: Memo, find: Any, what: str, *of: Any) -> Any:
         before = len(self._known)
         own = once(self, find, what, *of)
         if what == "items":
             kept.append(len(self._known) - before)
         return own
 
-    monkeypatch.setattr(Again, "once", counted)
+    monkeypatch.setattr(Memo, "once", counted)
     assert binary_format.content(_of(_alike())) == binary_format.content(found)
     assert 0 in kept, "nothing is found once for several layers"
-    monkeypatch.setattr(Again, "once", lambda self, find, *_: find())
+    monkeypatch.setattr(Memo, "once", lambda self, find, *_: find())
     assert binary_format.content(_of(_alike())) == binary_format.content(found)
 
 

@@ -16,7 +16,7 @@ import glenside as gl
 from glenside.npu.lowering.emission.emit_copy import cycles_of_copy, write_copy
 from glenside.npu.lowering.emission.emit_layer import Writer
 from glenside.npu.lowering.emission.emit_program import finished
-from glenside.npu.lowering.pipeline.compile_mapped import as_mapped
+from glenside.npu.lowering.pipeline.compile_mapped import compile_mapped
 from glenside.npu.lowering.pipeline.compile_network import map_layers
 from glenside.npu.machine.model import Machine
 from glenside.npu.model import execute
@@ -78,7 +78,7 @@ def _programs(found: IntegerNetwork, machine: Machine) -> list[NpuProgram]:
     fronts = map_layers(result, found)
     made = [gl.NPU(machine).network_code(result, found, 0)]
     for number in range(max(map(len, fronts.values()))):
-        made.append(as_mapped(found, {name: own[number % len(own)][0] for name, own in fronts.items()}, machine))
+        made.append(compile_mapped(found, {name: own[number % len(own)][0] for name, own in fronts.items()}, machine))
     return made
 
 

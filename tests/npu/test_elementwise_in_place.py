@@ -17,7 +17,7 @@ from glenside.ir.types import Dims, Tensor
 from glenside.npu.isa.base import Lanes
 from glenside.npu.lowering.allocation.scratchpad_allocation import Wanted, held
 from glenside.npu.lowering.allocation.skewed_layout import Reads
-from glenside.npu.lowering.pipeline.compile_mapped import as_mapped
+from glenside.npu.lowering.pipeline.compile_mapped import compile_mapped
 from glenside.npu.lowering.pipeline.compile_network import map_layers
 from glenside.npu.lowering.selection.candidates import cut, options_of
 from glenside.npu.lowering.selection.feasible_choice import best
@@ -59,7 +59,7 @@ def _residual(channels: int, size: int, pool: bool = False) -> IntegerNetwork:
 def _chosen(network: IntegerNetwork, machine: Machine, stay: bool = True) -> NpuProgram:
     result = gl.optimize(network.program, gl.NPU(machine), verify=False)
     taken, choice = best(network, map_layers(result, network), machine)
-    return as_mapped(network, taken, machine, 0, choice.axes, stay=choice.held if stay else ())
+    return compile_mapped(network, taken, machine, 0, choice.axes, stay=choice.held if stay else ())
 
 
 def _is_right(network: IntegerNetwork, made: NpuProgram) -> None:

@@ -20,7 +20,7 @@ from glenside.npu.isa.base import Lanes
 from glenside.npu.isa.fields import Address
 from glenside.npu.lowering.allocation.skewed_layout import Reads, skewed
 from glenside.npu.lowering.allocation.slot_allocator import Slots
-from glenside.npu.lowering.pipeline.compile_mapped import as_mapped
+from glenside.npu.lowering.pipeline.compile_mapped import compile_mapped
 from glenside.npu.lowering.pipeline.compile_network import map_layers
 from glenside.npu.lowering.selection.feasible_choice import best
 from glenside.npu.lowering.tiling.layer_tiles import Layer
@@ -136,7 +136,7 @@ def test_networks_are_right_whatever_stays(seed: int) -> None:
     quantized, fronts = _found(seed, machine)
     taken, choice = best(quantized, fronts, machine)
     for stay in (None, (), choice.held):
-        _is_right(as_mapped(quantized, taken, machine, 0, choice.axes, stay=stay))
+        _is_right(compile_mapped(quantized, taken, machine, 0, choice.axes, stay=stay))
 
 
 def _convolutions() -> Program:
@@ -169,7 +169,7 @@ def _made(machine: Machine, stay: tuple[Term, ...] | None) -> NpuProgram:
                 if (tensor := leaf_of(mapped.operands.get(leaf, leaf))[0]).operator.name == "access-tensor"
             )
         )
-    return as_mapped(quantized, taken, machine, stay=stay)
+    return compile_mapped(quantized, taken, machine, stay=stay)
 
 
 @pytest.mark.parametrize("latency", [40])

@@ -12,7 +12,7 @@ from npu_networks import network
 import glenside as gl
 from glenside.builder import Builder
 from glenside.npu.lowering.pipeline.alternatives import layer_by_layer
-from glenside.npu.lowering.pipeline.compile_mapped import as_mapped
+from glenside.npu.lowering.pipeline.compile_mapped import compile_mapped
 from glenside.npu.lowering.pipeline.compile_network import map_layers
 from glenside.npu.lowering.selection.feasible_choice import best
 from glenside.npu.machine.model import Machine
@@ -30,7 +30,7 @@ def _least(found: IntegerNetwork, machine: Machine) -> int:
     fronts = map_layers(result, found)
     own = compile_fronts(found, fronts, machine).predicted
     taken, choice = best(found, fronts, machine, stay=False)
-    in_dram = as_mapped(found, taken, machine, 0, choice.axes, stay=())
+    in_dram = compile_mapped(found, taken, machine, 0, choice.axes, stay=())
     apart = layer_by_layer(found, fronts, machine)
     assert own is not None
     assert all(own <= other.predicted for other in (in_dram, apart) if other.predicted is not None)

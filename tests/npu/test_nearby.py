@@ -15,12 +15,12 @@ from npu_networks import branches, network
 import glenside as gl
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
-from glenside.npu.lowering.pipeline.compile_mapped import as_mapped
+from glenside.npu.lowering.pipeline.compile_mapped import compile_mapped
 from glenside.npu.lowering.pipeline.compile_network import map_layers
 from glenside.npu.lowering.selection import neighbourhood_search
 from glenside.npu.lowering.selection.candidates import options_of
-from glenside.npu.lowering.selection.lower_bounds import Floors
-from glenside.npu.lowering.selection.neighbourhood_search import Search, Told, Way
+from glenside.npu.lowering.selection.lower_bounds import LowerBounds
+from glenside.npu.lowering.selection.neighbourhood_search import Evaluation, Search, Way
 from glenside.npu.lowering.selection.tensor_placement import Tensors
 from glenside.npu.machine.model import Machine
 from glenside.npu.pipeline import compile_fronts
@@ -46,14 +46,14 @@ def _compared(program: Program, machine: Machine, most: int = MOST) -> tuple[int
     ways = prod(map(len, kept.values())) << len(tensors)
     if ways > most:
         return None
-    best, floors = inf, Floors(found, priced, machine)
+    best, floors = inf, LowerBounds(found, priced, machine)
     for numbers in product(*map(range, map(len, kept.values()))):
         taken = priced.taken(dict(zip(kept, numbers, strict=True)))
         for stays in product((False, True), repeat=len(tensors)):
             stay = {tensor for tensor, there in zip(tensors, stays, strict=True) if there}
             try:
                 where = Tensors(found, taken, machine, {}, stay).where
-                made = as_mapped(found, taken, machine, stay=stay, where=where).predicted
+                made = compile_mapped(found, taken, machine, stay=stay, where=where).predicted
             except BadInput:
                 continue
             assert made is not None
@@ -112,9 +112,9 @@ def test_all_choices_are_looked_at_or_ruled_out(seed: int) -> None:
     rng, answers, cycles, floors = _drawn(seed)
     asked = list[Way]()
 
-    def told(way: Way, most: int) -> Told:
+    def told(way: Way, most: int) -> Evaluation:
         asked.append(way)
-        return Told(cycles[way] if cycles[way] < most else inf, 1)
+        return Evaluation(cycles[way] if cycles[way] < most else inf, 1)
 
     start, there = rng.choice([*cycles]), rng.randint(8, 32)
     search = Search(answers, told, floors.__getitem__, 1, there)
@@ -136,7 +136,7 @@ def test_where_not_all_are_looked_at_what_others_take_at_least_is_told(
     monkeypatch.setattr(neighbourhood_search, "_FEW", 1)
     start = rng.choice([*cycles])
     search = Search(
-        answers, lambda way, most: Told(cycles[way] if cycles[way] < most else inf, 1), floors.__getitem__, 1, 32
+        answers, lambda way, most: Evaluation(cycles[way] if cycles[way] < most else inf, 1), floors.__getitem__, 1, 32
     )
     search.look(start)
     known = search.choices(lambda: 0)
@@ -148,7 +148,7 @@ def test_where_not_all_are_looked_at_what_others_take_at_least_is_told(
 
 
 def test_large_programs_are_made_once() -> None:
-    def told(way: Way, most: int) -> Told:
+    def told(way: Way, most: int) -> Evaluation:
         raise AssertionError
 
     search = Search([2, 3], told, lambda way: 0, neighbourhood_search._INSTRUCTIONS, 100)

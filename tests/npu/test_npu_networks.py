@@ -27,7 +27,7 @@ from glenside.ir.operand import Array
 from glenside.npu.isa.base import Instruction, Parameters, Spread, Tables
 from glenside.npu.isa.fields import UNITS, Form
 from glenside.npu.lowering.pipeline.alternatives import layer_by_layer
-from glenside.npu.lowering.pipeline.compile_mapped import as_mapped
+from glenside.npu.lowering.pipeline.compile_mapped import compile_mapped
 from glenside.npu.lowering.pipeline.compile_network import map_layers
 from glenside.npu.model import execute
 from glenside.npu.model.reference_results import wrong
@@ -56,7 +56,7 @@ def _programs(found: IntegerNetwork, number: int, count: int, seed: int = 0) -> 
     fronts = map_layers(result, found)
     for other in range(1, count):
         taken = {name: own[(other + at) % len(own)][0] for at, (name, own) in enumerate(fronts.items())}
-        yield as_mapped(found, taken, machine, seed)
+        yield compile_mapped(found, taken, machine, seed)
 
 
 def _wanted(found: IntegerNetwork, program: NpuProgram) -> Array:

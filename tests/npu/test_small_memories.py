@@ -12,7 +12,7 @@ from glenside.ir.program import Program
 from glenside.npu.lowering.allocation.scratchpad_allocation import Wanted, for_windows
 from glenside.npu.lowering.allocation.skewed_layout import Reads
 from glenside.npu.lowering.pipeline import compile_network
-from glenside.npu.lowering.pipeline.compile_mapped import as_mapped
+from glenside.npu.lowering.pipeline.compile_mapped import compile_mapped
 from glenside.npu.lowering.selection.candidates import options_of
 from glenside.npu.lowering.selection.feasible_choice import best
 from glenside.npu.lowering.selection.lazy_bounds import Estimate
@@ -45,7 +45,7 @@ def test_what_is_chosen_by_prices_of_windows_is_right() -> None:
     network, fronts = _mapped()
     priced, known = options_of(network, fronts, MACHINE), dict[tuple[int, str, object], Estimate]()
     taken, choice = best(network, fronts, MACHINE, priced=priced, known=known, windows=True)
-    made = as_mapped(network, taken, MACHINE, axes=choice.axes, stay=choice.held, where=choice.where)
+    made = compile_mapped(network, taken, MACHINE, axes=choice.axes, stay=choice.held, where=choice.where)
     done = execute.run(made)
     assert not wrong(made, done.dram)
     assert done.cycles == made.predicted

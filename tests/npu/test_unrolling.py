@@ -16,7 +16,7 @@ from glenside.npu.isa.base import Spread, Store, Stream
 from glenside.npu.isa.fields import Address
 from glenside.npu.lowering.emission import emit_layer
 from glenside.npu.lowering.emission.legalize_loops import unrolled
-from glenside.npu.lowering.pipeline.compile_mapped import as_mapped
+from glenside.npu.lowering.pipeline.compile_mapped import compile_mapped
 from glenside.npu.lowering.pipeline.compile_network import map_layers
 from glenside.npu.machine.model import Machine
 from glenside.npu.model import execute
@@ -76,8 +76,8 @@ def test_a_machine_of_a_thousand_columns(monkeypatch: pytest.MonkeyPatch) -> Non
     result = gl.optimize(found.program, gl.NPU(machine), verify=False)
     ((name, front),) = map_layers(result, found).items()
     mapped = {name: front[-1][0]}
-    made = as_mapped(found, mapped, machine)
+    made = compile_mapped(found, mapped, machine)
     assert wrong(made, execute.run(made).dram) == []
     monkeypatch.setattr(emit_layer, "unrolled", lambda instruction, _: [instruction])
     with pytest.raises(BadInput, match="column_stride0 of store is from -512 to 511, got"):
-        as_mapped(found, mapped, machine)
+        compile_mapped(found, mapped, machine)

@@ -1,4 +1,4 @@
-"""In which lanes the elements of a pattern are: whether these are distinct, and how many elements one lane has."""
+"""Bank-conflict tests of access patterns: distinct banks of elements, and the most elements of one bank."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FEW = 16
 
 
 def lanes_of(pattern: Array, strides: Array, lanes: int) -> Array:
-    """In which lane each of a pattern's elements is, for each of the strides, (n)(elements)."""
+    """Returns the bank of each element of a pattern, for each of the strides, (n)(elements)."""
     if lanes & (lanes - 1) == 0 and lanes <= 1 << 8:  # bytes wrap around where lanes do
         by, coordinates = strides.astype(np.uint8), pattern.astype(np.uint8, order="F")
         own = np.zeros((len(strides), len(pattern)), np.uint8)
@@ -28,9 +28,7 @@ def lanes_of(pattern: Array, strides: Array, lanes: int) -> Array:
 
 
 def distances(patterns: Sequence[Array], axes: int) -> Array:
-    """How far two elements of a pattern are from each other, each distance once, whichever way, and the shortest ones
-    first: (n)(axes).
-    """
+    """Returns the distances between any two elements of a pattern, (n)(axes): each once up to sign, shortest first."""
     most = [max(int(own[:, axis].max(initial=0)) for own in patterns) if patterns else 0 for axis in range(axes)]
     wide = np.cumprod([1, *(2 * size + 1 for size in reversed(most))])[:-1][::-1]  # one number for all coordinates
     every = [np.zeros(0, np.int64)]
@@ -47,20 +45,20 @@ def distances(patterns: Sequence[Array], axes: int) -> Array:
 
 
 def are_apart(apart: Array, strides: Array, lanes: int) -> Array:
-    """Whether elements that are so far from each other, (k)(axes), are in distinct lanes: of which of the strides, by
-    number, (n).
+    """Returns the numbers of the strides, (n), with which elements at these distances, (k)(axes), are in distinct
+    banks.
     """
     few = np.flatnonzero(_are_apart(apart[:_FEW], strides, lanes))  # most are none by these
     return few[_are_apart(apart[_FEW:], strides[few], lanes)]
 
 
 def _are_apart(apart: Array, strides: Array, lanes: int) -> Array:
-    """The same, whether they are, (n)."""
+    """Returns a flag for each of the strides, (n): True if such elements are in distinct banks."""
     return np.asarray(lanes_of(strides, apart, lanes).min(axis=0, initial=1) > 0)
 
 
 def _distinct(at: Array, lanes: int) -> Array:
-    """Whether lanes side by side, (n)(k), are distinct, (n): a bit for each lane, where there are few."""
+    """Returns (n) flags, True if the banks of a row of (n)(k) are distinct: by a bit mask, if there are few banks."""
     if lanes <= _WORD:
         bits = np.bitwise_or.reduce(_BIT_OF[at], axis=1)
         return np.asarray(np.bitwise_count(bits) == at.shape[1])
@@ -73,7 +71,7 @@ _BIT_OF = np.uint64(1) << np.arange(_WORD, dtype=np.uint64)
 
 
 def most_in_one(pattern: Array, strides: Array, lanes: int) -> Array:
-    """How many of a pattern's elements are in one lane at most, for each of the strides, (n)."""
+    """Returns the most elements of a pattern in one bank, for each of the strides, (n)."""
     at = lanes_of(pattern, strides, lanes)  # (n)(elements)
     most = np.ones(len(at), int)
     several = np.flatnonzero(~_distinct(at, lanes))

@@ -1,4 +1,4 @@
-"""Where rows are when they stream: halves of the lanes, of which one is filled while the other is read."""
+"""Double buffering of streamed rows: one half of the banks is filled while the other is read."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from glenside.npu.lowering.tiling.tile_order import Order, Run
 
 @dataclass(frozen=True)
 class Chunk:
-    """What half of the lanes holds at a time: rows by their numbers, from its first address on, for the runs from
-    `begin` until before `end`.
-    """
+    """The rows, by number, that one half of the banks holds for the runs from `begin` to `end`, exclusive."""
 
     rows: Array
     half: int
@@ -24,7 +22,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Plan:
-    """Where the runs of a layer find their rows: the addresses of each, and the chunk in which they are."""
+    """The addresses of the rows of each run, and the chunk that holds them."""
 
     runs: list[Run]
     addresses: list[Array]
@@ -33,7 +31,7 @@ class Plan:
 
     @staticmethod
     def of(order: Order, half: int) -> Plan:
-        """Of a layer whose first chunk is in that half."""
+        """Plans a layer whose first chunk is in the given half."""
         of_tile = order.rows.of_tile
         where = np.full(len(order.rows.numbers), -1)
         first = np.zeros(len(where), np.int64)

@@ -13,9 +13,7 @@ from glenside.npu.program import requantization
 
 
 def distinct_parameters(every: Array) -> tuple[Array, Array]:
-    """Those that differ, and which of them each is: most are alike along all axes but one of (dims), and of axes along
-    which all are alike it tells the first.
-    """
+    """Returns the distinct parameters, and the number of each. Axes along which all are equal have size 1."""
     few = every
     for axis, size in enumerate(every.shape):
         first = few[(slice(None),) * axis + (slice(0, 1),)]
@@ -40,7 +38,7 @@ _COUNTING = tuple(name for name in requantization.PARAMETER.names or () if name 
 
 
 def _distinct(parameters: Array) -> tuple[Array, Array]:
-    """Of (n), as `numpy.unique`, which compares records field by field."""
+    """Returns distinct records and the number of each, as `numpy.unique` does, field by field."""
     first, found = np.zeros(1, np.int64), np.zeros(len(parameters), np.int64)
     for name in _COUNTING:
         own = parameters[name]
@@ -103,7 +101,7 @@ class _Rows:
         return self.new(columns, entries)
 
     def new(self, columns: Array, entries: Array) -> int:
-        """The same, a row of its own."""
+        """Adds a row of its own."""
         row = np.full(self.width, -1)
         row[columns] = entries
         self.rows.append(row)

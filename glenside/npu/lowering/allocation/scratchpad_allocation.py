@@ -1,4 +1,4 @@
-"""Which tensors stay in the lanes between layers, and where."""
+"""Scratchpad allocation: chooses the tensors that stay on chip between layers, and their addresses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Held:
     strips: tuple[tuple[Cut, int], ...] = ()
 
     def at(self, strip: int) -> Held:
-        """What it is in a strip: itself where it is there whole."""
+        """Returns the allocation in a strip; itself if the tensor is stored whole."""
         if not self.strips:
             return self
         cut, base = self.strips[strip]
@@ -56,12 +56,12 @@ class Held:
 
     @cached_property
     def elements(self) -> Array:
-        """Those that are there, by number."""
+        """Returns the numbers of the elements that are stored."""
         return np.arange(len(self.cells)) if self.cut is None else self.cut.elements
 
     @cached_property
     def cells(self) -> Array:
-        """Of its elements, (elements)."""
+        """Returns the cells of the tensor's elements, (elements)."""
         return _cells(self.dims, self.skew) + self.base
 
     @cached_property
@@ -103,7 +103,7 @@ class Passing:
     axis: int | None = None
 
     def ordered(self, axis: int | None) -> Passing:
-        """The same with that axis innermost."""
+        """Returns a copy with that axis innermost."""
         return replace(self, axis=axis)
 
     @property
@@ -138,7 +138,7 @@ class _Placed:
             at = at.others
 
     def seen(self, since: int) -> tuple[object, ...]:
-        """What of it matters to tensors from that layer on."""
+        """Returns a key of what matters to tensors from that layer on."""
         return (self.low, *sorted(own for own in self.alive if own[2] >= since))
 
     def more(
@@ -169,8 +169,9 @@ class _Placed:
 def held(
     wanted: Mapping[Term, Wanted], machine: Machine, rows: range, stay: Container[Term]
 ) -> tuple[dict[Term, Held], dict[Term, Passing]]:
-    """Those of `stay` that fit between these rows of the lanes, so that as many cycles of DMA are spared as a beam of
-    ways to place them finds; and the others.
+    """Allocates scratchpad rows to tensors of `stay` by a beam search that maximizes the DMA cycles saved.
+
+    Returns the resident tensors, and the others.
     """
     beam = [_Placed()]
     for term, own in sorted(wanted.items(), key=lambda pair: pair[1].begin):
@@ -191,12 +192,12 @@ def held(
 
 
 def find_shapes(own: Wanted, machine: Machine) -> None:
-    """What `held` asks of a tensor, known from then on."""
+    """Computes the layouts that `held` needs of a tensor; they are memoized."""
     _shapes(own, machine)
 
 
 def fit_together(dims: tuple[int, ...], reads: Sequence[Reads], machine: Machine) -> bool:
-    """Whether there are strides with which all of them may read a tensor, wherever it is."""
+    """True if some strides let all readers stream a tensor, wherever it is stored."""
     return bool(_shapes(Wanted(dims, {str(number): own for number, own in enumerate(reads)}, None, 0, 0), machine))
 
 
@@ -222,13 +223,14 @@ class _Shape:
     extents: tuple[tuple[int, int], ...]
 
     def rows(self, machine: Machine) -> int:
-        """Of lanes."""
+        """Returns the number of scratchpad rows."""
         return max(-(-(most - least) // machine.rows) for least, most in self.extents)
 
 
 def _shapes(own: Wanted, machine: Machine) -> list[_Shape]:
-    """Those that tensors may have, first those that take the fewest cycles of stores and the fewest cells. None where a
-    zero would have to be where an element is; none that takes longer to store than a way through DRAM.
+    """Returns the possible layouts of a tensor, by store cycles and then by cells.
+
+    Leaves out layouts that need a zero where an element is stored, and those slower to store than a way through DRAM.
     """
     reads = [*own.reads.values()]
     key = "shapes", own.dims, (*reads,), own.writes, own.cuts, machine
@@ -245,7 +247,7 @@ def _found_shapes(own: Wanted, reads: Sequence[Reads], machine: Machine) -> list
 
 
 def _once(reads: Sequence[Reads], key: tuple[object, ...], find: Callable[[], _Found]) -> _Found:
-    """What is found the first time: known to those who read so, of which each layer has one."""
+    """Memoizes a result with the first of the readers, which each layer has one of."""
     known = reads[0].shapes
     if key not in known:
         known[key] = find()
@@ -254,7 +256,7 @@ def _once(reads: Sequence[Reads], key: tuple[object, ...], find: Callable[[], _F
 
 
 def _is_free(own: Wanted, skew: Skew) -> bool:
-    """Whether no element is where a zero has to be: known to who reads, however many strips there are."""
+    """True if no element is stored where a zero is needed. Memoized for all strips."""
     reads = [*own.reads.values()]
     return _once(reads, ("free", own.dims, (*reads,), skew.strides.tobytes()), partial(_found_free, own, skew))
 
@@ -335,7 +337,7 @@ def _windowed(own: Wanted, machine: Machine) -> dict[int, Skew]:
 
 
 def _cells(dims: Sequence[int], skew: Skew) -> Array:
-    """Of a tensor's elements, seen from that of coordinates 0."""
+    """Returns the cells of a tensor's elements, relative to the element of coordinates 0."""
     found = np.zeros(1, np.int64)
     for size, stride in zip(dims, skew.strides.tolist(), strict=True):
         found = (found[:, None] + np.arange(size) * stride).reshape(-1)
@@ -352,7 +354,9 @@ def firsts(reads: Reads, strides: Array, cut: Cut | None) -> tuple[Array, Array]
 
 
 def _behind(reads: Reads, places: tuple[Array, Array], cut: Cut | None, last: int) -> tuple[Array, Array]:
-    """The same of places that are known; `last` is the greatest cell of the strip's elements."""
+    """Returns the places with rows of zeros moved behind the strip; `last` is the greatest cell of the strip's
+    elements.
+    """
     first, apart = places
     if cut is None or not reads.nothing.any() or not (reads.nothing & cut.streaming).any():
         return first, apart
@@ -379,8 +383,9 @@ def _touched_of(reads: Reads, firsts: Sequence[Array], apart: Array) -> Array:
 
 
 def free(taken: Sequence[Held], machine: Machine, reserved: int) -> tuple[int, tuple[int, int]]:
-    """How many rows there are twice, beside tensors that are held and `reserved` ones at both ends of the lanes, and
-    where they begin: in each half, or in one of them where that is more.
+    """Returns the largest number of free rows that exist twice, and where both ranges begin.
+
+    Resident tensors and `reserved` rows at both ends are not free; the ranges are in one half if that is larger.
     """
     (low, first), (high, second) = gaps(taken, machine, reserved)
     most, begin = max((low, first), (high, second))
@@ -390,7 +395,7 @@ def free(taken: Sequence[Held], machine: Machine, reserved: int) -> tuple[int, t
 
 
 def gaps(taken: Sequence[Held], machine: Machine, reserved: int) -> list[tuple[int, int]]:
-    """Of each half the most rows that are free side by side, and the first of them."""
+    """Returns the largest contiguous free range of each half: its rows, and the first of them."""
     rows = [(own.begin // machine.rows, own.end // machine.rows) for own in taken]
     halves = range(reserved, machine.half_depth), range(machine.half_depth, machine.depth - reserved)
     return [_largest(rows, half) for half in halves]

@@ -36,8 +36,8 @@ _AT_ONCE = 512
 
 @dataclass(frozen=True, eq=False)
 class Reads:
-    """How the rows of a product read a tensor: lane l of row r of a tile takes the element with the coordinates
-    rows[tile][r] + lanes[tile][l], or a zero where these are outside of the tensor. Tiles of other tensors use none.
+    """The reads of a tensor by the rows of a product: bank l of row r of a tile reads the element with coordinates
+    rows[tile][r] + lanes[tile][l], or a zero outside of the tensor. Tiles of other tensors use none.
 
     rows    (tiles)(m)(axes)
     lanes   (tiles)(R)(axes)
@@ -104,7 +104,7 @@ class Reads:
 
     @property
     def has_zeros(self) -> bool:
-        """Whether it reads zeros, of whatever byte those are."""
+        """True if zeros are read, whatever byte they are."""
         return bool(len(self.zeros) or self.nothing.any())
 
     @concurrent_cached_property
@@ -114,7 +114,7 @@ class Reads:
 
     @property
     def patterns(self) -> Iterator[Array]:
-        """Which elements a row takes at once, those of each kind of row once: coordinates, (lanes)(axes)."""
+        """Yields the elements that a row reads at once, as coordinates, (lanes)(axes): each kind of row once."""
         known = set[bytes]()
         for tile, used in enumerate(self.used):
             own = self.lanes[tile][used]
@@ -132,7 +132,9 @@ class Reads:
         return every.min(axis=0), every.max(axis=0)
 
     def places(self, strides: Array) -> tuple[Array, Array]:
-        """Where each row begins, (tiles)(m), and how far from there each lane reads, at least 0, (tiles)(R)."""
+        """Returns the cell of each row, (tiles)(m), and the distance of each bank's read from it, at least 0,
+        (tiles)(R).
+        """
         apart = np.where(self.used, self.lanes @ strides, np.iinfo(np.int64).max)
         least = apart.min(axis=1, keepdims=True)
         least = np.where(self.used.any(axis=1, keepdims=True), least, 0)
@@ -194,7 +196,7 @@ def _differences(at: Array, there: Array) -> tuple[Array, Array, Array]:
 
 
 class _Counting:
-    """Where what a lane holds is part of a sum that is an element."""
+    """Finds the bank reads that contribute to a sum which is an element."""
 
     def __init__(self, layer: Layer) -> None:
         self.layer = layer
@@ -219,7 +221,7 @@ class _Counting:
         return found
 
     def _kinds(self, group: int) -> tuple[Array, Array]:
-        """Which columns rows of a group are wanted of, those that are alike once, and which of them each row is."""
+        """Returns the distinct sets of wanted columns in a group, and the number of the set of each row."""
         if group not in self.kinds:
             every = np.packbits(self.wanted[group], axis=1)
             every = every.view(f"S{every.shape[1]}").reshape(-1)  # by which numpy finds them in a tenth of the time
@@ -230,8 +232,8 @@ class _Counting:
 
 @dataclass(frozen=True, eq=False)
 class Writes:
-    """Which elements of a tensor are sums of one row: coordinates of some rows, (columns)(axes) each, and how many rows
-    there are for each of these.
+    """The writes of a tensor: coordinates of the elements in one accumulator row, (columns)(axes) for each kind of row,
+    and the number of rows per kind.
     """
 
     patterns: Sequence[Array]
@@ -284,7 +286,7 @@ def skewed(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, m
 
 
 def every_skew(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, machine: Machine) -> Sequence[Skew]:
-    """Of each order of axes the best such strides; known to those who read so."""
+    """Returns the best strides for each order of axes, memoized with the first reader."""
     known: dict[Any, Sequence[Skew]] = reads[0].shapes if reads else {}
     key = tuple(dims), (*reads,), writes, machine.rows
     if key not in known:
@@ -293,7 +295,7 @@ def every_skew(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | Non
 
 
 def skews(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, machine: Machine) -> Iterator[Skew]:
-    """Of each order of axes the best such strides."""
+    """Yields the best strides for each order of axes."""
     around = [own.around for own in reads]
     low = np.minimum.reduce([np.zeros(len(dims), int), *(own for own, _ in around)])
     high = np.maximum.reduce([np.array(dims) - 1, *(own for _, own in around)])

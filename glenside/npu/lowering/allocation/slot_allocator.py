@@ -45,11 +45,11 @@ class Slots:
         return slot, True
 
     def _are(self, enough: int, suits: Callable[[int], bool]) -> bool:
-        """Whether so many suit."""
+        """True if that many slots suit."""
         return next(islice(filter(suits, self.held.values()), max(0, enough - 1), None), None) is not None
 
     def any(self, key: bytes) -> tuple[int, bool]:
-        """The same where whoever needs what was there is queued already: there always is one."""
+        """Takes a slot whose last user is queued already: there always is one."""
         found = self.take(key, 0, 1)
         assert found is not None, "nothing is needed later"
         return found
@@ -89,7 +89,7 @@ class Slots:
         return len(self.held) if free else next(iter(self.held.values())), 1
 
     def _put(self, key: bytes, slot: int) -> None:
-        """It takes a slot."""
+        """Assigns a slot."""
         old = next((own for own, taken in self.held.items() if taken == slot), None)
         if old is not None:
             del self.held[old]

@@ -1,4 +1,4 @@
-"""Which layers run strip by strip: those between which tensors are for which lanes have no room as a whole."""
+"""Chains of layers that run strip by strip, as the tensors between them do not fit the scratchpad."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Chain:
 
     @staticmethod
     def of(layers: Sequence[Layer], begin: int, dims: Sequence[int], axis: int, count: int) -> Chain:
-        """Of layers, the first of which has that number. What equal ones need is known to the last of them."""
+        """Builds a chain from layers, the first of which has number `begin`. Memoized with the last layer."""
         known, key = layers[-1].known, (Chain, *map(id, layers), *dims, axis, count)
         if key not in known:
             parts = strips(layers, dims, axis, count)
@@ -47,17 +47,17 @@ class Chain:
 
     @property
     def has_idle_strips(self) -> bool:
-        """Whether a layer makes nothing for some strip, all of which reads zeros around: it would have no place."""
+        """True if a layer computes nothing for some strip, whose reader reads padding alone."""
         return any(not part.elements.size for strip in self.parts for part in strip)
 
     def cycles(self, machine: Machine) -> int:
-        """Of the array."""
+        """Returns the cycles of the array."""
         return sum(part.cycles(machine) for strip in self.parts for part in strip)
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """What may run so: the layers in order, what each makes and what rows of it are made of.
+    """The layers that may form chains: in order, with their results and the tensors that their rows read.
 
     wanted  tensors that may be in lanes
     whole   numbers of layers that are not cut: what one makes is normalised
@@ -75,7 +75,7 @@ class Candidates:
     def chains(
         self, stay: Container[Term], there: dict[Term, Held], passing: dict[Term, Passing]
     ) -> tuple[dict[Term, Held], dict[Term, Passing], list[Chain]]:
-        """What is held then, what is not, and the chains, where strips of what was not have room."""
+        """Returns the resident tensors, the others, and the chains, where strips of tensors fit that did not."""
         wanted, found = dict(self.wanted), list[Chain]()
         for begin, end in self._gaps(stay, there):
             all_there = {*there, *self.results[begin : end - 1]}
@@ -124,7 +124,7 @@ class Candidates:
                 begin = None
 
     def _passes(self, number: int) -> bool:
-        """Whether the next layer alone reads what that one makes, from lanes."""
+        """True if the next layer is the only reader of a layer's result, and streams it from the scratchpad."""
         own = self.wanted.get(self.results[number])
         alone = own is not None and len(own.reads) == 1 and own.end == number + 1 and own.begin == number
         return alone and self.sources[number + 1] is not None
@@ -135,8 +135,8 @@ class Candidates:
     def _tried(
         self, begin: int, end: int, there: Container[Term], others: Sequence[Chain]
     ) -> Iterator[tuple[int, int, int, int]]:
-        """What chains may take at least, the number of their first layer, the axis along which they are cut, and into
-        how many strips; of each axis until one is too slow.
+        """Yields candidate chains: a lower bound on cycles, the number of the first layer, the axis of the cut, the
+        number of strips. Stops at the first strip count of an axis that is too slow.
         """
         first = max((chain.end for chain in others), default=0)
         for start in range(begin, max(first, begin - _BEFORE) - 1, -1):
@@ -166,7 +166,7 @@ class Candidates:
         return int(tiles) * max(int(m), self.machine.rows)
 
     def _cut(self, chain: Chain, wanted: Mapping[Term, Wanted]) -> dict[Term, Wanted]:
-        """What is wanted where those layers run strip by strip: what they read and make is there all the time."""
+        """Returns the live ranges if layers run strip by strip: operands and results are live throughout."""
         found = dict(wanted)
         for place, number in enumerate(range(chain.begin, chain.end - 1)):
             own = found[self.results[number]]

@@ -1,4 +1,4 @@
-"""What runs at a time of each layer: all of it, or strip by strip what those of a chain need."""
+"""The work list: each layer as a whole, or strip by strip if it is in a chain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glenside.quantization.layers import IntegerLayer
 
 @dataclass(frozen=True)
 class Piece:
-    """What runs at a time of a layer: all of it, or what a strip needs of it; `last` where nothing comes after it."""
+    """A layer or one strip of it; `last` marks the last piece of the layer."""
 
     strip: int = 0
     part: Part | None = None

@@ -1,6 +1,4 @@
-"""Programs of which only the cycles are asked for, and only where these are few: as soon as it is known that they are
-not, writing ends.
-"""
+"""Ends the emission of a candidate program as soon as it is known to take too many cycles."""
 
 from __future__ import annotations
 
@@ -8,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from glenside.npu.isa.fields import UNITS
-from glenside.npu.lowering.util.identity_memo import Again
+from glenside.npu.lowering.util.identity_memo import Memo
 from glenside.npu.machine.model import Machine
 from glenside.npu.model.cycle_model import delays, dma_delay, stream_adds
 
 
 class TooLong(Exception):
-    """A program takes as long as one that is there; `written` are its instructions until that was known."""
+    """Ends an emission: the program takes no fewer cycles than another one. `written`: instructions emitted so far."""
 
     def __init__(self, written: int) -> None:
         super().__init__()
@@ -23,9 +21,7 @@ class TooLong(Exception):
 
 @dataclass(frozen=True)
 class Rest:
-    """Cycles that units are busy for, at least, once a layer is written: with layers behind it, but for weights of the
-    next one.
-    """
+    """Least busy cycles of units with the layers behind an emitted one, without the next layer's weights."""
 
     stream: int = 0
     dma: int = 0
@@ -33,20 +29,20 @@ class Rest:
 
 @dataclass(frozen=True)
 class Trial:
-    """A program of which others are made, too.
+    """The context of candidate programs of one network.
 
-    rest   what comes behind each layer, by number, at least
-    again  what is known of each layer as it is mapped, by name
-    clock  the machine whose cycles count, which may be larger than the one that it is planned for
+    rest   least cycles behind each layer, by number
+    again  the memo of each mapped layer, by name
+    clock  the machine whose cycles count; it may be larger than the machine that programs are planned for
     """
 
     rest: Sequence[Rest]
-    again: Mapping[str, Again]
+    again: Mapping[str, Memo]
     clock: Machine
 
 
 def enough(most: int, rest: Rest, machine: Machine) -> dict[str, int]:
-    """Cycles of each unit with which a program takes so many, where that much is still to come."""
+    """Returns the busy cycles of each unit from which on a program takes at least `most` cycles."""
     found = {unit: most - late for unit, late in delays(machine).items()}
     found["stream"] = most - before_rows(machine) - after_rows(machine) - rest.stream
     found["dma"] -= rest.dma
@@ -54,10 +50,10 @@ def enough(most: int, rest: Rest, machine: Machine) -> dict[str, int]:
 
 
 def before_rows(machine: Machine) -> int:
-    """Cycles before a program's first row streams: a beat of weights comes, and these load."""
+    """Returns the least cycles before a program's first row streams: a beat of weights arrives, and weights load."""
     return 1 + dma_delay(machine) + machine.rows
 
 
 def after_rows(machine: Machine) -> int:
-    """Cycles from its last row's until what that makes is in DRAM, by way of the accumulators and a beat."""
+    """Returns the least cycles from the last row until its results are in DRAM."""
     return stream_adds(machine) + machine.columns - 1 + 1 + dma_delay(machine)

@@ -16,7 +16,7 @@ from glenside.quantization.layers import Normalised
 
 
 def write_columns(writer: Writer, own: Normalised, done: Sequence[tuple[Run, int]]) -> None:
-    """What changes columns of sums that are complete: whole items, a group after the other."""
+    """Emits column instructions on complete sums: whole items, group by group."""
     for first, counts in _rows_of_groups(done).values():
         sums = Address(first, (1, 0, 0))
         for instruction in _operations(writer, own, counts, sums):
@@ -24,7 +24,7 @@ def write_columns(writer: Writer, own: Normalised, done: Sequence[tuple[Run, int
 
 
 def _rows_of_groups(done: Sequence[tuple[Run, int]]) -> Mapping[int, tuple[int, Counts]]:
-    """Of each group its first accumulator, and how many follow it."""
+    """Returns the first accumulator row of each group, and the number of rows."""
     found: dict[int, tuple[int, Counts]] = {}
     for run, base in done:
         first, (before, _, _) = found.get(run.group, (base, (0, 1, 1)))

@@ -24,7 +24,7 @@ def write_copy(writer: Writer, sources: Array, targets: Array) -> None:
 
 
 def cycles_of_copy(sources: Array, targets: Array, machine: Machine) -> float:
-    """Of DMA, near enough: all takes as long as some of the first part, and a latency for each part."""
+    """Estimates the DMA cycles of a copy: extrapolated from its first part, with one DRAM latency for each part."""
     part = next(_parts(sources, targets, machine, min(machine.half_depth, -(-_SOME // machine.rows))), None)
     if part is None:
         return 0.0

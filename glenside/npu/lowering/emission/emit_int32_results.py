@@ -39,7 +39,7 @@ class SumsOut:
 
     @property
     def addresses(self) -> Array:
-        """Of the layer's elements, int32 each; -1 of zeros."""
+        """Returns the address of each int32 element; -1 for zeros."""
         line, column = self.layer.lines()
         where = self.base + line * self.row_bytes + 4 * column
         made: Array = np.where(self.layer.elements > 0, where, -1)

@@ -44,7 +44,7 @@ _SENT = 8
 
 @dataclass(frozen=True)
 class Feed:
-    """Where a layer's weights are in DRAM.
+    """A layer's weights in DRAM.
 
     tiles  how the weights of each tile are brought, (tiles)
     zero   the byte in lanes where a row has no element
@@ -57,7 +57,7 @@ class Feed:
 
 
 class Sink(Protocol):
-    """What takes complete sums out of the accumulators."""
+    """Moves complete sums out of the accumulators."""
 
     @property
     def lanes(self) -> int:
@@ -65,7 +65,7 @@ class Sink(Protocol):
 
     @property
     def whole(self) -> bool:
-        """Whether the rows of a group are sent together."""
+        """True if the rows of a group are sent together."""
 
     def begin(self) -> None:
         """Write down what is to be done beforehand."""
@@ -112,7 +112,7 @@ class Writer:
         self.cells = np.zeros(machine.rows * machine.depth, np.int16)
 
     def expect(self, rest: Rest) -> None:
-        """That much comes behind the layer that is written next."""
+        """Sets the cycles that are still to come behind the next layer."""
         if self.most is not None:
             self.enough |= enough(self.most, rest, self.clock)
 
@@ -139,7 +139,7 @@ class Writer:
         self.cells[cells] = 0
 
     def go_on(self) -> None:
-        """What the first rows need is written down: now comes what the first results do."""
+        """Runs the deferred emission for the first results, once the instructions for the first rows are emitted."""
         first, self.first = self.first, None
         if first is not None:
             first()
@@ -166,8 +166,9 @@ class Writer:
             self.clocks.count(own)
 
     def with_tables(self, parts: Iterable[tuple[Table, Nest]]) -> Iterator[tuple[int, Nest]]:
-        """What is done with a table each, with the slot of that instead: DRAM takes a while, so tables are asked for
-        before, half of all there are at once.
+        """Yields each part with the slot of its permutation table.
+
+        Tables are loaded in batches of half of the slots, ahead of their use, to hide DRAM latency.
         """
         for batch in batches(parts, max(1, self.machine.tables // 2)):
             slots = {table: self.table(table) for table, _ in batch}
@@ -189,7 +190,7 @@ class Writer:
             self.add(kind(nest.counts, beats, nest.address(1), slot, turn))
 
     def suits(self, tile: Brought, slot: int) -> bool:
-        """Whether a slot of weight memory has a tile's zeros; rows suit slots in which none are known."""
+        """True if a slot of weight memory has a tile's zeros; dense rows suit slots without known zeros."""
         there = self.zeros.get(slot)
         if tile.spread is None or there is None:
             return tile.spread is None and there is None

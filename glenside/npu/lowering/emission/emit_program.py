@@ -18,7 +18,7 @@ from glenside.ir.types import Tensor
 from glenside.npu.isa.fields import Wait
 from glenside.npu.lowering.emission.emit_int32_results import SumsOut
 from glenside.npu.lowering.emission.emit_layer import Feed, Writer
-from glenside.npu.lowering.emission.infer_synchronization_forked import WaitsBeside
+from glenside.npu.lowering.emission.infer_synchronization_forked import ForkedWaits
 from glenside.npu.lowering.emission.row_sources import Copied
 from glenside.npu.lowering.tiling.layer_tiles import Layer
 from glenside.npu.lowering.tiling.tile_order import Order
@@ -29,7 +29,7 @@ from glenside.npu.model.infer_synchronization import replaced, waiting
 from glenside.npu.program.program import NpuProgram, Place, Stretch
 
 Filled = list[tuple[Place, Array]]
-"""What DRAM holds before a program runs, beside what its instructions bring."""
+"""Places and values that DRAM holds before a program runs, beside weights, tables and parameters."""
 
 
 def lowered(
@@ -72,9 +72,9 @@ def finished(
     filled: Filled,
     inputs: Mapping[str, Place] | None = None,
     outputs: Mapping[str, Place] | None = None,
-    beside: WaitsBeside | None = None,
+    beside: ForkedWaits | None = None,
 ) -> NpuProgram:
-    """What was written, with its waits, which may be found already, and its cycles; nothing is put off any more."""
+    """Builds the program from what was emitted: infers its waits, unless they are known, and predicts its cycles."""
     dram = writer.image.bytes()
     for place, values in filled:
         place.write(dram, values)
@@ -87,14 +87,14 @@ def finished(
 
 
 def counted(writer: Writer) -> dict[str, int]:
-    """Instructions of each unit until now."""
+    """Returns the number of instructions of each unit so far."""
     return dict(writer.counts)
 
 
 def _alone(
     writer: Writer, layer: Layer, written: Program, name: str, draw: np.random.Generator
 ) -> tuple[Stretch, Filled]:
-    """A layer's instructions, and what its operands hold."""
+    """Emits a layer on operands of its own. Returns its stretch and the operands' values."""
     rows, weights = layer.product.rows, layer.product.weights
     machine = writer.machine
     order = Order(layer, machine, machine.half_depth, (0, machine.half_depth))
@@ -120,7 +120,7 @@ def _alone(
 
 
 def _meaning(product: Term, others: Container[Term], names: Mapping[Term, str]) -> str:
-    """The product as it was written, of integers: the text of a program."""
+    """Returns the text of a program: the integer product as written."""
     if not is_product(product):
         raise BadInput("it was no product before it was mapped")
     stand_ins: dict[Term, Term] = {}
@@ -131,7 +131,7 @@ def _meaning(product: Term, others: Container[Term], names: Mapping[Term, str]) 
 
 
 def stand_in(name: str, leaf: Term, dtype: str = "int8") -> Term:
-    """A tensor in place of a term."""
+    """Returns a tensor in place of a term."""
     return build("access", build("access-tensor", Tensor(name, leaf.access.dims, dtype)), leaf.access.split)
 
 
@@ -146,6 +146,6 @@ def _same(written: list[Term], mapped: list[Term]) -> dict[Term, Term]:
 
 
 def without_dma(program: NpuProgram, stretch: Stretch) -> int:
-    """Cycles of a layer's tiles where all that they read is there, and nobody waits for what they write."""
+    """Returns the cycles of a layer's loads and streams without waits."""
     queues = {unit: tuple(replaced(own, Wait()) for own in stretch.of(program, unit)) for unit in ("load", "stream")}
     return times(NpuProgram(program.machine, queues, program.dram)).cycles

@@ -26,7 +26,7 @@ from glenside.npu.lowering.tiling.tile_order import Run
 from glenside.npu.lowering.transfer.permutation_table_transfers import Table, modulo, unwrapped
 from glenside.npu.lowering.util.fast_divmod import divided
 from glenside.npu.lowering.util.fast_unique import distinct, ordered, placed
-from glenside.npu.lowering.util.identity_memo import Again
+from glenside.npu.lowering.util.identity_memo import Memo
 from glenside.npu.machine.model import HALVES, Machine
 from glenside.npu.program import requantization
 from glenside.quantization.layers import Normalised
@@ -34,8 +34,8 @@ from glenside.quantization.layers import Normalised
 
 @dataclass(frozen=True)
 class Bytes:
-    """What a layer's elements become: the parameters of each, (dims), and where their bytes belong in DRAM, as
-    pairs (n) of elements and addresses; an element may have several. Elements that are None are all, in order.
+    """The int8 results of a layer: the parameters of each element, (dims), and pairs (n) of elements and DRAM
+    addresses; an element may have several. `elements` is None for all elements in order.
     """
 
     parameters: Array
@@ -72,13 +72,13 @@ class BytesOut:
     Raises BadInput: lanes are too few, or a sum is needed twice.
     """
 
-    def __init__(self, writer: Writer, layer: Layer, result: Bytes, again: Again | None = None) -> None:
+    def __init__(self, writer: Writer, layer: Layer, result: Bytes, again: Memo | None = None) -> None:
         self.writer, self.layer, self.machine = writer, layer, writer.machine
         self.m = layer.product.rows.numbers.shape[1]
         self.lanes = rows_needed(self.machine)
         self.depth, self.side = self.lanes // _SIDES, 0
         self.table, self.normalised = result.table, result.normalised
-        self.again = again = again or Again()
+        self.again = again = again or Memo()
         entries, entry = again.once(partial(distinct_parameters, result.parameters), "alike", result.parameters)
         entry, numbers = again.once(partial(as_seen, entry), "seen", entry)
         find, shape = partial(_Items.of, layer, entry, self.machine), str(entry.shape).encode()
@@ -97,7 +97,7 @@ class BytesOut:
 
     @property
     def whole(self) -> bool:
-        """What is normalised is so as a whole."""
+        """True if items are normalized, which needs all of their rows."""
         return self.normalised is not None
 
     def begin(self) -> None:
@@ -155,12 +155,12 @@ class BytesOut:
             yield self._batch(items[part], sums[part])
 
     def _batch(self, items: Array, sums: Array) -> _Batch:
-        """Of these items, of rows of sums which are in those accumulators."""
+        """Returns the batch of these items, with the accumulator rows of their sums."""
         own = self.again.once(partial(self._found_batch, items), "batch", self.owner, items.tobytes())
         return _Batch(own.items, sums[own.sums], own.item, own.lane, own.column, own.owner, self.address[own.address])
 
     def _found_batch(self, every: Array) -> _Batch:
-        """The same where accumulators and addresses are told by number, as they are of alike layers."""
+        """Returns a batch with numbers in place of accumulators and addresses; equal layers share it."""
         begin, end = np.searchsorted(self.item, every), np.searchsorted(self.item, every + 1)
         first, last = np.searchsorted(self.owner, begin), np.searchsorted(self.owner, end)
         sizes, pairs = end - begin, _ranges(first, last)
@@ -178,7 +178,7 @@ class BytesOut:
         )
 
     def _turned(self, batch: _Batch) -> Array:
-        """How far each item is turned, (items)."""
+        """Returns the rotation of each item, (items). Memoized."""
         _, _, local = placed(batch.address // self.machine.bandwidth)
         key = b"".join(own.tobytes() for own in (batch.item, batch.lane, batch.owner, local))
         if key not in self.turns:
@@ -219,7 +219,7 @@ class BytesOut:
             self.writer.add(Store(nest.counts, sums, lanes, slot, row, one, column, turn, False, applies, function))
 
     def applied(self) -> tuple[bool, int]:
-        """Whether stores apply a function, and which, brought before."""
+        """Returns whether stores apply a function, and its slot; loads the function before."""
         return (False, 0) if self.table is None else (True, self.writer.function(self.table))
 
     def _out(self, batch: _Batch, turns: Array, base: int) -> None:
@@ -231,7 +231,7 @@ class BytesOut:
 
 @dataclass(frozen=True)
 class _Items:
-    """What becomes of each column of each row of sums of a layer, by rows.
+    """The items of a layer, in order: the sums of one accumulator row that are stored together.
 
     item, column  of each sum that is an element: an item is the row of sums times passes, and which of these
     place         of each element which of these it is; -1 for zeros
@@ -274,14 +274,14 @@ class _Items:
 
     @cached_property
     def differ(self) -> bool:
-        """Whether no item has one entry for all its columns: then which numbers entries have is all the same."""
+        """True if no item has one parameter entry for all its columns, so that the numbers of entries do not matter."""
         low, high = ends_of(self.entry, self.begins)
         return not (low == high).any()
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """What shares a row of parameters.
+    """The rows of parameters that items share.
 
     alike    of each item the column of the entry that all its columns take, -1 for none
     content  of each item its row of parameters
@@ -326,8 +326,9 @@ class _Batch:
 
 
 def turned(item: Array, lane: Array, beat: Array, items: int, lanes: int) -> Array:
-    """How far to turn each item so that few bytes of a beat are of one lane: greedily, and by as much as from the item
-    before to the last one where that is no worse, (items).
+    """Returns the rotation of each item, (items), with few bank conflicts among the bytes of a beat.
+
+    Greedy: keeps the step from the item before if that is no worse.
     """
     order = ordered(item)
     item, lane, beat = item[order], lane[order], beat[order]
@@ -369,7 +370,7 @@ def turned(item: Array, lane: Array, beat: Array, items: int, lanes: int) -> Arr
 
 
 def _owners(owner: Array) -> tuple[Array, Array]:
-    """Those in order that are sums, which zeros are not, (n), and where each of them is."""
+    """Returns the owners that are sums, in order and without zeros, (n), and the index of each."""
     order = ordered(owner)
     first = np.searchsorted(owner[order], 0)
     return owner[order][first:], order[first:]

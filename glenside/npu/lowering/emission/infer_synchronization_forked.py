@@ -29,7 +29,7 @@ from glenside.npu.model.infer_synchronization import Inferred, replaced
 from glenside.npu.program.program import NpuProgram
 
 
-class WaitsBeside:
+class ForkedWaits:
     """The copy, to which what is written is sent part by part."""
 
     def __init__(self, machine: Machine, written: Written, image: Image) -> None:
@@ -47,7 +47,7 @@ class WaitsBeside:
                 self._serves = True
 
     def send(self) -> None:
-        """What was written since the last time, which nothing comes before any more."""
+        """Sends the instructions emitted since the last call; no later instruction may be inserted before them."""
         if not self._serves:
             return
         own, parts = self.written.since(len(self._sent)), self.image.read_by_units[self._parts :]
@@ -66,7 +66,7 @@ class WaitsBeside:
             self._serves = False
 
     def queues(self) -> Mapping[str, tuple[Instruction, ...]] | None:
-        """Those of all that was written, with their waits; None where the copy does not tell them."""
+        """Returns the queues with all waits; None if the forked process failed."""
         self.send()
         if not self._serves:
             return None
@@ -86,9 +86,9 @@ class WaitsBeside:
 
 
 @contextmanager
-def waits_beside(writer: Writer, worth: bool) -> Iterator[WaitsBeside]:
+def forked_waits(writer: Writer, worth: bool) -> Iterator[ForkedWaits]:
     """A copy as long as the block lasts, where it is worth one."""
-    found = WaitsBeside(writer.machine, writer.written, writer.image)
+    found = ForkedWaits(writer.machine, writer.written, writer.image)
     try:
         if worth:
             found.start()
@@ -98,7 +98,7 @@ def waits_beside(writer: Writer, worth: bool) -> Iterator[WaitsBeside]:
 
 
 class _Growing(Inferred):
-    """Of instructions that come part by part, as does what they find in DRAM."""
+    """Infers waits of instructions that arrive part by part, with the DRAM contents that they read."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(NpuProgram(machine, {}, np.zeros(0, np.uint8)))
@@ -112,7 +112,7 @@ class _Growing(Inferred):
 
 
 def _heard(questions: int) -> Callable[[], Any]:
-    """What gives one part after the other: a pipe holds little, and who writes to it is not to wait."""
+    """Returns a function that gets the next part; a thread reads the pipe, so that the writer does not block."""
     found = SimpleQueue[Any]()
 
     def read() -> None:

@@ -34,8 +34,9 @@ class Written:
         return (own for _, own in sorted(self._own, key=lambda each: each[0]))
 
     def since(self, number: int) -> list[Instruction]:
-        """Those that were added from that number on, in their order: what comes later is behind them as long as none
-        is `ahead`.
+        """Returns the instructions added from that number on, in order.
+
+        Later ones come behind them, unless some are `ahead`.
         """
         assert self.ahead is None, "what is ahead may come before them"
         return [own for _, own in sorted(self._own[number:], key=lambda each: each[0])]

@@ -23,7 +23,7 @@ from glenside.npu.lowering.transfer.byte_permutations import carried, gone_on
 from glenside.npu.lowering.transfer.permutation_table_transfers import Table
 from glenside.npu.lowering.transfer.sparse_weight_loads import spreadings
 from glenside.npu.lowering.util.fast_unique import placed
-from glenside.npu.lowering.util.identity_memo import Again
+from glenside.npu.lowering.util.identity_memo import Memo
 from glenside.npu.machine.model import HALVES, Machine
 from glenside.quantization.layers import IntegerLayer
 
@@ -34,12 +34,12 @@ class _Skewed:
     """
 
     def __init__(
-        self, layer: Layer, used: Array, places: tuple[Array, Array], machine: Machine, again: Again | None = None
+        self, layer: Layer, used: Array, places: tuple[Array, Array], machine: Machine, again: Memo | None = None
     ) -> None:
         self.machine, self.used = machine, used
         self.first, self.apart = places
         lanes = np.where(used, self.apart % machine.rows, -1)
-        self.layer = (again or Again()).once(lambda: _moved(layer, lanes, used), "moved", layer, lanes.tobytes())
+        self.layer = (again or Memo()).once(lambda: _moved(layer, lanes, used), "moved", layer, lanes.tobytes())
         known = dict[bytes, Table]()  # tiles are mostly alike
         self.tables = list[Table]()
         for own, there in zip(self.apart, self.used, strict=True):
@@ -64,7 +64,7 @@ class InPlace(_Skewed):
         name: str,
         machine: Machine,
         part: Part | None = None,
-        again: Again | None = None,
+        again: Memo | None = None,
     ) -> None:
         used = np.zeros(layer.product.rows.numbers.shape[::2], bool)
         first, apart = np.zeros(layer.product.rows.numbers.shape[:2], np.int64), np.zeros(used.shape, np.int64)
@@ -88,7 +88,7 @@ class InPlace(_Skewed):
 
 @dataclass(frozen=True)
 class _Window:
-    """What one of two windows holds at a time: cells from `low` on, for the runs from `begin` until before `end`."""
+    """The contents of one of two windows: cells from `low` on, for the runs from `begin` to `end`, exclusive."""
 
     low: int
     begin: int
@@ -225,7 +225,7 @@ class Kept(BytesOut):
         zero: int,
         made: IntegerLayer,
         part: Part | None = None,
-        again: Again | None = None,
+        again: Memo | None = None,
     ) -> None:
         assert made.requantised is not None, "it becomes bytes"
         every = part.elements if part is not None else None if held.cut is None else held.elements
@@ -269,7 +269,7 @@ def bring(writer: Writer, addresses: Array, held: Held, zero: int) -> None:
 
 
 def _firsts_of(held: Held) -> Array:
-    """Of each element the number of the first row that reads it, of the first layer that does, (elements)."""
+    """Returns the number of the first row that reads each element, (elements), in the first reader."""
     reads = next(iter(held.reads.values()))
     rows, apart = firsts(reads, held.skew.strides, held.cut)
     found = np.full(held.end - held.begin, rows.size)

@@ -1,4 +1,4 @@
-"""Where the rows of a layer are when they stream: copied into halves of the lanes, or wherever something else says."""
+"""Sources of a layer's streamed rows: copied into halves of the banks, or resident."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BYTE = 0xFF
 
 
 class Source(Protocol):
-    """Where the rows of a layer are when they stream.
+    """The rows of a layer in the scratchpad.
 
     runs  in order
     """
@@ -33,10 +33,10 @@ class Source(Protocol):
         """Queue what brings the rows of a run, if there is room for them before run `now` streams."""
 
     def table(self, tile: int) -> Table:
-        """Which lanes rows of a tile take, and how far from their cells."""
+        """Returns the permutation table of a tile: the banks that its rows read, and their offsets."""
 
     def cells(self, number: int) -> Array:
-        """Of each row of a run the cell of the lanes that its table counts from."""
+        """Returns, for each row of a run, the cell that the table's offsets are relative to."""
 
 
 class Copied:

@@ -22,7 +22,9 @@ _SPREAD = 3, 8
 
 
 def slots_for(tile: Brought, count: int, patterns: int = 8) -> int:
-    """How many of so many slots are enough for tiles like this one, of so many patterns of zeros."""
+    """Returns the number of slots, out of `count`, that suffice for tiles of this kind with that many patterns of
+    zeros.
+    """
     least, most = _SPREAD
     if tile.spread is None:
         return max(least, count - most)
@@ -89,7 +91,7 @@ class _Writer(Protocol):
     @property
     def clocks(self) -> Clocks: ...
     def suits(self, tile: Brought, slot: int) -> bool:
-        """Whether a slot has what a tile lacks."""
+        """True if a slot has the zeros of a tile."""
 
     def bring_weights(self, tile: Brought, slot: int) -> None:
         """A tile to a slot."""

@@ -8,7 +8,7 @@ from functools import partial
 
 from glenside.ir.errors import BadInput
 from glenside.npu.lowering.emission.cycle_cutoff import TooLong
-from glenside.npu.lowering.pipeline.compile_mapped import as_mapped
+from glenside.npu.lowering.pipeline.compile_mapped import compile_mapped
 from glenside.npu.lowering.selection.candidates import Options
 from glenside.npu.lowering.selection.feasible_choice import best
 from glenside.npu.lowering.selection.ilp_model import Choice, Known
@@ -33,8 +33,10 @@ def alternatives(
     than: tuple[NpuProgram, Choice, float],
     how: tuple[int, Callable[[str, int, int], None]],
 ) -> Iterator[NpuProgram]:
-    """Programs of other choices that may be quicker: where prices were too low, one by which more tensors stay in
-    lanes; and simpler ones, where it is not known that these take longer by prices.
+    """Yields programs of other choices that may take fewer cycles.
+
+    If the predicted cost was too low: a choice with more resident tensors. Simpler choices, unless their predicted cost
+    is known to be higher.
     """
     made, choice, in_dram = than
     most = predicted_cycles(made)
@@ -66,14 +68,14 @@ def _more_in_lanes(
     how: tuple[int, Callable[[str, int, int], None]],
     most: int,
 ) -> Iterator[NpuProgram]:
-    """Where prices were too low, one by which more tensors stay in lanes."""
+    """Yields a program that keeps more tensors on chip, if the predicted cost was too low."""
     if most <= _LOW_COST_RATIO * choice.cycles:
         return
     priced, known = prices
     with suppress(BadInput, TooLong):
         taken, other = best(network, fronts, machine, priced=priced, known=known, spared=1.0)
         if other.held != choice.held or other.mappings != choice.mappings:
-            yield as_mapped(network, taken, machine, how[0], other.axes, how[1], other.held, other.where, most)
+            yield compile_mapped(network, taken, machine, how[0], other.axes, how[1], other.held, other.where, most)
 
 
 def _windows_priced(
@@ -84,11 +86,11 @@ def _windows_priced(
     how: tuple[int, Callable[[str, int, int], None]],
     most: int,
 ) -> Iterator[NpuProgram]:
-    """By prices of windows, as lowering lays them out: what else is taken of these is wrong where lanes are small."""
+    """Yields the choice by exact costs of windows: their estimates are wrong if the scratchpad is small."""
     priced, known = prices
     with suppress(BadInput, TooLong):
         taken, choice = best(network, fronts, machine, priced=priced, known=known, windows=True)
-        yield as_mapped(network, taken, machine, how[0], choice.axes, how[1], choice.held, choice.where, most)
+        yield compile_mapped(network, taken, machine, how[0], choice.axes, how[1], choice.held, choice.where, most)
 
 
 def _simpler(
@@ -100,7 +102,7 @@ def _simpler(
     how: tuple[int, Callable[[str, int, int], None]],
     most: int,
 ) -> Iterator[NpuProgram]:
-    """Without tensors that stay, and layer by layer, where it is not known that these take longer by prices."""
+    """Yields programs without resident tensors, and layer by layer, unless their cost is known to be higher."""
     if in_dram * MIN_COST_RATIO > most:
         return
     priced, known = prices
@@ -110,7 +112,7 @@ def _simpler(
         )
         if choice.bound * MIN_COST_RATIO > most:
             return
-        found = as_mapped(network, taken, machine, how[0], choice.axes, how[1], (), most=most)
+        found = compile_mapped(network, taken, machine, how[0], choice.axes, how[1], (), most=most)
         most = min(most, predicted_cycles(found))
         yield found
     with suppress(BadInput, TooLong):
@@ -118,13 +120,13 @@ def _simpler(
 
 
 _LOW_COST_RATIO = 1.05
-"""How many times its price a program takes where prices did not tell enough."""
+"""Cycles of a program as a multiple of its predicted cost, from which on the prediction was too low."""
 _UNRELIABLE_COST_RATIO = 1.6
-"""And how many times where they told so little that simpler programs are the best guess, by which it is soon known of
-others that they take longer.
+"""The multiple from which on predictions are so unreliable that simpler programs are tried first, as an early exit for
+others.
 """
 MIN_COST_RATIO = 0.75
-"""What part of its price a choice takes at least: prices are of parts of layers."""
+"""Least cycles of a choice as a fraction of its predicted cost, which is extrapolated from parts of layers."""
 
 
 def layer_by_layer(
@@ -135,15 +137,16 @@ def layer_by_layer(
     show: Callable[[str, int, int], None] = lambda *_: None,
     most: int | None = None,
 ) -> NpuProgram:
-    """Each layer's quickest mapping, with all tensors in DRAM as the next one fills lanes soonest; where the machine
-    does not run it there, its next. Raises BadInput: none is left; and TooLong.
+    """Compiles each layer with its quickest mapping, and all tensors in DRAM in the layout that is loaded fastest.
+
+    Takes the next mapping if one cannot be emitted. Raises BadInput if none is left, and TooLong.
     """
     known = {layer.name: found.get(layer.name) or every_mapping(layer, (), machine) for layer in network.layers}
     left = {name: sorted(own, key=lambda pair: pair[1]) for name, own in known.items()}
     while True:
         try:
             taken = {name: own[0][0] for name, own in left.items()}
-            return as_mapped(network, taken, machine, seed, show=show, stay=(), most=most)
+            return compile_mapped(network, taken, machine, seed, show=show, stay=(), most=most)
         except Unlowered as error:
             name = next((name for name in error.layers if len(left[name]) > 1), None)
             if name is None:

@@ -1,4 +1,4 @@
-"""Integer networks as programs of the mappings that are given, with what inputs and outputs stand for."""
+"""Compiles integer networks with given mappings, and describes the quantization of inputs and outputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from glenside.npu.program.results import with_host
 from glenside.quantization.layers import IntegerNetwork
 
 
-def as_mapped(
+def compile_mapped(
     network: IntegerNetwork,
     mapped: Mapping[str, Mapped],
     machine: Machine,
@@ -33,7 +33,7 @@ def as_mapped(
     where: Where | None = None,
     most: int | None = None,
 ) -> NpuProgram:
-    """The same of layers that are mapped, tensors with these axes innermost, or that stay in lanes: see `chained`."""
+    """Compiles layers as they are mapped: see `chained` for tensors that stay on chip and for axis orders."""
     program = chained(network, mapped, machine, None, seed, axes, show, stay, where, most)
     inputs = {
         name: replace(place, stands_for=StandsFor.of(*network.inputs.get(name, (1.0, 0))))
@@ -54,7 +54,7 @@ def _outputs(program: NpuProgram, network: IntegerNetwork) -> dict[str, Place]:
 
 
 def _output(program: NpuProgram, network: IntegerNetwork, root: Term, scale: Array, zero: Array) -> Place:
-    """A result: elements of results of layers, moved about. Raises BadInput."""
+    """Returns the place of a result, whose elements are moved elements of layers' results. Raises BadInput."""
     done = {stretch.name: stretch.result for stretch in program.stretches}
     held = {layer.result: done[layer.name] for layer in network.layers}
     biases = {layer.result: layer.bias for layer in network.layers}

@@ -17,18 +17,18 @@ from glenside.ir.term import Term
 from glenside.npu.analysis.retargeting import cycles_on, retargeted
 from glenside.npu.lowering.emission.cycle_cutoff import TooLong, Trial
 from glenside.npu.lowering.pipeline.alternatives import MIN_COST_RATIO, alternatives, predicted_cycles
-from glenside.npu.lowering.pipeline.compile_mapped import as_mapped
+from glenside.npu.lowering.pipeline.compile_mapped import compile_mapped
 from glenside.npu.lowering.pipeline.emit_network import chained
 from glenside.npu.lowering.selection.candidates import Options, options_of
 from glenside.npu.lowering.selection.feasible_choice import best
 from glenside.npu.lowering.selection.ilp_model import Choice, Known
 from glenside.npu.lowering.selection.known_programs import Remembered
-from glenside.npu.lowering.selection.lower_bounds import Floors
-from glenside.npu.lowering.selection.neighbourhood_search import Search, Told, Way, is_small
+from glenside.npu.lowering.selection.lower_bounds import LowerBounds
+from glenside.npu.lowering.selection.neighbourhood_search import Evaluation, Search, Way, is_small
 from glenside.npu.lowering.selection.smaller_machines import smaller
 from glenside.npu.lowering.selection.tensor_placement import Tensors, Where
 from glenside.npu.lowering.tiling.mapped_layers import Front, Mapped, Unlowered
-from glenside.npu.lowering.util.identity_memo import Again
+from glenside.npu.lowering.util.identity_memo import Memo
 from glenside.npu.machine.model import HALVES, Machine, with_useful_beats
 from glenside.npu.program.program import Choices, NpuProgram
 from glenside.passes.distinct_layers import distinct_layers
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Planned:
-    """A program, the choice of which it was made, and the prices of what there was to choose from.
+    """A program, its choice, and the predicted costs of all candidates.
 
-    cycles  on the machine that it is for, which may be larger than the one that it was planned for
-    of_any  what any choice takes there at least, where that is known
+    cycles  cycles on the target machine, which may be larger than the machine that the program is planned for
+    of_any  a lower bound on the cycles of any choice there; None if unknown
     """
 
     program: NpuProgram
@@ -91,7 +91,7 @@ def plan(own: Compilation) -> Compilation:
         find = partial(_bounds, network, fronts, (useful, machine), (priced, known), choice)
         with forked(find, worth=len(network.layers) >= MANY) as told:
             try:
-                made = as_mapped(network, taken, useful, seed, choice.axes, show, choice.held, choice.where)
+                made = compile_mapped(network, taken, useful, seed, choice.axes, show, choice.held, choice.where)
             except Unlowered as error:
                 first = first or error
                 name = next((name for name in error.layers if len(fronts[name]) > 1), None)
@@ -154,15 +154,15 @@ def reuse_programs(own: Compilation) -> Compilation:
 
 
 def _quickly(network: IntegerNetwork, found: Front, own: Machine, machine: Machine, seed: int, most: int) -> _Planned:
-    """What prices tell to plan for a machine, with what it takes on a larger one. Raises BadInput; and TooLong."""
+    """Plans for a smaller machine, and counts cycles on the larger one. Raises BadInput and TooLong."""
     priced = options_of(network, found, own)
     taken, choice = best(network, found, own, priced=priced, known=Known())
-    made = as_mapped(network, taken, own, seed, choice.axes, stay=choice.held, where=choice.where, most=most)
+    made = compile_mapped(network, taken, own, seed, choice.axes, stay=choice.held, where=choice.where, most=most)
     return _Planned(made, choice, priced, cycles_on(made, machine))
 
 
 _MAX_SLOWDOWN = 1.5
-"""How many times the cycles of the best program one may take on the smaller machine that it is planned for."""
+"""Maximum cycles of a program on the smaller machine it is planned for, as a multiple of the best program's."""
 
 
 def _bounds(
@@ -173,29 +173,28 @@ def _bounds(
     choice: Choice,
     _: object = None,
 ) -> tuple[float, int]:
-    """What is asked for once the program of a choice is there: what no choice takes less than by prices where all
-    tensors are in DRAM, as far as it matters if the program takes no longer than it seems; and what any takes at least
-    on the second machine, which the first one is planned for.
+    """Returns two lower bounds: the predicted cost of any choice with all tensors in DRAM, and the cycles of any choice
+    on the second machine, for which the first one is planned. The former is exact only as far as it matters.
     """
     (priced, known), enough, (machine, target) = prices, choice.cycles / MIN_COST_RATIO, machines
     in_dram = 0.0
     with suppress(BadInput):
         _, other = best(network, fronts, machine, stay=False, priced=priced, known=known, enough=enough)
         in_dram = other.bound
-    return in_dram, Floors(network, priced, target).of_any()
+    return in_dram, LowerBounds(network, priced, target).of_any()
 
 
 def _searched(network: IntegerNetwork, planned: _Planned, clock: Machine, of_any: int | None, seed: int) -> NpuProgram:
-    """That program, or the one of other mappings or other tensors that stay that takes fewer cycles on the machine
-    `clock`, as far as it is worth looking for one; with what is known of all choices, of which it may be known what any
-    takes at least. Tensors in DRAM are there as the first who reads them wants.
+    """Returns the planned program, or a neighbour with fewer cycles on the machine `clock`, and the search space.
+
+    `of_any`: a lower bound on any choice, if known. The first reader chooses the layouts in DRAM.
     """
     quick, choice, priced = planned.program, planned.choice, planned.priced
     machine, options, kept = quick.machine, priced.every, priced.kept
     streams = (tensor for own in options.values() for option in own for tensor in option.streams.values())
     tensors = [tensor for tensor in dict.fromkeys(streams) if tensor is not None]
-    made, again = dict[object, float](), defaultdict[int, Again](Again)
-    floors_of = cache(partial(Floors, network, priced, clock))
+    made, again = dict[object, float](), defaultdict[int, Memo](Memo)
+    floors_of = cache(partial(LowerBounds, network, priced, clock))
     answers = [*map(len, kept.values()), *(HALVES for _ in tensors)]
 
     def parts(way: Way) -> tuple[dict[str, int], set[Term]]:
@@ -204,38 +203,38 @@ def _searched(network: IntegerNetwork, planned: _Planned, clock: Machine, of_any
     def least(way: Way) -> int:
         return floors_of().of(*parts(way)).cycles
 
-    def told(way: Way, most: int) -> Told:
+    def told(way: Way, most: int) -> Evaluation:
         numbers, stay = parts(way)
         with suppress(BadInput):
             taken = priced.taken(numbers)
             where = Tensors(network, taken, machine, {}, stay).where
             key = way[: len(kept)], _placed(where)
             if key in made:
-                return Told(made[key])
+                return Evaluation(made[key])
             made[key] = inf
             own = floors_of().of(numbers, where[0], {tensor for tensor, passing in where[1].items() if passing.skews})
             if own.cycles >= most:
-                return Told(inf)
+                return Evaluation(inf)
             try:
                 trial = Trial(own.rest, {name: again[id(own.layer)] for name, own in taken.items()}, clock)
                 found = chained(network, taken, machine, stay=stay, where=where, most=most, trial=trial)
             except TooLong as error:
-                return Told(inf, error.written)
+                return Evaluation(inf, error.written)
             made[key] = cycles_on(found, clock)
-            return Told(made[key], found.size)
-        return Told(inf)
+            return Evaluation(made[key], found.size)
+        return Evaluation(inf)
 
     start = *(choice.mappings[name] for name in kept), *(int(tensor in choice.held) for tensor in tensors)
     search = Search(answers, told, least, quick.size, planned.cycles)
     search.look(start)
     if search.found is not None:
         numbers, stay = parts(search.found)
-        quick = as_mapped(network, priced.taken(numbers), machine, seed, stay=stay)
+        quick = compile_mapped(network, priced.taken(numbers), machine, seed, stay=stay)
     return replace(quick, choices=search.choices(lambda: floors_of().of_any() if of_any is None else of_any))
 
 
 def _placed(where: Where) -> tuple[object, ...]:
-    """What of places in lanes programs differ by."""
+    """Returns a key of all placements that change the program."""
     held, passing, chains = where
     return (
         *((term, own.base, own.begin, own.end, own.skew.strides.tobytes()) for term, own in held.items()),

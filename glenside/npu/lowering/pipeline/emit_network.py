@@ -1,4 +1,4 @@
-"""Networks of integer layers as one program, input to result: what a layer leaves in DRAM the next one reads."""
+"""Emits a network of integer layers as one program, from inputs to results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from glenside.npu.lowering.emission.emit_int32_results import SumsOut
 from glenside.npu.lowering.emission.emit_layer import Feed, Sink
 from glenside.npu.lowering.emission.emit_program import Filled, counted, finished, stand_in
 from glenside.npu.lowering.emission.emit_results import Bytes, BytesOut
-from glenside.npu.lowering.emission.infer_synchronization_forked import WaitsBeside, waits_beside
+from glenside.npu.lowering.emission.infer_synchronization_forked import ForkedWaits, forked_waits
 from glenside.npu.lowering.emission.resident_rows import InPlace, Kept, Windows, bring
 from glenside.npu.lowering.emission.row_sources import Copied, Source
 from glenside.npu.lowering.selection.tensor_placement import Somewhere, Tensors, Where
@@ -31,7 +31,7 @@ from glenside.npu.lowering.tiling.mapped_layers import Mapped, Own, Unlowered, k
 from glenside.npu.lowering.transfer.column_packing import abreast
 from glenside.npu.lowering.transfer.dram_operands import Brought, Tiles, arranged
 from glenside.npu.lowering.transfer.sparse_weight_loads import spreadings
-from glenside.npu.lowering.util.identity_memo import Again
+from glenside.npu.lowering.util.identity_memo import Memo
 from glenside.npu.machine.model import Machine
 from glenside.npu.program import requantization
 from glenside.npu.program.affine_quantization import StandsFor, narrow
@@ -52,17 +52,15 @@ def chained(
     most: int | None = None,
     trial: Trial | None = None,
 ) -> NpuProgram:
-    """A network as one program, its layers as they are mapped, by name.
+    """Emits a network as one program, with its mapped layers by name.
 
-    axes   of tensors that stream, which is innermost in DRAM; of others it is what the first reader wants
-    stay   the tensors that stay in lanes where they can; all of them where it is None
-    where  what was found of these before: which of them do, and where
-    given  int8 values of inputs that DRAM holds; others are drawn by the seed
+    axes   tensor in DRAM -> its innermost axis; the first reader chooses for others
+    stay   the tensors that stay on chip if they can; None: all
+    where  their allocation, if already computed
+    given  int8 values of inputs in DRAM; others are drawn by the seed
+    trial  set if only cycles are needed: the program then has no stretches and no results
 
-    trial  where only its cycles are asked for: then it has no stretches and no results
-
-    Raises Unlowered: a layer that the machine does not run, by its name and why. TooLong: it would take `most` cycles,
-    as some unit alone is busy.
+    Raises Unlowered for a layer that the machine does not run. Raises TooLong if a unit alone is busy for `most` cycles.
     """
     with stage("allocate"):
         chain = _Chain(network, mapped, machine, axes or {}, show, stay, where, most, trial)
@@ -72,7 +70,7 @@ def chained(
 
 @dataclass(frozen=True)
 class _Ready:
-    """A layer that streams from the lanes: as tiles there, its rows and weights, and where its operands are in DRAM."""
+    """A layer that streams resident rows: its tiles, rows and weights, and its operands' places in DRAM."""
 
     layer: Layer
     source: InPlace
@@ -104,15 +102,15 @@ class _Chain(Tensors):
         self.sums: dict[str, SumsOut] = {}
         self.ready: dict[tuple[str, int], _Ready] = {}
         self.again = known_together(mapped) if trial is None else {**trial.again}
-        self.tiles_again: defaultdict[str, Again] = defaultdict(Again)
+        self.tiles_again: defaultdict[str, Memo] = defaultdict(Memo)
 
     def program(self, given: Mapping[str, Array], seed: int) -> NpuProgram:
         layers = self.network.layers
         worth = self.trial is None and len(layers) >= MANY and not any(layer.normalised is not None for layer in layers)
-        with waits_beside(self.writer, worth) as beside:  # where something is normalised, some values matter
+        with forked_waits(self.writer, worth) as beside:  # where something is normalised, some values matter
             return self._program(given, seed, beside)
 
-    def _program(self, given: Mapping[str, Array], seed: int, beside: WaitsBeside) -> NpuProgram:
+    def _program(self, given: Mapping[str, Array], seed: int, beside: ForkedWaits) -> NpuProgram:
         network, inputs = self.network, self._inputs(given, seed)
         every, reached = [*pieces(network.layers, self.chains)], 0
         for (layer, piece), then in zip(every, [*every[1:], None], strict=True):
@@ -140,7 +138,7 @@ class _Chain(Tensors):
         return finished(self.writer, self.stretches, self.filled, inputs, self._outputs(), beside)
 
     def _inputs(self, given: Mapping[str, Array], seed: int) -> dict[str, Place]:
-        """Where these are, with what brings them to where they stay."""
+        """Returns the places of inputs, and emits the loads of those that stay on chip."""
         values, inputs = self.network.drawn_inputs(seed, given), dict[str, Place]()
         self._expect(0)
         for term in self.inputs():
@@ -154,7 +152,7 @@ class _Chain(Tensors):
         return inputs
 
     def _expect(self, number: int) -> None:
-        """The layer of that number is the last one that is written now."""
+        """Sets the cycles still to come once the layer of that number is emitted."""
         if self.trial is not None:
             self.writer.expect(self.trial.rest[number])
 
@@ -184,7 +182,7 @@ class _Chain(Tensors):
         self.copies[term] = name
 
     def _coming(self, then: tuple[IntegerLayer, Piece] | None) -> Sequence[Brought]:
-        """The tiles of the runs of what comes next, where all that these read is in the lanes or constant."""
+        """Returns the weight tiles of the next piece, if all of its rows are resident."""
         ready = None if then is None else self._in_place(*then)
         if then is None or ready is None:
             return []
@@ -192,7 +190,7 @@ class _Chain(Tensors):
         return [ready.tiles.brought[run.tile] for run in ready.source.runs]
 
     def _in_place(self, layer: IntegerLayer, piece: Piece) -> _Ready | None:
-        """A layer whose rows stream from where tensors are held; None: others have to be brought."""
+        """Returns a layer whose rows are resident; None if some have to be loaded."""
         own, operands = replace(self.own(layer)), dict[Term, Place]()
         rows = [own.operands[leaf] for leaf in own.layer.product.rows.first]
         if not rows or any(tensor not in self.held for tensor in rows):
@@ -251,7 +249,7 @@ class _Chain(Tensors):
         return self._stretch(layer, own, operands, result)
 
     def _windows(self, layer: IntegerLayer, own: Own, tensor: Term) -> Windows | None:
-        """Rows of a tensor for which lanes have no room, from windows of it; None: these are too small."""
+        """Returns rows that stream from windows of a tensor in DRAM; None if the free windows are too small."""
         if not self.comes_by_windows(tensor):
             return None
         first, rows = self.room_for_windows(layer.name)
@@ -272,7 +270,7 @@ class _Chain(Tensors):
         return rows, weights
 
     def _streams(self, name: str, own: Own, operands: dict[Term, Place]) -> Array:
-        """The address of each element that rows are made of, by number."""
+        """Returns the address of each element that rows read, by number."""
         first = own.layer.product.rows.first
         addresses = np.full(1 + sum(leaf.access.size for leaf in first), -1)
         for leaf, begin in first.items():
@@ -304,7 +302,7 @@ class _Chain(Tensors):
         return tiles
 
     def _parameters(self, layer: IntegerLayer, own: Own) -> Array:
-        """Of each element, (dims): the same for whatever lanes and columns. Raises BadInput."""
+        """Returns the requantization parameters of each element, (dims). Raises BadInput."""
         return self.again[layer.name].once(lambda: self._found_parameters(layer, own), "parameters", layer)
 
     def _found_parameters(self, layer: IntegerLayer, own: Own) -> Array:
@@ -339,7 +337,7 @@ class _Chain(Tensors):
             self.filled.append((Place.of(own[:, 1], "int8"), values))
 
     def _corrected(self, layer: IntegerLayer, own: Own) -> Array:
-        """What sums of (r - y) (s - z) are above those of r s: of each element, (dims)."""
+        """Returns the correction of each element, (dims): sums of (r - y) (s - z) minus sums of r s."""
         y, z = own.zeros
         product, enabled = own.layer.product, own.layer.enabled
         if not y and not z:
@@ -365,8 +363,8 @@ class _Chain(Tensors):
         return found
 
     def _stretch(self, layer: IntegerLayer, own: Own, operands: Mapping[Term, Place], result: Place | None) -> Stretch:
-        """What it means: its term of the network, of tensors in DRAM; nothing of what is held in lanes, which layers
-        that read it mean too.
+        """Describes a layer by its term of the network over tensors in DRAM; tensors on chip belong to their readers'
+        descriptions.
         """
         tensors = {own.operands[leaf]: leaf for leaf in operands}
         self.constants |= {tensor: operands[leaf] for tensor, leaf in tensors.items() if self.is_constant(tensor)}

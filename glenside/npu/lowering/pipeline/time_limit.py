@@ -1,4 +1,4 @@
-"""Lowering within a time limit: ends with the best program so far, or with one that is found quickly."""
+"""Lowers within a time limit: returns the best program so far, or one that is compiled quickly."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _GRACE = 3.0
 
 
 class Find(Protocol):
-    """Lowers a network; tells `show` of each step, with the part that is done, and `keep` of each better program."""
+    """Lowers a network; calls `show` with each step and the part that is done, and `keep` with each better program."""
 
     def __call__(self, *, show: Callable[[str, float], None], keep: Callable[[NpuProgram], None]) -> NpuProgram: ...
 
 
 @dataclass
 class InTime:
-    """What lowering makes in at most `seconds`.
+    """Lowers within `seconds`, and holds the best program so far.
 
     made      the best program so far; None while there is none
-    is_best   whether nothing ended the comparison of choices
-    is_over   whether the time ended it
-    is_quick  whether the time was over before there was any program, so that layers were lowered one by one
+    is_best   True if nothing ended the comparison of choices
+    is_over   True if the time ended it
+    is_quick  True if the time was over before there was any program, so that layers were lowered one by one
     """
 
     seconds: float = inf
@@ -52,7 +52,7 @@ class InTime:
         watch: Stopwatch,
         show: Callable[[str, float], None] = lambda *_: None,
     ) -> None:
-        """Lower with `find`; with `quick` where most of the time is over and no program is being emitted.
+        """Lowers with `find`; with `quick` if most of the time is over and no program is being emitted.
 
         Raises KeyboardInterrupt, after which `made` is the best program so far, and BadInput.
         """
@@ -73,7 +73,7 @@ class InTime:
     def _lower(
         self, how: Find, seconds: Callable[[], float], watch: Stopwatch, show: Callable[[str, float], None]
     ) -> bool:
-        """True if it ended by itself. Raises KeyboardInterrupt, and BadInput."""
+        """Lowers; returns True if it ended before the time. Raises KeyboardInterrupt, and BadInput."""
         over = list[Callable[[], bool]]()
 
         def told(step: str, part: float) -> None:
@@ -97,7 +97,7 @@ class InTime:
         return True
 
     def said(self, limit: str) -> str:
-        """A sentence about the time where it was over; `limit` names it."""
+        """Returns a sentence if the time was over; `limit` names the option."""
         if not self.is_over:
             return ""
         begin = f"Its {self.seconds:g} s ({limit}) were over before"

@@ -160,13 +160,13 @@ class Priced:
         return self._emptied(owner, addresses[at, 1])
 
     def emptied_in_order(self, dims: tuple[int, ...], axis: int) -> float:
-        """The same where these are in a tensor of DRAM with that axis innermost."""
+        """Predicts the beats that store results to a tensor in DRAM with that axis innermost."""
         elements, *_ = self._sums
         where = laid_out_at(elements, dims, axis, self.machine.bandwidth)
         return self._emptied(np.arange(len(elements)), where)
 
     def _emptied(self, owner: Array, where: Array) -> float:
-        """Of the elements that leave first some, by their place among these, each to an address, (n) each."""
+        """Predicts the beats that store some of the first elements, (n), each to an address, (n)."""
         _, item, lane, times = self._sums
         _, _, beat = placed(where // self.machine.bandwidth)
         turns = turned(item[owner], lane[owner], beat, int(item.max(initial=-1)) + 1, self.machine.rows)
@@ -174,6 +174,6 @@ class Priced:
         return self._taken(*beats_and_tables(where, lanes, item[owner], self.machine), times)
 
     def _taken(self, beats: int, tables: int, times: float) -> float:
-        """Of a part that comes so often: tables stay where half of them is enough."""
+        """Returns the beats of a part that occurs `times` times; tables stay loaded if half of the slots suffice."""
         again = times if tables > self.machine.tables // 2 else 1
         return beats * times + tables * self.machine.table_beats * again

@@ -48,7 +48,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Options:
-    """What each layer may take, by name, and the mapping of each.
+    """The candidates of each layer by name, with their mappings.
 
     Mappings are cut into tiles where a choice makes use of them: two of three are never chosen, whatever they would
     take beside what is known of them. One of each layer is cut at once.
@@ -58,7 +58,7 @@ class Options:
     kept: Mapping[str, Sequence[Mapped]]
 
     def taken(self, numbers: Mapping[str, int]) -> dict[str, Mapped]:
-        """Of each layer one, with its tiles. Raises BadInput: it cannot be cut."""
+        """Returns one mapping of each layer, with its tiles. Raises BadInput if it cannot be tiled."""
         return {
             name: replace(self.kept[name][number], layer=self.every[name][number].price.layer)
             for name, number in numbers.items()
@@ -83,7 +83,10 @@ def options_of(
     machine: Machine,
     show: Callable[[str, int, int], None] = lambda *_: None,
 ) -> Options:
-    """What each layer may take, with prices; and the mappings of these. Raises BadInput: nothing, by its name."""
+    """Returns the candidates of each layer with their predicted cost.
+
+    Raises BadInput for a layer without any, by its name.
+    """
     every = {layer.name: every_mapping(layer, variants.get(layer.name, ()), machine) for layer in network.layers}
     known, options, kept = dict[tuple[Term, bool], Priced](), dict[str, list[Option]](), dict[str, list[Mapped]]()
     refused = dict[str, BadInput]()
@@ -134,12 +137,12 @@ def _operand(network: IntegerNetwork, leaf: Term) -> Term | None:
 
 
 def axes_of(tensor: Term) -> list[int]:
-    """Those that may be innermost."""
+    """Returns the axes of a tensor that may be innermost."""
     return [axis for axis, size in enumerate(tensor.access.dims) if size > 1] or [0]
 
 
 def best_filled(price: Priced, leaf: Term) -> float:
-    """Of a constant, which may have any order."""
+    """Returns the least cost of loading a constant, whose layout is free."""
     return min(price.filled(leaf, axis) for axis in axes_of(leaf))
 
 
@@ -154,15 +157,13 @@ def copied(option: Option, tensor: Term, pairs: Array, alone: bool, machine: Mac
 
 
 def copied_at_least(option: Option, tensor: Term, machine: Machine) -> float:
-    """The same of a tensor that stays as tiles, soon known: nothing where no element is in several, else beats in and
-    out.
-    """
+    """Returns a lower bound on the beats of copying a tensor to tiles: 0 if no element is in several tiles."""
     placed = bytes_of_tiles(option, tensor) if option.price.is_cut else 0
     return 0.0 if placed <= tensor.access.size else (tensor.access.size + placed) / machine.bandwidth
 
 
 def bytes_of_tiles(option: Option, tensor: Term) -> int:
-    """How many bytes of tiles a tensor's elements are that stays."""
+    """Returns the bytes of the tiles of a tensor that is loaded as weights."""
     leaves = tuple(leaf for leaf, own in option.stays.items() if own == tensor)
     key, known = ("placed", leaves), option.price.layer.known
     if key not in known:

@@ -81,7 +81,7 @@ class Choice:
     solution: Solution | None = field(default=None, repr=False, compare=False)
 
     def is_like(self, other: Choice) -> bool:
-        """Whether both choose the same, whatever that costs."""
+        """True if both choose the same, whatever the cost."""
         return (self.mappings, self.axes, self.held) == (other.mappings, other.axes, other.held)
 
 
@@ -152,7 +152,7 @@ def chosen(
 
 
 def _near(options: Mapping[str, Sequence[Option]], taken: Mapping[str, int]) -> Iterator[Option]:
-    """Those that take the array about as long as those that are taken."""
+    """Yields the candidates whose array cycles are near those of the chosen ones."""
     for name, own in options.items():
         most = _NEAR * own[taken[name]].price.cycles
         yield from (option for option in own if option.price.cycles <= most)
@@ -183,7 +183,10 @@ class _Model(WholeNumbers):
                 self.readers.setdefault(tensor, {})[name] = None
 
     def _now(self, estimate: Estimate, what: object, *columns: int) -> float:
-        """What it is taken for; what these columns make use of is looked at then, which is the same of all mappings."""
+        """Returns the current value of an estimate.
+
+        Records open estimates, which are refined if a solution uses their columns.
+        """
         if estimate.is_open:
             self.used.append((what, columns, estimate))
         return estimate.value
@@ -274,7 +277,7 @@ class _Model(WholeNumbers):
                         self.row(-highspy.kHighsInf, 1, [(by, 1.0), here, there])
 
     def _unless_held(self, tensor: Term) -> list[tuple[int, float]]:
-        """What makes up for a tensor's ways through DRAM where it has none."""
+        """Returns the term that replaces a tensor's way through DRAM if the tensor is resident."""
         return [(self.held[tensor], 1.0)] if tensor in self.held else []
 
     def _add_time(self, name: str, own: Sequence[Option], take: Sequence[int]) -> None:
@@ -301,7 +304,7 @@ class _Model(WholeNumbers):
         return found
 
     def _known(self, price: Priced, what: str, of: object, least: float, find: Callable[[], float]) -> Estimate:
-        """What is known of a mapping: of one that is not cut into tiles, nothing more."""
+        """Returns the memoized estimate of a mapping; the lower bound alone if it is not tiled."""
         if not price.is_cut:
             return Estimate(least)
         key = id(price), what, of
@@ -329,7 +332,7 @@ class _Model(WholeNumbers):
         return self.known[key].value
 
     def _add_tensor(self, tensor: Term, inner: Sequence[int], take: Mapping[str, Sequence[int]]) -> None:
-        """What it takes to write a tensor as its readers want it, and to read it."""
+        """Adds the cost of writing a tensor in the layout that its readers want, and of reading it."""
         maker = self.results.get(tensor)
         asked = [self._add_reader(tensor, name, inner, take) for name in self.readers[tensor]]
         if maker is None:
@@ -413,7 +416,7 @@ class _Model(WholeNumbers):
             self.dma[maker].append((column, self._now(emptied, ("tiles", tensor, id(option.price)), column, by)))
 
     def _tiled(self, option: Option, tensor: Term, some: Array | None = None) -> Array:
-        """Where a tensor's elements are in tiles, or some of them, by number: sorted pairs."""
+        """Returns the positions of a tensor's elements in tiles, all or some of them: pairs sorted by element."""
         layer = option.price.layer
         leaves = [leaf for leaf, other in option.stays.items() if other == tensor]
         found = Tiles.pairs(layer, self.machine, leaves, some)

@@ -33,7 +33,7 @@ _WORTH = 2
 
 @dataclass(frozen=True)
 class Least:
-    """What a choice takes at least.
+    """Lower bounds of a choice.
 
     cycles  until its program is done
     rest    of each layer, by number, what is still to come
@@ -76,8 +76,8 @@ class _Own:
 
 
 @dataclass
-class Floors:
-    """Of the choices of a network: one of its mappings for each layer, in order, and which tensors are in the lanes."""
+class LowerBounds:
+    """Lower bounds for the choices of a network: a mapping for each layer, and a set of resident tensors."""
 
     network: IntegerNetwork
     priced: Options
@@ -107,7 +107,7 @@ class Floors:
         self.sizes = {name: [sum(each.rows for each in own.values()) for own in every] for name, every in tiles.items()}
 
     def own(self, name: str, number: int) -> _Own:
-        """What a mapping takes."""
+        """Returns the lower bounds of a mapping."""
         if not self.options[name][number].price.is_cut:  # the machine does not run it
             return _Own(0, 0, 0, 0)
         if (name, number) not in self._own:
@@ -132,7 +132,7 @@ class Floors:
         return sum(-(-int(seen[first[leaf] :][: leaf.access.size].sum()) // self.width) for leaf in leaves)
 
     def streams(self, name: str, number: int) -> tuple[Mapping[Term, _Streamed], int]:
-        """Of each tensor what it takes from DRAM, and cycles that fill zeros into rows that are copied."""
+        """Returns the DRAM reads of each tensor, and the cycles of filling zeros into copied rows."""
         if (name, number) not in self._streams:
             option = self.options[name][number]
             self._streams[name, number] = self._found(option) if option.price.is_cut else ({}, 0)
@@ -196,7 +196,7 @@ class Floors:
         return max(array + before_rows(machine) + after_rows(machine), dma + dma_delay(machine))
 
     def of_any(self) -> int:
-        """Of any choice."""
+        """Returns a lower bound on the cycles of any choice."""
         rows = loads = dma = 0
         for name, every in self.options.items():
             own = [self.own(name, number) for number, option in enumerate(every) if option.price.is_cut]
@@ -218,7 +218,7 @@ class Floors:
 
 
 def _rests(array: Sequence[int], dma: Sequence[tuple[int, int]], load: int) -> Iterator[Rest]:
-    """Of each layer, of each the cycles of the array, and beats of weights and of others."""
+    """Yields the cycles still to come behind each layer, of the array and of DMA."""
     later = [*accumulate(reversed(array), initial=0)][::-1][1:]
     weights = [*accumulate((own for own, _ in reversed(dma)), initial=0)][::-1][2:]
     moved = [*accumulate((own for _, own in reversed(dma)), initial=0)][::-1][1:]
@@ -227,7 +227,7 @@ def _rests(array: Sequence[int], dma: Sequence[tuple[int, int]], load: int) -> I
 
 
 def _seen(layer: Layer) -> Array:
-    """Which elements stream, by number, 0 for none."""
+    """Returns a flag for each element number, True if the element streams; number 0 is no element."""
     rows = layer.product.rows
     seen = np.zeros(1 + sum(leaf.access.size for leaf in rows.first), bool)
     for own in rows.numbers:
@@ -236,7 +236,7 @@ def _seen(layer: Layer) -> Array:
 
 
 def _needed(layer: Layer) -> Array:
-    """How many rows of sums of each group are elements', (groups)."""
+    """Returns the number of accumulator rows of each group that hold elements, (groups)."""
     found: Array = np.count_nonzero(layer.wanted().any(axis=2), axis=1)
     return found
 
@@ -271,14 +271,14 @@ def _steps(every: Array) -> Array:
 
 
 def _may_spread(steps: Array, machine: Machine) -> Array:
-    """Whether tiles may come over columns: those of few values each."""
+    """Returns flags, True for tiles with so few values that a sparse load may be used."""
     found: Array = _WORTH * steps.astype(int) <= machine.rows * machine.weight_beats
     return found
 
 
 def _tokens(option: Option, mapped: Mapped, network: IntegerNetwork, machine: Machine) -> list[object]:
-    """Of each tile what is another only of one that is another in DRAM: sums of powers of its values or, where each is
-    maybe there once for several, which there are.
+    """Returns a key of each tile, equal for tiles that may be one in DRAM: sums of powers of its values, or its element
+    numbers.
     """
     layer = option.price.layer
     weights = layer.product.weights

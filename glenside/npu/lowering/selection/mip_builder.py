@@ -36,7 +36,7 @@ class Solution:
 
 
 class How(Enum):
-    """What is asked for: any numbers, which is soon known; whole ones; or those of before, by what they cost now."""
+    """The solve mode: relaxed, integer, or the last solutions with present costs."""
 
     PARTS, WHOLE, AGAIN = range(3)
 
@@ -59,11 +59,11 @@ class WholeNumbers:
         return len(self.columns) - 1
 
     def set_cost(self, column: int, cost: float) -> None:
-        """What one of it costs."""
+        """Sets the cost of a column."""
         self.columns[column] = (cost, *self.columns[column][1:])
 
     def row(self, least: float, most: float, terms: Sequence[tuple[int, float]]) -> None:
-        """That a sum of so much of columns is from the least to the most."""
+        """Adds a constraint: least <= sum of terms <= most."""
         self.rows.append((least, most, terms))
 
     def _give(self, relaxed: bool = False) -> None:

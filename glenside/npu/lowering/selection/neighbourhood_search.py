@@ -35,7 +35,7 @@ def _are_few(instructions: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Told:
+class Evaluation:
     """The cycles of a choice, infinite where it is no better than what is there; the instructions that were written to
     know that.
     """
@@ -56,7 +56,7 @@ class Search:
     """
 
     answers: Sequence[int]
-    told: Callable[[Way, int], Told]
+    told: Callable[[Way, int], Evaluation]
     least: Callable[[Way], int]
     size: int
     best: int
@@ -69,7 +69,7 @@ class Search:
 
     @property
     def ways(self) -> int:
-        """How many choices there are."""
+        """Returns the number of choices."""
         return prod(self.answers)
 
     def look(self, start: Way) -> None:
@@ -89,7 +89,7 @@ class Search:
                 self._cycles(way)
 
     def choices(self, least: Callable[[], int]) -> Choices:
-        """What is known of them; `least` is what any takes at least."""
+        """Returns the search space; `least` computes a lower bound on any choice."""
         if len(self.known) == self.ways:
             return Choices(self.ways, self.ways, self.best)
         if self.ways <= _WAYS and self.is_worth_it:

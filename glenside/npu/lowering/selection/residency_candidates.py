@@ -94,7 +94,7 @@ class Staying:
         """What was found of all, and of how many mappings that were cut into tiles."""
 
     def found(self) -> dict[Term, Stay]:
-        """Those that are not given up, with what was looked at."""
+        """Returns the tensors that may stay and were not given up, with the estimates that were refined."""
         return {
             tensor: self._with_looks(own, tensor) if tensor in self._looked else own
             for tensor, own in self.every().items()
@@ -218,7 +218,7 @@ def _slower(made: Layer, read: Layer, machine: Machine) -> float:
 
 
 def _part(rows: Estimate) -> Estimate:
-    """What a strip needs of so many."""
+    """Returns the share of a strip in a number of rows."""
 
     def found() -> float:
         return -(-rows.close() // _STRIPS)
@@ -272,7 +272,7 @@ class _Reading:
         return self.known[key]
 
     def rows(self, option: Streaming, tensor: Term, made: Layer | None) -> Estimate:
-        """How many rows of lanes a tensor takes that this mapping reads, and that layer makes."""
+        """Returns the scratchpad rows of a tensor that this mapping reads and that layer computes."""
         machine = self.machine
         lanes, size = machine.rows, int(tensor.access.size * _GAPS)
         if not self.may(option, tensor) or size * _LARGE <= machine.depth * machine.rows:

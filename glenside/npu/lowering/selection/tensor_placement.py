@@ -1,4 +1,6 @@
-"""Where the int8 tensors between layers are: in lanes, or in DRAM as those want them who read them."""
+"""Placement of the int8 tensors between layers: resident in the scratchpad, or in DRAM in the layouts their readers
+want.
+"""
 
 from __future__ import annotations
 
@@ -48,20 +50,20 @@ class Somewhere:
     streams: bool = False
 
     def stays(self, pairs: Array) -> None:
-        """It is to be there, too."""
+        """Adds places of elements in tiles."""
         self.pairs.append(pairs)
         flat = self.place.reshape(-1)
         new = pairs[flat[pairs[:, 0]] < 0]
         flat[new[:, 0]] = new[:, 1]
 
     def stream_from(self, places: Array) -> None:
-        """It is to be there, whole."""
+        """Sets the place of the whole tensor."""
         self.place, self.streams = places, True
         self.pairs.insert(0, np.stack([np.arange(places.size), places.ravel()], axis=1))
 
 
 class Tensors(MappedNetwork):
-    """Those of a network.
+    """The tensors of a network.
 
     axes     of those that stream from DRAM, which is innermost there; of others it is what the first reader wants
     stay     which stay in lanes where they can; all of them where it is None
@@ -98,7 +100,7 @@ class Tensors(MappedNetwork):
         return self.held, self.passing, self.chains
 
     def order(self, name: str) -> Order:
-        """How rows of a layer are copied into lanes."""
+        """Returns the order in which the rows of a layer are copied into the banks."""
         if name not in self.orders:
             number, layer = self.numbers[name], self.known[name].layer
             there = [own for own in self.held.values() if own.since <= number <= own.until]
@@ -120,8 +122,9 @@ class Tensors(MappedNetwork):
         return rows_needed(self.machine) if passes else 0
 
     def _held(self) -> Where:
-        """Those that all who read them may stream from there; those for which there is no room; and the chains. Where
-        all results stay there are more rows for them.
+        """Allocates all tensors that their readers can stream from the scratchpad.
+
+        Returns the resident ones, the others, and the chains. If all results stay, more rows are free.
         """
         inputs = self.inputs()
         terms = (*inputs, *(layer.result for layer in self.network.layers))
@@ -141,7 +144,7 @@ class Tensors(MappedNetwork):
         return found
 
     def _held_beside(self, reserved: int, wanted: Mapping[Term, Wanted]) -> Where:
-        """The same where so many rows at both ends are not free."""
+        """Allocates tensors with so many rows reserved at both ends."""
         rows = range(reserved, self.machine.depth - reserved)
         stay, crowding = {term for term in wanted if self.stay is None or term in self.stay}, set[Term]()
         while True:
@@ -225,7 +228,7 @@ class Tensors(MappedNetwork):
         return {self.own(layer).zeros[0] for layer in layers}
 
     def tensor(self, term: Term) -> Somewhere:
-        """Where a tensor belongs, as those want it that read it; whole where the host puts or takes it."""
+        """Returns the place of a tensor in DRAM in the layout of its readers; whole if the host reads or writes it."""
         if term in self.tensors:
             return self.tensors[term]
         found = self.tensors[term] = Somewhere(np.full(tuple(term.access.dims), -1))
@@ -252,8 +255,8 @@ class Tensors(MappedNetwork):
         return laid_out(tuple(term.access.dims), self.inner(term), self.machine.bandwidth)
 
     def comes_by_windows(self, term: Term) -> bool:
-        """Whether it is in DRAM as windows of it are read: where its order was chosen by prices of windows, if these
-        have room in lanes, of all who read it, and come no later than copies of rows.
+        """True if a tensor in DRAM is read by windows: its layout was chosen by their cost, windows of all readers fit
+        the banks, and they are no slower than copied rows.
         """
         if term not in self.windowed:
             may = term in self.passing and bool(self.passing[term].skews)

@@ -1,4 +1,4 @@
-"""What it takes DMA to bring a tensor by windows, told by what writes them: prices are of what lowering lays out."""
+"""Predicts the DMA cost of loading a tensor by windows, from the loads that lowering would emit."""
 
 from __future__ import annotations
 

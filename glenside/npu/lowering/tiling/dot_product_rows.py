@@ -21,7 +21,7 @@ WINDOWS = "access-overlap-add"
 
 
 def summands(term: Term) -> list[Term]:
-    """What a term adds up and moves about; the term itself where it does neither."""
+    """Returns the terms that a term adds and moves; the term itself if it does neither."""
     found = list[Term]()
     for leaf in leaves_of(term):
         found += summands(leaf.children[0]) if _adds(leaf) else [leaf]
@@ -85,8 +85,8 @@ def _added(term: Term, first: Mapping[Term, int], dtype: np.dtype[np.signedinteg
 
 
 def sources_of_windows(term: Term) -> Array:
-    """Of each element of a sum of windows the elements of windows that it is the sum of: numbers of these in row-major
-    order, -1 where there are fewer, (out)(most).
+    """Returns the window elements that each element of a sum of windows adds, (out)(most): row-major numbers, -1 for
+    none.
     """
     out, strides = (own for own in term.attributes if isinstance(own, Dims))
     child, axes = term.children[0].access, len(out)

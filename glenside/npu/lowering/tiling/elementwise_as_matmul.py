@@ -50,7 +50,7 @@ def every_mapping(
 
 @dataclass(frozen=True)
 class _Items:
-    """What elements are made of: of channels, places and each of k the number of an operand's element, and a weight.
+    """The operand elements and weights of each result: by channel, place and index k.
 
     across  axes of places
     axis    which one of all axes that of channels is
@@ -65,7 +65,7 @@ class _Items:
 
     @staticmethod
     def of(layer: IntegerLayer) -> _Items:
-        """Of channels that have weights of their own; where none have, those of the last axis."""
+        """Takes the channels that have weights of their own; without any, those of the last axis."""
         product = layer.operands
         a, b = product.children
         shared, k = int(str(product.attributes[0])), a.access.item.product()
@@ -77,7 +77,7 @@ class _Items:
         return _Items(rows, weights, *_channels(rows.numbers.reshape(*shape, k), axis), by, axis)
 
     def by_other_axes(self) -> Iterator[_Items]:
-        """The same of weights that are all alike, by each other axis, the largest first; at last of one channel."""
+        """Yields items by each other axis, the largest first, and last of one channel; all weights have to be equal."""
         channels, _, k = self.numbers.shape
         whole = np.moveaxis(self.numbers.reshape(channels, *self.across, k), 0, self.axis)
         axes = [axis for axis, size in enumerate(whole.shape[:-1]) if axis != self.axis and size > 1]
@@ -164,7 +164,7 @@ def _side_by_side(items: _Items, machine: Machine) -> tuple[int, Sequence[int]]:
 
 
 def _read(found: Places) -> Places:
-    """The same without leaves of which nothing is read: slices of what is joined have all of them."""
+    """Removes leaves that nothing reads: slices of joined tensors have all leaves."""
     seen = np.zeros(1 + sum(leaf.access.size for leaf in found.first), bool)
     seen[found.numbers] = True
     read = [leaf for leaf, own in found.first.items() if seen[own : own + leaf.access.size].any()]

@@ -73,7 +73,7 @@ class Layer:
 
     @concurrent_cached_property
     def known(self) -> dict[Any, Any]:
-        """What else is found out about it, once for all who ask."""
+        """Returns the memo of the layer's analyses."""
         return {}
 
     @concurrent_cached_property
@@ -84,7 +84,7 @@ class Layer:
 
     @concurrent_cached_property
     def loaded(self) -> list[int]:
-        """How many rows of weights each tile needs: up to the last lane that is enabled."""
+        """Returns the number of weight rows of each tile: up to the last enabled bank."""
         width = self.enabled.shape[1]
         last = width - np.argmax(self.enabled[:, ::-1], axis=1)
         return np.where(self.enabled.any(axis=1), last, 1).tolist()  # type: ignore[no-any-return]
@@ -104,7 +104,7 @@ class Layer:
         return found
 
     def wanted(self) -> Array:
-        """Which sums of each group are elements, (groups)(m)(C)."""
+        """Returns flags, True for the sums of each group that are elements, (groups)(m)(C)."""
         tiles, m, _ = self.product.rows.numbers.shape
         columns = self.product.weights.numbers.shape[2]
         found = np.zeros(1 + tiles * m * columns, bool)
@@ -112,12 +112,12 @@ class Layer:
         return self.of_first(found[1:].reshape(tiles, m, columns))
 
     def of_first(self, of_tiles: Array) -> Array:
-        """Of what is known of each tile, (tiles)(..), that of the first tile of each group, (groups)(..)."""
+        """Selects the values of each group's first tile, (groups)(..), from those of all tiles, (tiles)(..)."""
         first = [group.tiles[0] for group in self.groups]
         return of_tiles[: len(first)] if first == [*range(len(first))] else of_tiles[first]
 
     def lines(self) -> tuple[Array, Array]:
-        """Of each element the row of sums, among those of all groups, and its column: (dims) each."""
+        """Returns the accumulator row of each element, counted over all groups, and its column: (dims) each."""
         return self._lines
 
     @concurrent_cached_property
@@ -155,7 +155,7 @@ def instruction_of(term: Term, machine: Machine) -> Term:
 
 
 def _no_sums(found: Sequence[Term], machine: Machine) -> str:
-    """What is wrong with a layer that is made of these."""
+    """Explains why a layer of these terms cannot run on the array."""
     others = [each for each in found if each.operator.name != _UNIT]
     if not others:
         return f"its mapping adds up or moves {len(found)} products of the array; {machine} makes one of a layer"
@@ -212,7 +212,7 @@ def _together(rows: Array, tiles: int, size: int) -> Array | None:
 
 
 def _groups_of_rows(rows: Array, tiles: int, size: int) -> tuple[list[tuple[int, ...]], Array]:
-    """The same of any sums, (dims)(terms), of which each element is one."""
+    """Groups tiles for sums, (dims)(terms), in each of which an element is one sum."""
     flat = rows.reshape(-1, rows.shape[-1])
     none = np.iinfo(flat.dtype).max
     flat = np.sort(np.where(flat > 0, flat, none), axis=1)

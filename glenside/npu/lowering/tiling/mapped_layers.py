@@ -14,7 +14,7 @@ from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.lowering.tiling.column_operators import columnwise
 from glenside.npu.lowering.tiling.layer_tiles import Layer
-from glenside.npu.lowering.util.identity_memo import Again
+from glenside.npu.lowering.util.identity_memo import Memo
 from glenside.npu.machine.model import Machine
 from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of, name_of
 
@@ -34,14 +34,14 @@ Front = Mapping[str, Sequence[tuple[Mapped, int]]]
 """The candidate mappings of each layer with their predicted cycles on the array, by name."""
 
 
-def known_together(mapped: Mapping[str, Mapped]) -> dict[str, Again]:
-    """What is known of each layer, by name: layers of the same tiles share it."""
-    shared = defaultdict[int, Again](Again)
-    return {name: Again() if own.layer is None else shared[id(own.layer)] for name, own in mapped.items()}
+def known_together(mapped: Mapping[str, Mapped]) -> dict[str, Memo]:
+    """Returns a memo of each layer by name; layers with the same tiles share one."""
+    shared = defaultdict[int, Memo](Memo)
+    return {name: Memo() if own.layer is None else shared[id(own.layer)] for name, own in mapped.items()}
 
 
 class Unlowered(BadInput):
-    """What the machine does not run as it is mapped; `layers` are those of which another mapping may do."""
+    """Reports a mapping that cannot be emitted; `layers` are the layers whose other mappings may work."""
 
     layers: tuple[str, ...] = ()
 
@@ -74,7 +74,7 @@ class Own:
 
 
 def _one_zero(zeros: Iterable[int]) -> int:
-    """Of an operand. Raises BadInput: there are several."""
+    """Returns the zero point of an operand. Raises BadInput if there are several."""
     found = {*zeros}
     if len(found) > 1:
         raise BadInput(f"an operand is made of tensors of several zero points, {', '.join(map(str, sorted(found)))}")
@@ -139,5 +139,5 @@ class MappedNetwork:
         return tensor.operator.name == "access-tensor" and name_of(tensor) in self.network.constants
 
     def values(self, tensor: Term) -> Array:
-        """Of a constant, int8."""
+        """Returns the values of a constant, int8."""
         return np.asarray(self.network.constants[name_of(tensor)])

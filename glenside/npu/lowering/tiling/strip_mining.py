@@ -25,8 +25,8 @@ _FEW = 16
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Of a layer, what a strip needs: which rows of each group's tiles stream, (groups)(m), and the elements of what it
-    makes that are kept, by number, (n).
+    """The part of a layer that a strip needs: flags of the streaming rows of each group, (groups)(m), and the numbers
+    of the kept elements, (n).
     """
 
     layer: Layer
@@ -42,11 +42,11 @@ class Part:
         return np.flatnonzero(seen[1:])
 
     def streaming(self) -> Array:
-        """Which rows of each tile stream, (tiles)(m)."""
+        """Returns flags of the streaming rows of each tile, (tiles)(m)."""
         return _streaming(self.layer, self.rows)
 
     def ranges(self) -> Iterator[tuple[int, int, int]]:
-        """Of each group the rows that follow each other: group, begin, end."""
+        """Yields the contiguous ranges of streaming rows: group, begin, end."""
         yield from zip(*(own.tolist() for own in self._ranges), strict=True)
 
     @concurrent_cached_property
@@ -59,7 +59,7 @@ class Part:
 
 
 def _streaming(layer: Layer, rows: Array) -> Array:
-    """Which rows of each tile stream, (tiles)(m), where these of each group do, (groups)(m)."""
+    """Returns flags of the streaming rows of each tile, (tiles)(m), from those of each group, (groups)(m)."""
     found = np.zeros(layer.product.rows.numbers.shape[:2], bool)
     for group, own in zip(layer.groups, rows, strict=True):
         found[list(group.tiles)] = own
@@ -67,7 +67,7 @@ def _streaming(layer: Layer, rows: Array) -> Array:
 
 
 def _ranges(rows: Array) -> tuple[Array, Array, Array]:
-    """Of rows of groups, (groups)(m), the ranges of those that follow each other: group, begin and end of each."""
+    """Returns the contiguous ranges of flagged rows, (groups)(m): group, begin and end of each."""
     group, edges = np.nonzero(np.diff(rows.astype(np.int8), prepend=0, append=0, axis=1))
     return group[::2], edges[::2], edges[1::2]
 
@@ -114,7 +114,7 @@ def side_by_side(layer: Layer, machine: Machine) -> Iterator[Run]:
 
 
 def strips(layers: Sequence[Layer], dims: Sequence[int], axis: int, count: int) -> list[list[Part]]:
-    """Of each strip the parts of the layers, in order; `dims` are those of what the last layer makes."""
+    """Returns the parts of all layers for each strip; `dims` are those of the last result."""
     every = np.arange(int(np.prod(dims))).reshape(-1, dims[axis], int(np.prod(dims[axis + 1 :])))
     lines = [layer.lines()[0].reshape(-1) for layer in layers]
     found = []
@@ -158,5 +158,5 @@ class Pair:
 
 
 def _ends(size: int, count: int) -> Iterator[tuple[int, int]]:
-    """Where each of so many strips begins and ends."""
+    """Yields the begin and end of each strip."""
     yield from pairwise([size * number // count for number in range(count + 1)])

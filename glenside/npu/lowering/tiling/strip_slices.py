@@ -1,4 +1,4 @@
-"""What of a tensor is in the lanes for one strip."""
+"""Slices of a tensor that are resident for one strip."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glenside.ir.operand import Array
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """What of a tensor is in the lanes for one strip.
+    """The slice of a tensor that is resident for one strip.
 
     elements  those that are there, by number, (n)
     streaming which rows of each tile of its reader stream, (tiles)(m)

@@ -55,7 +55,7 @@ class Rows:
 
 
 def _are_equal(rows: Array, others: Array) -> bool:
-    """Whether each of (n)(k) is equal to another one, (n), which it mostly is itself."""
+    """True if each row of (n)(k) equals the row with the number in `others`, (n), mostly its own."""
     apart = np.flatnonzero(others != np.arange(len(others)))
     return np.array_equal(rows[apart], rows[others[apart]])
 

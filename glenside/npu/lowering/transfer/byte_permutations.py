@@ -126,7 +126,7 @@ def _runs_of_few_sizes(runs: Mapping[int, Array], beats: int) -> Iterator[_Patte
 
 
 def _put_together(patterns: _Patterns, lanes: int, beats: int) -> _Patterns:
-    """The same by larger patterns, as long as that spares cycles."""
+    """Merges patterns to larger ones as long as that saves cycles."""
     for _ in range(_TIMES):
         ways = [_abreast(patterns, parts, lanes, beats) for parts in (_chains, _loops)]
         best = min(ways, key=lambda own: _cycles(own, beats))

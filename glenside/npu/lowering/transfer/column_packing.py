@@ -49,7 +49,9 @@ def _differ(line: Array, entry: Array) -> bool:
 
 
 def _best(layer: Layer, groups: int, most: int, machine: Machine) -> int:
-    """How many groups share a row of parameters: each place of their columns has lane tables of its own."""
+    """Returns the number of groups that share a row of parameters; each position of their columns has its own
+    permutation tables.
+    """
     if most <= 1 or groups <= 1:
         return 1
     spread = spreadings(machine).of_all(layer)

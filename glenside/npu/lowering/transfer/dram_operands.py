@@ -57,7 +57,7 @@ def laid_out(dims: Sequence[int], axis: int, beat: int) -> Array:
 
 
 def laid_out_at(elements: Array, dims: Sequence[int], axis: int, beat: int) -> Array:
-    """The same of some elements, by number, (n)."""
+    """Returns the places of some elements, by number, (n)."""
     found, rest = np.zeros(len(elements), np.int64), elements
     for size, stride in reversed([*zip(dims, _strides(dims, axis, beat), strict=True)]):
         if size > 1:
@@ -92,7 +92,7 @@ class Brought:
 
     @concurrent_cached_property
     def key(self) -> bytes:
-        """Of equal bytes that are equally spread the same."""
+        """Returns a key, equal for tiles of equal bytes and equal sparse loads."""
         zeros = b"" if self.spread is None else self.spread.zeros.tobytes()
         return f"{self.address} {self.rows} ".encode() + zeros
 
@@ -128,7 +128,7 @@ class Tiles:
 
     @concurrent_cached_property
     def elements(self) -> Mapping[Term, Array]:
-        """Of each leaf the pairs (n)(2) of its elements, by number, and where a byte of each is."""
+        """Returns the pairs (n)(2) of element number and address, by leaf."""
         found = {}
         for leaf, first in self.first.items():
             own = [(elements >= first) & (elements < first + leaf.access.size) for elements, _ in self.parts]
@@ -138,7 +138,7 @@ class Tiles:
 
     @concurrent_cached_property
     def _addresses(self) -> Array:
-        """Of each element by number one of those, -1 of those that no tile has."""
+        """Returns an address of each element by number, -1 for elements in no tile."""
         found = np.full(1 + sum(leaf.access.size for leaf in self.first), -1)
         for elements, at in self.parts:
             found[elements] = at
@@ -146,7 +146,7 @@ class Tiles:
         return found
 
     def of(self, leaf: Term) -> Array:
-        """Of a leaf's elements one address each, -1 of those that no tile has: (dims)."""
+        """Returns an address of each element of a leaf, (dims), -1 for elements in no tile."""
         first = self.first[leaf]
         found: Array = self._addresses[first : first + leaf.access.size]
         return found.reshape(tuple(leaf.access.dims))
@@ -155,7 +155,7 @@ class Tiles:
     def known(
         image: Image, layer: Layer, values: Mapping[Term, Array], spreads: Sequence[Spreading | None] | None = None
     ) -> Tiles:
-        """Of constants, which are spread so."""
+        """Builds the tiles of constants, with these sparse loads."""
         every, found, used = layer.product.weights.values(values, "int8"), list[Brought](), layer.used
         spreads = spreadings(image.machine).of_all(layer) if spreads is None else spreads
         for tile, (rows, spread) in enumerate(zip(layer.loaded, spreads, strict=True)):
@@ -170,13 +170,13 @@ class Tiles:
 
     @staticmethod
     def computed(image: Image, layer: Layer, zero: int) -> Tiles:
-        """Of what is written later; the byte `zero` stands where a tile has no element. Equal tiles are there once."""
+        """Builds tiles whose values are computed later; `zero` pads them. Equal tiles are stored once."""
         return Tiles._placed(image, layer, *_put(image, layer, zero))
 
     @staticmethod
     def pairs(layer: Layer, machine: Machine, leaves: Sequence[Term], some: Array | None = None) -> Array:
-        """Of elements of leaves that are one tensor, all or some by number, the pairs (n)(2) that `computed` has in a
-        DRAM of their own.
+        """Returns the pairs (n)(2) of `computed`, in a DRAM of their own, for all or some elements of leaves that are
+        one tensor.
         """
         key = "put", machine
         if key not in layer.known:
@@ -209,7 +209,7 @@ class Tiles:
 
 
 def _put(image: Image, layer: Layer, zero: int) -> tuple[list[Brought], list[int]]:
-    """How tiles that are written later are brought, and those that are there: of equal ones the first."""
+    """Puts tiles that are computed later into DRAM, equal ones once. Returns their loads, and the first tiles."""
     numbers, width = layer.product.weights.numbers, image.machine.weight_beats * image.machine.bandwidth
     known: dict[bytes, int] = {}
     found, tiles = list[Brought](), list[int]()

@@ -46,7 +46,7 @@ def _goes_on(walk: Sequence[Step], own: Step) -> bool:
 
 
 def _parts(walk: Sequence[Step], machine: Machine) -> Iterator[Sequence[Step]]:
-    """Of new tables: each part is done before the last table of the next one is there."""
+    """Splits a sequence so that each part takes until the last table of the next part is loaded."""
     sizes, left, size = list[int](), len(walk), 1
     while left:
         sizes.append(min(size, left))
@@ -57,14 +57,14 @@ def _parts(walk: Sequence[Step], machine: Machine) -> Iterator[Sequence[Step]]:
 
 
 def spread(walk: Sequence[Step], row: int) -> Spread:
-    """What brings them to weights from a row on."""
+    """Returns the sparse load of a sequence of steps to weight rows from `row` on."""
     stride = walk[1].beat - walk[0].beat if len(walk) > 1 else 0
     beats = Address(walk[0].beat, (stride, 0, 0))
     return Spread((len(walk), 1, 1), beats, Address(row), walk[0].slot, len(walk) > 1)
 
 
 def fetched(walk: Sequence[Step], machine: Machine) -> Iterator[Tables]:
-    """What brings those tables that are new: at once where they lie side by side in DRAM, too."""
+    """Yields the loads of new tables: one load for tables that are contiguous in DRAM."""
     size, begin = machine.table_beats * machine.bandwidth, 0
     where = [own.table for own in walk if own.table is not None]
     for end in range(1, len(where) + 1):

@@ -63,7 +63,7 @@ class Transfer:
 
 
 class Transfers:
-    """Those of a program: of bytes that are as far from each other as others were they are found once."""
+    """The transfers of a program; memoized for bytes at equal distances."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -141,8 +141,8 @@ class _Entries:
 
 
 def _cycles(addresses: Array, lanes: Array, rows: Array, machine: Machine) -> tuple[Array, _Entries, Array]:
-    """Where each cycle begins among the bytes, (cycles); the bytes; and the beat, the first row and the turn of each
-    cycle, (cycles)(3).
+    """Returns the first byte of each cycle, (cycles), the bytes, and beat, first row and rotation of each cycle,
+    (cycles)(3).
     """
     order, begins = _steps(addresses, lanes, rows, machine.bandwidth)
     beats, bytes_ = divided(addresses[order], machine.bandwidth)

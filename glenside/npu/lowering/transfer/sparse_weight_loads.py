@@ -1,4 +1,4 @@
-"""How the weights of a tile come from DRAM: row by row, or, where most are zeros, the others alone, over columns.
+"""Loads of weight tiles: row by row, or, if most weights are zeros, a sparse load of the others over columns.
 
 Tiles of depthwise layers are bands and blocks of few values: a column takes each of its own from a beat that holds them
 for all columns, one a cycle, and the zeros between them stay in weight memory from the tile before.
@@ -55,8 +55,9 @@ class Remains:
     _known: dict[int, tuple[object, bool]] = field(default_factory=dict, repr=False)
 
     def takes(self, spread: Spreading, rows: int, used: Array | None, whom: object) -> bool:
-        """Whether it has the zeros of a tile of so many rows, spread so, of which those columns are used; `whom` is the
-        tile, of which it is known from then on.
+        """True if the slot has the zeros of a tile with that many rows and these used columns.
+
+        Memoized by the tile `whom`.
         """
         if id(whom) not in self._known:
             apart = (self.patterns != 0) & (self.patterns != spread.zeros)
@@ -65,30 +66,30 @@ class Remains:
         return self._known[id(whom)][1]
 
     def spread(self, spread: Spreading) -> None:
-        """It holds a tile that is spread so."""
+        """Records a sparse load into the slot."""
         self.patterns, self._known = np.where(spread.zeros, spread.zeros, self.patterns), {}
         self.tables |= dict.fromkeys(table for _, table in spread.steps)
 
 
 @lru_cache(maxsize=1)
 def spreadings(machine: Machine) -> Spreadings:
-    """Those of a machine: of the one that was asked for last they are kept."""
+    """Returns the sparse loads of a machine; those of the last machine are kept."""
     return Spreadings(machine)
 
 
 class Spreadings:
-    """Those of tiles, known once where tiles are alike."""
+    """The sparse loads of tiles, memoized for equal tiles."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.known: dict[bytes, Spreading | None] = {}
 
     def of(self, numbers: Array) -> Spreading | None:
-        """Of a tile's elements by number, (rows)(C), 0 being zeros; None where it is brought sooner row by row."""
+        """Returns the sparse load of a tile of element numbers, (rows)(C); None if rows are loaded faster."""
         return self._of_alike(numbers[None])[0]
 
     def _of_alike(self, tiles: Array) -> list[Spreading | None]:
-        """The same of tiles of as many rows, (tiles)(rows)(C)."""
+        """Returns the sparse loads of tiles with equal row counts, (tiles)(rows)(C)."""
         unsigned = np.dtype(f"u{tiles.dtype.itemsize}")
         least = (tiles - 1).view(unsigned).min(axis=(1, 2), initial=np.iinfo(tiles.dtype).max)  # zeros are large there
         alike = np.maximum(tiles - least.astype(tiles.dtype)[:, None, None], 0)
@@ -104,8 +105,8 @@ class Spreadings:
         return self.known[key]
 
     def of_all(self, layer: Layer, order: Iterable[int] | None = None) -> list[Spreading | None]:
-        """Of a layer's tiles, which come in that order: none where rows are brought sooner than lane tables that do not
-        stay on chip.
+        """Returns the sparse load of each tile of a layer, in that order: none if rows are loaded faster than
+        permutation tables that do not stay loaded.
         """
         key = Spreadings, self.machine
         if key not in layer.known:
@@ -121,7 +122,7 @@ class Spreadings:
         return found if self.beats(found, order) * _WORTH <= rows else [None] * len(found)
 
     def _every(self, layer: Layer) -> list[Spreading | None]:
-        """Of each tile; none where a column takes more values than are worth their cycles, as is soon known."""
+        """Returns the sparse load of each tile; early exit for tiles with too many values in a column."""
         numbers, rows = layer.product.weights.numbers, np.array(layer.loaded)
         found: list[Spreading | None] = [None] * len(numbers)
         for count in distinct(rows).tolist():
@@ -136,8 +137,8 @@ class Spreadings:
         return found
 
     def beats(self, spreads: Sequence[Spreading | None], order: Iterable[int]) -> int:
-        """Of tiles that are spread and come in that order, lane tables included, of which half stay beside those of
-        others; tiles that are not spread have none.
+        """Returns the beats of sparse loads in that order, with their permutation tables, of which half of the slots
+        are kept.
         """
         slots, found = Slots(max(1, self.machine.tables // 2)), 0
         for tile in dict.fromkeys(order):
@@ -148,7 +149,7 @@ class Spreadings:
         return found
 
     def _worth(self, steps: int, tile: Array) -> bool:
-        """Whether a tile, (rows)(C), may come in so many steps."""
+        """True if a tile, (rows)(C), is worth a sparse load of so many steps."""
         return steps * _WORTH <= len(tile) * self.machine.weight_beats and steps <= self.machine.tables // _TABLES
 
     def _found(self, alike: Array) -> Spreading | None:
@@ -190,13 +191,13 @@ def _patterns(there: Array) -> Array:
 
 
 def _number(content: bytes) -> int:
-    """Of 63 bits, and not 0."""
+    """Returns a digest of 63 bits that is not 0."""
     return int.from_bytes(blake2b(content, digest_size=8).digest(), "little") >> 1 or 1
 
 
 def _steps_by_rows(value: Array, row: Array, column: Array, values: int) -> Array | None:
-    """The same by rows that are equally far apart: tiles that begin elsewhere in a band then have the same tables. None
-    where a value is in rows of several of these, or a column twice in one.
+    """Returns the step of each value by rows at a constant distance, so that tiles elsewhere in a band have the same
+    tables. None if a value is in several steps, or a column twice in one.
     """
     count = int(np.bincount(column).max(initial=1))
     step = np.zeros(values, np.int64)

@@ -1,4 +1,4 @@
-"""What is found of a layer once, though strip by strip it is written several times, and others are like it."""
+"""Memoizes analyses of layers by object identity: strips of a layer and structurally equal layers share them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 Found = TypeVar("Found")
 
 
-class Again:
-    """What is known of a layer as long as it comes again."""
+class Memo:
+    """A memo of a layer's analyses."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], tuple[Any, tuple[object, ...]]] = {}
 
     def once(self, find: Callable[[], Found], what: str, *of: object) -> Found:
-        """What is found, the first time for these things: bytes that are equal, or else the same."""
+        """Returns the memoized result for these arguments: bytes by value, other objects by identity."""
         key = what, *(own if isinstance(own, bytes) else id(own) for own in of)
         if key not in self._known:
             self._known[key] = find(), of  # kept, so that an id is one thing's
