@@ -60,7 +60,7 @@ def chained(
     given  int8 values of inputs in DRAM; others are drawn by the seed
     trial  set if only cycles are needed: the program then has no stretches and no results
 
-    Raises Unlowered for a layer that the machine does not run. Raises TooLong if a unit alone is busy for `most` cycles.
+    Raises Unlowered for a layer that the machine does not run, and TooLong if a unit alone is busy for `most` cycles.
     """
     with stage("allocate"):
         chain = _Chain(network, mapped, machine, axes or {}, show, stay, where, most, trial)
