@@ -38,10 +38,10 @@ def copies_of(root: Term, copied: Copied, layout: int) -> list[Copy]:
 
 
 def placed_copies(root: Term, copied: Copied, layout: int) -> list[tuple[Term, Copy]]:
-    """The same with the term that each is, or the product that it is made for.
+    """Returns the same copies, each with the term that it is, or the product that it is made for.
 
-    A product that is no instruction yet reads its operand in the unit's layout: one that lies in another is copied
-    into it first.
+    A product that is not yet an instruction reads its operand in the unit's layout: an operand in another layout is
+    copied first.
     """
     constant = constants_under(root)
     place = _places(root, constant)

@@ -62,9 +62,9 @@ def taken(*roots: Term) -> ResourceUse:
 
 
 def peak_bytes(*roots: Term) -> Peak:
-    """What `evaluate(roots, ..)` allocates at most at a time, in bytes: temporaries and results.
+    """Returns the peak of bytes that `evaluate(roots, ..)` allocates for temporaries and results.
 
-    Terms over constants alone are taken as given, in row-major order: `glenside.fold` computes them. Raises BadInput
+    Terms over constants alone count as given, in row-major order, since `glenside.fold` computes them. Raises BadInput
     for a black box.
     """
     return taken(*roots).peak

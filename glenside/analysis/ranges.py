@@ -1,6 +1,6 @@
-"""Between which numbers the elements of terms lie, whatever inputs and constants hold: intervals, from the leaves up.
+"""Computes intervals that contain the elements of terms for all inputs and constants, from the leaves up.
 
-A range is never too narrow: where a record does not say enough, it is every number.
+A range is never too narrow: if an operator's record does not say enough, the range is all numbers.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def _of_compute(term: Term, operand: Range, parts: Sequence[Range], seen: Seen) 
 
 
 def _of_padded_items(term: Term, found: Mapping[Term, Range]) -> Range | None:
-    """Of what a maximum may take, where it never takes the lowest number that an operand was padded with: each item
-    has another one. None where that is not known.
+    """Returns the range of a maximum that is never the lowest number with which an operand was padded, because each
+    item has another element. None if that is unknown.
     """
     sources, stack, fills = dict[Term, None](), [*term.children], set[Fill | None]()
     while stack:
@@ -169,15 +169,17 @@ _ROUNDED = 1e-6  # of their results, which are not those of exact bounds
 
 
 def _corners(function: Callable[..., Any], operands: Sequence[Range], unknown: float | None = 0.0) -> Range:
-    """Of a function that rises or falls with each operand: from its values at the ends of their ranges. Where those are
-    no numbers, as 0 times one that is larger than any, it is `unknown`; without that, anything.
+    """Returns the range of a function that is monotonic in each operand, from its values at the ends of their ranges.
+    If such a value is undefined, like 0 times infinity, the range is `unknown`, or all numbers if that is not given.
     """
     return _at_corners(function, np.array(operands, np.float64).tobytes(), unknown)
 
 
 @lru_cache(maxsize=1 << 12)
 def _at_corners(function: Callable[..., Any], operands: bytes, unknown: float | None) -> Range:
-    """The same of ranges as bytes, of which a network has few: numbers are equal to others, as 0 is to -0."""
+    """Caches this for ranges as bytes, of which a network has few; equal numbers, such as 0 and -0, may differ in
+    bytes.
+    """
     ends = np.array(list(product(*np.frombuffer(operands).reshape(-1, 2)))).T
     corners = np.empty(ends.shape[1])
     with np.errstate(all="ignore"):

@@ -76,10 +76,11 @@ def without_zero_points(
     sums: tuple[Callable[[], Term], Callable[[], Term]],
     depth: int,
 ) -> Term:
-    """The product of (x - zx) and (w - zw) from that of x and w: subtract zw * sum(x) and zx * (sum(w) - depth * zw).
+    """Computes the product of (x - zx) and (w - zw) from that of x and w: subtract zw * sum(x) and zx * (sum(w) - depth
+    * zw).
 
-    A zero point of None is 0. `sums` are those of each operand over the `depth` elements that meet in one result;
-    everything is int32, whose overflow wraps in both forms alike.
+    A zero point of None is 0. `sums` are the sums of each operand over the `depth` elements of one result. Everything
+    is int32, whose overflow wraps equally in both forms.
     """
     (zx, zw), (sum_x, sum_w) = zeros, sums
     y = product if zw is None else subtract(product, multiply(zw, sum_x()))

@@ -85,9 +85,9 @@ def _grown(x: Term, pairs: Sequence[tuple[int, int]], filler: str = "zero-paddin
 
 
 class Windowing(TypedDict, total=False):
-    """How the windows of a pool lie: `strides` are the window unless given.
+    """Returns the positions of a pool's windows; `strides` default to the window.
 
-    With `ceil` a last window that does not fit counts too, unless it starts in the padding after.
+    With `ceil` a last window that does not fit counts too, unless it starts in the padding at the end.
     """
 
     strides: Sizes | None
@@ -119,9 +119,9 @@ def _pool(
 
 
 def overhang(size: int, span: int, stride: int, padding: tuple[int, int]) -> int:
-    """How far the last window reaches beyond the padded axis when it need not fit, but starts before the padding after.
+    """Returns how far the last window may reach beyond the padded axis if it starts before the padding at the end.
 
-    A window is `span` elements from its first to its last.
+    A window spans `span` elements.
     """
     before, after = padding
     whole = before + size + after

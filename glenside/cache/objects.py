@@ -1,8 +1,8 @@
-"""Shared objects kept on disk, so that what was compiled once is loaded at once.
+"""Keeps shared objects on disk, so that a compiled program is loaded again without compilation.
 
-Each is a file, `KEY.DIGEST.so`, in a folder of its own beside the answers; the key is of everything that it was made
-of, the digest of its bytes. What is loaded runs in this process, so only files are believed that this user alone can
-have written and whose digest is right. A folder that is not like that, or cannot be written, is as good as none.
+Each is a file, `KEY.DIGEST.so`, in a folder next to the results. The key covers everything that the object was compiled
+from; the digest is that of its bytes. Loaded code runs in this process, so only files that no other user can have
+written and whose digest is right are trusted. Any other folder, or one that cannot be written, is not used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def find(key: str) -> bytes | None:
-    """Returns the bytes of the shared object of a key, which were compared with their digest even if files change."""
+    """Returns the bytes of the shared object of a key, the same bytes that were compared with the digest."""
     try:
         folder = _folder()
         for path in sorted(folder.glob(f"{key}.*.so")) if _is_own(folder) else ():

@@ -181,8 +181,8 @@ DAMAGED = (ValueError, TypeError, LookupError, RecursionError, GlensideError)
 
 
 def compared(result: Result, progress: Progress) -> CheckReport:
-    """What a check says of a result that was recalled: layer by layer where what was searched is the original. Raises
-    GlensideError: it is no answer to this.
+    """Checks a result from the cache, layer by layer if the original was searched. Raises GlensideError if it is not a
+    result of this query.
     """
     by_layers = isinstance(result.answer, Remembered) and result.answer.kept_fronts is not None
     return check(result.original, result.answer.compared, layers=by_layers, seed=result.seed, progress=progress)

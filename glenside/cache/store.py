@@ -1,8 +1,8 @@
-"""Answers kept on disk, so that a second run of the same question is immediate.
+"""Keeps results on disk, so that the same query is answered immediately the next time.
 
-One SQLite file, in the folder that $GLENSIDE_CACHE names or in the user's folder for caches. Two processes may use it
-at once. A value is text, compressed, with a checksum of its own; nothing is unpickled or evaluated. A file that cannot
-be read is set aside with one note, and answers are found as without it; another version looks for other keys.
+It is one SQLite file in the folder that $GLENSIDE_CACHE names, or in the user's cache folder. Several processes may use
+it concurrently. A value is compressed text with a checksum; nothing is unpickled or evaluated. An unreadable file is
+moved aside with one note, and the search runs as without a cache. Another version uses other keys.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A sweep: every model on every machine for every objective, one row each; what is finished is kept and not done again.
+"""A sweep runs every model on every machine for every objective, with one row each; finished rows are kept and reused.
 
-How cells are run is a `Runner`: `glenside.sweep.processes` runs them in processes of this machine,
-`glenside.sweep.cluster` on a Dask cluster. Rows stand in the order of the cells, whatever order they come in, and are
-the same however run, but for their seconds.
+A `Runner` runs the cells: `glenside.sweep.processes` in processes of this machine, `glenside.sweep.cluster` on a Dask
+cluster. Rows are in the order of the cells, and only their seconds depend on the runner.
 """
 
 from __future__ import annotations
@@ -181,9 +180,9 @@ def _full(text: str) -> str:
 
 
 def machines(text: str) -> list[str]:
-    """`npu:32x32/64x64,bandwidth=16/32;npu:8x8` -> every one of them: what stands between slashes, in each combination.
+    """Expands `npu:32x32/64x64,bandwidth=16/32;npu:8x8` into all combinations of the alternatives between slashes.
 
-    A file is said as the machine that it describes, so that other computers need not have it. Raises BadInput.
+    A file is replaced by the machine that it describes, so that other computers do not need it. Raises BadInput.
     """
     found = []
     for one in (part.strip() for part in text.split(";")):

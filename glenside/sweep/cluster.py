@@ -1,8 +1,8 @@
-"""Cells of a sweep on a Dask cluster: `dask scheduler` on one machine, `dask worker tcp://HOST:PORT` on each.
+"""Runs cells of a sweep on a Dask cluster: `dask scheduler` on one machine, `dask worker tcp://HOST:PORT` on each.
 
-Workers need the same code of Glenside. Each cell runs in a process of its own there, so that what befalls it befalls no
-other. A cell of a worker that is lost runs again on another one. After Ctrl-C nothing new begins, and cells that are
-running on the cluster run to their end there.
+Workers need the same code of Glenside. Each cell runs in a process of its own, so that a crash affects no other cell.
+If a worker is lost, its cell runs again on another one. After Ctrl-C no new cell starts, and running cells finish on
+the cluster.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def run_on_worker(cell: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def on_cluster(address: str) -> Iterator[Runner]:
-    """The runner of the cluster of a scheduler, such as tcp://10.0.0.5:8786, while the block lasts.
+    """Provides the runner of the cluster of a scheduler, such as tcp://10.0.0.5:8786, as a context manager.
 
-    Raises BadInput: `distributed` is not installed, the address is none, no scheduler answers there within some
+    Raises BadInput if `distributed` is not installed, the address is invalid, no scheduler answers there within some
     seconds, or it has no workers.
     """
     try:
@@ -77,7 +77,7 @@ def on_cluster(address: str) -> Iterator[Runner]:
 
 
 def _probe(address: str, host: str, port: int) -> None:
-    """Whether a scheduler is there: it greets with a short message first, and a client would wait for that for ever.
+    """Checks that a scheduler answers: it sends a short message first; a client would wait forever for a missing one.
 
     Raises BadInput.
     """

@@ -49,7 +49,7 @@ class History:
         return row
 
     def append(self, cell: Cell, row: Row) -> None:
-        """Writes one line at once. Raises BadInput."""
+        """Writes one line in a single write. Raises BadInput."""
         self._rows[cell.identity] = row
         names = {"model": cell.model, "parameters": dict(cell.parameters), "array": cell.array}
         entry = {**names, "objective": cell.objective, "identity": cell.identity, "row": asdict(row)}

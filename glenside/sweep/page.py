@@ -66,7 +66,7 @@ def _of_program(row: Row) -> list[str]:
 
 
 def sweep_document(finished: Finished, wanted: int, check: bool, facts: Mapping[str, str]) -> Document:
-    """The document of the rows that are finished, of so many that were `wanted`; `facts` say what was asked."""
+    """Returns the document of the finished rows, out of `wanted` cells; `facts` describe the options."""
     models = [*dict.fromkeys(cell.model for cell, _ in finished)]
     failed = sum(bool(row.failed) for _, row in finished)
     said = [f"{failed} of {wanted:,} cells failed."] if failed else []

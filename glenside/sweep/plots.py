@@ -24,10 +24,10 @@ _BEST = (
 
 
 def sweep_figure(finished: Sequence[tuple[Cell, Row]]) -> Any:
-    """A matplotlib figure: a panel for each model, cycles over array sizes, the baseline mapping against the best.
+    """Returns a matplotlib figure with a panel for each model: cycles by array size, the baseline mapping and the best.
 
-    Cells that failed or have unmapped layers are left out: their cycles are not those of the model. Arrays stand in the
-    order of their multipliers.
+    Cells that failed or have unmapped layers are left out, since their cycles are not those of the model. Arrays are
+    ordered by their multipliers.
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
@@ -115,11 +115,10 @@ def front(points: Sequence[tuple[float, float]]) -> list[int]:
 
 
 def pareto_figure(finished: Sequence[tuple[Cell, Row]]) -> Any:
-    """A matplotlib figure: for each model a row of panels, cycles over the machine's area and, where machines say what
-    an access takes, over energy; the machines that no other beats in both are joined and named.
+    """Returns a matplotlib figure with a row of panels for each model: cycles by area, and by energy if it is known.
 
-    Cycles are those of the whole program where there is one, else of the array. Machines whose area is not known are
-    left out, and so are cells that failed.
+    Machines that are Pareto-optimal are joined and named. Cycles are those of the whole program if there is one,
+    otherwise those of the array. Machines of unknown area and failed cells are left out.
     """
     from matplotlib.figure import Figure
 

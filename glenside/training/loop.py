@@ -126,27 +126,30 @@ def train(
     on_epoch: Callable[[Epoch], None] = lambda _: None,
     listener: Callable[[Progress], None] = lambda _: None,
 ) -> Trained:
-    """Train a network whose inputs are batches: the size of their first axis is that of a batch.
+    """Trains a network whose inputs are batches; the first axis of an input is the batch.
 
-    data        arrays of (examples ..): for each input one of its name, or x where there is one input; and the labels,
-                as labels or y. `keys` are other names: input -> array
-    loss        a name of `glenside.gradients.losses`; a network that ends with what the loss begins with, such as
-                softmax, is trained on what comes before it
-    optimizer   as `gl.Adam("0.001")`, or as commands write it, adam:0.001
-    held_out    the share of examples, from 0 to below 1, that only tell how right the network is after each epoch
-    seed        of weights without a value, of what is held out, and of the order of examples in each epoch
-    weights     names of constants that are trained, as in `gl.training_step`
-    batch_momentum
-                of the running averages of batch norms, as there
-    machine     as in `gl.compile`, or interpreter; native is the interpreter where nothing can be compiled
-    target      the target to optimize the step for first, an object or text, as in `gl.compile`
-    checkpoint  an .npz file, written after each epoch and each minute, and where the run ends; with `resume` it is gone
-                on with, as if nothing had ended it. One that is there is not replaced otherwise
-    on_start    is told in sentences how it is trained, `on_epoch` of each epoch, `listener` of each step
+      data        arrays of (examples ..), one for each input under its name, or x if there is one input; and the
+                  labels, under labels or y. `keys` gives other names: input -> array
+      loss        a name of `glenside.gradients.losses`; if the network ends with the first operation of the loss, such
+                  as softmax, that operation is left out in training
+      optimizer   such as `gl.Adam("0.001")`, or as on the command line, adam:0.001
+      held_out    the share of examples, from 0 to below 1, that are not trained on and measure accuracy after each
+                  epoch
+      seed        determines weights without a value, the held-out examples, and the order of examples in each epoch
+      weights     names of constants that are trained, as in `gl.training_step`
+      batch_momentum
+                  the momentum of the running averages of batch norms, as in `gl.training_step`
+      machine     as in `gl.compile`, or interpreter; native is the interpreter if nothing can be compiled
+      target      the target to optimize the step for first, an object or text, as in `gl.compile`
+      checkpoint  an .npz file, written after each epoch, each minute and at the end; `resume` continues from it as if
+                  the run had not ended. Without `resume`, an existing file is not replaced
+      on_start    called with sentences on how the network is trained; `on_epoch` with each epoch, `listener` with each
+                  step
 
-    Examples beyond the last whole batch of an epoch are left out of it; which those are changes. Ctrl-C ends it with
-    what is there. Raises BadInput: data that do not fit, a checkpoint of something else, numbers that are no longer
-    finite, with the layer where that begins; the checkpoint is then of the step before.
+    Each epoch leaves out the examples beyond its last full batch, which differ from epoch to epoch. Ctrl-C ends
+    training and keeps its state. Raises BadInput for data that do not fit, a checkpoint of another run, or numbers that
+    are no longer finite; the message then names the layer where this begins, and the checkpoint is that of the previous
+    step.
     """
     record = loss if isinstance(loss, Loss) else loss_named(loss)
     chosen = read_optimizer(optimizer) if isinstance(optimizer, str) else optimizer

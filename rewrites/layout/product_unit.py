@@ -272,10 +272,10 @@ def rearrangement_sinks_to_the_unit(
 ) -> Clauses:
     """rearrange(f(b)) = f(rearrange(b)), for pointwise f and for an f of two whole tensors.
 
-    And back: f(b) is a rearrangement of what it is in the other layout, so that all that reads it may do so there. So
-    what a unit may store for nothing reaches it past a bias and an activation. Only for the layout that the program
-    says: from every other one it would be the same again. Sound because each element is computed by itself, and its
-    operands are moved alike.
+    In turn, f(b) is a rearrangement of its form in the other layout, so that all readers may read it there. A layout
+    that a unit stores without cost thereby extends past a bias and an activation. Only from the program's own layout,
+    since other layouts would give the same results again. Sound because each element is computed by itself, and its
+    operands are moved equally.
     """
     u, v, parts, axes = variables("u v parts axes")
     back = (back_parts, back_order)

@@ -1,9 +1,10 @@
-"""What a matrix unit wants of a product: one axis on each side, depth and width that are multiples of its own.
+"""Turns products into the form that a matrix unit needs: one axis on each side, and depth and width that are multiples
+of the unit's.
 
-A flat product is dot(a x b) with a = (M)(K), b = (N)(K), or with one shared axis (G, M)(K), (G, N)(K). Every demand
-below starts at a product, and each only once the one before is met: flatten, pad the width, pad the depth, cut the
-width, cut the depth. One order means that a tile is found in one way, so the search grows with the number of tiles
-and not faster.
+A flat product is dot(a x b) with a = (M)(K), b = (N)(K), or with one shared axis (G, M)(K), (G, N)(K). Each demand
+below starts at a product, and only once the previous one is met: flatten, pad the width, pad the depth, cut the width,
+cut the depth. With one order each tile is found in one way only, so that the search grows linearly with the number of
+tiles.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Groups crossed: products of few rows and columns each, several at once, of which the diagonal blocks are kept.
+"""Crossed groups: several products with few rows and columns are computed as one, whose diagonal blocks are kept.
 
-A product of groups whose own results are few fills no matrix unit: the weight gradient of a depthwise convolution has
-one row and a filter's elements as columns for each channel, and all pixels in its depth. With p groups below each other
-on both sides a tile computes p x p blocks at once, and the p on the diagonal are what is wanted: p times the results,
-in as many tiles of depth as one group has. Packing (`matrices`) is the other way: p times the depth, no more results.
+A product of groups with few results each does not fill a matrix unit: the weight gradient of a depthwise convolution
+has one row, the elements of a filter as columns for each channel, and all pixels as its depth. If p groups are stacked
+on both sides, a tile computes p x p blocks at once, and the p blocks on the diagonal are the results: p times as many,
+in as many tiles of depth as one group has. Packing (`matrices`) is the opposite: p times the depth, and no more
+results.
 
-A step of a plan in place of packing, of products as they are written: after it there are ceil(g/p) groups of (m p)(k)
-and (o p)(k). It makes the depth of all groups less, which no other step does, so its bound has that of one group. Its
-plan is (1, p, 2), or (1, p, 3) with operands swapped.
+Crossing is a step of a plan instead of packing, for products as they are written. It leaves ceil(g/p) groups of (m
+p)(k) and (o p)(k). It reduces the depth of all groups, which no other step does, so its lower bound uses that of one
+group. Its plan is (1, p, 2), or (1, p, 3) with swapped operands.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _FEW = Example(
 def crossed_groups_are_known(
     a: V, p: V, left: V, cost: V, weights: V, p_rows: V, p_columns: V, s: V, plan: V, larger: V
 ) -> Clauses:
-    """Which products may have p groups crossed, what that costs, and the next step of a plan that has it.
+    """Finds products whose groups may be crossed by p, the cost of that, and the next step of such a plan.
 
     An analysis: it adds no e-node. Sound because it only reads sizes, and demands what rules make.
     """
@@ -91,10 +92,10 @@ def crossed_groups_are_known(
 def groups_are_crossed(a: V, b: V, g: V, m: V, k: V, o: V, p: V, packs: V, left: V, right: V, crossed: V) -> Clauses:
     """dot(a x b) = diagonal blocks of dot(rows of p groups of a x rows of p groups of b).
 
-    Several channels of the weight gradient of a depthwise convolution in one tile: more rows and columns of it are
-    used, and of the results those of a channel with another are left. Sound because block (i, j) of p x p is the
-    product of group i of a and group j of b, of which i = j is what was asked for: each p + 1 blocks after the last,
-    when they lie in a row. Groups added to fill up p are cut off again.
+    Several channels of the weight gradient of a depthwise convolution share a tile: more of its rows and columns are
+    used, and results of two different channels are dropped. Sound because block (i, j) of p x p is the product of group
+    i of a and group j of b, and only those with i = j are kept, which are every p + 1st block. Groups added to fill up
+    p are cut off again.
     """
 
     def together(x: V, rows: V) -> Any:

@@ -1,10 +1,9 @@
-"""Mappings that take more than the cheapest and hold less: what a machine with memories chooses from.
+"""Mappings that cost more than the cheapest but need less memory, from which a machine with memories chooses.
 
-Of the mappings within a level of the least price, those of the least second price are made, those of the least third
-one, and those of the least sum of both: each of swapped operands and of others, whose right operands are not the same.
-Levels lie closer the nearer they are to the least price; the highest is `within` of it, and beside them the product as
-it is written is always a choice (`baseline_mapping_is_made`). At most 3 x 2 x LEVELS mappings are made of a product,
-of which most coincide.
+At each level above the least cost, it makes the mappings of least second cost, of least third cost, and of the least
+sum of both, separately for swapped and for other operands, since their right operands differ. Levels are denser near
+the least cost; the highest is `within` of it. The product as it is written is also always a choice
+(`baseline_mapping_is_made`). A product has at most 3 x 2 x LEVELS mappings, most of which coincide.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Products as matrices, what may be done to them (swapped, several rows or several groups at once), and their loops.
+"""Treats products as matrices, transforms them (operands swapped, several rows or groups joined), and makes their
+loops.
 
-The matrices of a product are a = (g, m)(k) and b = (g, o)(k). Every equation here waits for a demand, a step of a plan
-that the mapping search has found to be the cheapest (`mapping_search`), and says what it made, for the next step. The
-last step is loops of instructions: the counts of tiles are leading axes of one mapped call, so a product of any size is
-a few e-nodes.
+The matrices of a product are a = (g, m)(k) and b = (g, o)(k). Each equation here waits for a demand, which is a step of
+a plan that the mapping search (`mapping_search`) found to be the cheapest, and records its result for the next step.
+The last step makes loops of instructions: the counts of tiles are leading axes of one mapped call, so that a product of
+any size is a few e-nodes.
 """
 
 from __future__ import annotations

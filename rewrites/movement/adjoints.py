@@ -272,8 +272,8 @@ _ALL_WINDOWS = f"(access {ex.windows(ex.X, '3 2', '2 1')} 1)"
 def overlap_add_is_the_adjoint_of_windows(a: V, b: V, n: V, x: V, k: V, t: V, s: V, sb: V, dx: V, out: V) -> Clauses:
     """dot(windows(x) x w) = dot(x x overlap-add(w)), where each item is all windows of an item.
 
-    Sound because element y of x meets each w that stands where a window has it; their sum is element y of overlap-add.
-    Where products are of a wider dtype, that sum could wrap before, and nothing is said.
+    Sound because element y of x is multiplied by each w at a position where a window contains it; their sum is element
+    y of overlap-add. It does not apply to products of a wider dtype, since that sum could wrap earlier.
     """
     dt, wide = variables("dt wide")
     return rewrite(

@@ -24,11 +24,11 @@ _TURNED = f"(access-transpose {ex.X} (list 2 0 1))"
     Example("(compute relu (access-pad (access-tensor x) zero-padding 0 1 1))", {"x": "m n"}),
 )
 def tiled_classes_are_known(a: V, b: V, x: V, k: V, before: V, after: V, d: V, p: V, f: V, c: V) -> Clauses:
-    """Where a slice may cancel: a concatenation or pad of the program, the tiles of a product, and what is computed
-    of them.
+    """Marks where a slice may cancel: a concatenation or pad of the program, the tiles of a product, and terms computed
+    from them.
 
-    An analysis: it adds no e-node. Without it slices would sink into every operand for nothing. Sound because it only
-    reads what is there.
+    An analysis: it adds no e-node. Without it slices would sink into every operand in vain. Sound because it only reads
+    facts that hold.
     """
     return (
         when(ROOT == op.concatenate(a, b, x), source(a), source(b)).then(tiled(ROOT)),
@@ -282,7 +282,7 @@ def broadcast_to_the_same_sizes_is_nothing(a: V, s: V, i: V, d: V) -> Clauses:
 def sum_of_one_is_itself(a: V, d: V, s: V, t: V) -> Clauses:
     """sum(a) = reshape(a) where each item is one element.
 
-    Sound because the sum of one number is that number; where the sum is of a wider dtype nothing is said.
+    Sound because the sum of one number is that number. It does not apply if the sum has a wider dtype.
     """
     one = (d == dims(a), s == split(a), d.length == s + 1, d[s] == 1)
     return rewrite(op.reduce_sum(a), reshaped(a, d.pop(), s), one, t == dtype(a), t == dtype(ROOT))

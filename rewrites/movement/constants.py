@@ -1,4 +1,4 @@
-"""Which classes are made of constants alone, so that what is done to them is done beforehand, and which are not."""
+"""Finds classes that depend only on constants, so that they can be computed before run time, and all other classes."""
 
 from __future__ import annotations
 

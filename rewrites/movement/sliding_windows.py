@@ -104,11 +104,11 @@ def _views(a: V, i: V, form_i: V) -> Clauses:
 
 @analysis("analyses", *_WIDENING)
 def sliding_axes_are_known(a: V, i: V, j: V, t: V, d: V, c: V, form_i: V, form_j: V, x: V, s: V, p: V) -> Clauses:
-    """Which axis of a shape steps over windows along which axis of the item, through every form that keeps both.
+    """Finds which axis of a shape steps over windows along which axis of the item, through every form that keeps both.
 
-    An analysis: it adds no e-node. Sound because it only reads what is there: windows of windows that hold one element
-    pick every d-th element; a form that keeps the order of elements keeps an axis whose size, and whose product of
-    sizes before it, are the same on both sides.
+    An analysis: it adds no e-node. Sound because it only reads facts that hold: windows of one element over windows
+    pick every d-th element; a form that keeps the order of elements keeps an axis if its size, and the product of the
+    sizes before it, are the same in both.
     """
     z, window, strides, n, da, dr = variables("z window strides n da dr")
     sliding = slides(a, i, j, t, d, c)
