@@ -210,6 +210,22 @@ def test_a_target_and_a_cost_optimize_check_and_report() -> None:
             wrong()
 
 
+def test_an_operator_without_a_cost_is_replaced_or_named() -> None:
+    program = gl.parse(TWICE, shapes={"x": (3, 5)})
+    without = gl.optimize(program, cost=lambda node: None if node.name == "relu" else 1)
+    assert (without.cost, without.report.remarks) == ({"cost": None}, ["no cost for relu"])
+
+    @gl.rule(gl.Example("(compute relu (access-tensor x))", {"x": "m n"}))
+    def relu_is_a_maximum(a):  # type: ignore[no-untyped-def]
+        """relu(a) = clip(a, 0, 1e9). Sound because .. of numbers below 1e9: it is only for this test."""
+        return gl.rewrite(gl.op.compute("relu", a), gl.op.compute("(clip 0 1000000000)", a))
+
+    replaced = gl.optimize(
+        program, cost=lambda node: None if node.name == "relu" else 1, rules=[relu_is_a_maximum], verify=False
+    )
+    assert (replaced.cost, replaced.report.remarks) == ({"cost": 5}, [])
+
+
 def test_a_cost_chooses_between_what_shares_and_what_does_not() -> None:
     """Costs of nodes are summed over distinct nodes; a cost over operands counts a shared operand at each use."""
     b = gl.Builder("shared")

@@ -238,22 +238,30 @@ def cheapest_tree(priced: PricedGraph, root: int) -> dict[int, int]:
     BadInput if no term has a cost.
     """
     snapshot, best = priced.snapshot, dict[int, tuple[int, int]]()
-    members = [n for c, nodes in snapshot.usable() for n in nodes]
-    changed = True
-    while changed:
-        changed = False
+    readers: dict[int, list[int]] = {}
+    for _, members in snapshot.usable():
         for n in members:
-            children, own = snapshot.nodes[n].children, snapshot.owner[n]
-            if all(c in best for c in children):
-                cost = priced.cost_over(n, [best[c][0] for c in children])
-                if cost is not None and (own not in best or cost < best[own][0]):
-                    best[own], changed = (cost, n), True
+            for child in dict.fromkeys(snapshot.nodes[n].children):
+                readers.setdefault(child, []).append(n)
+    waiting = dict.fromkeys(n for _, members in snapshot.usable() for n in members)
+    while waiting:
+        n = next(iter(waiting))
+        del waiting[n]
+        children, own = snapshot.nodes[n].children, snapshot.owner[n]
+        if all(c in best for c in children):
+            cost = priced.cost_over(n, [best[c][0] for c in children])
+            if cost is not None and (own not in best or cost < best[own][0]):
+                best[own] = cost, n
+                waiting |= dict.fromkeys(readers.get(own, ()))
     if root not in best:
         raise BadInput("the cost function gives no term of the program a cost")
-    needed = [root]
-    for c in needed:  # it grows while it is read
-        needed += [child for child in snapshot.nodes[best[c][1]].children if child not in needed]
-    return {c: best[c][1] for c in needed}
+    needed, stack = dict[int, int](), [root]
+    while stack:
+        c = stack.pop()
+        if c not in needed:
+            needed[c] = best[c][1]
+            stack += snapshot.nodes[best[c][1]].children
+    return needed
 
 
 def derivations(snapshot: Snapshot, allowed: Callable[[int], bool], subsumed: bool = False) -> Iterator[int]:

@@ -12,7 +12,7 @@ from typing import Any
 from glenside.egraph.rule import Parameters, Rule
 from glenside.ir.errors import BadInput, line_of_caller
 from glenside.ir.operator import OPERATORS, OperatorKind
-from glenside.ir.operators.compute import parse_compute
+from glenside.ir.operators.compute import name_of, parse_compute
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType
@@ -145,28 +145,32 @@ class CostTarget(Target):
 
     def whole(self, program: Program) -> Amounts:
         """Returns the cost of the program; None if some node has none."""
+        costs = self._costs(program)
+        counted = [costs[program.term]] if self.function.recursive else [*costs.values()]
+        return {self.objectives[0]: None if None in counted else sum(cost or 0 for cost in counted)}
+
+    def _costs(self, program: Program) -> dict[Term, int | None]:
+        """Returns the cost of each term: without its operands, or over their costs."""
         of: dict[Term, int | None] = {}
-        constant = program.info.constant
+        constant, recursive = program.info.constant, self.function.recursive
         for term in program.info.order:
             below = [of[child] for child in term.children]
             known = [cost for cost in below if cost is not None]
-            if self.function.recursive and len(known) < len(below):
+            operands = tuple(c.type for c in term.children if isinstance(c.type, AccessType))
+            if recursive and len(known) < len(below):
                 of[term] = None
-            elif not isinstance(term.type, AccessType) or not all(
-                isinstance(c.type, AccessType) for c in term.children
-            ):
-                of[term] = sum(known) if self.function.recursive else 0
+            elif not isinstance(term.type, AccessType) or len(operands) < len(below):
+                of[term] = sum(known) if recursive else 0
             else:
-                node = Node(
-                    term.operator.name,
-                    term.attributes,
-                    tuple(c.access for c in term.children),
-                    term.type,
-                    constant[term],
-                )
-                of[term] = self.function.amount(node, *((known,) if self.function.recursive else ()))
-        costs = [of[program.term]] if self.function.recursive else [*of.values()]
-        return {self.objectives[0]: None if None in costs else sum(cost or 0 for cost in costs)}
+                node = Node(term.operator.name, term.attributes, operands, term.type, constant[term])
+                of[term] = self.function.amount(node, *((known,) if recursive else ()))
+        return of
+
+    def remarks(self, program: Program) -> Sequence[str]:
+        """Returns a sentence for each operator of a program without a cost."""
+        costs = self._costs(program)
+        first = [t for t, cost in costs.items() if cost is None and all(costs[c] is not None for c in t.children)]
+        return [f"no cost for {name}" for name in dict.fromkeys(map(name_of, first))]
 
 
 def _takes_operands(cost: CostOfNode) -> bool:
