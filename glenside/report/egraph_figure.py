@@ -1,5 +1,6 @@
-"""The still picture of an e-graph as a figure of matplotlib's, for files that are no SVG: every element where that has
-it, in the colours of its light style.
+"""Converts the still picture of an e-graph to a matplotlib figure, for formats other than SVG.
+
+Each SVG element is drawn at the same position, in the colours of the light style.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _FILLED = {"row": "#f2f4f6", "row chosen": "#dcedf8", "paper": "#ffffff", "frame
 
 
 def egraph_figure(picture: Picture) -> Any:
-    """A matplotlib figure of a picture, an inch for 96 of its pixels."""
+    """Returns the matplotlib figure of a picture, at 96 pixels per inch."""
     from matplotlib.figure import Figure
 
     root = ElementTree.fromstring(picture.svg())
@@ -32,7 +33,7 @@ def egraph_figure(picture: Picture) -> Any:
 
 
 def _draw(axes: Any, parent: ElementTree.Element, x: float, y: float) -> None:
-    """What an element holds, moved to where it is."""
+    """Draws the children of an SVG element, translated by (x, y)."""
     for element in parent:
         kind = element.tag.removeprefix(_SVG)
         if kind == "g":

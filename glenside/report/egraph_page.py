@@ -1,4 +1,4 @@
-"""An e-graph as a file that one walks through in a browser."""
+"""Writes an e-graph as an interactive HTML page."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _BODY = (
 
 @cache
 def widget_module() -> str:
-    """The viewer as an ES module for anywidget."""
+    """Returns the viewer as an ES module for anywidget."""
     return joined(*VIEWER, "widget.js")
 
 
 @cache
 def style() -> str:
-    """The style sheet of the viewer."""
+    """Returns the style sheet of the viewer."""
     return source("style.css")
 
 

@@ -1,4 +1,4 @@
-"""A still picture of an e-graph as SVG, for where no script runs: what was chosen, and what it was chosen from."""
+"""Draws a still picture of an e-graph as SVG: the chosen e-nodes and their alternatives."""
 
 from __future__ import annotations
 
@@ -60,8 +60,10 @@ class _Box:
 
 
 class Picture:
-    """The picture of a record of `egraph_record`: up to `most` classes, those chosen that are nearest to the result
-    first, then those that they might have been made of. Without `most` as many as a page of text is wide enough for.
+    """The picture of a record of `egraph_record`.
+
+    It shows up to `most` e-classes: first chosen ones, nearest to the result, then alternatives. Without `most` the
+    number is limited by the width of a page.
     """
 
     def __init__(self, record: Mapping[str, Any], most: int | None = None) -> None:
@@ -107,7 +109,7 @@ class Picture:
 
     @property
     def left_out(self) -> str:
-        """What the picture does not show, as a sentence; empty where it shows all."""
+        """A sentence on the e-classes and e-nodes that are not shown; "" if all are."""
         classes, nodes = len(self._members), len(self.record["nodes"]["class"])
         rows = sum(len(box.rows) for box in self._boxes.values())
         if (len(self.shown), rows) == (classes, nodes):
@@ -141,7 +143,7 @@ class Picture:
         )
 
     def _label(self, n: int) -> str:
-        """The e-node in one line, without its children."""
+        """Returns the text of an e-node without its children, in one line."""
         pattern: str = self.record["patterns"][self.record["nodes"]["pattern"][n]]
         return " ".join(pattern[1:-1].replace(HOLE, "").split())
 
@@ -183,7 +185,7 @@ class Picture:
         return "\n".join([*lines, "</svg>", ""])
 
     def _edges(self) -> tuple[list[tuple[int, int, float]], list[str]]:
-        """(from, to, where it leaves), and whether it is of a chosen e-node."""
+        """Returns the edges (from, to, position along the lower side), and for each "chosen" or "plain"."""
         edges: list[tuple[int, int, float]] = []
         kinds: list[str] = []
         for c, box in self._boxes.items():

@@ -1,6 +1,6 @@
-"""An e-graph as one record of JSON: what the page, the widget and the still picture show, and tests read.
+"""Builds the JSON record of an e-graph, from which the page, the widget and the still picture are drawn.
 
-Texts, types, costs and rules stand once each in tables; e-classes and e-nodes are columns of numbers into them.
+Tables hold each text, type, cost and rule once; e-classes and e-nodes are columns of indices into these tables.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ UNPRICED = "This target prices whole variants of a layer, not e-nodes, so e-clas
 
 
 class _Table:
-    """Distinct values, numbered as they come."""
+    """Distinct values, numbered in order of first use."""
 
     def __init__(self) -> None:
         self.numbers: dict[Any, int] = {}
@@ -53,7 +53,7 @@ class _Table:
 
 
 def pattern(node: ENode) -> str:
-    """`(access-slice HOLE 1 0 3)`: the e-node as the language writes it, with a hole for each child."""
+    """Returns the text of an e-node with a hole for each child: `(access-slice HOLE 1 0 3)`."""
     operator, attributes, left = OPERATORS[node.operator], iter(node.attributes), len(node.children)
     words = [operator.name]
     for field in operator.fields:
@@ -85,7 +85,7 @@ def egraph_record(
     links: Mapping[int, int] | None = None,
     title: str = "",
 ) -> dict[str, Any]:
-    """The record of an e-graph.
+    """Returns the record of an e-graph.
 
     costs   what e-nodes cost, where a target prices them one by one
     roots   name of a layer, "" of the result -> its class
@@ -129,7 +129,7 @@ def egraph_record(
 
 
 def _provenance(snapshot: Snapshot, rules: _Table) -> dict[str, Any]:
-    """What the trace says of each e-node; `made` is None where none was kept."""
+    """Returns the rule and iteration that made each e-node; `made` is None without a trace."""
     number = {
         (c, node.operator, node.attributes, *node.children): n
         for n, (c, node) in enumerate(zip(snapshot.owner, snapshot.nodes, strict=True))
@@ -146,7 +146,7 @@ def _provenance(snapshot: Snapshot, rules: _Table) -> dict[str, Any]:
 
 
 def _rule(name: str) -> dict[str, str]:
-    """What the record of a rule says; a rule that was given to one search alone has its name."""
+    """Returns the equation and reason of a rule; only the name of a rule that is not registered."""
     rule = RULES.get(name)
     if rule is None:
         return {"name": name, "family": "", "equation": "", "reason": ""}
@@ -157,7 +157,7 @@ _Least = Mapping[int, Amount]
 
 
 def priced(snapshot: Snapshot, prices: Prices) -> NodeCosts:
-    """What e-nodes cost by prices that add up."""
+    """Returns the costs of e-nodes under prices that are summed."""
     graph = PricedGraph(snapshot, prices)
     names = [(name, _WORDS[name]) for name in names_of_parts(prices.objectives)]
     return NodeCosts(names, lambda n: graph.cost(n).ordered(prices.objectives))

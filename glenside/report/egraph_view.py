@@ -1,4 +1,4 @@
-"""An e-graph to be looked at: a widget where a notebook can run one, a still picture elsewhere, a page as a file."""
+"""Shows an e-graph: as a widget in a running notebook, as a still picture elsewhere, and as an HTML page."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class EGraphView:
-    """The view of an e-graph: in a notebook, the last value of a cell shows itself.
+    """A view of an e-graph; in a notebook the last value of a cell shows itself.
 
-    what    what else the record says: see `egraph_record`
-    height  of the widget, in CSS's words
+    what    further arguments of `egraph_record`
+    height  height of the widget, in CSS units
     """
 
     def __init__(
@@ -35,8 +35,9 @@ class EGraphView:
 
     @classmethod
     def of(cls, result: Result, layer: str | None = None) -> EGraphView:
-        """The view of the e-graph that a result was chosen from, or of the part of it that one layer needs. Raises
-        BadInput for a layer that there is not.
+        """Returns the view of the e-graph of a result, or of the part that one layer needs.
+
+        Raises BadInput for an unknown layer.
         """
         target, answer, snapshot, choice = result.target, result.answer, result.egraph, result.choice
         roots, links, title = answer.roots, answer.stands_for, f"{result.original.name} on {target.name}"
@@ -56,18 +57,18 @@ class EGraphView:
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        """All that is shown, as JSON."""
+        """The content of the view, as JSON."""
         return egraph_record(self.snapshot, self.choice, **self._what)
 
     def page(self) -> str:
-        """The e-graph as one HTML file."""
+        """Returns the view as one self-contained HTML file."""
         from glenside.report.egraph_page import egraph_page
 
         return egraph_page(self.record)
 
     @cached_property
     def picture(self) -> Picture:
-        """The part of the e-graph that is nearest to the result, to be drawn as SVG."""
+        """The e-classes nearest to the result, as a picture."""
         return Picture(self.record)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
@@ -86,7 +87,7 @@ class EGraphView:
             display({**(live[0] if isinstance(live, tuple) else live or {}), "text/plain": repr(self)}, raw=True)
 
     def widget(self) -> Any:
-        """The e-graph as a widget. Raises ImportError without anywidget, of the extra `notebooks`."""
+        """Returns the view as a widget. Raises ImportError without anywidget (the extra `notebooks`)."""
         from glenside.report.egraph_widget import EGraphWidget
 
         return EGraphWidget.of(self.record, self.height)
@@ -100,7 +101,7 @@ class EGraphView:
 
 
 def _known(result: Result) -> dict[str, str]:
-    """What the report says of each layer, in a sentence, and of all of it."""
+    """Returns a sentence on the cost of each layer, and of the whole program under ""."""
     known: dict[str, str] = {}
     report, objectives = result.report, result.report.objectives
     first = objectives[0] if objectives else ""

@@ -1,4 +1,4 @@
-"""The e-graph's viewer as a widget of notebooks; it needs anywidget."""
+"""Provides the e-graph viewer as a notebook widget; requires anywidget."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glenside.report.html_file import data, worker_text
 
 
 class EGraphWidget(anywidget.AnyWidget):
-    """The viewer, with the record of an e-graph as JSON and the text of the script that lays it out."""
+    """The viewer with its traits: the record of an e-graph as JSON, and the script that computes layouts."""
 
     _esm = widget_module()
     _css = style()
@@ -23,5 +23,5 @@ class EGraphWidget(anywidget.AnyWidget):
 
     @classmethod
     def of(cls, record: Mapping[str, Any], height: str = "640px") -> EGraphWidget:
-        """The widget of a record of `egraph_record`."""
+        """Returns the widget of a record of `egraph_record`."""
         return cls(record=data(record), worker=worker_text(), height=height)
