@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pytest
 from npu_programs import Memory, drawn_for, reads_beside_streams, small_machine, stream_beside_a_reader
 
 from glenside.ir.errors import BadInput
-from glenside.npu.isa import checks, encoding, host_registers, json_text, markdown
+from glenside.npu.isa import checks, encoding, generate, markdown
 from glenside.npu.isa.address_generators import ENTRY
 from glenside.npu.isa.base import Fill, Instruction, Lanes, Load, Out, Spread, Store, Tables
 from glenside.npu.isa.fields import UNITS, Address, Form, Kind, Wait
@@ -51,17 +51,18 @@ def own_cache(built: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return built
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("npu_pkg.sv", encoding.package),
-        ("registers.h", host_registers.in_c),
-        ("npu_checks.sv", checks.assertions),
-        ("npu_isa.json", json_text.json_text),
-    ],
-)
-def test_generated_files_are_what_the_records_say(name: str, text: Callable[[], str]) -> None:
-    assert (verilator.sources() / name).read_text(encoding="utf-8") == text()
+@pytest.mark.parametrize("name", generate.FILES)
+def test_generated_files_are_what_the_records_say(name: str) -> None:
+    assert (verilator.sources() / name).read_text(encoding="utf-8") == generate.FILES[name]()
+
+
+def test_generated_files_are_written(tmp_path: Path) -> None:
+    document = (verilator.sources() / "README.md").read_text(encoding="utf-8")
+    begin, _ = markdown.marks(markdown.SECTIONS[0])
+    (tmp_path / "README.md").write_text(document.replace(begin, f"{begin}\nan instruction that is gone"), "utf-8")
+    generate.write(tmp_path)
+    for name in (*generate.FILES, "README.md"):
+        assert (tmp_path / name).read_text(encoding="utf-8") == (verilator.sources() / name).read_text(encoding="utf-8")
 
 
 def _require_equal(program: NpuProgram) -> None:
