@@ -10,6 +10,10 @@ its kind can reach. Columns:
 - `cases`: random cases until then. `known`: findings that fail without the fault too.
 - `processor_s`: seconds of all processes of the fuzzer, at most 60 x minutes x jobs. `wall_s`: by the clock. Seconds
   and cases of repeated runs are added up.
+
+So far 58 of 103 faults were tried, with `--doors kind`. 42 were found, half of them within 14 processor seconds, all
+within 87. The other 16 were not found in 21 to 146 s each: none had the 1,200 s of 10 minutes on 2 cores, and none was
+tried with all entry points.
 """
 
 from __future__ import annotations
