@@ -23,8 +23,8 @@ FILES: Mapping[str, Callable[[], str]] = {
 
 def write(folder: Path) -> None:
     """Writes all generated files, and the generated sections of the folder's README.md."""
-    for name, text in FILES.items():
-        (folder / name).write_text(text(), encoding="utf-8")
+    for name, made in FILES.items():
+        (folder / name).write_text(made(), encoding="utf-8")
     document = folder / "README.md"
     text = document.read_text(encoding="utf-8")
     for name in SECTIONS:
