@@ -97,7 +97,7 @@ def compare(folder: Path, output: Path) -> None:
     known = []
     if output.exists():
         with output.open(encoding="utf-8") as file:
-            known = list(csv.DictReader(file))
+            known = list(csv.DictReader(line for line in file if not line.startswith("#")))
     done = {row["model"] for row in known}
     with output.open("a", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)

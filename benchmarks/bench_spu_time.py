@@ -9,7 +9,7 @@ chosen alternate. Columns:
 - `part`, `count`: a layer, run alone, and how many layers are equal to it; the sum of all convolutions; or the network,
   run as one program.
 - `form`: plain or chosen.
-- `bytes`, `messages`: of one party, measured; `predicted` beside them.
+- `bytes`, `messages`: measured for one party. Columns with `predicted` are predictions of the same.
 - `seconds`: median of five runs. `processor`: processor seconds of the busier party.
 - `of plain`: median ratio of pairs, chosen over plain.
 

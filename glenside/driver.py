@@ -52,6 +52,7 @@ def optimize(
     method: str = "auto",
     extract_seconds: float = 60.0,
     explain: bool = False,
+    algebra: bool = False,
     trace: bool = False,
     seed: int = 0,
     verify: bool = True,
@@ -71,6 +72,9 @@ def optimize(
               (node, costs of its operands) -> cost of the term; see `gl.target`. Without a target, only `rules` are
               used, by default those that compose and move movement
     limits    limits of each search: e-nodes, seconds, iterations and memory
+    algebra   True: sums and products between layers are computed in the cheapest equal way, as reals: products in
+              another order, common operands once, scales in the weights; see `docs/algebra.md`. For processors with a
+              cost model, arrays and npus
     blocking, mapping, method, extract_seconds, explain
               how to search, where the target leaves a choice: see `glenside.targets.base.Way`
     trace     True: the e-graph records for each e-node the rule, the iteration and the e-nodes it was made from;
@@ -92,7 +96,7 @@ def optimize(
     with _told_to(listener, progress) as listener:
         program = _program(program, "optimized").as_written()
         target, rules = _searched_for(target, cost, rules)
-        way = replace(way_of(target, blocking, mapping, method, extract_seconds, explain), trace=trace)
+        way = replace(way_of(target, blocking, mapping, method, extract_seconds, explain, algebra), trace=trace)
         limits = limits or Limits()
         key = (
             search_results.key(program, target, limits, way, seed, verify)
@@ -124,7 +128,13 @@ def optimize(
             answered()
             result.interrupted = True
         clock.finish()
-        if cache is not None and key and {result.stopped, stages.stopped} <= {*REPEATABLE} and not result.interrupted:
+        if (
+            cache is not None
+            and key
+            and stages.algebra is None
+            and {result.stopped, stages.stopped} <= {*REPEATABLE}
+            and not result.interrupted
+        ):
             try:
                 cache.put(key, search_results.text(result))
             except CacheFull as error:  # the answer is complete: the caller reports the error after saving it
@@ -412,10 +422,12 @@ def way_of(
     method: str = "auto",
     extract_seconds: float = 60.0,
     explain: bool = False,
+    algebra: bool = False,
 ) -> Way:
     """Returns the options of the search as a `Way`. Raises BadInput for an option that the target does not have."""
     if method not in METHODS:
         raise BadInput(f"a method of extraction is one of {', '.join(METHODS)}, got {method!r}")
-    way = Way(blocking, mapping, method, extract_seconds if method == "exact" else Way.extract_seconds, explain)
+    seconds = extract_seconds if method == "exact" else Way.extract_seconds
+    way = Way(blocking, mapping, method, seconds, explain, algebra)
     target.accept(way)
     return way

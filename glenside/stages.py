@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from glenside.algebra.search import Algebra, cheapest_algebra
 from glenside.analysis.layers import product_sizes
 from glenside.egraph.egglog_text import egglog_text
 from glenside.egraph.part import MANY
@@ -25,7 +26,7 @@ from glenside.report.result import Result
 from glenside.report.rows import report_of
 from glenside.rewrites import of_families
 from glenside.rewrites.layout.product_unit import UNIT_CYCLES
-from glenside.targets.base import BoundsProducts, EmitsInstructions, Pass, Target, Way
+from glenside.targets.base import BoundsProducts, EmitsInstructions, Pass, PricesAlgebra, Target, Way
 
 REPORTED = ("mapping", "recipe", UNIT_CYCLES)
 """Relations that the snapshot keeps as facts."""
@@ -53,6 +54,7 @@ class Stages:
     stopped   the first reason why a search stopped early, or saturation
     faults    why searches failed
     wrong     the rules at fault; later searches leave them out
+    algebra   the candidates between layers; None if there are none
     """
 
     program: Program
@@ -70,6 +72,7 @@ class Stages:
     searched: SearchResult | None = None
     faults: list[str] = field(default_factory=list)
     wrong: set[str] = field(default_factory=set)
+    algebra: Algebra | None = None
 
     def run(self) -> Result:
         """Returns the best answer, or the baseline mapping if the search stopped before it had mapped as many layers.
@@ -80,7 +83,7 @@ class Stages:
         parts = search_parts(self.program, self.target)
         own = partial(rules_to_precompile, self.program, self.target, self.way, self.rules)
         start_workers_early(self.search.limits, own, behind=bool(passes), parts=parts)
-        self.prepared = self._prepare(passes)
+        self.prepared = self._with_cheapest_algebra(self._prepare(passes))
         self.clock.lap("fold")
         if self.stopped == INTERRUPTED:
             return self.at_once()
@@ -145,6 +148,14 @@ class Stages:
             program, why = change(program, run)
             self.stopped = why if self.stopped == SATURATED else self.stopped
         return program
+
+    def _with_cheapest_algebra(self, program: Program) -> Program:
+        """Returns the program with its sums and products between layers in the cheapest form."""
+        if not self.way.algebra or not isinstance(self.target, PricesAlgebra) or self.stopped == INTERRUPTED:
+            return program
+        found = cheapest_algebra(program, self.target.product_prices(), self.target.predicted)
+        self.algebra = found if found.candidates else None
+        return found.program
 
     def _saturate(self, problem: Problem) -> SearchResult:
         """Saturates the e-graph of the problem."""
@@ -224,6 +235,8 @@ class Stages:
             report.stopped = self.stopped if searched.stopped == SATURATED else searched.stopped
             report.seconds = self.clock.seconds
             report.faults = tuple(self.faults)
+            if self.algebra is not None:
+                report.algebra = self.algebra.candidates
             return Result(self.program, self.target, report, answer, self.seed)
 
         def on_draft(answer: Answer) -> None:

@@ -32,6 +32,7 @@ STOREYS = (
     ("glenside.models",),
     ("glenside.analysis",),
     ("glenside.gradients",),
+    ("glenside.algebra",),
     ("glenside.passes",),
     ("glenside.quantization",),
     ("glenside.codegen",),

@@ -9,6 +9,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from glenside.algebra.search import Candidate
 from glenside.check import is_equal
 from glenside.egraph.saturation import RuleRun
 from glenside.ir.names import one_line
@@ -118,6 +119,7 @@ class Report:
     faults          why searches failed, where some did: rules that are wrong, and what is kept is the baseline
     remarks         what else must be said of the measures
     black_boxes     name -> how many operators of no known meaning have it: nothing of them is mapped or counted
+    algebra         other forms of sums and products between layers: those that were taken, and those that were not
     sections        what only this target reports, such as the copies of a network
     uncounted       what the first measure leaves out of all that a program takes, in words
     of_program      what the program that was made takes of that measure, all of it; None where none was made
@@ -148,6 +150,7 @@ class Report:
     faults: Sequence[str] = ()
     remarks: Sequence[str] = ()
     black_boxes: Mapping[str, int] = field(default_factory=dict)
+    algebra: Sequence[Candidate] = ()
     sections: Mapping[str, Any] = field(default_factory=dict)
     uncounted: str = ""
     of_program: int | None = None
@@ -245,6 +248,7 @@ class Report:
             "notes": list(self.notes),
             "faults": list(self.faults),
             "remarks": list(self.remarks),
+            "algebra": [asdict(candidate) for candidate in self.algebra],
             "black_boxes": dict(self.black_boxes),
             **self.sections,
         }

@@ -221,6 +221,7 @@ def sentences(report: Report) -> list[str]:
         f"Check of the whole program: {report.checked} ({report.how_checked or 'not run'}).",
         *([report.unmapped_sentence()] if counted else []),
         *filter(None, [report.black_boxes_sentence()]),
+        *(f"Algebra: {candidate}" for candidate in report.algebra),
         *(f"Note: {remark}" for remark in (*report.remarks, *report.notes)),
         *("Note: the search failed, and this is the best answer without what it found." for _ in report.faults[:1]),
     ]

@@ -166,7 +166,7 @@ BAD = {
     "unknown model": ("tensorize mobilnet --array 4x4", "did you mean mobilenet-v"),
     "unknown target": ("optimize mobilenet-v1 --target gpu:1x1", "there is no target 'gpu'"),
     "a layer of no egraph": ("tensorize mobilenet-v1 --array 4x4 --layer dw1", "give --emit egraph too"),
-    "unknown output": ("tensorize mobilenet-v1 --array 4x4 --emit code", "--emit must be one of table, egraph"),
+    "unknown output": ("tensorize mobilenet-v1 --array 4x4 --emit code", "--emit must be one of table, passes, egraph"),
     "no page": ("tensorize mobilenet-v1 --array 4x4 --html report.pdf", "a page is written as .html"),
     "a folder for a page": ("compare mobilenet-v1 --array 4x4 --html .", "it is a folder"),
     "unknown stage": ("optimize mobilenet-v1 --array 4x4 --emit code", "--emit must be one of"),

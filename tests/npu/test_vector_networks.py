@@ -108,7 +108,7 @@ def test_a_function_that_differs_between_channels_is_refused() -> None:
     scale = b.constant("s", (4, 1, 1), "float32", np.arange(1, 5, dtype=np.float32).reshape(4, 1, 1))
     y = _bytes(b, b.sigmoid(b.multiply(y, scale)), 1 / 256, 0)
     program = b.finish(_bytes(b, b.conv(y, _weights(b, "v", (2, 4, 1, 1))), 0.03, 0))
-    with pytest.raises(BadInput, match="function of bytes is one for all of them"):
+    with pytest.raises(BadInput, match="a function of bytes must be the same for all elements"):
         integers(program, None)
 
 

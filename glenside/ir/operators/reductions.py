@@ -60,7 +60,7 @@ def _adjoint_dot_product(terms: Any, g: Any, a: Any) -> Any:
         return None
     others = _without_each(terms, parts)
     spread = terms.spread(g, a, a.access.item.drop(1))
-    return terms.joined(a, [terms.multiply(spread, other) for other in others])
+    return terms.rejoined(a, [terms.multiply(spread, other) for other in others])
 
 
 def _without_each(terms: Any, factors: Sequence[Any]) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from glenside.targets.base import (
     Measure,
     Pass,
     Prices,
+    PricesAlgebra,
+    ProductPrices,
     Scope,
     Target,
     Variant,
@@ -43,10 +46,30 @@ _CROSSED = ("crossed-mapping-analyses", "crossed-mapping")
 CYCLES = Measure("cycles", "cycles", "of the array, and of the vector unit beside it")
 
 
-class MatrixArray(Target, BoundsProducts):
+@dataclass(frozen=True, slots=True)
+class _TilePrices:
+    """Cycles of products as tiles of an array, in the better order of operands; sums between them cost nothing."""
+
+    array: Array
+
+    def product(self, groups: int, rows: int, depth: int, columns: int) -> float:
+        if not self.array.rows:
+            return 0
+        orders = (rows, columns), (columns, rows)
+        return float(min(self.array.tiled(groups, m, depth, n).cycles for m, n in orders))
+
+    def elementwise(self, read: int, written: int) -> float:
+        return _TIE * (read + written)
+
+
+_TIE = 1e-6
+"""Cycles of an element between layers: of two forms with equal products, the one that moves less is chosen."""
+
+
+class MatrixArray(Target, BoundsProducts, PricesAlgebra):
     """The cost model of an array of R x C multipliers, and the rules that map products onto it."""
 
-    ways = frozenset({"blocking", "mapping", "method", "extract_seconds", "explain"})
+    ways = frozenset({"blocking", "mapping", "method", "extract_seconds", "explain", "algebra"})
     repeatable = True
     measures: tuple[Measure, ...] = (
         CYCLES,
@@ -162,6 +185,10 @@ class MatrixArray(Target, BoundsProducts):
         cost = InstructionCost(0, 0) if idle else self.array.tiled(sizes.groups, sizes.m, sizes.k, sizes.n)
         measures = {**cost._asdict(), "weight bytes": sizes.weights * _word(product)}
         return {BASELINE: Variant("baseline mapping", None, measures)}
+
+    def product_prices(self) -> ProductPrices:
+        """Returns the cycles of products as they are written, without the memories that an npu has."""
+        return _TilePrices(self.array)
 
     def bound(self, macs: int) -> int:
         """Returns the cycles with every multiplier busy in every cycle."""

@@ -7,11 +7,13 @@ from glenside.targets.base.capabilities import (
     EmitsInstructions,
     MovesLayouts,
     Prepares,
+    PricesAlgebra,
     PricesNodes,
     Rounds,
     TracksMemory,
 )
 from glenside.targets.base.prices import Cost, Instruction, InstructionCost, Prices, free, parse_objectives
+from glenside.targets.base.product_prices import ProductPrices, Roofline
 from glenside.targets.base.records import (
     Amounts,
     Budget,
@@ -30,5 +32,6 @@ from glenside.targets.base.target import Target
 
 __all__ = ["Amounts", "BoundsProducts", "BoundsVariants", "Budget", "Compiles", "Cone", "Cost"]
 __all__ += ["EmitsInstructions", "Extracted", "Extractor", "Instruction", "InstructionCost", "Measure"]
-__all__ += ["MovesLayouts", "NodeCosts", "Pass", "Prepares", "Prices", "PricesNodes", "Rounds", "Scope"]
-__all__ += ["Strategy", "Target", "TracksMemory", "Variant", "Way", "free", "parse_objectives"]
+__all__ += ["MovesLayouts", "NodeCosts", "Pass", "Prepares", "Prices", "PricesAlgebra", "PricesNodes"]
+__all__ += ["ProductPrices", "Roofline", "Rounds", "Scope", "Strategy", "Target", "TracksMemory", "Variant"]
+__all__ += ["Way", "free", "parse_objectives"]

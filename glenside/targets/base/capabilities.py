@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.program import Program
 from glenside.ir.term import Term
+from glenside.targets.base.product_prices import ProductPrices
 from glenside.targets.base.records import NodeCosts, Variant
 from glenside.targets.base.target import Target
 
@@ -138,6 +139,18 @@ class PricesNodes(ABC):
     @abstractmethod
     def node_costs(self, snapshot: Snapshot) -> NodeCosts:
         """Returns the costs of the e-nodes of an e-graph."""
+
+
+class PricesAlgebra(ABC):
+    """The algebra between layers may be chosen by cost: other orders of products, common factors, folded scales."""
+
+    @abstractmethod
+    def product_prices(self) -> ProductPrices:
+        """Returns the costs of single sums and products, in the unit of the first objective."""
+
+    def predicted(self, program: Program) -> float | None:
+        """Returns the predicted cost of a program in the same unit, before its search; None if it is not known."""
+        return None
 
 
 class BoundsProducts(ABC):

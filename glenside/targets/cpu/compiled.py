@@ -42,7 +42,19 @@ from glenside.ir.term import Term, constants_under
 from glenside.passes.answer import CostsInPlace, Placed, Refinement
 from glenside.passes.extraction import PricedGraph
 from glenside.passes.variants import ByRecipe
-from glenside.targets.base import Amounts, BoundsVariants, Budget, Extracted, Measure, Prices, Variant, Way
+from glenside.targets.base import (
+    Amounts,
+    BoundsVariants,
+    Budget,
+    Extracted,
+    Measure,
+    Prices,
+    PricesAlgebra,
+    ProductPrices,
+    Roofline,
+    Variant,
+    Way,
+)
 from glenside.targets.cpu.in_loops import InLoops
 from glenside.targets.cpu.target import CPU, PEAK, WORK
 from glenside.targets.recipes import recipe_label
@@ -58,6 +70,8 @@ _MAX_READER_CHECKS = 8
 """Maximum layers whose extra cost for their readers is measured: those with the least gains."""
 _INTERRUPT_SECONDS = 0.5
 """Seconds of prediction after an interrupt."""
+_STEP, _ELEMENT = 50.0, 0.08
+"""Nanoseconds of a loop nest beside its work, and of a float32 from the L2 cache, for candidates of the algebra."""
 _ROUNDS = 15
 """Timed runs of each program, interleaved; the fastest run of each nest counts."""
 
@@ -87,7 +101,7 @@ def _growth(m: int, r: int) -> Fraction:
     return cook_toom(m, r).growth
 
 
-class CompiledCPU(CPU, CostsInPlace, BoundsVariants):
+class CompiledCPU(CPU, CostsInPlace, BoundsVariants, PricesAlgebra):
     """A processor that programs are compiled for: counts nanoseconds on some threads, and bytes of temporaries.
 
     memory   budget of temporaries and results, as for any CPU
@@ -105,6 +119,7 @@ class CompiledCPU(CPU, CostsInPlace, BoundsVariants):
     """
 
     strategy = Recipes
+    ways = CPU.ways | {"algebra"}
 
     def __init__(
         self,
@@ -320,6 +335,16 @@ class CompiledCPU(CPU, CostsInPlace, BoundsVariants):
                 variants.append(replace(variant, measures=measures))
             made.append(replace(of_layer, variants=variants))
         return made
+
+    def product_prices(self) -> ProductPrices:
+        """Returns nanoseconds at peak rate, with operands from the L2 cache: `predicted` decides."""
+        cycles = self.processor.prices(self.threads).cycles
+        peak = self.processor.products * self.processor.vector / 4 * self.threads
+        return Roofline(_STEP, cycles / peak, _ELEMENT)
+
+    def predicted(self, program: Program) -> float:
+        """Returns the predicted nanoseconds of a program that is compiled as it is written."""
+        return float(sum(self._told(program).nanoseconds))
 
     def _in_loops(self, programs: Sequence[Program], timed: bool) -> list[InLoops]:
         new = {program.term: program for program in programs if program.term not in self._known}

@@ -61,7 +61,7 @@ class NPU(MatrixArray, EmitsInstructions):
     Cycles are those of the array, as if all that it reads were in its memories. Raises BadInput.
     """
 
-    ways = frozenset({"mapping", "explain"})
+    ways = frozenset({"mapping", "explain", "algebra"})
     measures = (
         Measure("cycles", "cycles", "of the array, its operands in its memories"),
         Measure("tiles", "tiles", "weights loaded, each for some rows that stream"),

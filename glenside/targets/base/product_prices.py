@@ -1,0 +1,39 @@
+"""Costs of single sums and products, from which the algebra of a program is chosen before its layers are searched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class ProductPrices(Protocol):
+    """The costs of single steps in the unit of a target."""
+
+    def product(self, groups: int, rows: int, depth: int, columns: int) -> float:
+        """Returns the cost of `groups` products of (rows depth) and (depth columns)."""
+
+    def elementwise(self, read: int, written: int) -> float:
+        """Returns the cost of an elementwise function, or a sum, that reads and writes so many elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Costs that are a constant for each step, a rate of multiply-adds and a rate of elements.
+
+    step          cost of each step
+    multiply_add  cost of a multiply-add
+    element       cost of an element that is read or written
+    """
+
+    step: float
+    multiply_add: float
+    element: float
+
+    def product(self, groups: int, rows: int, depth: int, columns: int) -> float:
+        """Returns the cost of products; each operand is read, and the result written, once."""
+        elements = groups * (rows * depth + depth * columns + rows * columns)
+        return self.step + self.multiply_add * groups * rows * depth * columns + self.element * elements
+
+    def elementwise(self, read: int, written: int) -> float:
+        """Returns the cost of an elementwise function or a sum."""
+        return self.step + self.element * (read + written)

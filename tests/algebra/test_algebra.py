@@ -1,0 +1,272 @@
+"""The algebra between layers: forms that every text on tensor algebra has are found, and whatever is found is equal."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import run
+from fuzzing import Fuzzing
+
+import glenside as gl
+from glenside.algebra.search import cheapest_algebra
+from glenside.check import check
+from glenside.ir.program import Program
+from glenside.ir.term import Term, build, postorder
+from glenside.targets.base import Roofline
+
+PRICES = Roofline(50.0, 0.01, 0.08)
+
+
+def low_rank_update() -> Program:
+    b = gl.Builder("x (B A)")
+    product = b.matmul(b.input("b", (512, 16)), b.input("a", (16, 512)))
+    return b.finish(b.matmul(b.input("x", (1, 512)), b.transpose(product, (1, 0))))
+
+
+def linear_attention() -> Program:
+    b = gl.Builder("(q k^T) v")
+    q, k, v = (b.input(name, (2, 256, 32)) for name in "qkv")
+    scores = b.multiply(b.matmul(q, b.transpose(k, (0, 2, 1))), b.full((), "1/8"))
+    return b.finish(b.matmul(scores, v))
+
+
+def latent_attention() -> Program:
+    b = gl.Builder("q (c Wk)^T")
+    k = b.matmul(b.input("c", (256, 64)), b.constant("wk", (4, 64, 128)))
+    return b.finish(b.matmul(b.input("q", (4, 1, 128)), b.transpose(k, (0, 2, 1))))
+
+
+def low_rank_constants() -> Program:
+    b = gl.Builder("x W + (x A) B")
+    x = b.input("x", (16, 128))
+    low = b.matmul(b.matmul(x, b.constant("a", (128, 8))), b.constant("b", (8, 192)))
+    return b.finish(b.add(b.matmul(x, b.constant("w", (128, 192))), low))
+
+
+def two_matrices() -> Program:
+    b = gl.Builder("(x W + c) V")
+    hidden = b.add(b.matmul(b.input("x", (16, 64)), b.constant("w", (64, 256))), b.constant("c", (256,)))
+    return b.finish(b.matmul(hidden, b.constant("v", (256, 64))))
+
+
+def two_convolutions() -> Program:
+    b = gl.Builder("1x1 after 1x1")
+    x = b.input("x", (1, 32, 14, 14))
+    y = b.add(b.conv(x, b.constant("w", (128, 32, 1, 1))), b.constant("c", (128, 1, 1)))
+    return b.finish(b.conv(y, b.constant("v", (32, 128, 1, 1))))
+
+
+def mean_of_a_convolution() -> Program:
+    b = gl.Builder("mean of a 1x1")
+    y = b.conv(b.input("x", (1, 32, 14, 14)), b.constant("w", (64, 32, 1, 1)))
+    return b.finish(b.global_average_pool(b.add(y, b.constant("c", (64, 1, 1)))))
+
+
+def common_weights() -> Program:
+    b = gl.Builder("x W + y W")
+    w = b.constant("w", (128, 128))
+    return b.finish(b.add(b.matmul(b.input("x", (32, 128)), w), b.matmul(b.input("y", (32, 128)), w)))
+
+
+def common_input() -> Program:
+    b = gl.Builder("x A + x B, computed")
+    x = b.input("x", (32, 128))
+    return b.finish(b.subtract(b.matmul(x, b.input("a", (128, 96))), b.matmul(x, b.input("b", (128, 96)))))
+
+
+def residual() -> Program:
+    b = gl.Builder("(x + x W) V")
+    x = b.input("x", (16, 64))
+    return b.finish(b.matmul(b.add(x, b.matmul(x, b.constant("w", (64, 64)))), b.constant("v", (64, 8))))
+
+
+FOUND: dict[Callable[[], Program], float] = {
+    low_rank_update: 15,
+    linear_attention: 3,
+    latent_attention: 8,
+    low_rank_constants: 1.05,
+    two_matrices: 4,
+    two_convolutions: 3,
+    mean_of_a_convolution: 8,
+    common_weights: 1.8,
+    common_input: 1.5,
+    residual: 1.3,
+}
+"""Programs, with how many times less their best form costs at least on every target."""
+
+
+@pytest.mark.parametrize("target", ["cpu:unlimited,machine=avx512", "systolic-array:16x16", "npu:16x16"])
+@pytest.mark.parametrize("program", FOUND, ids=lambda f: f.__name__)
+def test_better_forms_are_found_and_exact(program: Callable[[], Program], target: str) -> None:
+    given = program().seeded_constants(0)
+    found = gl.optimize(given, target, algebra=True)
+    kept = gl.optimize(given, target)
+    measure = found.report.objectives[0]
+    assert found.report.checked == "exact"
+    assert kept.cost[measure] > (FOUND[program] if target != "npu:16x16" else 1.05) * found.cost[measure]
+    assert any(candidate.taken for candidate in found.report.algebra)
+    assert not kept.report.algebra
+
+
+@dataclass
+class _Drawn:
+    """Random terms of sums, products and movement, with their operands."""
+
+    pick: random.Random
+    builder: gl.Builder
+    count: int = 0
+
+    def leaf(self, dims: tuple[int, ...]) -> Term:
+        self.count += 1
+        make = self.pick.choice((self.builder.input, self.builder.constant))
+        return make(f"t{self.count}", dims)
+
+    def term(self, dims: tuple[int, ...], depth: int, known: list[Term]) -> Term:
+        b, pick = self.builder, self.pick
+        alike = [term for term in known if tuple(term.access.dims) == dims]
+        if alike and pick.random() < 0.35:
+            return pick.choice(alike)
+        if depth == 0:
+            made = self.leaf(dims)
+        else:
+            made = self._computed(dims, depth - 1, known, pick.choice(self._ways(dims)))
+        known.append(made)
+        return made if pick.random() < 0.85 else b.multiply(made, b.full((), pick.choice(("2", "-1/3", "5/4"))))
+
+    def _ways(self, dims: tuple[int, ...]) -> list[str]:
+        ways = ["add", "subtract", "multiply", "broadcast", "divide", "sum", "mean"]
+        return ways + ["product", "transpose", "reshape", "grouped"] * 2 if len(dims) > 1 else ways
+
+    def _computed(self, dims: tuple[int, ...], depth: int, known: list[Term], way: str) -> Term:
+        b, pick = self.builder, self.pick
+        if way in ("add", "subtract", "multiply"):
+            return getattr(b, way)(self.term(dims, depth, known), self.term(dims, depth, known))  # type: ignore[no-any-return]
+        if way in ("broadcast", "divide"):
+            small = tuple(n if pick.random() < 0.5 else 1 for n in dims)
+            x = self.term(dims, depth, known)
+            if way == "divide":
+                return b.divide(x, b.add(b.compute("exp", self.leaf(small)), b.full((), "1")))
+            return pick.choice((b.add, b.multiply))(x, self.term(small, depth, known))
+        if way in ("sum", "mean"):
+            axis = pick.randrange(len(dims) + 1)
+            more = (*dims[:axis], pick.choice((1, 2, 3)), *dims[axis:])
+            return b.reduce_axes(f"reduce-{way}", self.term(more, depth, known), [axis])
+        if way == "transpose":
+            order = pick.sample(range(len(dims)), len(dims))
+            inner = [0] * len(dims)
+            for axis, of in enumerate(order):
+                inner[of] = dims[axis]
+            return b.transpose(self.term(tuple(inner), depth, known), order)
+        if way == "reshape":
+            total = int(np.prod(dims))
+            first = pick.choice([n for n in range(1, total + 1) if total % n == 0])
+            return b.reshape(self.term((first, total // first), depth, known), dims)
+        inner_size = pick.choice((1, 2, 3, 4))
+        left, right = (*dims[:-1], inner_size), (inner_size, dims[-1])
+        if way == "grouped" and len(dims) > 2:
+            right = (*dims[:-2], *right)
+        return b.matmul(self.term(left, depth, known), self.term(right, depth, known))
+
+
+def _random(seed: int) -> Program:
+    pick = random.Random(seed)
+    drawn = _Drawn(pick, gl.Builder(f"random {seed}"))
+    dims = tuple(pick.choice((1, 2, 3, 4, 6)) for _ in range(pick.choice((2, 2, 3))))
+    return drawn.builder.finish(drawn.term(dims, pick.choice((2, 3, 4)), []))
+
+
+class _Any:
+    """Prices that have nothing to do with any machine, so that all kinds of forms are chosen."""
+
+    def __init__(self, seed: int) -> None:
+        self.pick = random.Random(seed)
+
+    def product(self, groups: int, rows: int, depth: int, columns: int) -> float:
+        return self.pick.random()
+
+    def elementwise(self, read: int, written: int) -> float:
+        return self.pick.random()
+
+
+def _hold(seed: int) -> bool:
+    """True if a form was taken; then it is equal."""
+    program = _random(seed).seeded_constants(seed)
+    found = cheapest_algebra(program, _Any(seed) if seed % 3 else PRICES, margin=-10.0)
+    if not any(one.taken for one in found.candidates):
+        return False
+    report = check(program, found.program, layers=False)
+    assert report.result == "exact", f"seed {seed}: {report.result}\n{program}\n{found.program}"
+    return True
+
+
+def test_forms_of_random_programs_are_equal(fuzzing: Fuzzing) -> None:
+    taken = [_hold(seed) for seed in fuzzing.seeds(60)]
+    assert sum(taken) > len(taken) / 4
+
+
+@pytest.mark.slow
+def test_forms_of_many_random_programs_are_equal(fuzzing: Fuzzing) -> None:
+    taken = [_hold(seed) for seed in fuzzing.seeds(5_000, first=1_000)]
+    assert sum(taken) > len(taken) / 4
+
+
+def test_what_others_read_stays() -> None:
+    """A product that is a result too is computed once, and not again inside of another form."""
+    b = gl.Builder("shared")
+    hidden = b.matmul(b.input("x", (16, 64)), b.constant("w", (64, 256)))
+    program = b.finish(build("construct-tuple", hidden, b.matmul(hidden, b.constant("v", (256, 64)))))
+    assert cheapest_algebra(program, PRICES).program is program
+
+
+def test_integers_are_left_alone() -> None:
+    b = gl.Builder("integers")
+    product = b.matmul(b.input("x", (4, 64), "int32"), b.input("w", (64, 64), "int32"))
+    program = b.finish(b.matmul(product, b.input("v", (64, 1), "int32")))
+    assert cheapest_algebra(program, PRICES).program is program
+
+
+def test_a_form_that_only_prices_like_is_refused_and_listed() -> None:
+    program = two_matrices().seeded_constants(0)
+    found = cheapest_algebra(program, PRICES, lambda own: 100.0)
+    (one,) = found.candidates
+    assert (one.taken, one.given, one.cost) == (False, 100.0, 100.0)
+    assert found.program is program
+
+
+def test_products_keep_the_names_of_layers() -> None:
+    result = gl.optimize(two_convolutions().seeded_constants(0), "systolic-array:8x8", algebra=True)
+    assert [row.name for row in result.report.layers][-1:] == ["conv2"]
+
+
+def test_constants_are_not_multiplied_out_where_they_grow() -> None:
+    """Rank-8 factors of 512 x 512 stay factors."""
+    b = gl.Builder("low rank")
+    y = b.matmul(b.matmul(b.input("x", (1, 512)), b.constant("a", (512, 8))), b.constant("b", (8, 512)))
+    program = b.finish(y).seeded_constants(0)
+    assert cheapest_algebra(program, PRICES).program is program
+    assert all(term.operator.name != "full" for term in postorder(program.term))
+
+
+def test_the_example_of_the_documents() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "algebra.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names: dict[str, Any] = {"gl": gl}
+    exec(code, names)
+    assert names["result"].report.algebra[0].taken
+    assert names["result"].report.checked == "exact"
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "low.glenside"
+    gl.save(low_rank_update(), path)
+    assert run("tensorize", path, "--array", "16x16", "--algebra", "--no-cache") == 0
+    assert "Algebra: matmul2 (matmul1, matmul2): " in capsys.readouterr().out
+    assert run("tensorize", path, "--target", "mpc:semi2k", "--algebra") == 2
+    assert "has no option --algebra" in capsys.readouterr().err
