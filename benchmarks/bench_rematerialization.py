@@ -11,7 +11,7 @@ not run. Columns:
   the memory of `keep all`.
 - `budget`, `needed`, `allocated`: bytes of the budget, of the schedule, and of the arena (activations and temporaries).
   `state`: bytes of weights and optimizer state, which come on top.
-- `more-percent`, `bound-percent`, `gap-percent`: additional multiply-adds, their lower bound, and the gap.
+- `more-percent`, `bound-percent`: additional multiply-adds, and their lower bound. `gap-percent`: the optimality gap.
 - `again`: nests that run more than once. `held`: whether the budget holds.
 - `least`: lower bound on the bytes of any schedule: in any order if `any` is yes, else in this order.
 - `seconds`: processor time of planning.

@@ -7,7 +7,7 @@ program apart, declarations, insertion, saturation and the snapshot. Both ways a
 
 - `series`, `size`: what grows, and its value.
 - `blocking`: `tile-loops` or `unrolled-tiles`, as `--blocking`.
-- `e-nodes`, `e-classes`, `iterations`: of the finished search.
+- `e-nodes`, `e-classes`, `iterations`: size and length of the finished search.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measures the share of `gl.compile` that verifying loops needs.
+"""Measures the share of the time of `gl.compile` that is spent on verifying loops.
 
     python -m benchmarks.bench_verify
 
