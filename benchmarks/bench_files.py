@@ -11,7 +11,8 @@ Each file is compiled by `gl.compile(program, gl.CPU(threads=N))` for one thread
 onnxruntime (all optimizations on), each in its own process. Columns:
 
 - `ours ms`: median of rounds; a round is the fastest of five runs.
-- `over ours`: onnxruntime's time over ours, the median ratio of rounds. `first`: the same ratio for the first run of each round.
+- `over ours`: onnxruntime's time over ours, the median ratio of rounds.
+- `first`: the same ratio for the first run of each round.
 - `differs`: the largest difference of results, relative to the largest number.
 - `refused`: why there is no figure.
 """
