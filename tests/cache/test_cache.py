@@ -177,6 +177,7 @@ def test_a_full_disk_is_a_sentence(path: Path) -> None:
         cache.put("a", "b")
 
 
+@pytest.mark.slow
 def test_a_second_answer_is_the_first(path: Path) -> None:
     import glenside as gl
 

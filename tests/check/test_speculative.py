@@ -78,6 +78,7 @@ def exists(process: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_verdicts_are_those_of_one_process(seed: int, shared: type[Watched], monkeypatch: pytest.MonkeyPatch) -> None:
     two = [said(*pair) for pair in pairs(seed)]

@@ -29,6 +29,7 @@ def test_compare_prints_both_and_draws_them(tmp_path: Path, capsys: pytest.Captu
     assert ".png, .svg or .pdf" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_report_of_a_comparison(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     assert run("compare", *SMALL, "--json", path, "--max-weight-growth", "9") == 0
@@ -46,6 +47,7 @@ def test_the_report_of_a_comparison(tmp_path: Path) -> None:
             assert total == sum(row["variants"][which]["measures"][key] for row in content["layers"])
 
 
+@pytest.mark.slow
 def test_explain_traces_the_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "r.json"
     assert run("tensorize", *SMALL, "--explain", "--json", path, "--no-check") == 0

@@ -37,6 +37,7 @@ def _convolution(channels: int, filters: int, size: int) -> Program:
     return b.finish(b.relu(b.add(x, b.constant("b", (1, filters, 1, 1))))).seeded_constants(0)
 
 
+@pytest.mark.slow
 def test_a_convolution_and_winograd() -> None:
     """Winograd's fractions are exact over residues, and its constants are in the bound of the nest that has them."""
     program = _convolution(16, 24, 12)
@@ -50,7 +51,9 @@ def test_a_convolution_and_winograd() -> None:
     assert f"{len(transformed.nests)} of {len(transformed.nests)} nests" in str(transformed)
 
 
-@pytest.mark.parametrize("away", [-np.inf, np.finfo(np.float32).min, -1e9])
+@pytest.mark.parametrize(
+    "away", [-np.inf, *(pytest.param(away, marks=pytest.mark.slow) for away in (np.finfo(np.float32).min, -1e9))]
+)
 @pytest.mark.parametrize("how", ["added", "selected", "one number", "scattered"])
 def test_masks(away: float, how: str) -> None:
     """Numbers of masks are no reason to doubt what is compiled, however they come in."""

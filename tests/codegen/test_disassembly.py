@@ -133,7 +133,7 @@ KNOWN = {
 
 
 @pytest.mark.skipif(not compiler() or not shutil.which("objdump"), reason="there is no compiler, or no objdump")
-@pytest.mark.parametrize("machine", ["avx512", "avx2"])
+@pytest.mark.parametrize("machine", ["avx512", pytest.param("avx2", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_vector_is_on_the_stack(name: str, machine: str, tmp_path: Path) -> None:
     count, found = spills(_disassembled(PROGRAMS[name], machine, tmp_path))

@@ -72,6 +72,7 @@ def test_random_programs() -> None:
         _lowers(seed)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_random_programs_compiled() -> None:
     for seed in range(4):

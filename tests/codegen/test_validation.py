@@ -92,7 +92,9 @@ def _convolution() -> Program:
 
 
 @pytest.mark.parametrize(
-    "change", [broken_loops.moved, broken_loops.stretched, broken_loops.dropped], ids=["moved", "stretched", "dropped"]
+    "change",
+    [broken_loops.moved, pytest.param(broken_loops.stretched, marks=pytest.mark.slow), broken_loops.dropped],
+    ids=["moved", "stretched", "dropped"],
 )
 def test_wrong_loops(change: broken_loops.Change) -> None:
     """An element farther, a stride too many, a store or a guard too few: what it does not see, the checker does."""

@@ -73,6 +73,7 @@ def two_processors(monkeypatch: pytest.MonkeyPatch, count: int = 2) -> None:
     monkeypatch.setattr(SEARCHES, "processors", lambda: count)
 
 
+@pytest.mark.slow
 def test_parts_share_no_node_and_are_alike() -> None:
     nodes = nodes_of(products(2 * MANY))
     parts = unshared(nodes, 2)

@@ -76,6 +76,7 @@ def test_what_others_take_is_what_is_neither_own_nor_of_children() -> None:
     assert after.since(before) <= processors() + 0.1
 
 
+@pytest.mark.slow
 @HERE
 def test_calibrate_writes_a_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -61,6 +61,7 @@ def test_files_keep_everything(tmp_path: Path) -> None:
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "net.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_an_optimized_program_keeps_its_layers() -> None:
     program = gl.optimize(network(), gl.SystolicArray(8, 8)).program
     again = program_of_json(program_json(program))

@@ -82,7 +82,9 @@ def test_every_compute_type_has_its_parameters() -> None:
     assert PARAMETERS.keys() == {name for name, compute in COMPUTES.items() if compute.parameters}
 
 
-@pytest.mark.parametrize("dtype", COMPUTED)
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(d, marks=[] if d in ("float32", "int64", "bool") else pytest.mark.slow) for d in COMPUTED]
+)
 def test_every_compute_type_in_every_dtype(dtype: str) -> None:
     """All in one model, which is faster: over stacked operands, many of them, items of two axes, and a product."""
     a, b = build("access", leaf("a", (3, 4), dtype), 1), build("access", leaf("b", (5, 4), dtype), 1)

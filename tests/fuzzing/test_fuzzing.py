@@ -157,6 +157,7 @@ def child(tmp_path: Path) -> Child:
     return Child(2.0, 3 << 30, tmp_path)
 
 
+@pytest.mark.slow
 def test_failures_of_every_kind_are_told_apart(child: Child) -> None:
     def outcome(door: str, seed: int = 0, text: str = SMALL) -> tuple[Verdict, str]:
         found = child.visit(Case("program", text, seed), DOORS[door])

@@ -177,6 +177,7 @@ def named() -> Any:
     return made
 
 
+@pytest.mark.slow
 def test_inputs_and_results_keep_their_names(tmp_path: Path) -> None:
     import onnxruntime
 

@@ -71,6 +71,7 @@ def test_positions_are_those_of_the_declarations(
     assert re.findall(r"y\d+: (\w+),", header) == ["output_0", "output_1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_compiled_and_optimized_programs_take_arguments_in_order(seed: int, tmp_path: Path) -> None:
     draw = random.Random(seed)

@@ -95,6 +95,7 @@ def test_layers_of_nothing_have_no_instructions() -> None:
         assert run(program).cycles == program.predicted
 
 
+@pytest.mark.slow
 def test_what_the_machine_cannot_do_is_a_sentence() -> None:
     program = layer(random.Random(0))
     other = gl.optimize(program, gl.NPU(MACHINES[1]), verify=False)

@@ -59,6 +59,7 @@ def test_it_says_what_run_says_of_the_file(network: list[Any], on: str, capsys: 
     assert ran["cycles"] == ran["predicted"] == made["instructions"]["predicted"]
 
 
+@pytest.mark.slow
 def test_a_second_process_interprets_the_network_that_is_to_run(
     network: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

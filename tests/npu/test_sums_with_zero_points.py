@@ -92,6 +92,7 @@ def test_sums_behind_a_layer_and_beside_it(tmp_path: Path) -> None:
     _held(g.program({"x": ((1, 3, 7, 5), "int8")}, sums), gl.NPU(8), tmp_path)
 
 
+@pytest.mark.slow
 def test_sums_that_floats_round_are_exact(tmp_path: Path) -> None:
     g = Graph(1)
     w = g.constant(g.draw.integers(100, 128, (2, 160, 3, 3)), "int8")

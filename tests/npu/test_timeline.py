@@ -73,6 +73,7 @@ def network(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_text_of_instructions_comes_from_a_network_and_goes_back(
     tmp_path: Path, network: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,6 +22,7 @@ def _depthwise(values: bool = True) -> Program:
     return b.finish(b.relu(b.conv(x, b.constant("w", (6, 1, 3, 3), value=value), padding=1, groups=6, name="dw")))
 
 
+@pytest.mark.slow
 def test_rearranged_weights_become_constants() -> None:
     result = gl.optimize(_depthwise(), gl.SystolicArray(16, 16))
     assert "regrouped" in str(gl.optimize(_depthwise(), gl.SystolicArray(16, 16), explain=True).report.layers[0].rules)

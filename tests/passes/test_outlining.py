@@ -237,6 +237,7 @@ def test_a_black_box_of_the_program_stays_one() -> None:
     assert found.inlined(found.program).term is program.term
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["nhwc", "nchw", "nchw4c"])
 def test_layouts_of_what_is_outlined_are_found(layout: str) -> None:
     """A convolution, its quantization and a gelu in one layout: no copy between them."""

@@ -84,6 +84,7 @@ def test_machines_are_every_choice_between_slashes(programs: list[str], tmp_path
     assert rows[1].bytes == rows[2].bytes, "a row of 8 weights takes 8 bytes of a beat, however wide that is"
 
 
+@pytest.mark.slow
 def test_the_table_has_a_row_for_each_cell_in_order(
     programs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

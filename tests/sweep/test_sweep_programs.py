@@ -56,6 +56,7 @@ def test_cells_of_programs_are_other_cells(network: Path) -> None:
     assert row.gates > 0
 
 
+@pytest.mark.slow
 def test_the_command_plots_and_lists_them(network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plot, report = tmp_path / "pareto.svg", tmp_path / "rows.json"
     words = ("--targets", MACHINES, "--quantize", "random", "--jobs", 1, "--pareto", plot, "--json", report)

@@ -72,6 +72,7 @@ def test_options_of_mappings_are_refused() -> None:
         gl.optimize(_network(), gl.SystolicArray(8, 8, objectives=BOTH), mapping="baseline")
 
 
+@pytest.mark.slow
 def test_an_empty_product_needs_no_array() -> None:
     text = "(compute dot-product (access-cartesian-product (access (access-tensor x) 1) (access (access-tensor w) 1)))"
     program = gl.parse(text, shapes={"x": (0, 5), "w": (4, 5)})

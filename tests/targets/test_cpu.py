@@ -280,6 +280,7 @@ def test_layers_without_gaps_have_the_same_forms_without_the_rules_of_transposed
     assert searched(program, target, few)[2] == searched(program, target)[2]
 
 
+@pytest.mark.slow
 def test_forms_of_transposed_volumes_are_few() -> None:
     b = gl.Builder("layer")
     w = b.constant("w", (4, 2, 3, 3, 3))

@@ -305,6 +305,7 @@ def test_checkpoints_of_something_else_are_a_sentence_and_stay(tmp_path: Path) -
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_checkpoints_that_are_damaged_are_a_sentence(tmp_path: Path) -> None:
     path, cut, other = (tmp_path / name for name in ("run.npz", "cut.npz", "other.npz"))
     _train(_network(), _points(), epochs=1, checkpoint=path)
