@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from itertools import chain
 
 from glenside.algebra.contraction_order import arranged, best_order, emitted
@@ -54,7 +53,7 @@ class Factoring:
         while (better := self._factored(monomials, result, dtype)) is not None:
             monomials = better
             equations.append("a common operand is factored out")
-        found = self._sum(monomials, result, dtype)
+        found = self._sum(monomials, result)
         if found is None:
             return None
         operand, cost = found
@@ -66,7 +65,7 @@ class Factoring:
         """Returns the operands of a monomial, its scale as one of them."""
         if one.scale == 1 and one.operands:
             return one.operands
-        return (*one.operands, Operand(build("full", (), _decimal(one.scale), dtype), ()))
+        return (*one.operands, Operand(build("full", (), str(one.scale), dtype), ()))
 
     def _known(self, operands: Sequence[Operand]) -> bool:
         return all(self.constant(one.term) for one in operands)
@@ -79,9 +78,7 @@ class Factoring:
             return None
         return emitted(found.plan), found.cost + sum(self._costs.get(one.term, 0.0) for one in operands)
 
-    def _sum(
-        self, monomials: Sequence[Sequence[Operand]], result: Sequence[Index], dtype: str
-    ) -> tuple[Operand, float] | None:
+    def _sum(self, monomials: Sequence[Sequence[Operand]], result: Sequence[Index]) -> tuple[Operand, float] | None:
         """Returns a sum of products, constants first, with the indices of the result that any has."""
         made = []
         for operands in monomials:
@@ -106,7 +103,7 @@ class Factoring:
         best, most = None, 0.0
         for i, first in enumerate(monomials):
             for j in range(i + 1, len(monomials)):
-                apart = self._sum([first, monomials[j]], result, dtype)
+                apart = self._sum([first, monomials[j]], result)
                 if apart is None:
                     continue
                 both = (first, monomials[j]), (monomials[j], first)
@@ -174,7 +171,7 @@ class Factoring:
         if any(ours in result and theirs not in result for theirs, ours in names.items()):
             return None  # the monomials exchanged have it the other way round
         indices = list(dict.fromkeys([*result, *(index for one in shared for index in one.indices)]))
-        one = self._sum([left or [_one(dtype)], renamed or [_one(dtype)]], indices, dtype)
+        one = self._sum([left or [_one(dtype)], renamed or [_one(dtype)]], indices)
         if one is None:
             return None
         operand, cost = one
@@ -192,10 +189,6 @@ def _identity(row: Index, column: Index, dtype: str) -> Operand:
 
 def _one(dtype: str) -> Operand:
     return Operand(build("full", (), "1", dtype), ())
-
-
-def _decimal(scale: Fraction) -> str:
-    return str(scale)
 
 
 def _matched(one: Operand, other: Operand, names: Mapping[Index, Index]) -> Mapping[Index, Index] | None:

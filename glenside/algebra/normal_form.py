@@ -27,7 +27,7 @@ from glenside.ir.types import AccessType
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Index:
-    """An index of so many values. Two indices are equal only if they are the same object."""
+    """An index variable with values 0 to size - 1. Two indices are equal only if they are the same object."""
 
     size: int
 
@@ -90,9 +90,11 @@ class _Opaque(Exception):
 
 @dataclass
 class _Expansion:
-    """Expands one term. `expands` is False for terms that stay operands.
+    """Expands one term.
 
-    summed  the indices over which sums were taken; one that no operand has counts as a factor
+    expands  False for terms that stay operands
+    inner    the expanded terms
+    splits   index -> the indices that it was split into
     """
 
     expands: Callable[[Term], bool]

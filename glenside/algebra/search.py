@@ -109,7 +109,7 @@ def cheapest_algebra(
 
 
 def _names(inner: Sequence[str], region: str, count: int) -> list[str]:
-    """Returns names of so many new products: the last of the region's own, then numbered ones."""
+    """Returns names of `count` new products: numbered ones, then the last of the region's own."""
     extra = [f"{region}-{number}" for number in range(1, count - len(inner) + 1)]
     return [*extra, *inner[max(len(inner) - count, 0) :]]
 
@@ -214,6 +214,6 @@ def _rewritten(program: Program, forms: Mapping[Term, Term], named: Mapping[str,
 
     new = changed(program.term)
     both = {**{name: term for name, term in program.layers.items() if name not in named}, **named}
-    layers = {name: done[term] for name, term in both.items() if term in done}
+    layers = {name: done[term] for name, term in both.items() if term in done and is_product(done[term])}
     kept = {name: done[term] for name, term in program.names.items() if term in done}
     return replace(program, term=new, layers=layers, names=kept)

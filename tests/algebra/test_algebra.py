@@ -254,6 +254,21 @@ def test_constants_are_not_multiplied_out_where_they_grow() -> None:
     assert all(term.operator.name != "full" for term in postorder(program.term))
 
 
+def test_a_layer_whose_form_has_no_product_is_no_layer() -> None:
+    b = gl.Builder("an outer product")
+    outer = b.matmul(b.input("x", (4, 1)), b.constant("w", (1, 6)))
+    program = b.finish(b.matmul(b.relu(outer), b.constant("v", (6, 3)))).seeded_constants(0)
+    result = gl.optimize(program, "systolic-array:4x4", algebra=True)
+    assert [row.name for row in result.report.layers] == ["matmul2"]
+    assert result.report.checked == "exact"
+
+
+def test_a_training_step_is_exact() -> None:
+    network = gl.models.mobilenet_v1(width=0.1, resolution=32)
+    step = gl.training_step(network, "softmax-cross-entropy", gl.SGD("0.1")).program
+    assert gl.optimize(step, "systolic-array:16x16", algebra=True).report.checked == "exact"
+
+
 def test_the_example_of_the_documents() -> None:
     text = (Path(__file__).parents[2] / "docs" / "algebra.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

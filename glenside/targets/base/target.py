@@ -99,7 +99,10 @@ class Target(metaclass=_TargetType):
         for choice in fields(Way):
             if getattr(way, choice.name) != choice.default and choice.name not in self.ways:
                 flag = {"method": "extract", "extract_seconds": "extract-time-limit"}.get(choice.name, choice.name)
-                raise BadInput(f"{self.name} has no option --{flag}: there is one way to search for it")
+                why = (
+                    "it has no costs of products between layers" if flag == "algebra" else "there is one way to search"
+                )
+                raise BadInput(f"{self.name} has no option --{flag}: {why}")
 
     def scope(self, way: Way) -> Scope:
         """Returns the part of the program that goes into one e-graph."""
