@@ -81,7 +81,7 @@ def measure(file: File, rounds: int, profile: bool) -> list[dict[str, Any]]:
 
 def _print_nests(f: Compiled, given: dict[str, Any], threads: int) -> None:
     nests = f.profile({b.name: given[b.name] for b in f.inputs}, threads=threads)
-    predicted = dict(enumerate(f.told(threads)))
+    predicted = dict(enumerate(f.predicted(threads)))
     total = sum(seconds for _, seconds in nests)
     rows = sorted(((seconds, predicted[i], title) for i, (title, seconds) in enumerate(nests)), reverse=True)
     for seconds, own, title in rows[:16]:

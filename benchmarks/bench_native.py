@@ -90,7 +90,7 @@ def measure(name: str, path: Path, busy: int, peers: Sequence[str], machine: Mac
             row = {"network": name, "threads": threads, "busy": busy} | _columns(name, contest, threads, busy)
         row |= _of_peak(row, products / (1e6 * machine.peak * threads)) | {"multiply-adds": products}
         row |= {
-            "predicted ms": round(1e3 * sum(f.told(threads)), 2),
+            "predicted ms": round(1e3 * sum(f.predicted(threads)), 2),
             "prediction error": round(_prediction_error(f, x, threads), 3),
         }
         row |= {"equal": found.check().ok, "search s": round(searched, 1), "timed s": round(timed, 1)}
@@ -171,7 +171,7 @@ def _prediction_error(f: Compiled, x: np.ndarray, threads: int) -> float:
     """Returns the mean of |predicted / measured - 1| over nests with at least 0.5 % of the time."""
     measured = f.least_seconds(x, rounds=ROUNDS, threads=threads)
     large = measured >= measured.sum() / 200
-    return float(np.mean(np.abs(np.array(f.told(threads)) / measured - 1)[large]))
+    return float(np.mean(np.abs(np.array(f.predicted(threads)) / measured - 1)[large]))
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ import numpy as np
 
 import glenside as gl
 from benchmarks.networks import NETWORKS
-from glenside.codegen.cost.count_work import told
+from glenside.codegen.cost.count_work import predicted_nanoseconds
 from glenside.codegen.processor.model import machine_of
 from glenside.execution.background_load import reading
 from glenside.execution.fit import processor
@@ -64,7 +64,7 @@ def main() -> None:
     for (name, threads), run in zip(cases, runs[fitted_by:], strict=True):
         taken = run.seconds[threads]
         large = taken >= taken.sum() / 200
-        own = 1e-9 * np.array(told(run.compiled.loops, fit.machine, threads))
+        own = 1e-9 * np.array(predicted_nanoseconds(run.compiled.loops, fit.machine, threads))
         errors = np.abs(own / taken - 1)[large]
         row = {"network": name, "threads": threads, "nests": int(large.sum()), "ms": round(1e3 * taken.sum(), 2)}
         row |= {"error": round(errors.mean(), 3), "median": round(float(np.median(errors)), 3)}

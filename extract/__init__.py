@@ -1,4 +1,4 @@
-"""Extraction: from an e-graph with costs, one e-node for each class that is needed, at the least total cost.
+"""Extracts from an e-graph with costs: one e-node for each class that is needed, at the least total cost.
 
 Start at `problem.py` for what is asked and answered. The method `greedy` is optimal for trees, `dag` sees sharing and
 is fast, `exact` proves the optimum, and `auto` (see `extract`) joins the last two.
@@ -35,11 +35,13 @@ __all__ = [
 
 METHODS = ("auto", "greedy", "dag", "exact")
 EXACT_SIZE = 1_000
-"""E-nodes of one block up to which `auto` asks for a proof; one of 850 without any structure took 3 s."""
+"""Size in e-nodes up to which `auto` proves a block optimal; one of 850 without any structure took 3 s."""
 EXACT_TOTAL = 5
-"""Blocks of that size, or as many e-nodes in smaller ones, that `auto` searches in all."""
+"""Total size that `auto` proves optimal, in multiples of the block size."""
 EXACT_BRANCHES = 1_000
-"""Branch-and-bound nodes for each block under `auto`; a count, because a clock would make answers differ by machine."""
+"""Branch-and-bound nodes per block under `auto`; a count, because answers under a time limit would
+differ by machine.
+"""
 
 
 def extract(
@@ -49,7 +51,7 @@ def extract(
     node_limit_for_exact: int = EXACT_SIZE,
     time_limit: float | None = None,
 ) -> Extraction:
-    """The cheapest answer that `method` finds.
+    """Returns the cheapest answer that `method` finds.
 
     "auto" takes the dag answer and then solves exactly whatever the reduction leaves in blocks of at most
     `node_limit_for_exact` e-nodes. After saturation most classes have one sensible e-node, so a program of 50,000

@@ -1,9 +1,10 @@
-"""Extraction that sees sharing: each class by the e-node whose set of needed classes costs least.
+"""Extracts by DAG cost: each class by the e-node whose set of needed classes costs least.
 
 A class keeps the set of classes that its best derivation uses; an e-node costs its own weight plus the union of its
-children's sets. Three things keep the sets small: classes without cost are left out, a class stands for everything it
-dominates (exact, see `scopes`), and boundaries are leaves for their consumers. A set that still grows past SET_LIMIT
-is summed up in its class; consumers may then pay twice for a shared part, so their choice can be worse, never wrong.
+children's sets. Three things keep the sets small: classes without cost are left out, a class represents all classes
+that it dominates (exact, see `scopes`), and boundaries are leaves for their consumers. A set of more than SET_LIMIT
+classes is replaced by its total cost. Consumers may then count a shared part twice: their choice may cost more, but it
+stays valid.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ _NOTHING: frozenset[int] = frozenset()
 
 
 def extract_dag(problem: Problem) -> Extraction:
-    """A good answer by DAG cost in near-linear time; never worse than the greedy one."""
+    """Returns a good answer by DAG cost in near-linear time; never worse than the greedy one."""
     return dag_of(prepare(problem))
 
 
 def dag_of(live: Live) -> Extraction:
-    """The same, of a live graph that the caller keeps."""
+    """Extracts by DAG cost from a live graph that the caller has prepared."""
     problem = live.problem
     scope = scopes(live)
     candidates = [derive(live, scope, problem.boundaries)[0], tree_picks(live)]
@@ -44,10 +45,10 @@ def dag_of(live: Live) -> Extraction:
 
 
 def derive(live: Live, scope: Sequence[int], free: AbstractSet[int]) -> tuple[list[int], list[int]]:
-    """class -> its best e-node, and the weight of all that needs (packed; an upper bound).
+    """Returns for each class its best e-node, and an upper bound on the packed weight of all classes that it needs.
 
-    A class in `free` costs its consumers nothing. Within a component of mutually dependent classes it does: there a
-    free class could hide a cycle's cost, and prices must not fall below a child's for `settle` to be greedy.
+    A class in `free` costs its consumers nothing, unless both are in one component of mutually dependent classes: there
+    a free class could hide the cost of a cycle, and `settle` requires that no e-node costs less than a child.
     """
     sharing = _Sharing(live, scope, free)
     return settle(live, sharing.price, sharing.commit), sharing.total
@@ -59,7 +60,7 @@ class _Sharing:
         self.live = live
         self.total = [0] * count
         self.value = [0] * count
-        """class -> what it adds to a set that names it: its own weight and that of the needed classes it dominates."""
+        """class -> the weight that it adds to a set: its own, and that of the needed classes that it dominates."""
         self.sets: list[frozenset[int]] = [_NOTHING] * count
         self.inside: dict[int, set[int]] = {}
         self.paid = list(live.kids)
@@ -79,7 +80,8 @@ class _Sharing:
             return weight
         if len(paid) == 1:
             return weight + self.total[paid[0]]
-        # From the most expensive child on, only what the sets before lack is added.
+        # Adds the most expensive child whole, then of each further child only the classes that are not yet in the
+        # union.
         first, *rest = sorted(paid, key=self.total.__getitem__, reverse=True)
         seen = self.sets[first]
         weight += self.total[first]
@@ -110,7 +112,7 @@ class _Sharing:
         self._forget(c)
 
     def _forget(self, c: int) -> None:
-        """A set is dropped after its last consumer, so memory holds only the sets of the current frontier."""
+        """Drops each set after its last consumer, so that memory holds only the sets of the current frontier."""
         for n in self.live.nodes[c]:
             for d in self.paid[n]:
                 self.uses[d] -= 1

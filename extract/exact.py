@@ -1,4 +1,4 @@
-"""Extraction to proven optimality: reduce, split into independent blocks, solve each block as an integer program."""
+"""Extracts with a proof of optimality: reduces, splits into independent blocks, solves each as an integer program."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _WORST_FIRST = ("interrupted", "time-limit", "node-limit", "numerics", "size-lim
 
 
 def extract_exact(problem: Problem, limits: Limits | None = None, start: Extraction | None = None) -> Extraction:
-    """The optimum of the DAG cost, or the best answer found with a bound when a limit ends the search.
+    """Returns the optimum of the DAG cost, or the best answer and a bound if a limit ends the search.
 
-    `start` is an answer that is returned when nothing better is found; without it, the dag extractor gives one. Ctrl-C
-    returns the best answer, with stopped = "interrupted".
+    `start` is the answer if nothing better is found; by default that of the DAG extractor. Ctrl-C returns the best
+    answer, with stopped = "interrupted".
     """
     live = prepare(problem)
     start = start or dag_of(live)
@@ -48,7 +48,9 @@ def _search(live: Live, start: Extraction, limits: Limits) -> Extraction:
 
 
 def _solve_blocks(reduced: Reduced, pick: Mapping[int, int], limits: Limits) -> tuple[dict[int, int], int, str]:
-    """The chosen e-nodes of all blocks, a packed lower bound for the whole, and what ended the search, if not done."""
+    """Returns the chosen e-nodes of all blocks, a packed lower bound of the whole, and why the search ended early, or
+    "".
+    """
     groups = blocks(reduced)
     live, inside = reduced.live, {c for group in groups for c in group}
     # The forced classes outside all blocks have one e-node each.
@@ -63,7 +65,7 @@ def _solve_blocks(reduced: Reduced, pick: Mapping[int, int], limits: Limits) -> 
             reasons.add("size-limit")
             bound += least
             continue
-        # HiGHS takes 50 ms to import, and most problems are decided without it.
+        # Imported late: HiGHS takes 50 ms to import, and most problems are decided without it.
         from glenside.extract.integer_program import Block
 
         block = Block(reduced, group)

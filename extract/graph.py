@@ -1,4 +1,4 @@
-"""The part of a problem that an answer can use, in an order in which children come before their parents."""
+"""Restricts a problem to its usable e-nodes, in an order in which children come before their parents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMED_IN_ERROR = 8
 
 
 class NoExtraction(ExtractionError):
-    """Some root has no finite derivation: every way to build it needs itself, or a class without e-nodes."""
+    """A root has no finite derivation: each of its derivations needs the root itself or a class without e-nodes."""
 
     def __init__(self, message: str, classes: Sequence[int] = ()) -> None:
         super().__init__(message)
@@ -48,16 +48,16 @@ class Live:
 
     @property
     def open_nodes(self) -> int:
-        """How many e-nodes are alternatives to another one: the size of what is left to decide."""
+        """Number of e-nodes in classes with a choice: the size of the open decision."""
         return sum(len(nodes) for nodes in self.nodes if len(nodes) > 1)
 
     def members(self) -> Iterable[int]:
-        """Every reachable class, children before parents except within a component."""
+        """Returns every reachable class, children before parents except within a component."""
         return (c for group in self.order for c in group)
 
 
 def prepare(problem: Problem) -> Live:
-    """The usable part of a problem; raises NoExtraction when a root has no finite derivation."""
+    """Returns the usable part of a problem; raises NoExtraction if a root has no finite derivation."""
     kids = [tuple(dict.fromkeys(own)) if len(own) > 1 else own for own in problem.children]
     derivable = _derivable(problem, kids)
     if not all(derivable[root] for root in problem.roots):
@@ -67,7 +67,7 @@ def prepare(problem: Problem) -> Live:
 
 
 def arrange(problem: Problem, nodes: Sequence[Sequence[int]], kids: list[tuple[int, ...]]) -> Live:
-    """The live graph of these e-nodes: classes out of reach are emptied, the rest put in order."""
+    """Builds the live graph of these e-nodes: unreachable classes are emptied, the others ordered."""
     successors: list[Sequence[int]] = [
         kids[own[0]] if len(own) == 1 else tuple(dict.fromkeys(d for n in own for d in kids[n])) for own in nodes
     ]
@@ -98,7 +98,7 @@ def _derivable(problem: Problem, kids: list[tuple[int, ...]]) -> list[bool]:
 
 
 def _underivable(problem: Problem, derivable: list[bool]) -> NoExtraction:
-    """Only the classes that stand in the way: those that an underivable root needs, derivable ones left out."""
+    """Names the classes that prevent a derivation: those that an underivable root needs, without derivable ones."""
     seen = dict.fromkeys(root for root in problem.roots if not derivable[root])
     stack = list(seen)
     while stack:
@@ -119,7 +119,7 @@ def _usable(
     usable = [n for n in nodes if c not in kids[n] and all(map(derivable.__getitem__, kids[n]))]
     if len(usable) < 2:
         return usable
-    # Equal children, repeats included (a tree pays for each), differ in own cost only.
+    # E-nodes with equal children, repeats included (a tree counts each), differ in their own cost only.
     best: dict[tuple[int, ...], int] = {}
     for n in usable:
         key = tuple(sorted(problem.children[n]))
@@ -130,7 +130,7 @@ def _usable(
 
 
 def _components(successors: list[Sequence[int]], roots: Sequence[int]) -> tuple[list[list[int]], list[int]]:
-    """Tarjan's algorithm with its own stack: components in the order children first, and each class's component."""
+    """Tarjan's algorithm with an explicit stack: returns components, children first, and each class's component."""
     count = len(successors)
     index, low, component = [0] * count, [0] * count, [-1] * count
     order: list[list[int]] = []
@@ -173,12 +173,12 @@ def _close(held: list[int], head: int, component: list[int], number: int) -> lis
 
 
 def settle(live: Live, price: Callable[[int], Any], commit: Callable[[int, int, Any], None]) -> list[int]:
-    """Choose for every class its cheapest e-node, children before parents; class -> e-node, or -1 out of reach.
+    """Chooses the cheapest e-node of every class, children before parents; class -> e-node, or -1 if unreachable.
 
-    `price` sees an e-node once, when all of its children are settled; no price may be less than that of a child in the
-    same component. A component is settled as by Dijkstra (Knuth 1977): the cheapest e-node first. Every choice uses
-    classes settled before it, so the choices have no cycle, whatever the prices are; ties fall to the lower class and
-    e-node.
+    `price` is called once for each e-node, when all of its children are settled; no price may be less than that of a
+    child in the same component. A component is settled as by Dijkstra (Knuth 1977): the cheapest e-node first. Every
+    choice uses classes settled before it, so the choices have no cycle, whatever the prices are; ties go to the lower
+    class and e-node.
     """
     pick = [-1] * len(live.nodes)
     for group in live.order:

@@ -1,4 +1,4 @@
-"""Extraction by tree cost: each class by its cheapest tree, where a shared class is paid for at every use."""
+"""Extracts by tree cost: the cheapest tree of each class, in which a shared class is counted at every use."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from glenside.extract.graph import Live, prepare, settle
 from glenside.extract.problem import Cost, Extraction, Problem, children_first, follow, total_cost
 
 CEILING = 1 << 1024
-"""A tree can cost 2^n for n classes. Above this a component no longer grows; equal costs fall to the first derived."""
+"""Upper limit of a tree cost: n classes can cost 2^n. At this limit costs tie, and the e-node
+derived first is chosen.
+"""
 
 
 def extract_greedy(problem: Problem) -> Extraction:
-    """The answer whose classes each have the least tree cost; it is acyclic, and exists whenever any answer does."""
+    """Selects for each class the e-node of least tree cost; acyclic, and found whenever the problem has an answer."""
     choice = follow(problem, tree_picks(prepare(problem)))
     return Extraction(choice, total_cost(problem, choice))
 
 
 def tree_picks(live: Live) -> list[int]:
-    """class -> the e-node of its cheapest tree, or -1 where no root reaches."""
+    """Returns for each class the e-node of its cheapest tree, or -1 if no root reaches the class."""
     trees: list[Cost] = [()] * len(live.nodes)
     costs, children = live.problem.costs, live.problem.children
 
@@ -32,7 +34,7 @@ def tree_picks(live: Live) -> list[int]:
 
 
 def tree_cost(problem: Problem, choice: dict[int, int]) -> Cost:
-    """What a choice costs when every use of a class is paid for; for several roots, the sum."""
+    """Returns the tree cost of a choice: each use of a class is counted; several roots are added."""
     trees: dict[int, Cost] = {}
     for c in children_first(problem, choice):
         node = choice[c]

@@ -1,4 +1,4 @@
-"""E-graphs in the JSON format of egraph-serialize and the extraction gym, as exact problems for the extractors.
+"""Reads e-graphs in the JSON format of egraph-serialize and the extraction gym, with exact costs.
 
     {"nodes": {id: {"op": ..., "children": [ids of nodes], "eclass": id, "cost": 1.0, "subsumed": false}},
      "root_eclasses": [ids of classes]}
@@ -26,22 +26,24 @@ from glenside.extract.greedy import CEILING
 LARGEST, SMALLEST = 308, -400
 """Powers of ten of the first digit of a cost; a double reaches from 1e-323 to 1e308."""
 COST_LENGTH = 1_200
-"""Characters of one cost; written out in full, a double takes at most 1,080."""
+"""Maximum length of one cost in characters; a double in full takes at most 1,080."""
 COST_BITS = 512
-"""Of the largest cost, counted in the unit in which all costs of a file are whole."""
+"""Maximum size of the largest cost in bits, in the unit in which all costs of a file are integers."""
 NAMED_IN_ERROR = 5
 
 
 @dataclass(frozen=True)
 class GymGraph:
-    """An e-graph from a file: a problem of ints, and what its numbers are called in the file."""
+    """An e-graph from a file: a problem with integer costs, and the names of the file."""
 
     source: str
     """The file, for messages."""
     problem: Problem
-    """Without the subsumed e-nodes, except in classes of nothing else; one cost component, in multiples of `unit`."""
+    """The problem without subsumed e-nodes, except in classes of subsumed e-nodes only; one component, in multiples of
+    `unit`.
+    """
     unit: Fraction
-    """What one in a cost of `problem` is in the file; all costs of the file are multiples of it."""
+    """Value in the file of cost 1 in `problem`; all costs of the file are multiples of it."""
     node_ids: tuple[str, ...]
     """e-node of `problem` -> its name in the file."""
     class_ids: tuple[str, ...]
@@ -51,14 +53,14 @@ class GymGraph:
 
     @property
     def e_classes(self) -> int:
-        """How many classes the file has."""
+        """Number of classes in the file."""
         return len(self.class_ids)
 
     def extract(self, method: str = "auto", time_limit: float | None = None) -> Extraction:
-        """What `extract.extract` answers; `time_limit` is in seconds.
+        """Extracts with `extract.extract`; `time_limit` is in seconds.
 
-        Raises NoExtraction, naming classes as the file does, when a root has no finite derivation, and ExtractionError
-        for an unknown method.
+        Raises NoExtraction, with the file's class names, if a root has no finite derivation, and ExtractionError for an
+        unknown method.
         """
         try:
             return extract(self.problem, method, time_limit=time_limit)
@@ -66,19 +68,19 @@ class GymGraph:
             raise self._underivable(error) from None
 
     def cost(self, cost: Cost) -> Fraction:
-        """A cost of `problem`, exactly, in the unit of the file."""
+        """Converts a cost of `problem` to the unit of the file, exactly."""
         return self.unit * cost[0]
 
     def tree_cost(self, answer: Extraction) -> Fraction | None:
-        """What the answer costs when each use of a class is paid for, over all roots, in the unit of the file.
+        """Returns the tree cost of an answer over all roots, in the unit of the file; each use of a class is counted.
 
-        None above 2^1024 of the graph's unit, where it is not counted further.
+        None above 2^1024 units, where it is not computed.
         """
         cost = tree_cost(self.problem, dict(answer.choice))
         return self.cost(cost) if max(cost) < CEILING else None
 
     def choice(self, answer: Extraction) -> dict[str, str]:
-        """The answer in the names of the file: class -> e-node, for the classes that the roots need."""
+        """Returns an answer with the names of the file: class -> e-node, for the classes that the roots need."""
         return {self.class_ids[c]: self.node_ids[n] for c, n in answer.choice.items()}
 
     def _underivable(self, error: NoExtraction) -> NoExtraction:
@@ -94,7 +96,7 @@ class GymGraph:
 
 
 def read_gym(path: str | os.PathLike[str]) -> GymGraph:
-    """The e-graph of a JSON file. Raises ExtractionError, naming the place, when it cannot be read or is none."""
+    """Reads the e-graph of a JSON file. Raises ExtractionError with the place if it is unreadable or malformed."""
     name = str(path) if str(path).isprintable() else json.dumps(str(path))
     try:
         if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
@@ -108,7 +110,7 @@ def read_gym(path: str | os.PathLike[str]) -> GymGraph:
 
 
 def parse_gym(text: str, source: str = "the e-graph") -> GymGraph:
-    """The e-graph of a JSON text; `source` names it in messages. Raises ExtractionError, naming the place."""
+    """Parses the e-graph of a JSON text; `source` names it in messages. Raises ExtractionError with the place."""
     return _Reader(source).graph(text)
 
 
@@ -137,7 +139,7 @@ class _Node:
     children: list[str]
     eclass: str
     cost: str
-    """As it is written, checked; a key of `_Reader.costs`, as a Fraction is slow to hash."""
+    """The text of the cost, checked; a key of `_Reader.costs`, since a Fraction is slow to hash."""
     subsumed: bool
 
 
@@ -145,7 +147,7 @@ class _Reader:
     def __init__(self, source: str) -> None:
         self.source = source
         self.costs: dict[str, Fraction] = {}
-        """Few costs are written very often, so each text is read once."""
+        """Costs by text: few distinct costs occur very often, so each text is parsed once."""
 
     def graph(self, text: str) -> GymGraph:
         content = self._json(text)
@@ -242,7 +244,7 @@ class _Reader:
                 self._fail(f"requires the children of node {_quoted(name)} to be nodes, got {_quoted(child)}")
 
     def _unit(self, distinct: set[Fraction]) -> Fraction:
-        """The largest of which every cost is a multiple; 1 when all are 0."""
+        """Returns the largest unit of which every cost is a multiple; 1 if all are 0."""
         below = lcm(*(cost.denominator for cost in distinct))
         above = gcd(*(cost.numerator * (below // cost.denominator) for cost in distinct)) or below
         unit = Fraction(above, below)
@@ -255,7 +257,7 @@ class _Reader:
 
 
 def _exact(text: str) -> Fraction | None:
-    """The decimal that is written, when it is a cost: no NaN, infinity or negative, nor far outside of doubles."""
+    """Returns the exact decimal; None unless it is a finite non-negative cost near the range of doubles."""
     try:
         number = Decimal(text) if len(text) <= COST_LENGTH else Decimal("NaN")
     except InvalidOperation:  # an exponent of twenty digits
@@ -267,7 +269,7 @@ def _exact(text: str) -> Fraction | None:
 
 
 def _short(cost: Fraction) -> str:
-    """Six digits of a cost, which may be larger than any double."""
+    """Formats a cost with six digits; it may be larger than any double."""
     return f"{(Decimal(cost.numerator) / Decimal(cost.denominator)).normalize(Context(prec=6)):g}"
 
 
@@ -276,7 +278,7 @@ def _quoted(name: str) -> str:
 
 
 def _brief(value: Any) -> str:
-    """A value as the file has it, cut short; what is nested is only said to be there."""
+    """Formats a value of the file, shortened; of a list or an object, only its kind."""
     if isinstance(value, _Number):
         return _cut(str(value))
     if isinstance(value, dict | list):

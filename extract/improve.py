@@ -1,4 +1,4 @@
-"""Local search: another e-node for one class, where what is already chosen elsewhere is free."""
+"""Improves an answer by local search: changes the e-node of one class; classes in use elsewhere cost nothing."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from glenside.extract.problem import follow
 
 ROUNDS = 4
 STEPS_PER_NODE = 8
-"""Reference counts touched, for each e-node of the graph: the work stays linear, and no clock decides."""
+"""Limit of reference counts touched, per e-node of the graph: keeps the work linear and independent of a clock."""
 
 
 def improve(live: Live, pick: list[int]) -> None:
-    """Change `pick`, an acyclic choice for every class, while a change of one class makes the answer cheaper."""
+    """Changes `pick`, an acyclic choice for every class, while the change of one class makes the answer cheaper."""
     search = _Search(live, pick)
     for _ in range(ROUNDS):
-        # Children first: a class is settled before the classes that could share it look at it again.
+        # Children first, so that a class is final before the classes that could share it are tried again.
         movable = [c for c in live.members() if len(live.nodes[c]) > 1 and search.count[c]]
         changed = [c for c in movable if search.count[c] and search.settle(c)]
         if not changed or search.steps <= 0:
@@ -40,7 +40,7 @@ class _Search:
         return changed
 
     def _try(self, c: int, n: int) -> bool:
-        # One more use before one less, so that what both e-nodes need is never let go.
+        # Counts the new e-node's uses before the old ones are dropped: classes that both need then stay in use.
         weights, old = self.live.problem.weights, self.pick[c]
         change = weights[n] - weights[old] + self._use(n, 1) - self._use(old, -1)
         if change < 0:
@@ -51,7 +51,9 @@ class _Search:
         return False
 
     def _use(self, n: int, by: int) -> int:
-        """Count the classes under an e-node once more (1) or less (-1); the weight of those that this adds or drops."""
+        """Adds (1) or removes (-1) one use of the classes under an e-node; returns the weight of the classes added or
+        removed.
+        """
         count, weights, weight, stack = self.count, self.live.problem.weights, 0, [n]
         turning = 1 if by > 0 else 0
         while stack:
@@ -65,7 +67,7 @@ class _Search:
         return weight
 
     def _closes_cycle(self, c: int, n: int) -> bool:
-        """Whether c is below its e-node n; only classes of c's own component can lead back to it."""
+        """True if c is below its e-node n; only classes of c's own component can lead back to c."""
         component = self.live.component
         home = component[c]
         if len(self.live.order[home]) == 1:

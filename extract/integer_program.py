@@ -1,8 +1,8 @@
-"""The integer program of one block, solved by HiGHS, one level of the lexicographic cost after another.
+"""Solves the integer program of one block with HiGHS, one level of the lexicographic cost after another.
 
-A 0/1 variable for each e-node; a class is chosen when one of its e-nodes is. A forced class has exactly one, another at
-most one, and an e-node needs its children's classes. Only classes on cycles get a position p: a chosen e-node stands
-above its children, p(class) >= p(child) + 1.
+Each e-node has a 0/1 variable; a class is chosen if one of its e-nodes is. A forced class has exactly one chosen
+e-node, another class at most one, and an e-node needs its children's classes. Only classes on cycles have a position p:
+p(class) >= p(child) + 1 for the children of the chosen e-node.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ from glenside.extract.problem import Limits, postorder
 from glenside.extract.reduction import Reduced
 
 TOLERANCE = 1e-9
-"""HiGHS calls x integral, and a row satisfied, within this; the default of 1e-6 is too coarse for costs above 1e5."""
+"""Distance within which HiGHS takes x as integral and a row as satisfied; 1e-6, the default, is too coarse for costs
+above 1e5.
+"""
 PRECISION = 1e-12
-"""How far, relatively, the solver's dual bound is trusted: costs above 4e11 in one block are not called proven."""
+"""Relative error allowed in the solver's dual bound: costs above 4e11 in one block are not called proven."""
 COST_BITS = 53
-"""Bits of a level's sum that the solver sees: so many are exact in a double, and HiGHS calls 1e20 infinite."""
+"""Bits of a level's sum in the solver: 53 are exact in a double, and HiGHS takes 1e20 as infinite."""
 TIES = 8
-"""Answers that doubles cannot tell from the best that are looked for, so that ints can, before a proof is given up."""
+"""Answers equal to the best in double precision that are compared as ints before a proof is given up."""
 MERGE_LIMIT = 1 << 24
-"""Levels are solved together while their packed coefficients sum to less: the tolerance then moves the objective by
-less than 0.02. Beyond that, doubles would still hold the numbers (2^53), but not a proof; so level follows level."""
+"""Limit of packed coefficients below which levels are solved together. The tolerance then moves the objective by less
+than 0.02. Above it doubles still hold the numbers (2^53), but not a proof, so levels are solved one by one.
+"""
 
 # One thread and one seed: with a node limit, the same problem gives the same answer.
 _OPTIONS: dict[str, bool | int | float | str] = {
@@ -48,11 +51,11 @@ _OPTIONS: dict[str, bool | int | float | str] = {
 
 @dataclass
 class Outcome:
-    """What one block's search found."""
+    """The result of the search in one block."""
 
     choice: dict[int, int]
     bound: int
-    """Packed weight that no choice for the block undercuts."""
+    """Packed weight that no choice for the block is below."""
     stopped: str
 
 
@@ -63,7 +66,7 @@ class _Level:
     coefficients: list[int]
     unit: int
     shift: int
-    """How many bits of the packed weight lie below this level."""
+    """Bits of the packed weight below this level."""
 
 
 @dataclass
@@ -96,7 +99,7 @@ class Block:
         self.position = {c: len(self.nodes) + i for i, c in enumerate(cyclic)}
 
     def follow(self, pick: Mapping[int, int]) -> dict[int, int] | None:
-        """The part of `pick` that this block needs, or None when it is incomplete or has a cycle."""
+        """Returns the part of `pick` that this block needs, or None if it is incomplete or has a cycle."""
         choice: dict[int, int] = {}
         done: set[int] = set()
         stack = [(c, False) for c in self.forced]
@@ -115,11 +118,11 @@ class Block:
         return choice
 
     def weight(self, choice: Mapping[int, int]) -> int:
-        """The packed cost of a choice."""
+        """Returns the packed cost of a choice."""
         return sum(self.live.problem.weights[n] for n in choice.values())
 
     def levels(self) -> list[_Level]:
-        """The objectives, most important first; components without cost are left out."""
+        """Returns the objectives, most important first; components without cost are left out."""
         problem = self.live.problem
         merged: list[_Level] = []
         shift = sum(problem.digits)
@@ -138,14 +141,14 @@ class Block:
         return [level for level in merged if any(level.coefficients)]
 
     def solve(self, start: dict[int, int], limits: Limits) -> Outcome:
-        """The best choice from `start` on; stops at the first level that cannot be finished."""
+        """Returns the best choice found from `start`; stops at the first level that cannot be finished."""
         solver = self._solver()
         best, bound, levels = start, 0, self.levels()
         for level in levels:
             if limits.remaining <= 0:
                 return Outcome(best, bound, "time-limit")
             units = [a // level.unit for a in level.coefficients]
-            cut = max(0, sum(units).bit_length() - COST_BITS)  # Rounded down, so that a bound stays one.
+            cut = max(0, sum(units).bit_length() - COST_BITS)  # Rounded down, so that it stays a lower bound.
             units = [a >> cut for a in units]
             scaled = np.array(units, dtype=np.float64)
             columns = np.arange(len(self.nodes), dtype=np.int32)
@@ -158,21 +161,22 @@ class Block:
             reached = sum(units[self.column[n]] for n in best.values())
             below = _below(solver, reached)
             if (below < reached or cut) and stopped == "optimal" and len(levels) == 1:
-                return self._told_apart(solver, best, level, cut, below, limits)
+                return self._exclude_ties(solver, best, level, cut, below, limits)
             bound += ((below << cut) * level.unit) << level.shift
             if below < reached or cut:
                 return Outcome(best, bound, "numerics" if stopped in ("optimal", "infeasible") else stopped)
-            # Half a unit of slack is below the next integer, and above what rounding may lose.
+            # Half a unit of slack is below the next integer, and above the rounding error.
             solver.addRow(-highspy.kHighsInf, reached + 0.5, len(columns), columns, scaled)
         return Outcome(best, bound, "optimal")
 
-    def _told_apart(
+    def _exclude_ties(
         self, solver: highspy.Highs, best: dict[int, int], level: _Level, cut: int, below: int, limits: Limits
     ) -> Outcome:
-        """A proof of the only level where doubles are too coarse: forbid the answers found, and bound the others.
+        """Proves the only level where doubles are too coarse: excludes the answers found, and bounds the others.
 
-        What contains a forbidden answer costs no less than it, and so no less than the best; the solver's bound holds
-        for all others. When it reaches the best, the best is optimal. `below` is a bound for all, without `cut` bits.
+        An answer that contains an excluded one costs no less, and so no less than the best; the solver's bound holds
+        for all others. If this bound reaches the best, the best is optimal. `below` is a lower bound for all answers,
+        without the last `cut` bits.
         """
         found, stopped = best, "optimal"
         for _ in range(TIES):
@@ -252,7 +256,7 @@ class Block:
         return rows
 
     def _order(self, rows: _Rows, c: int, d: int, chosen: dict[int, float]) -> None:
-        """p(c) - p(d) >= 1 - size (1 - chosen), and no two classes use each other."""
+        """Adds p(c) - p(d) >= 1 - size (1 - chosen), and that no two classes use each other."""
         size = self._height(c) + 1.0
         rows.add(
             1.0 - size,
@@ -264,7 +268,7 @@ class Block:
             rows.add(-highspy.kHighsInf, 1.0, chosen | back)
 
     def _values(self, choice: Mapping[int, int]) -> list[float]:
-        """A choice as the values of all variables; positions count from the leaves of each component."""
+        """Returns the values of all variables for a choice; positions count from the leaves of each component."""
         values = [0.0] * (len(self.nodes) + len(self.position))
         depth: dict[int, int] = {}
         component = self.live.component
@@ -281,12 +285,12 @@ class Block:
         return values
 
 
-_PATIENCE = 1.0
-"""Seconds that a solver has to stop after it is told to: some of its phases do not poll for that."""
+_STOP_TIMEOUT_SECONDS = 1.0
+"""Time for a solver to stop after a request: in some of its phases it does not poll."""
 
 
 class _Unresponsive(Exception):
-    """A solver that did not stop in time and still runs in its daemon thread: its state must not be read."""
+    """A solver did not stop in time. It still runs in its daemon thread, so its state must not be read."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -294,9 +298,9 @@ class _Unresponsive(Exception):
 
 
 def _run(solver: highspy.Highs, values: list[float] | None, limits: Limits) -> str:
-    """Solve in a thread of its own, so that a deadline or Ctrl-C ends it within about a second.
+    """Solves in a thread of its own, so that a deadline or Ctrl-C ends it within about a second.
 
-    Raises _Unresponsive where the solver does not stop by then.
+    Raises _Unresponsive if the solver does not stop by then.
     """
     if values is not None:
         start = highspy.HighsSolution()
@@ -317,7 +321,7 @@ def _run(solver: highspy.Highs, values: list[float] | None, limits: Limits) -> s
 
 
 def _waited_for(solver: highspy.Highs, limits: Limits) -> str:
-    """Waits for the solver; returns why it was told to stop, or "" if it ended by itself. Raises _Unresponsive."""
+    """Waits for the solver; returns why it was asked to stop, or "" if it ended by itself. Raises _Unresponsive."""
     asked, end = "", math.inf
     while True:
         why = ""
@@ -330,15 +334,15 @@ def _waited_for(solver: highspy.Highs, limits: Limits) -> str:
         except KeyboardInterrupt:
             why = "interrupted"
         if why:
-            asked, end = why, min(end, time.monotonic() + _PATIENCE)
+            asked, end = why, min(end, time.monotonic() + _STOP_TIMEOUT_SECONDS)
             solver.cancelSolve()  # type: ignore[no-untyped-call]
 
 
 def _below(solver: highspy.Highs, reached: int) -> int:
-    """An integer that the level cannot undercut: the solver's dual bound, rounded up.
+    """Returns a lower bound of the level as an integer: the solver's dual bound, rounded up.
 
-    It is `reached` when the solver is done (its gap is half a unit), but only if its best answer could be read back and
-    doubles can tell the two apart.
+    It is `reached` if the solver is done (its gap is half a unit), but only if its best answer could be read back and
+    doubles can distinguish the two.
     """
     dual = solver.getInfo().mip_dual_bound
     if not math.isfinite(dual):

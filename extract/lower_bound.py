@@ -1,4 +1,4 @@
-"""What no answer can avoid: landmark classes, dominators, and the cost that hangs on one class alone."""
+"""Computes lower bounds: landmark classes, dominators, and costs that only one class causes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Collection, Iterable, Sequence
 from glenside.extract.graph import Live
 
 LANDMARK_LIMIT = 20_000
-"""Classes above which only direct consequences are drawn: exact landmarks take a bit for each pair of classes."""
+"""Number of classes above which only direct landmarks are found: exact ones take a bit for each pair of classes."""
 SWEEP_LIMIT = 50
 
 
 def scopes(live: Live, forced: Collection[int] = ()) -> list[int]:
-    """class -> the nearest class that dominates it and lies on no cycle, or -1 when only the roots do.
+    """Returns for each class its nearest dominator that is on no cycle, or -1 if only the roots dominate it.
 
-    When every way from the roots to e leads through d, whatever needs e from outside needs d, and d's answer is one: so
-    a set of classes that holds d need not also name e. Sets of needed classes stay as small as the sharing really is.
-    `forced` classes count as roots: nothing dominates what one of them may need.
+    If every path from the roots to e contains d, then whatever needs e from outside needs d, and d has one answer: a
+    set of classes that contains d need not contain e. Sets of needed classes then hold only classes that are shared.
+    `forced` classes count as roots: nothing dominates the classes that a forced class may need.
     """
     tree = _Tree(len(live.order))
     top = len(live.order)
@@ -70,10 +70,10 @@ class _Tree:
 
 
 def exclusive_costs(live: Live, scope: Sequence[int]) -> list[int]:
-    """class -> a lower bound on the weight that goes when the class is no longer needed.
+    """Returns for each class a lower bound on the weight saved when the class is no longer needed.
 
-    Children that c dominates are reached through nothing else, and dominator subtrees of two of them do not overlap,
-    so their bounds add up.
+    Children that c dominates are reached only through c, and the dominator subtrees of two children do not overlap, so
+    their bounds add up.
     """
     exclusive = [0] * len(live.nodes)
     for c in live.members():
@@ -82,19 +82,20 @@ def exclusive_costs(live: Live, scope: Sequence[int]) -> list[int]:
 
 
 def exclusive_cost(live: Live, scope: Sequence[int], exclusive: Sequence[int], c: int, n: int) -> int:
-    """The same for the choice of e-node n in its class c."""
+    """Returns the exclusive cost of class c if its e-node n is chosen."""
     return live.problem.weights[n] + sum(exclusive[d] for d in live.kids[n] if scope[d] == c)
 
 
 def lower_bound(forced: Iterable[int], exclusive: Sequence[int]) -> int:
-    """Packed weight that no answer undercuts; `forced` must be the roots that the scopes were computed for."""
+    """Returns a packed weight that no answer is below; `forced` must be the roots given to `scopes`."""
     return sum(exclusive[c] for c in forced)
 
 
 def landmarks(live: Live) -> list[int]:
-    """The classes that every answer contains, roots included.
+    """Returns the classes that every answer contains, roots included.
 
-    The greatest solution of: a class needs itself, and what all of its e-nodes need (in planning: fact landmarks).
+    The greatest solution of: a class needs itself, and the classes that all of its e-nodes need (fact landmarks in
+    planning).
     """
     members = list(live.members())
     if len(members) > LANDMARK_LIMIT:
@@ -135,7 +136,7 @@ def _sweep(live: Live, needs: list[int], bit: dict[int, int], group: list[int]) 
                 needs[c], changed = new, True
         if not changed:
             return
-    for c in group:  # Not at the fixed point, so too much: a class needing just itself is always true.
+    for c in group:  # Above the fixed point, which is not sound; that a class needs itself always is.
         needs[c] = bit[c]
 
 

@@ -1,13 +1,12 @@
-"""Extraction where two things count that do not add up alike: time, which is a sum, and the most memory at a time.
+"""Extracts by two objectives that compose differently: time, which is a sum, and peak memory.
 
-Each class keeps a set of entries, terms that no other of the class beats in time, peak and bytes held by the result.
-What a node makes of entries of its children is told by the caller, who knows what is a view of what; peaks are put
-together as the operands are computed: in order, each while the results of those before it are held.
+Each class keeps a Pareto front of entries: terms that no other term of the class dominates in time, peak and bytes held
+by the result. The caller computes the cost of a node from entries of its children, since it knows which results are
+views. Peaks are composed in the order of the operands: each is computed while the results of those before it are held.
 
-What may be lost: entries beyond `limit` (least time, least peak and least held are always kept, the rest are spread
-evenly over time); a choice that pays only because two operands share a term; of two entries that agree
-in all three the one stays that allocates less in all, although its result may lie in memory in a worse order for what
-follows.
+The search may lose: entries beyond `limit` (least time, least peak and least held are always kept, the rest are spread
+evenly over time); a choice that pays only because two operands share a term; and, of two entries that agree in all
+three, the one that allocates more in all, although the layout of its result may suit its consumers better.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ from glenside.extract.problem import Problem, postorder
 
 LIMIT = 12
 ROUNDS = 4
-"""How often classes that need each other are gone through at most; each round allows one more way around."""
+"""Maximum number of rounds over classes that need each other; each round allows one more pass through the cycle."""
 
 
 class Storing(Enum):
     """Where a node may store its result."""
 
     NOWHERE = "in a buffer of its own"
-    ANYWHERE = "wherever it is told to"
+    ANYWHERE = "in any buffer that is given"
     VIEW = "where its only operand is"
-    GATHERS = "wherever it is told to, its operands in parts of it"
+    GATHERS = "in any buffer that is given, its operands in parts of it"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one node takes by itself: `peak` are bytes beside what its operands hold, `held` the buffers of its result,
-    by name, with their bytes.
+    """The cost of one node: `peak` is bytes beside those that its operands hold, `held` the bytes of each buffer of its
+    result.
     """
 
     time: int
@@ -62,20 +61,22 @@ class Entry:
     peak: int
     held: Mapping[int, int]
     used: Mapping[Entry, Step]
-    """Every entry under it that takes anything, itself included, with what it takes by itself."""
+    """Entries below this one with a cost, itself included, and their own costs."""
     places: Mapping[int, int]
-    """buffer -> the buffer of which it is a part, under it."""
+    """buffer -> the buffer that contains it, for the entries below this one."""
     can_be_placed: bool
 
     @property
     def order(self) -> tuple[int, ...]:
-        """What is compared, the first first; all that is ever allocated matters where the true peak is elsewhere."""
+        """The sort key of entries. It includes all bytes allocated, which matter if the peak is elsewhere in the
+        program.
+        """
         allocated = sum(step.peak for step in self.used.values())
         return self.time, self.peak, sum(self.held.values()), allocated, self.moved, len(self.used)
 
 
 Evaluate = Callable[[int, Sequence[Entry]], Step | None]
-"""(node, entries of its children) -> what it takes; None for what cannot be used."""
+"""(node, entries of its children) -> its cost; None if the node cannot be used."""
 
 
 def pareto(
@@ -85,7 +86,7 @@ def pareto(
     step: Evaluate,
     limit: int = LIMIT,
 ) -> list[Entry]:
-    """The entries of the root, least time first."""
+    """Returns the entries of the root, least time first."""
     kids = [tuple(own) for own in children]
     problem = Problem(tuple(map(tuple, classes)), tuple(kids), ((0,),) * len(kids), (root,))
     live = arrange(problem, problem.classes, [tuple(dict.fromkeys(own)) for own in kids])
@@ -144,7 +145,7 @@ def _entry(node: int, parts: tuple[Entry, ...], step: Evaluate) -> Entry | None:
 def _gathered(
     parts: Sequence[Entry], used: Mapping[Entry, Step], own: Step, places: Mapping[int, int]
 ) -> tuple[int, Mapping[int, int]]:
-    """The least peak, and what is computed in place for it: no operand before some one, and each from there on."""
+    """Returns the least peak and its in-place buffers: each operand from some position on is computed in the result."""
     (whole,) = own.held
     ways = []
     for first in range(len(parts) + 1):
@@ -155,8 +156,8 @@ def _gathered(
 
 
 def _peak(parts: Sequence[Entry], used: Mapping[Entry, Step], own: Step, places: Mapping[int, int]) -> int:
-    """The most bytes held where operands share entries, or buffers: each entry is computed once, and held until it is
-    read last; of a buffer that is a part of another one, that is allocated.
+    """Returns the peak in bytes if operands share entries or buffers: each entry is computed once, and held until its
+    last read; a buffer inside another one counts as that one.
     """
     order = postorder(parts, lambda entry: entry.parts)
     reads = Counter(part for entry in order for part in entry.parts)
@@ -169,7 +170,7 @@ def _peak(parts: Sequence[Entry], used: Mapping[Entry, Step], own: Step, places:
         return {_outermost(name, places) for name in names}
 
     def most(names: Mapping[int, int], peak: int) -> int:
-        """At a step that gives these, whose own buffers it does not need where they are parts of others."""
+        """Returns the bytes of a step with these results; results inside other buffers need no buffers of their own."""
         in_place = [name for name in names if name in places or held[name]]
         new = sum(sizes[name] for name in buffers(names) if in_place and not held[name])
         return live + new + peak - min(peak, sum(sizes[name] for name in in_place))
@@ -196,7 +197,7 @@ def _outermost(name: int, places: Mapping[int, int]) -> int:
 
 
 def _front(entries: Sequence[Entry], limit: int) -> list[Entry]:
-    """Those that no other beats, at most `limit` of them."""
+    """Returns the entries that no other dominates, at most `limit` of them."""
     kept: list[Entry] = []
     for entry in sorted(entries, key=lambda e: e.order):
         held = sum(entry.held.values())

@@ -1,4 +1,4 @@
-"""The problem (an e-graph with costs, as plain arrays) and its answer (one e-node for each class that is needed)."""
+"""Declares the problem, an e-graph with costs as plain arrays, and its answer, one e-node for each needed class."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Cost = tuple[int, ...]
 
 
 class ExtractionError(Exception):
-    """A problem, a method or a file is not what is needed."""
+    """A problem, a method or a file is invalid."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Which e-nodes each class holds, what they need, and what they cost.
+    """The e-nodes of each class, their children and their costs.
 
     A cost is a lexicographic vector of non-negative ints; the cost of an answer is the sum over its classes, each
     counted once. A boundary is a class, such as the root of a layer, that the `dag` extractor treats as free for its
-    consumers: it limits how far sharing is tracked, never which answers are allowed.
+    consumers: it limits how far sharing is tracked, but excludes no answer.
     """
 
     classes: tuple[tuple[int, ...], ...]
@@ -66,7 +66,7 @@ class Problem:
 
     @property
     def dimension(self) -> int:
-        """How many components a cost has."""
+        """Number of components of a cost."""
         return len(self.costs[0]) if self.costs else 0
 
     @cached_property
@@ -89,14 +89,14 @@ class Problem:
         return [packed[cost] for cost in self.costs]
 
     def pack(self, cost: Cost) -> int:
-        """One int that orders, and adds up, as the vector does."""
+        """Packs a cost into one int that orders and adds up as the vector does."""
         total = 0
         for part, bits in zip(cost, self.digits, strict=True):
             total = (total << bits) | part
         return total
 
     def unpack(self, weight: int) -> Cost:
-        """The inverse of `pack`, for sums over distinct classes."""
+        """Unpacks a sum of packed costs over distinct classes."""
         parts: list[int] = []
         for bits in reversed(self.digits):
             parts.append(weight & ((1 << bits) - 1))
@@ -106,16 +106,16 @@ class Problem:
 
 @dataclass(frozen=True)
 class Extraction:
-    """One e-node for each class that the roots need, and what is known about its cost."""
+    """One e-node for each class that the roots need, the cost, and a bound if one is known."""
 
     choice: Mapping[int, int]
     """class -> e-node, for exactly the classes reachable from the roots through chosen e-nodes."""
     cost: Cost
     """The sum over those classes, each counted once."""
     proven: bool = False
-    """No answer is cheaper."""
+    """True if no answer is cheaper."""
     bound: Cost | None = None
-    """No answer is lexicographically below this, where a bound is known."""
+    """A lower bound in lexicographic order, if one is known."""
     stopped: str = "heuristic"
     """Why the search ended: "optimal"; "time-limit", "node-limit", "size-limit", "numerics" (the solver failed) or
     "interrupted"; "heuristic" when nothing was searched."""
@@ -139,15 +139,15 @@ class Limits:
     deadline: float | None = None
     """On the clock of `time.monotonic`."""
     branches: int | None = None
-    """Branch-and-bound nodes, for each level of each block."""
+    """Branch-and-bound nodes for each level of each block."""
     block_size: int | None = None
-    """E-nodes of a block that is searched at all."""
+    """Largest block that is searched, in e-nodes."""
     total_size: int | None = None
-    """E-nodes of all blocks that are searched, smallest first."""
+    """E-nodes of all blocks that are searched, smallest block first."""
 
     @classmethod
     def after(cls, seconds: float | None, **others: int | None) -> Limits:
-        """Limits whose deadline is some seconds from now."""
+        """Returns limits whose deadline is `seconds` from now."""
         return cls(None if seconds is None else time.monotonic() + seconds, **others)
 
     @property
@@ -156,13 +156,13 @@ class Limits:
         return math.inf if self.deadline is None else self.deadline - time.monotonic()
 
     def admits(self, size: int, searched: int) -> bool:
-        """Whether a block of this size is searched after blocks of `searched` e-nodes."""
+        """True if a block of this size may be searched after blocks of `searched` e-nodes."""
         small = self.block_size is None or size <= self.block_size
         return small and (self.total_size is None or searched + size <= self.total_size)
 
 
 def follow(problem: Problem, pick: Mapping[int, int] | Sequence[int]) -> dict[int, int]:
-    """The part of `pick` that the roots reach, parents first."""
+    """Returns the part of `pick` that the roots reach, parents first."""
     choice: dict[int, int] = {}
     stack = list(reversed(problem.roots))
     while stack:
@@ -174,7 +174,7 @@ def follow(problem: Problem, pick: Mapping[int, int] | Sequence[int]) -> dict[in
 
 
 def postorder(roots: Sequence[T], below: Callable[[T], Sequence[T]]) -> list[T]:
-    """All that the roots lead to, what is below before what is above; raises ExtractionError for a cycle."""
+    """Returns all nodes that the roots reach, children before parents; raises ExtractionError for a cycle."""
     order: list[T] = []
     state: dict[T, bool] = {}
     stack = [(root, False) for root in reversed(roots)]
@@ -188,13 +188,13 @@ def postorder(roots: Sequence[T], below: Callable[[T], Sequence[T]]) -> list[T]:
         elif current not in state:
             state[current] = False
             stack.append((current, True))
-            # A child that is open is an ancestor; one that is done needs no second visit.
+            # A child in progress is an ancestor; a finished one needs no second visit.
             stack += [(child, False) for child in reversed(below(current)) if not state.get(child)]
     return order
 
 
 def children_first(problem: Problem, choice: Mapping[int, int]) -> list[int]:
-    """The chosen classes, children before parents; raises ExtractionError when `choice` is no valid answer."""
+    """Returns the chosen classes, children before parents; raises ExtractionError if `choice` is invalid."""
 
     def below(c: int) -> Sequence[int]:
         node = choice.get(c)
@@ -206,5 +206,5 @@ def children_first(problem: Problem, choice: Mapping[int, int]) -> list[int]:
 
 
 def total_cost(problem: Problem, choice: Mapping[int, int]) -> Cost:
-    """The sum over the classes of a choice, each counted once."""
+    """Returns the sum over the classes of a choice, each counted once."""
     return problem.unpack(sum(problem.weights[node] for node in choice.values()))

@@ -1,4 +1,4 @@
-"""Making a problem smaller without losing its optimum, and splitting what is left into independent blocks."""
+"""Makes a problem smaller without losing its optimum, and splits the rest into independent blocks."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from glenside.extract.lower_bound import exclusive_cost, exclusive_costs, landma
 
 ROUNDS = 6
 PAIRWISE_LIMIT = 200
-"""E-nodes of one class above which they are not compared pair by pair."""
+"""Number of e-nodes of a class above which they are not compared in pairs."""
 
 
 @dataclass
 class Reduced:
-    """A live graph with the same optimum as the one it came from."""
+    """A live graph with the same optimum as the original one."""
 
     live: Live
     forced: frozenset[int]
     """Classes that every answer contains."""
     pick: list[int]
-    """class -> an e-node; a good answer to start from."""
+    """class -> an e-node; a good initial answer."""
     exclusive: list[int]
-    """class -> a lower bound on the weight that hangs on it alone; these add up over the forced classes."""
+    """class -> a lower bound on the weight that only this class needs; the bounds of forced classes add up."""
 
 
 def reduce(live: Live) -> Reduced:
-    """Remove e-nodes that some optimum does without, until nothing changes."""
+    """Removes e-nodes that are not needed for an optimum, until nothing changes."""
     rounds = 0
     while True:
         forced = frozenset(landmarks(live))
@@ -49,12 +49,13 @@ def reduce(live: Live) -> Reduced:
 def _without_hopeless(
     live: Live, scope: Sequence[int], exclusive: Sequence[int], pick: Sequence[int], total: Sequence[int]
 ) -> list[list[int]]:
-    """Drop an e-node a of class c when what it alone needs costs as much as all that the picked one, b, may need.
+    """Drops e-node a of class c if the exclusive cost of a is at least the total cost of the picked e-node b.
 
-    Sound because: take an answer with a; give c the e-node b, and picks to all that c dominates and to all classes not
-    chosen yet. What c dominates and b does not need is gone, at least `exclusive` of a; b adds at most its total, in
-    which forced classes are free as every answer pays for them. No cycle appears when c lies on none. Picks are never
-    dropped, so the argument can be repeated.
+    Sound because any answer with a can be changed to one with b that costs no more: c takes b, and the picks are taken
+    for all classes that c dominates and for classes not chosen yet. The classes that c dominates and b does not need
+    are no longer paid for: at least the exclusive cost of a. b adds at most its total, in which forced classes are
+    free, since every answer pays for them. No cycle appears if c is on none. Picks are never dropped, so the argument
+    can be repeated.
     """
     nodes = list(live.nodes)
     for group in live.order:
@@ -65,9 +66,10 @@ def _without_hopeless(
 
 
 def _without_dominated(live: Live, forced: frozenset[int], c: int, nodes: list[int]) -> list[int]:
-    """Drop an e-node when another costs no more and needs nothing more.
+    """Drops an e-node if another one costs no more and needs no other class.
 
-    A forced class is needed anyway; not so within c's own component, where to use it could close a cycle.
+    A forced class is needed in any case. This does not hold within the component of c, where using it could close a
+    cycle.
     """
     if len(nodes) > PAIRWISE_LIMIT:
         return nodes
@@ -81,10 +83,10 @@ def _without_dominated(live: Live, forced: frozenset[int], c: int, nodes: list[i
 
 
 def blocks(reduced: Reduced) -> list[list[int]]:
-    """The undecided classes, in groups that share no class whose cost or acyclicity depends on another group.
+    """Groups the undecided classes: no cost or cycle depends on classes of two groups.
 
-    A forced class is paid for whoever uses it, so it joins nothing; a component with cycles joins all of its classes.
-    The optimum of the whole is the sum of the optima of the groups, here with the smallest first.
+    A forced class is paid for in any case, so it connects no groups; a component with cycles is in one group. The
+    optimum of the whole is the sum of the optima of the groups. They are returned smallest first.
     """
     live, forced = reduced.live, reduced.forced
     join = _Union(len(live.nodes))

@@ -257,7 +257,7 @@ class Stages:
         return found
 
     def _steps(self) -> Callable[[str, float], None]:
-        """Who is told of the steps of a refinement, as long as there is time for it."""
+        """Returns the callback for the steps of a refinement; it also enforces the time limit."""
         most = self.search.limits.seconds
         end: float | None = None
 

@@ -90,14 +90,14 @@ class Branches:
         """Returns the number of rounds that reached an outcome, up to the number wanted."""
         return self._settled[goal.term, goal.primitive][goal.side]
 
-    def told(self) -> list[tuple[int, str, Sides]]:
+    def counts(self) -> list[tuple[int, str, Sides]]:
         """Returns the counts for another process with the same roots: (index of the term, primitive, counts)."""
         place = {term: i for i, term in enumerate(self.order)}
         return [(place[term], name, sides) for (term, name), sides in self._settled.items()]
 
-    def add(self, told: Sequence[tuple[int, str, Sides]]) -> None:
-        """Merges the counts that another process returned from `told`."""
-        for place, name, sides in told:
+    def add(self, counts: Sequence[tuple[int, str, Sides]]) -> None:
+        """Merges the counts that another process returned from `counts`."""
+        for place, name, sides in counts:
             known = self._settled.setdefault((self.order[place], name), [0] * len(sides))
             known[:] = map(max, known, sides)
 

@@ -209,4 +209,4 @@ class Turns:
         self.compare(trial, self.draw(trial, turn))
         if not comparison.equal_since(before):
             return None
-        return [mark.hex() for mark in comparison.results], self.branches.told(), [*trial.numbers.replaced]
+        return [mark.hex() for mark in comparison.results], self.branches.counts(), [*trial.numbers.replaced]

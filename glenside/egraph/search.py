@@ -112,7 +112,7 @@ class _Part:
             limits = replace(limits, nodes=limits.nodes * len(own) // len(nodes))
         return _Part(places, request.of_part(own, limits), program_snapshot(own), Progress(), Progress())
 
-    def told(self, kind: str, *content: Any) -> None:
+    def receive(self, kind: str, *content: Any) -> None:
         """Handles a message of its process."""
         if kind == "fault":
             self.fault = content[0], content[1]
@@ -217,12 +217,12 @@ def _search_together(
             try:
                 part.search(own, seconds, len(parts))
             except SearchFailed as error:
-                part.told("fault", str(error), "")
-                part.told("stopped", FAILED)
+                part.receive("fault", str(error), "")
+                part.receive("stopped", FAILED)
         meanwhile()
         for sender, (kind, *content) in messages([*of], until):
             if sender is not None:
-                of[sender].told(kind, *content)
+                of[sender].receive(kind, *content)
             tell(kind)
             if all(part.stopped is not None for part in parts):
                 return

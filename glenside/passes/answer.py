@@ -382,10 +382,10 @@ def _of_network(problem: Problem, searched: SearchResult, target: Target) -> Ans
         compared = found.inlined(replace(made, layers=layers), done)
     extracted = {}
     for (name, product), eclass in zip(program.layers.items(), classes, strict=True):
-        told = priced.told.get(eclass)
-        cone = Cone([] if told is None else [told])
+        instruction_cost = priced.instruction_costs.get(eclass)
+        cone = Cone([] if instruction_cost is None else [instruction_cost])
         variant = target.variant(product, cone, network.layers.get(name, product), searched)
-        bound = None if told is None or target.objectives[0] != "cycles" else told.cycles
+        bound = None if instruction_cost is None or target.objectives[0] != "cycles" else instruction_cost.cycles
         extracted[name] = Extracted([variant], bound=bound, cone=cone)
     variants = _named(program, target, extracted)
     programs = {**dict.fromkeys(variants or ["as written"], program), CHOSEN: network}

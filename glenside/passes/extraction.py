@@ -31,15 +31,17 @@ class Choice:
 class PricedGraph:
     """An e-graph with a price for each e-node.
 
-    constant   for each class, True if it is computed from constants alone
-    told       class -> the cost of an instruction as rules state it, in place of the price by types
+    constant           for each class, True if it is computed from constants alone
+    instruction_costs  class -> cycles of an instruction that rules state, instead of the cost by types
     """
 
     def __init__(self, snapshot: Snapshot, prices: Prices) -> None:
         self.snapshot, self.prices = snapshot, prices
         self.constant = constant_classes(snapshot)
-        told: dict[int, int] = dict(sorted(snapshot.facts.get(UNIT_CYCLES, ()), reverse=True))  # the least comes last
-        self.told = {eclass: InstructionCost(cycles, 1) for eclass, cycles in told.items()}
+        cycles_of: dict[int, int] = dict(
+            sorted(snapshot.facts.get(UNIT_CYCLES, ()), reverse=True)
+        )  # the least is last, so it is kept
+        self.instruction_costs = {eclass: InstructionCost(cycles, 1) for eclass, cycles in cycles_of.items()}
         self._given = given_classes(snapshot)
         self._costs: dict[int, Cost] = {}
 
@@ -99,8 +101,12 @@ class PricedGraph:
         fixed = self.constant[eclass] and all(self.constant[c] for c in node.children)
         if own is None or any(c is None for c in children):
             return Cost(nodes=1)  # tuples
-        if eclass in self.told and not fixed and self.prices.instruction(node.operator, node.attributes) is not None:
-            return Cost(cycles=self.told[eclass].cycles, nodes=1)
+        if (
+            eclass in self.instruction_costs
+            and not fixed
+            and self.prices.instruction(node.operator, node.attributes) is not None
+        ):
+            return Cost(cycles=self.instruction_costs[eclass].cycles, nodes=1)
         return self.prices.cost(node.operator, node.attributes, [c for c in children if c is not None], own, fixed)
 
     def choose(

@@ -1,4 +1,4 @@
-"""The page of a check: what was compared, how, and the verdict on each part."""
+"""Builds the page of a check: the parts compared, the method, and the verdict on each part."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from glenside.report.text import Column, Table, table_html
 def check_document(
     title: str, what: str, verdicts: Mapping[str, str], result: str, how: str, facts: Mapping[str, str]
 ) -> Document:
-    """`what` says what the verdicts are on, such as a layer; `result` is the verdict on the whole, "" where there is
-    none.
+    """Returns the page of a check. `what` names the parts that have a verdict, such as a layer; `result` is the verdict
+    on the whole, or "".
     """
     wrong = frozenset(i for i, verdict in enumerate(verdicts.values()) if not is_equal(verdict))
     table = Table(

@@ -1,4 +1,4 @@
-"""What notebooks show: an e-graph as it grows."""
+"""Shows e-graphs in notebooks as they grow."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from glenside.targets.base import Target, Way
 def growing(
     program: Program, target: Target, blocking: str = "tile-loops"
 ) -> Iterator[tuple[int, Snapshot, list[str]]]:
-    """(iteration, e-graph, rules that matched in it), from the program itself until saturated; e-graphs say which rule
-    made each e-node."""
+    """Yields (iteration, e-graph, rules that matched in it), from the program itself until saturated; e-graphs name the
+    rule of each e-node.
+    """
     nodes = program_nodes(program.term)
     families = of_families(target.families(Way(blocking), nodes))
     search = Saturation(Request.of(nodes, families, target.rule_parameters(), Limits(), trace=True))

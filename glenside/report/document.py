@@ -1,4 +1,4 @@
-"""What a page says, before it is one: sections of blocks, which `page/blocks.js` draws, and pages that rows lead to.
+"""Declares the content of a page: sections of blocks, drawn by `page/blocks.js`, and subpages that table rows link to.
 
 Any command with a table makes a `Document` of it, and has sorting, filters, plots with their numbers, and print.
 """
@@ -30,7 +30,7 @@ class Block:
     """A part of a section."""
 
     def record(self, cells: _Cells) -> dict[str, Any]:
-        """As JSON: the name of its class, and its fields."""
+        """Returns the block as JSON: the name of its class, and its fields."""
         return {"kind": type(self).__name__.lower(), **{f.name: getattr(self, f.name) for f in fields(self)}}  # type: ignore[arg-type]
 
 
@@ -43,15 +43,15 @@ class Words(Block):
 
 @dataclass(frozen=True)
 class Facts(Block):
-    """What is known, by name."""
+    """Named values."""
 
     pairs: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class Grid(Block):
-    """A table that one sorts and filters. `links` has the number of the page that a row leads to, or None; of no rows
-    where none leads anywhere.
+    """A table with sorting and filters. `links` has for each row the number of its subpage, or None; empty without
+    links.
     """
 
     title: str
@@ -74,7 +74,7 @@ class Grid(Block):
 
 @dataclass(frozen=True)
 class Bars(Block):
-    """Bars side by side for each name: series are (what, amounts), of which None is not known."""
+    """Bars side by side for each name: series are (what, amounts), where None is unknown."""
 
     title: str
     unit: str
@@ -85,7 +85,7 @@ class Bars(Block):
 
 @dataclass(frozen=True)
 class Cloud:
-    """Points (x, y, what it is); `joined` are a line of steps that goes down."""
+    """Points (x, y, label); `joined` draws them as a descending step line."""
 
     name: str
     points: Sequence[tuple[float, float, str]]
@@ -94,7 +94,7 @@ class Cloud:
 
 @dataclass(frozen=True)
 class Points(Block):
-    """Amounts against amounts."""
+    """A scatter plot of two measures."""
 
     title: str
     x: str
@@ -107,13 +107,13 @@ class Points(Block):
 
 @dataclass(frozen=True)
 class Steps(Block):
-    """Amounts over time: a series (what, amounts) has one from each edge to the next, or one for each edge.
+    """Amounts over time: a series (name, amounts) has one for each interval between edges, or one for each edge.
 
-    labels  what happens from each edge to the next, where that is known
+    labels  text for each interval, if known
     spans   (name, first, last) along the axis
-    apart   whether each series has a strip of its own
-    top     what the axis reaches at least, so that pictures can be compared
-    most    a limit, which is drawn where it is on the axis
+    apart   True if each series has a strip of its own
+    top     least upper end of the axis, so that drawings can be compared
+    most    (name, limit), drawn if it is on the axis
     """
 
     title: str
@@ -130,7 +130,7 @@ class Steps(Block):
 
 @dataclass(frozen=True)
 class Curves(Block):
-    """Amounts along an axis, a line for each series: (what, an amount at each place), of which None is not known."""
+    """Amounts along an axis, a line for each series: (what, an amount at each place), where None is unknown."""
 
     title: str
     x: str
@@ -159,7 +159,7 @@ class Tiles(Block):
 
 @dataclass(frozen=True)
 class Rules(Block):
-    """Rules by name, with what their records say."""
+    """Rules by name, with the fields of their records."""
 
     names: Sequence[str]
 
@@ -187,7 +187,7 @@ class EGraph(Block):
 
 @dataclass(frozen=True)
 class Code(Block):
-    """Text as it is."""
+    """Preformatted text."""
 
     text: str
 
@@ -214,7 +214,7 @@ class Page:
 
 @dataclass
 class _Cells:
-    """Cells of tiles, of which equal layers have the same."""
+    """The cells of tiles, shared by equal layers."""
 
     numbers: dict[tuple[int, ...], int] = field(default_factory=dict)
 
@@ -224,11 +224,11 @@ class _Cells:
 
 @dataclass(frozen=True)
 class Document:
-    """All that one file says.
+    """The content of one HTML file.
 
     lead    the answer, in a sentence
-    pages   what rows of tables lead to
-    plain   the same as HTML for where no script runs, escaped
+    pages   subpages that table rows link to
+    plain   the tables as escaped HTML, for browsers without scripts
     egraph  a record of `egraph_record`, or None
     """
 
@@ -240,7 +240,7 @@ class Document:
     egraph: Mapping[str, Any] | None = None
 
     def record(self) -> dict[str, Any]:
-        """As JSON."""
+        """Returns the content as JSON."""
         cells = _Cells()
 
         def of(page: Page | Document) -> dict[str, Any]:
@@ -251,7 +251,7 @@ class Document:
         return {**made, "cells": [*cells.numbers]}
 
     def html(self) -> str:
-        """As one file that fetches nothing."""
+        """Returns the page as one HTML file that fetches nothing."""
         none = f"<noscript><h1>Without scripts this page has only its tables</h1>{self.plain}</noscript>"
         body = f'<main id="report">{none}</main>'
         sheet = f"html, body {{ margin: 0; }}\n{source('style.css')}\n{source('report.css')}"
@@ -260,12 +260,12 @@ class Document:
 
 
 def fits(e_nodes: int) -> bool:
-    """Whether an e-graph is small enough to be in a page beside everything else."""
+    """True if a page can hold an e-graph of this size beside its other content."""
     return e_nodes <= _LARGEST
 
 
 def asked(facts: Iterable[tuple[str, str]]) -> Section:
-    """The section of what was asked, by which versions: the command line, where it was one, and what it says."""
+    """Returns the section on the request: the command line, if there was one, given facts, and the versions."""
     command = [("command", shlex.join(["glenside", *sys.argv[1:]]))] if _is_command() else []
     return Section("What was asked", [Facts([*command, *facts, ("versions", _versions())])])
 

@@ -1,4 +1,4 @@
-"""Pictures of e-graphs: DOT, JSON, or an image drawn here, so that no graphviz program is needed."""
+"""Draws e-graphs as DOT, JSON, or an image, without a graphviz program."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def node_label(node: ENode) -> str:
-    """`access-slice 1 0 3`: the operator and its attributes."""
+    """Returns the operator and its attributes: `access-slice 1 0 3`."""
     words = (f"({' '.join(map(str, a))})" if isinstance(a, tuple) else str(a) for a in node.attributes)
     return " ".join([node.operator, *words])
 
 
 def nearest_classes(snapshot: Snapshot, limit: int) -> list[int]:
-    """Up to `limit` classes, those nearest to the result first, then what it does not reach: layers on their own."""
+    """Returns up to `limit` classes: those nearest to the result first, then those that it does not reach."""
     found: dict[int, None] = {}
     for root in reversed(snapshot.program or (0,)):
         if root in found or len(found) >= limit:
@@ -38,7 +38,7 @@ def nearest_classes(snapshot: Snapshot, limit: int) -> list[int]:
 
 
 def left_out(snapshot: Snapshot, limit: int) -> str:
-    """What a picture of that many classes does not show, as a sentence; empty when it shows all."""
+    """States in a sentence what a picture of `limit` classes leaves out; "" if nothing."""
     shown = nearest_classes(snapshot, limit)
     if len(shown) == snapshot.e_classes:
         return ""
@@ -50,7 +50,7 @@ def left_out(snapshot: Snapshot, limit: int) -> str:
 
 
 def egraph_dot(snapshot: Snapshot, choice: Mapping[int, int] | None = None, limit: int = 200) -> str:
-    """DOT text: a cluster for each e-class, a box for each e-node; those chosen are filled."""
+    """Returns DOT text: a cluster for each e-class, a box for each e-node; chosen ones are filled."""
     chosen, shown = set((choice or {}).values()), nearest_classes(snapshot, limit)
     lines = ["digraph egraph {", "  compound=true; node [shape=box, fontsize=10]; rankdir=TB;"]
     sentence = left_out(snapshot, limit)
@@ -72,7 +72,9 @@ def egraph_dot(snapshot: Snapshot, choice: Mapping[int, int] | None = None, limi
 
 
 def egraph_json(snapshot: Snapshot, choice: Mapping[int, int] | None = None) -> dict[str, Any]:
-    """All of it: classes with type and e-nodes, e-nodes with operator, attributes, children, whether chosen."""
+    """Returns the whole e-graph: classes with type and e-nodes; e-nodes with operator, attributes, children, and if
+    chosen.
+    """
     chosen = set((choice or {}).values())
     return {
         "classes": [
@@ -97,7 +99,7 @@ ENDINGS = (".html", ".svg", ".dot", ".gv", ".json", ".png", ".pdf")
 
 
 def require_ending(path: str) -> str:
-    """The ending of a path that an e-graph is written to. Raises BadInput for another."""
+    """Returns the ending of a path for an e-graph. Raises BadInput for an unknown one."""
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
         raise BadInput(f"an e-graph is written as {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, got {path}")
@@ -105,7 +107,7 @@ def require_ending(path: str) -> str:
 
 
 def write_egraph(view: EGraphView, path: str) -> str:
-    """Write a view by the ending, one of `ENDINGS`. Returns what it leaves out, in a sentence, or nothing.
+    """Writes a view in the format of the ending, one of `ENDINGS`. Returns what it leaves out as a sentence, or "".
 
     Raises BadInput for another ending or a path that cannot be written.
     """

@@ -13,7 +13,7 @@ from glenside.report.egraph_picture import Picture
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _INCH = 96.0  # pixels
-_SHARP = 1.5  # pixels of a file for one of the picture
+_SHARP = 1.5  # pixels of the file for one of the picture
 _INK, _QUIET, _EDGE, _CHOSEN = "#1b1f24", "#5c6670", "#a4adb5", "#0072b2"
 _FILLED = {"row": "#f2f4f6", "row chosen": "#dcedf8", "paper": "#ffffff", "frame": "#ffffff", "frame chosen": "#ffffff"}
 

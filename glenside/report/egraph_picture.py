@@ -13,13 +13,13 @@ from glenside.report.egraph_record import HOLE
 from glenside.report.layered import Placed, placed
 
 MOST = 36  # classes of a picture
-_FEWEST = 12  # that are drawn however wide they lie
-_WIDEST, _PAGE = 1400.0, 980.0  # a picture in its own units, and of a notebook's column, into which it is scaled
-_ROWS, _LONGEST, _NARROW = 5, 34, 60  # rows of a box; characters of a row, and of a sentence below a narrow picture
+_FEWEST = 12  # classes that are drawn at any width
+_WIDEST, _PAGE = 1400.0, 980.0  # maximum width in units of the picture; width of a notebook's column
+_ROWS, _LONGEST, _NARROW = 5, 34, 60  # rows of a box; characters of a row; least characters of a sentence
 _CHARACTER, _LINE, _HEAD, _EDGE = 7.25, 19.0, 25.0, 24.0
 _FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
-# Colours of Okabe and Ito, as the page has them. In a page that holds the picture the sheet is the whole page's, so all
-# of it is of this picture alone.
+# Colours of Okabe and Ito, as on the page. A sheet inside a page applies to the whole page, so each rule names
+# `.still`.
 STYLE = f"""
 .still text {{ font: 12px {_FONT}; fill: #1b1f24; white-space: pre; }}
 .still .paper, .still .frame {{ fill: #ffffff; }} .still .frame {{ stroke: #a4adb5; stroke-width: 1.2; }}
@@ -175,7 +175,7 @@ class Picture:
             f'<rect class="paper" width="{wide:.0f}" height="{high:.0f}"/>',
             f'<g transform="translate({_EDGE} {_EDGE})">',
         ]
-        drawn = sorted(zip(kinds, layout.paths, strict=True), reverse=True)  # what was chosen comes last, on top
+        drawn = sorted(zip(kinds, layout.paths, strict=True), reverse=True)  # chosen edges last, on top
         lines += [f'<path class="edge {k}" d="{path}" marker-end="url(#still-{k})"/>' for k, path in drawn if path]
         for c, box in boxes.items():
             lines += self._drawn(box, *layout.boxes[c])
@@ -195,7 +195,7 @@ class Picture:
             for i, (n, d) in enumerate(pairs):
                 edges.append((c, d, (i + 1) / (len(pairs) + 1)))
                 kinds.append("chosen" if n in self._chosen else "plain")
-        # What was chosen has no cycle, so that coming first it all runs downwards.
+        # The choice has no cycle, so chosen edges, which come first, all run downwards.
         order = sorted(range(len(edges)), key=lambda i: kinds[i])
         return [edges[i] for i in order], [kinds[i] for i in order]
 

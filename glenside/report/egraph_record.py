@@ -20,7 +20,7 @@ from glenside.targets.base import NodeCosts, Prices
 from glenside.targets.base.prices import names_of_parts
 
 HOLE = "\ue000"
-"""Where a child stands in the text of an e-node: a character that no name of a program can be mistaken for."""
+"""Placeholder of a child in the text of an e-node: a character that no name of a program contains."""
 UNKNOWN = -1
 Amount = tuple[int, ...]
 _WORDS = {
@@ -164,8 +164,8 @@ def priced(snapshot: Snapshot, prices: Prices) -> NodeCosts:
 
 
 def _costs(snapshot: Snapshot, costs: NodeCosts | None) -> tuple[_Least, _Least, _Least, _Least]:
-    """Of e-nodes, by themselves and with the cheapest of each child; of classes, the least cost and a bound. An e-node
-    that the machine does not have costs nothing that is known.
+    """Returns costs of e-nodes alone and with the cheapest e-node of each child, and for each class the least cost and
+    a lower bound. An instruction that the machine does not have has no cost.
     """
     if costs is None:
         return {}, {}, {}, {}
@@ -188,9 +188,10 @@ def _costs(snapshot: Snapshot, costs: NodeCosts | None) -> tuple[_Least, _Least,
 def _least(
     snapshot: Snapshot, own: Mapping[int, Amount], joined: Callable[[Sequence[Amount]], Amount]
 ) -> dict[int, Amount]:
-    """The least of each class, where an e-node takes its own and what is joined of its children (Knuth's extension of
-    Dijkstra's algorithm: no e-node takes less than any of its children). Joined by sums it is the cost of trees; by
-    maxima no program, whatever it shares, takes less, as it holds all of one child.
+    """Returns the least cost of each class; an e-node's cost is its own plus the joined costs of its children.
+
+    Knuth's extension of Dijkstra's algorithm: no e-node costs less than a child. With sums the result is the cost of
+    trees; with maxima it is a lower bound for any program, since a program contains all of one child.
     """
     waiting = {n: len(set(node.children)) for n, node in enumerate(snapshot.nodes)}
     readers: dict[int, list[int]] = {}
@@ -215,7 +216,7 @@ def _least(
 
 
 def _said(amounts: Sequence[Amount], costs: NodeCosts | None) -> dict[str, list[str]]:
-    """Costs in words, and the first part of each; e-nodes only tell equals apart."""
+    """Formats costs, and the first component of each. A cost that only counts e-nodes has no brief form."""
     names = () if costs is None else costs.names
     said, briefs = [], []
     for amount in amounts:
@@ -227,5 +228,5 @@ def _said(amounts: Sequence[Amount], costs: NodeCosts | None) -> dict[str, list[
 
 
 def _short(value: int) -> str:
-    """With separators; what has more digits than one reads, by its power of ten."""
+    """Formats an integer with separators; a long one as a power of ten."""
     return f"{value:,}" if value < 10**15 else f"{float(value) if value < 10**300 else float('inf'):.3g}"

@@ -50,7 +50,7 @@ class EGraphView:
             named = {layer: roots[layer], **roots}  # the page begins at the first
             roots = {name: own.classes[c] for name, c in named.items() if c in own.classes}
             snapshot, choice, title = own.snapshot, own.choice(choice), f"{layer} of {title}"
-        # Where e-nodes were chosen one by one, they have prices.
+        # E-nodes have costs if they were chosen one by one.
         costs = target.node_costs(snapshot) if isinstance(target, PricesNodes) else None
         costs = priced(snapshot, target.prices) if result.choice else costs
         return cls(snapshot, choice, costs=costs, roots=roots, links=links, known=_known(result), title=title)

@@ -1,5 +1,5 @@
-"""Pages as files: one HTML file that fetches nothing and runs only its own scripts, which its Content-Security-Policy
-names by hash.
+"""Writes pages as one HTML file that fetches nothing and runs only its own scripts; its Content-Security-Policy lists
+them by hash.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ _EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
 
 @cache
 def source(name: str) -> str:
-    """A file of the pages' folder."""
+    """Returns a file of the pages' folder."""
     return (files("glenside.report") / "page" / name).read_text(encoding="utf-8")
 
 
 def joined(*names: str) -> str:
-    """Modules as one script: each is in the scope of those before it, so imports and exports fall away."""
+    """Joins modules into one script: each is in the scope of those before it, so imports and exports are removed."""
     return "\n".join(_EXPORT.sub("", _IMPORT.sub("", source(name))) for name in names)
 
 
 @cache
 def worker_text() -> str:
-    """The script that lays out: dagre, and what makes columns and edges of it."""
+    """Returns the script that computes layouts: dagre, and the conversion to columns and edges."""
     vendored = re.sub(r"^//# sourceMappingURL=.*$", "", source("vendor/dagre.min.js"), flags=re.MULTILINE)
     licence = "\n".join(f"// {line}" for line in source("vendor/dagre.LICENSE").strip().splitlines())
     return f"// @dagrejs/dagre\n{licence}\n{vendored}\n{joined('layout.js', 'worker.js')}"
 
 
 def html_file(title: str, body: str, *, script: str, sheet: str, records: Mapping[str, Mapping[str, Any]]) -> str:
-    """A page whose `body` is markup of ours; texts of others stand in `records`, which become data blocks by their ids,
-    and the script makes text nodes of them, never markup.
+    """Returns a page. `body` is trusted markup. Texts from elsewhere are in `records`, which become data blocks by
+    their ids; the script makes text nodes of them, never markup.
     """
     worker = worker_text()
     policy = "; ".join(
@@ -75,13 +75,13 @@ def html_file(title: str, body: str, *, script: str, sheet: str, records: Mappin
 
 
 def require_page(path: str | None) -> None:
-    """Raise BadInput for a path that no page is written to."""
+    """Raises BadInput unless a page can be written to the path."""
     if path is not None and Path(path).suffix.lower() not in (".html", ".htm"):
         raise BadInput(f"a page is written as .html, got {path}")
 
 
 def data(record: Mapping[str, Any]) -> str:
-    """JSON that no text in it can end: it has no `<`, and nothing beyond ASCII."""
+    """Returns JSON that cannot end a script element: without `<`, and in ASCII."""
     return json.dumps(record, separators=(",", ":")).replace("<", "\\u003c")
 
 

@@ -1,8 +1,8 @@
-"""Where boxes and edges of a graph go, in layers from the top (Sugiyama, Tagawa and Toda 1981).
+"""Places boxes and edges of a graph in layers from the top (Sugiyama, Tagawa and Toda 1981).
 
-Edges that would run upwards are turned round, boxes stand below all that point to them, an edge that passes layers has
-a place in each, so that it runs through no box, layers are ordered to have few crossings, and places straighten what is
-ordered.
+Edges that would run upwards are reversed, and a box is below all boxes that point to it. An edge that crosses layers
+has a position in each, so that it crosses no box. Layers are ordered for few crossings, then positions are chosen to
+straighten edges.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-_APART, _PASS, _BETWEEN = 26.0, 16.0, 46.0  # between boxes, beside an edge, between layers
-_TIP = 9.0  # of an edge, straight into its box
+_APART, _PASS, _BETWEEN = 26.0, 16.0, 46.0  # distances in pixels: between boxes, beside an edge, between layers
+_TIP = 9.0  # straight end of an edge
 _SWEEPS = 12
-_STIFF = 6.0  # how much more than another an edge that passes a layer is to be straight
+_STIFF = 6.0  # weight of straightness for edges that cross a layer, relative to others
 
 Vertex = tuple[int, int, int]
-"""(box, -1, 0), or the place of the edge (from, to, layer) in a layer that it passes."""
+"""(box, -1, 0), or the position of the edge (from, to, layer) in a layer that it crosses."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Left and top of each box, a path in SVG's words for each edge, and the size of it all."""
+    """Left and top of each box, an SVG path for each edge, and the size of the drawing."""
 
     boxes: Mapping[int, tuple[float, float]]
     paths: Sequence[str]
@@ -32,7 +32,7 @@ class Placed:
 
 @dataclass
 class _Layers:
-    """Vertices in layers; `below` has the segments between neighbours, of edges turned downwards."""
+    """Vertices in layers; `below` has the segments to the next layer, after reversed edges were turned."""
 
     of: list[list[Vertex]]
     half: dict[Vertex, float]
@@ -45,9 +45,10 @@ class _Layers:
 
 
 def placed(sizes: Mapping[int, tuple[float, float]], edges: Sequence[tuple[int, int, float]]) -> Placed:
-    """The layout of boxes of widths and heights, and of edges (from, to, part of the width of the box where it leaves).
+    """Returns the layout of boxes of given widths and heights, and of edges (from, to, start on the box's lower side, 0
+    to 1).
 
-    Of a cycle the edge that comes last runs upwards; an edge to the box itself has no path.
+    In a cycle the last edge runs upwards; an edge from a box to itself has no path.
     """
     pairs = list(dict.fromkeys((a, b) for a, b, _ in edges if a != b))
     backward = _backward(pairs)
@@ -93,7 +94,7 @@ def _bend(a: tuple[float, float], b: tuple[float, float]) -> str:
 
 
 def _backward(pairs: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Edges that close a cycle of edges before them."""
+    """Returns the edges that close a cycle of edges before them."""
     below: dict[int, list[int]] = {}
     found: set[tuple[int, int]] = set()
     for a, b in pairs:
@@ -110,7 +111,7 @@ def _backward(pairs: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
 
 
 def _ranks(boxes: Sequence[int], down: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """The layer of each box: below all that point to it."""
+    """Returns the layer of each box: below all boxes that point to it."""
     below: dict[int, list[int]] = {}
     waiting = dict.fromkeys(boxes, 0)
     for a, b in down:
@@ -118,7 +119,7 @@ def _ranks(boxes: Sequence[int], down: Sequence[tuple[int, int]]) -> dict[int, i
         waiting[b] += 1
     rank = dict.fromkeys(boxes, 0)
     ready = [box for box in boxes if not waiting[box]]
-    for a in ready:  # it grows while it is read
+    for a in ready:  # grows while it is read
         for b in below.get(a, ()):
             rank[b] = max(rank[b], rank[a] + 1)
             waiting[b] -= 1
@@ -147,7 +148,7 @@ def _layered(
 
 
 def _order(layers: _Layers) -> None:
-    """Few crossings: each layer in the order of the means of its neighbours, down and up; the best order stays."""
+    """Reduces crossings: sorts each layer by the means of its neighbours, down and up; keeps the best order found."""
     best, fewest = [list(some) for some in layers.of], _crossings(layers)
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
@@ -177,7 +178,7 @@ def _crossings(layers: _Layers) -> int:
 
 
 def _straightened(layers: _Layers) -> dict[Vertex, float]:
-    """Centers, each as near to the mean of its neighbours as its layer's order lets it be (least squares)."""
+    """Returns centers, each as near to the mean of its neighbours as the order of its layer allows (least squares)."""
     center: dict[Vertex, float] = {}
     for some in layers.of:
         at = 0.0
@@ -189,7 +190,7 @@ def _straightened(layers: _Layers) -> dict[Vertex, float]:
         for some in order:
             wanted = []
             for v in some:
-                # Of both sides, so that what one layer gains the next does not lose.
+                # Averages both sides: otherwise the next layer would undo the change.
                 near = [*layers.above.get(v, ()), *layers.below.get(v, ())]
                 pull = [_STIFF if v[1] >= 0 and w[1] >= 0 else 1.0 for w in near]
                 total = sum(p * center[w] for p, w in zip(pull, near, strict=True))
@@ -200,11 +201,11 @@ def _straightened(layers: _Layers) -> dict[Vertex, float]:
 
 
 def _spread(wanted: Sequence[float], half: Sequence[float], weight: Sequence[float]) -> list[float]:
-    """The places nearest to those wanted at which neighbours keep apart (pooled, as in isotonic regression)."""
+    """Returns the positions nearest to those wanted that keep neighbours apart (pooled, as in isotonic regression)."""
     offset = [0.0]
     for i in range(1, len(wanted)):
         offset.append(offset[-1] + half[i - 1] + half[i] + _APART)
-    pools: list[tuple[float, float, int]] = []  # sum of weight times place, weight, count
+    pools: list[tuple[float, float, int]] = []  # sum of weight times position, weight, count
     for i, place in enumerate(wanted):
         pools.append((weight[i] * (place - offset[i]), weight[i], 1))
         while len(pools) > 1 and pools[-2][0] / pools[-2][1] > pools[-1][0] / pools[-1][1]:

@@ -1,4 +1,4 @@
-"""Sections of a page about a program of an npu: where its cycles and bytes go, and what each unit does over time."""
+"""Builds the sections about an npu program: the causes of its cycles and bytes, and each unit over time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from glenside.npu.program.program import NpuProgram
 
 _PARTS = 400
-"""Equal parts that time is cut into: as many as one tells apart on a page."""
+"""Number of equal intervals of time in a drawing."""
 
 
 def machine_sections(program: NpuProgram, times: Times | None = None) -> Sequence[Section]:
-    """Of a program as it is predicted, or as it took `times`. Raises BadInput."""
+    """Returns the sections for predicted times, or for measured `times`. Raises BadInput."""
     from glenside.npu.analysis.critical_path import accounts
     from glenside.npu.analysis.occupancy import timeline
 
@@ -33,8 +33,8 @@ def machine_sections(program: NpuProgram, times: Times | None = None) -> Sequenc
         for unit, shares in found.busy.items()
     ]
     kinds = (
-        ("How busy each unit is", busy),
-        ("How much of each memory holds what is read later", [*found.full.items()]),
+        ("Busy time of each unit", busy),
+        ("Live data in each memory", [*found.full.items()]),
     )
     drawn: list[Block] = [
         Steps(
@@ -51,5 +51,5 @@ def machine_sections(program: NpuProgram, times: Times | None = None) -> Sequenc
     table = Grid("", schedule_table(ledger))
     return [
         Section("The machine over time", drawn),
-        Section("Where cycles and bytes go", [table, Words(schedule_sentences(ledger))]),
+        Section("Cycles and bytes by cause", [table, Words(schedule_sentences(ledger))]),
     ]

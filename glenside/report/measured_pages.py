@@ -1,4 +1,4 @@
-"""Pages of what was measured here: runtimes in turn, parties beside what is told of them, costs that fit, gates."""
+"""Builds pages of measurements: runtimes in alternation, SPU runs beside predictions, fitted costs, area."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from glenside.npu.rtl.synthesis import Area
 
 WRONG = 1e-3
-"""A difference from which on a runtime computes something else, or in another dtype."""
+"""Difference from which a runtime is reported as computing something else, or in another dtype."""
 _MOST_BARS = 60
 
 
@@ -29,8 +29,8 @@ def bench_document(
     words: Sequence[str],
     facts: Mapping[str, str],
 ) -> Document:
-    """Of what a program takes as C, beside other runtimes: rows of every number of threads, the first of each ours, and
-    (nest, seconds, seconds told) on one thread.
+    """Returns the page of a benchmark of compiled C against other runtimes. `rows` has for every number of threads ours
+    first; `nests` are (nest, seconds, predicted seconds) on one thread.
     """
     table = _bench_table(rows)
     sections = [
@@ -75,7 +75,7 @@ def _medians(rows: Sequence[Row]) -> Bars:
 
 
 def _rounds(rows: Sequence[Row]) -> list[Block]:
-    """Every round, of those that take part in all: how far to believe a median."""
+    """Draws every round of each number of threads, which shows the spread around the medians."""
     blocks: list[Block] = []
     for threads in dict.fromkeys(row.threads for row in rows):
         own = [row for row in rows if row.threads == threads and len(row.seconds) > 1]
@@ -90,32 +90,32 @@ def _nests(nests: Sequence[tuple[str, float, float | None]]) -> list[Block]:
     if not nests:
         return []
     total = sum(seconds for _, seconds, _ in nests)
-    told = any(own is not None for *_, own in nests)
+    predicted = any(own is not None for *_, own in nests)
     columns = [
         Column("nest", [name for name, *_ in nests], words=True, folds=True),
         Column("us", [f"{1e6 * seconds:,.1f}" for _, seconds, _ in nests], f"{1e6 * total:,.1f}"),
         Column("share, %", [f"{100 * seconds / max(total, 1e-12):.1f}" for _, seconds, _ in nests]),
     ]
-    if told:
+    if predicted:
         known = [own for *_, own in nests]
         sums = f"{1e6 * sum(own or 0 for own in known):,.1f}"
-        columns.append(Column("told, us", ["" if own is None else f"{1e6 * own:,.1f}" for own in known], sums))
+        columns.append(Column("predicted, us", ["" if own is None else f"{1e6 * own:,.1f}" for own in known], sums))
     most = sorted(nests, key=lambda nest: -nest[1])[:_MOST_BARS]
     series: list[tuple[str, list[float | None]]] = [("measured", [1e6 * seconds for _, seconds, _ in most])]
-    series += [("told", [None if own is None else 1e6 * own for *_, own in most])] if told else []
-    title = "Those that take longest" if len(most) < len(nests) else "Each of them"
+    series += [("predicted", [None if own is None else 1e6 * own for *_, own in most])] if predicted else []
+    title = "The slowest ones" if len(most) < len(nests) else "Each nest"
     return [Grid("", Table(columns)), Bars(title, "us", [one_line(name) for name, *_ in most], series)]
 
 
 def spu_document(
     program: str, target: str, found: Comparison, words: Iterable[str], facts: Mapping[str, str]
 ) -> Document:
-    """Of a program between two parties: what is told of each layer beside what was measured."""
+    """Returns the page of a program between two parties: predictions for each layer beside measurements."""
     parts = [*found.layers, found.between()]
     table = parties_table(found)
     names = [one_line(part.names[0]) for part in parts]
     drawn = [
-        Bars(title, unit, names, [("told", [n for n, _ in own]), ("measured", [n for _, n in own])])
+        Bars(title, unit, names, [("predicted", [n for n, _ in own]), ("measured", [n for _, n in own])])
         for title, unit, own in (
             (
                 "Milliseconds of each layer",
@@ -125,10 +125,10 @@ def spu_document(
             ("Bytes of each layer", "bytes", [(p.predicted.bytes, p.measured.bytes) for p in parts]),
         )
     ]
-    whole, told = found.whole.measured, found.whole.predicted
+    whole, predicted = found.whole.measured, found.whole.predicted
     lead = (
-        f"It takes {whole.seconds:.3f} s, {whole.bytes:,} bytes and {whole.messages:,} messages of each party; told "
-        f"were {told.seconds:.3f} s, {told.bytes:,} bytes and {told.messages:,} messages."
+        f"It takes {whole.seconds:.3f} s, {whole.bytes:,} bytes and {whole.messages:,} messages of each party; "
+        f"predicted: {predicted.seconds:.3f} s, {predicted.bytes:,} bytes and {predicted.messages:,} messages."
     )
     sections = [Section("Layers", [Grid("", table), *drawn]), Section("How it was run", [Words([*words])])]
     title = f"{one_line(program)} on {target}, in SPU"
@@ -136,10 +136,10 @@ def spu_document(
 
 
 def parties_table(found: Comparison) -> Table:
-    """A row for each layer and one for what is between them; the whole, run as one, is the total."""
+    """Returns a row for each layer and one for the terms between layers; the total is the whole program run at once."""
     parts = [*found.layers, found.between()]
     lines, whole = [_cells(part) for part in parts], _cells(found.whole)
-    names = ("bytes told", "bytes measured", "messages told", "messages measured", "ms told", "ms measured")
+    names = [f"{what} {how}" for what in ("bytes", "messages", "ms") for how in ("predicted", "measured")]
     first = [part_name(part) for part in parts]
     columns = [
         Column(name, cells, total) for name, cells, total in zip(names, zip(*lines, strict=True), whole, strict=True)
@@ -148,49 +148,49 @@ def parties_table(found: Comparison) -> Table:
 
 
 def part_name(part: Part) -> str:
-    """The layers that a row is of."""
+    """Names the layers of a row."""
     more = f", and {len(part.names) - 1} more, each" if len(part.names) > 1 else ""
     return f"{one_line(part.names[0])}{more}"
 
 
 def _cells(part: Part) -> list[str]:
-    told, measured = part.predicted, part.measured
+    predicted, measured = part.predicted, part.measured
     return [
-        *(f"{told.bytes:,}", f"{measured.bytes:,}", f"{told.messages:,}", f"{measured.messages:,}"),
-        *(f"{1e3 * told.seconds:,.1f}", f"{1e3 * measured.seconds:,.1f}"),
+        *(f"{predicted.bytes:,}", f"{measured.bytes:,}", f"{predicted.messages:,}", f"{measured.messages:,}"),
+        *(f"{1e3 * predicted.seconds:,.1f}", f"{1e3 * measured.seconds:,.1f}"),
     ]
 
 
 def calibration_document(
     machine: str, timed: Sequence[tuple[str, float, float]], costs: str, facts: Mapping[str, str]
 ) -> Document:
-    """Of costs that fit: (what was timed, seconds measured, seconds told), and the costs as text."""
-    errors = [abs(told / seconds - 1) for _, seconds, told in timed]
+    """Returns the page of a calibration: (name, measured seconds, predicted seconds) of each timing; costs as text."""
+    errors = [abs(predicted / seconds - 1) for _, seconds, predicted in timed]
     columns = [
-        Column("what was timed", [name for name, *_ in timed], words=True, folds=True),
+        Column("timed", [name for name, *_ in timed], words=True, folds=True),
         Column("measured, us", [f"{1e6 * seconds:,.1f}" for _, seconds, _ in timed]),
-        Column("told, us", [f"{1e6 * told:,.1f}" for *_, told in timed]),
-        Column("apart, %", [f"{100 * error:.1f}" for error in errors]),
+        Column("predicted, us", [f"{1e6 * predicted:,.1f}" for *_, predicted in timed]),
+        Column("error, %", [f"{100 * error:.1f}" for error in errors]),
     ]
-    points = [(1e6 * seconds, 1e6 * told, one_line(name)) for name, seconds, told in timed]
-    clouds = [Cloud("as it was measured", [(x, x, name) for x, _, name in points]), Cloud("told", points)]
+    points = [(1e6 * seconds, 1e6 * predicted, one_line(name)) for name, seconds, predicted in timed]
+    clouds = [Cloud("measured", [(x, x, name) for x, _, name in points]), Cloud("predicted", points)]
     table = Table(columns)
     lead = (
-        f"{len(timed)} were timed, and are told {100 * statistics.mean(errors):.0f} % from what was measured (mean), "
+        f"{len(timed)} timed; prediction error {100 * statistics.mean(errors):.0f} % (mean), "
         f"{100 * statistics.median(errors):.0f} % (median)."
     )
     sections = [
-        Section("Told beside measured", [Points("", "us measured", "us told", clouds), Grid("", table)]),
+        Section("Predicted and measured", [Points("", "us measured", "us predicted", clouds), Grid("", table)]),
         Section("The costs", [Code(costs)]),
         asked(facts.items()),
     ]
-    return Document(f"What {machine} takes", lead, sections, plain=table_html(table))
+    return Document(f"Costs of {machine}", lead, sections, plain=table_html(table))
 
 
 def area_table(found: Area) -> Table:
-    """The parts of a machine, largest first, and their sum."""
+    """Returns the table of a machine's parts, largest first, with their sum."""
     parts = sorted(found.parts.items(), key=lambda named: -named[1].gates)
-    every = [*parts, ("an element of the array, of those", found.element)]
+    every = [*parts, ("one element of the array, included above", found.element)]
     names = ("gates", "flip-flops", "bits of RAM", "bits of registers")
     lines = [[f"{n:,.0f}" for n in asdict(part).values()] for _, part in every]
     whole = [f"{n:,.0f}" for n in asdict(found.total).values()]
@@ -201,7 +201,7 @@ def area_table(found: Area) -> Table:
 
 
 def area_document(found: Area, words: Sequence[str], facts: Mapping[str, str]) -> Document:
-    """Of a machine's gates, part by part."""
+    """Returns the page of a machine's gates, part by part."""
     total, table = found.total, area_table(found)
     parts = sorted(found.parts.items(), key=lambda named: -named[1].gates)
     gates = Bars("Gates of each part", "gates", [n for n, _ in parts], [("gates", [p.gates for _, p in parts])])

@@ -1,4 +1,4 @@
-"""A still picture of a network as SVG: its steps from the inputs down, and every copy between them with its bytes."""
+"""Draws a network as SVG: its steps from the inputs down, and every copy between them with its bytes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from glenside.report.result import Result
 
 TUPLE = "construct-tuple"
-MOST = 600  # steps of a picture
-_ROOM = 60  # steps that are drawn each for itself; of more, those in a row between copies are one box
+MOST = 600  # maximum number of steps in a picture
+_ROOM = 60  # maximum number of steps drawn as one box each; above it, steps in a row between copies are one box
 _CHARACTER, _LINE, _MARGIN, _LONGEST = 7.0, 17.0, 22.0, 40
-_NARROW = 50  # characters of a sentence below a narrow picture
+_NARROW = 50  # minimum line length, in characters, of sentences below a picture
 _FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
-# Colours of Okabe and Ito; a copy is told by its word and its dashes too.
+# Colours of Okabe and Ito; copies also differ by their text and their dashed lines.
 _STYLE = f"""
 .network text {{ font: 11.5px {_FONT}; fill: #1b1f24; white-space: pre; }}
 .network .paper {{ fill: #ffffff; }} .network text.quiet {{ fill: #5c6670; }} .network text.head {{ font-weight: 700; }}
@@ -67,14 +67,14 @@ class Step:
 
 @dataclass
 class Network:
-    """The steps of a program and which uses which; what only is an address, such as a reshape, is no step."""
+    """The steps of a program and their edges; a view, such as a reshape, is no step."""
 
     steps: dict[int, Step] = field(default_factory=dict)
     edges: dict[tuple[int, int], None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: Program, copies: Sequence[tuple[Term, Any]]) -> Network:
-        """From a program and its copies, as a target tells them."""
+        """Builds the network of a program and its copies, which the target counts."""
         network, made = cls(), dict[Term, list[int]]()
         constant = program.info.constant
         copied: dict[Term, list[Any]] = {}
@@ -114,7 +114,9 @@ class Network:
         return number
 
     def _join(self) -> None:
-        """Elementwise steps in a row are one box with what they follow, and of many steps all that are in a row."""
+        """Merges runs of elementwise steps into one box with the step before them; in a large network, runs of all
+        steps.
+        """
         many = len(self.steps) > _ROOM
         after: dict[int, list[int]] = {}
         before: dict[int, list[int]] = {}
@@ -143,9 +145,9 @@ class Network:
 
 
 def layout_picture(result: Result) -> str:
-    """A network before and after its layouts were chosen, every copy marked, as the text of an SVG file.
+    """Draws a network before and after the choice of layouts, with every copy marked, as the text of an SVG file.
 
-    Raises BadInput where the target counts no copies, or the network is too large to be drawn.
+    Raises BadInput if the target counts no copies, or the network is too large.
     """
     target = result.target
     if not isinstance(target, MovesLayouts):
@@ -157,13 +159,13 @@ def layout_picture(result: Result) -> str:
 
 
 def require_svg(path: str) -> None:
-    """Raise BadInput for another ending than that of a picture of a network."""
+    """Raises BadInput unless the path ends in .svg."""
     if Path(path).suffix.lower() != ".svg":
         raise BadInput(f"a picture of a network is written as .svg, got {path}")
 
 
 def network_picture(title: str, networks: Sequence[tuple[str, Network]]) -> str:
-    """Networks side by side as the text of an SVG file. Raises BadInput for one that is too large."""
+    """Draws networks side by side as the text of an SVG file. Raises BadInput if one is too large."""
     for which, network in networks:
         if len(network.steps) > MOST:
             raise BadInput(f"a picture has at most {MOST} steps, and {title}, {which}, has {len(network.steps):,}")
@@ -199,7 +201,7 @@ def network_picture(title: str, networks: Sequence[tuple[str, Network]]) -> str:
 
 
 class _Column:
-    """One network, placed."""
+    """A network with the positions of its boxes."""
 
     def __init__(self, which: str, network: Network) -> None:
         self.which, self.network = which, network
@@ -242,13 +244,13 @@ def _is_input(term: Term) -> bool:
 
 
 def _moves(term: Term) -> bool:
-    """Whether a term is only elements of its operands, or a tuple of them."""
+    """True if a term only selects elements of its operands, or is a tuple of them."""
     record = term.operator
     return bool(term.children) and (record.kind is OperatorKind.VIEW or record.index_map is not None)
 
 
 def _computed(program: Program) -> dict[Term, str]:
-    """What computes each layer, a product or instructions, and the layer's name."""
+    """Maps the product or the instructions that compute a layer to the layer's name."""
     names = dict[Term, str]()
     for name, layer in program.layers.items():
         for term in nearest(layer, stops=lambda t: is_product(t) or t.operator.kind is OperatorKind.INSTRUCTION):
@@ -268,7 +270,7 @@ def _step(program: Program, term: Term, name: str | None) -> Step:
 
 
 def _results(program: Program) -> list[tuple[str, Term]]:
-    """The results with their names."""
+    """Returns the results with their names."""
     whole = program.term
     terms = [*whole.children] if isinstance(whole.type, TupleType) and whole.operator.name == TUPLE else [whole]
     names = program.signature.outputs

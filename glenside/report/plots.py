@@ -1,4 +1,4 @@
-"""Pictures of results, readable in grey: what differs has another marker and another line, not another colour only."""
+"""Draws results with matplotlib; markers and lines differ as well as colours, so that a print in grey is readable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_PANELS = 12
 
 
 def plot_ending(path: str) -> str:
-    """`png`, `svg` or `pdf`. Raises BadInput for another ending."""
+    """Returns `png`, `svg` or `pdf`. Raises BadInput for another ending."""
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
         raise BadInput(f"a plot is written as {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, got {path}")
@@ -29,13 +29,13 @@ def plot_ending(path: str) -> str:
 
 
 def shown(name: str, most: int = 40) -> str:
-    """A name as a figure has room for it: on one line, its end when it is long."""
+    """Shortens a name for a figure: one line, its end if it is long."""
     line = one_line(name)
     return line if len(line) <= most else f"..{line[2 - most :]}"
 
 
 def comparison_figure(report: Report) -> Any:
-    """A figure: the cycles of each layer by the baseline mapping and by the best, and the utilization of both."""
+    """Draws the cycles of each layer by the baseline mapping and by the best one, and the utilization of both."""
     from matplotlib.figure import Figure
 
     rows = [row for row in report.layers if row.baseline["cycles"] and row.measures["cycles"]]
@@ -69,7 +69,7 @@ def comparison_figure(report: Report) -> Any:
 
 
 def front_figure(report: Report) -> Any:
-    """A figure: for each distinct layer what its variants trade, such as time for memory; the chosen one is filled."""
+    """Draws the trade-off of each distinct layer's variants, such as time for memory; the chosen one is filled."""
     from matplotlib.figure import Figure
 
     distinct = {str((row.operator, row.front)): row for row in report.layers}
@@ -117,7 +117,7 @@ def front_figure(report: Report) -> Any:
 
 
 def _point(choice: Choice, first: str, second: str) -> tuple[float, float]:
-    """Where a variant stands; what is not known has no place."""
+    """Returns the coordinates of a variant; NaN for an unknown measure."""
     x, y = choice.measures[second], choice.measures[first]
     return (math.nan if x is None else x, math.nan if y is None else y)
 
@@ -127,12 +127,12 @@ def _with_unit(measure: str, unit: str) -> str:
 
 
 def write_report_plot(report: Report, path: str) -> None:
-    """Write what variants trade, or else how far the answer is from its baseline. Raises BadInput."""
+    """Writes the trade-off of variants, or else the comparison with the baseline. Raises BadInput."""
     write_figure(front_figure(report) if report.front else comparison_figure(report), path)
 
 
 def write_figure(figure: Any, path: str, dpi: int | str = 130) -> None:
-    """Write a figure, whole or not at all. Raises BadInput."""
+    """Writes a figure; the file is complete or not written. Raises BadInput."""
     import matplotlib
 
     from glenside.ir.files import write_bytes

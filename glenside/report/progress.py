@@ -1,7 +1,7 @@
-"""Progress: what is being done, how large the e-graph is, the best answer so far and what none can be below.
+"""Shows progress: the current stage, the size of the e-graph, the best answer so far and its lower bound.
 
-On a terminal it is a stage bar on standard error that goes when the work is done, in a notebook the same as HTML that
-is updated in its place; where neither is, as in pipes and files, it is nothing.
+On a terminal it is one line on standard error that disappears at the end; in a notebook the same as HTML, updated in
+place; in pipes and files nothing.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 STAGES = ("load", "fold", "saturate", "extract", "check")
 _SEEN = 0.1  # seconds between two frames
-_BAR = 24  # characters of the bar, where there is room
+_BAR = 24  # width of the bar in characters
 _NARROW = 44
 
 
 @dataclass(frozen=True)
 class Event:
-    """What is being done; what is None is not known, or as it was told before.
+    """One report of progress; None is unknown, or unchanged since the event before.
 
-    stage     one of STAGES, or what else takes time
-    fraction  how far that is, where the end can be foreseen
-    e_nodes   of the e-graph
-    best      what the best answer so far takes of the first objective, in `unit`
-    bound     what no answer can be below
+    stage     one of STAGES, or another name
+    fraction  completed fraction of the stage, if the end can be predicted
+    e_nodes   number of e-nodes of the e-graph
+    best      first objective of the best answer so far, in `unit`
+    bound     lower bound of the first objective
     """
 
     stage: str
@@ -47,7 +47,7 @@ class Event:
     unit: str = ""
 
     def after(self, before: Event | None) -> Event:
-        """With what was told before and still holds."""
+        """Fills unknown values with those of the event before, if they still hold."""
         if before is None:
             return self
         known = {name: getattr(before, name) for name in ("e_nodes", "best", "bound") if getattr(self, name) is None}
@@ -60,12 +60,12 @@ Listener = Callable[[Event], None]
 
 
 def silent(event: Event) -> None:
-    """The listener to whom nothing need be told."""
+    """Ignores an event."""
 
 
 @contextmanager
 def shown(first: str = "load", *, quiet: bool = False) -> Iterator[Listener]:
-    """A listener that shows what it is told where somebody looks: in a notebook, or on a terminal as standard error."""
+    """Yields a listener that shows events in a notebook or on a terminal; elsewhere it ignores them."""
     if quiet:
         yield silent
     elif _in_notebook():
@@ -79,7 +79,7 @@ def shown(first: str = "load", *, quiet: bool = False) -> Iterator[Listener]:
 
 
 def facts(event: Event) -> list[str]:
-    """What is known, the most telling first."""
+    """Returns the known facts, most informative first."""
     known = [
         "" if event.best is None else f"best {event.best:,} {event.unit}".rstrip(),
         "" if event.bound is None else f"bound {event.bound:,}",
@@ -90,7 +90,7 @@ def facts(event: Event) -> list[str]:
 
 
 def _trail(stage: str) -> list[tuple[str, str]]:
-    """(stage, whether it is done, now or to come), or the one that is now where it is no usual one."""
+    """Returns (stage, "done", "now" or "to come") for each stage; a stage outside STAGES alone."""
     if stage not in STAGES:
         return [(stage, "now")]
     at = STAGES.index(stage)
@@ -98,7 +98,7 @@ def _trail(stage: str) -> list[tuple[str, str]]:
 
 
 def line(event: Event, width: int, seconds: float = 0.0) -> Text:
-    """One line of at most `width` characters: the stages, a bar, and as many of the facts as there is room for."""
+    """Returns one line of at most `width` characters: the stages, a bar, and the facts that fit."""
     from rich.text import Text
 
     text, look = Text(no_wrap=True, overflow="ellipsis"), {"done": "green", "now": "bold", "to come": "dim"}
@@ -120,7 +120,7 @@ def line(event: Event, width: int, seconds: float = 0.0) -> Text:
 
 
 def _bar(fraction: float | None, size: int, seconds: float) -> Text:
-    """What is done of it, or, where the end is not known, something that moves."""
+    """Returns a progress bar, or a moving one if the fraction is unknown."""
     from rich.text import Text
 
     bar = Text()
@@ -135,7 +135,7 @@ def _bar(fraction: float | None, size: int, seconds: float) -> Text:
 
 @contextmanager
 def _on_terminal(first: Event) -> Iterator[Listener]:
-    """A line that rich keeps in its place, and takes away at the end, however that comes."""
+    """Yields a listener that redraws one line with rich, and removes it at the end in every case."""
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.live import Live
 
@@ -167,7 +167,7 @@ def _drawable(encoding: str) -> bool:
 
 
 def _in_notebook() -> bool:
-    """Whether a kernel runs this, which shows what it is sent as a page."""
+    """True if an IPython kernel, which can display HTML, runs this code."""
     shell = sys.modules.get("IPython")
     found = shell.get_ipython() if shell is not None else None
     return found is not None and "IPKernelApp" in found.config
@@ -175,7 +175,9 @@ def _in_notebook() -> bool:
 
 @contextmanager
 def _in_cell(first: Event) -> Iterator[Listener]:
-    """An output of the cell that runs, updated in its place, and empty at the end: a notebook keeps what is left."""
+    """Yields a listener that updates an output of the running cell, and empties it at the end: a notebook saves its
+    outputs.
+    """
     shows: Any = import_module("IPython.display")
     handle = shows.display(shows.HTML(html(first)), display_id=True)
     latest, last = first, time.monotonic()
@@ -195,7 +197,7 @@ def _in_cell(first: Event) -> Iterator[Listener]:
 
 
 def html(event: Event) -> str:
-    """The same as HTML: stages, a bar and facts, with nothing in it but text."""
+    """Returns the same line as HTML: stages, a bar and facts, all text escaped."""
     look = {"done": "opacity:.6", "now": "font-weight:bold", "to come": "opacity:.35"}
     trail = " ".join(f'<span style="{look[when]}">{escape(name)}</span>' for name, when in _trail(event.stage))
     share = "" if event.fraction is None else f' value="{min(max(event.fraction, 0.0), 1.0):.3f}"'

@@ -1,4 +1,5 @@
-"""The report: one row of named measures for each layer, totals, what the search did, how the answer was checked.
+"""Declares the report: a row of measures for each layer, totals, statistics of the search, and how the answer was
+checked.
 
 Tables, JSON, pages, plots and the cache derive from this one record.
 """
@@ -21,14 +22,14 @@ _GRADIENT = "-gradient"
 
 
 def part_of(name: str, names: Container[str]) -> tuple[str, str]:
-    """The layer that a name is of, and which part: `pw1.input-gradient` is that of pw1 where there is a layer pw1."""
+    """Splits a name into layer and part: `pw1.input-gradient` is a part of pw1 if there is a layer pw1."""
     layer, dot, part = name.rpartition(".")
     return (layer, part) if dot and part.endswith(_GRADIENT) and layer in names else (name, FORWARD)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A variant of a layer as the report has it: its label, and what it takes."""
+    """A variant of a layer in the report: its label and its measures."""
 
     label: str
     measures: Amounts
@@ -39,13 +40,13 @@ class LayerRow:
     """One product of the program. groups, m, k, n are its own sizes, before any padding.
 
     part          forward, or in a training step input-gradient or weight-gradient of the layer that begins the name
-    variants      a baseline, or "chosen" -> what that takes
-    front         every variant that was found, where there are several
-    lower_bound   what is proven to be the least of the first objective; gap is how far above that the answer is
-    utilization   the share of the multipliers of a machine that are busy, where cycles are counted
-    rules         a trace: the rules that built what was chosen
-    details       what else a program may want to know of the answer
-    nearest_miss  why the product stays off the machine, or ""
+    variants      name of a baseline, or "chosen" -> label and measures
+    front         every variant that was found, if there are several
+    lower_bound   proven lower bound of the first objective; gap is the distance of the answer to it
+    utilization   share of busy multipliers, if the target counts cycles
+    rules         with a trace: the rules that built the answer
+    details       further data on the answer, for programs
+    nearest_miss  why the product is not mapped, or ""
     """
 
     name: str
@@ -77,21 +78,21 @@ class LayerRow:
 
     @property
     def measures(self) -> Amounts:
-        """What the answer takes."""
+        """Measures of the answer."""
         return self.chosen.measures
 
     @property
     def baseline(self) -> Amounts:
-        """What the first baseline takes."""
+        """Measures of the first baseline."""
         return next(iter(self.variants.values())).measures
 
     @property
     def mapped(self) -> bool:
-        """Whether the product runs on the machine."""
+        """True if the product runs on the machine."""
         return not self.nearest_miss
 
     def front_of(self, axes: Sequence[str]) -> list[Choice]:
-        """The variants that no other beats in all of these measures, least of the first measure first."""
+        """Returns the variants that no other dominates in these measures, least of the first measure first."""
 
         def amounts(choice: Choice, names: Sequence[str]) -> list[float]:
             return [float("inf") if (n := choice.measures[name]) is None else n for name in names]
@@ -108,21 +109,21 @@ class LayerRow:
 
 @dataclass(repr=False)
 class Report:
-    """`as_dict` is the content of report.json; keys are added over time.
+    """The report of an optimization. `as_dict` is the content of report.json; keys are added over time.
 
-    totals          a baseline, or "chosen" -> measures of the whole program
-    between_layers  the same of what is between the layers, of the measures that add up, where that is counted
-    front           measures that variants trade for each other, where there is such a choice
-    compared        the measures that tables show for every baseline
-    cost            of the whole program by prices of e-nodes, where they add up
-    notes           what is wrong with the answer, such as by how much it exceeds a budget
-    faults          why searches failed, where some did: rules that are wrong, and what is kept is the baseline
-    remarks         what else must be said of the measures
-    black_boxes     name -> how many operators of no known meaning have it: nothing of them is mapped or counted
-    algebra         other forms of sums and products between layers: those that were taken, and those that were not
-    sections        what only this target reports, such as the copies of a network
-    uncounted       what the first measure leaves out of all that a program takes, in words
-    of_program      what the program that was made takes of that measure, all of it; None where none was made
+    totals          name of a baseline, or "chosen" -> measures of the whole program
+    between_layers  the same for the terms between layers, of the measures that add up, if they are counted
+    front           measures that variants trade off, if any
+    compared        measures that tables show for every baseline
+    cost            cost of the whole program by the cost model of e-nodes, if it adds up
+    notes           faults of the answer, such as the excess over a budget
+    faults          why searches failed, such as an unsound rule; the answer is then the baseline
+    remarks         other remarks on the measures
+    black_boxes     name of an operator without known semantics -> its number; they are neither mapped nor counted
+    algebra         other forms of sums and products between layers, chosen or rejected
+    sections        reports of this target only, such as the copies of a network
+    uncounted       what the first measure leaves out, in words
+    of_program      first measure of the compiled program, everything included; None if none was compiled
     """
 
     program: str
@@ -162,7 +163,7 @@ class Report:
         return f"<report of {self.program} on {self.target}: {len(self.layers)} layers, {how}>"
 
     def forget_checks(self) -> None:
-        """Say of nothing that it was checked: what is remembered was of another time."""
+        """Marks everything as not checked: cached verdicts are of an earlier run."""
         self.layers[:] = [replace(row, checked="not checked") for row in self.layers]
         self.checked, self.how_checked = "not checked", ""
 
@@ -173,22 +174,22 @@ class Report:
 
     @property
     def total(self) -> Amounts:
-        """What the answer takes as a whole."""
+        """Measures of the whole answer."""
         return self.totals[CHOSEN]
 
     @property
     def baseline(self) -> Amounts:
-        """What the first baseline takes as a whole."""
+        """Measures of the whole first baseline."""
         return next(iter(self.totals.values()))
 
     @property
     def parts(self) -> list[str]:
-        """What the layers are of a training step: forward, and gradients; just forward otherwise."""
+        """Parts of a training step that the layers belong to: forward and gradients; only forward in other programs."""
         return [*dict.fromkeys(row.part for row in self.layers)]
 
     @property
     def mapped(self) -> int:
-        """How many layers run on the machine."""
+        """Number of layers that run on the machine."""
         return sum(row.mapped for row in self.layers)
 
     @property
@@ -197,7 +198,7 @@ class Report:
 
     @property
     def lower_bound(self) -> int | None:
-        """The sum of those of the layers; None where one is not known."""
+        """Sum of the bounds of the layers; None if one is unknown."""
         bounds = [row.lower_bound for row in self.layers]
         return None if any(b is None for b in bounds) else sum(b for b in bounds if b is not None)
 
@@ -208,12 +209,12 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Everything is mapped, checked equal, and within its budget."""
+        """True if everything is mapped, checked equal, and within its budget."""
         rows = all(row.mapped and is_equal(row.checked) for row in self.layers)
         return rows and is_equal(self.checked) and not self.notes and not self.faults
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Returns the content of report.json."""
         return {
             "program": self.program,
             "target": self.target,
@@ -255,12 +256,12 @@ class Report:
 
     @property
     def mapped_words(self) -> str:
-        """How many layers are mapped, and how many black boxes nobody could map."""
+        """Counts of mapped layers and of black boxes, in words."""
         words, boxes = f"{self.mapped} of {len(self.layers)} mapped", sum(self.black_boxes.values())
         return f"{words}, {boxes} black box{'es' * (boxes > 1)} not counted" if boxes else words
 
     def unmapped_sentence(self) -> str:
-        """One honest sentence on what stayed off the machine."""
+        """Names the products that are not mapped, and why the first one is not."""
         left = [row for row in self.layers if not row.mapped]
         known = " whose meaning is known" if self.black_boxes else ""
         if not self.layers:
@@ -273,7 +274,7 @@ class Report:
         return f"{len(left)} of {len(self.layers)} products{known} stayed off the machine: {names}{more}; {why}."
 
     def black_boxes_sentence(self) -> str:
-        """What is in the program and in no measure, by name, or nothing."""
+        """Names the operators that no measure counts, or returns ""."""
         count = sum(self.black_boxes.values())
         if not count:
             return ""

@@ -1,4 +1,4 @@
-"""A result as a page: what was asked, the answer, the table, plots, each layer, what was checked and how."""
+"""Builds the page of a result: the request, the answer, the table, plots, each layer, and how it was checked."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _MOST_BARS = 400
 def result_document(
     result: Result, *, compare: bool = False, more: Sequence[Section] = (), facts: Mapping[str, str] | None = None
 ) -> Document:
-    """The document of a result; `more` are sections that only this run has, `facts` what else was asked. An answer of
-    the cache is searched for again, as its e-graph is shown.
+    """Returns the document of a result. `more` are sections of this run only, `facts` more values of the request. A
+    cached answer is searched again, since its e-graph is shown.
     """
     report, view = result.report, EGraphView.of(result)
     drawn = fits(result.egraph.e_nodes)
@@ -68,14 +68,14 @@ def _asked(result: Result) -> Iterator[tuple[str, str]]:
     target = result.target
     yield "program", one_line(result.original.name)
     yield "target", f"{target.name}: {' '.join(target.doc.split()).split('. ')[0].rstrip('.')}"
-    yield "made least", ", then ".join(target.objectives) or "nothing"
+    yield "minimized", ", then ".join(target.objectives) or "nothing"
     if target.budget is not None:
         yield target.budget.what, f"{target.budget.most:,.0f} {target.budget.unit}"
     yield "seed", str(result.seed)
 
 
 def _tables(report: Report, compare: bool) -> list[Block]:
-    """Those of the terminal, a row for each layer; the first leads to the layers' pages."""
+    """Returns the tables of the terminal with a row for each layer; rows of the first one link to the layers' pages."""
     found = tables_of(report, compare=compare, every=True)
     copies = "copies" in report.sections
     first: list[Block] = [Grid("", found[0], [*range(len(report.layers))])] if len(found) > copies else []
@@ -83,7 +83,7 @@ def _tables(report: Report, compare: bool) -> list[Block]:
 
 
 def _bars(report: Report) -> list[Block]:
-    """What each layer takes of the measure that is compared first, by every baseline and at best."""
+    """Draws the first measure of each layer for every baseline and for the answer, and the utilization."""
     first, rows = report.measures[0], report.layers[:_MOST_BARS]
     if not any(row.measures[first.name] for row in rows):
         return []
@@ -96,12 +96,12 @@ def _bars(report: Report) -> list[Block]:
         shares = [
             (which, [_share(row, row.variants[which].measures, report.peak) for row in rows]) for which in report.totals
         ]
-        bars.append(Bars("multipliers that are busy", "%", names, shares, [*range(len(rows))]))
+        bars.append(Bars("utilization of the multipliers", "%", names, shares, [*range(len(rows))]))
     return bars
 
 
 def _copies(report: Report) -> list[Block]:
-    """Bytes of each kind of copy, before and after."""
+    """Draws the bytes of each kind of copy, before and after."""
     if "copies" not in report.sections:
         return []
     bytes_: dict[str, list[float | None]] = {}
@@ -120,9 +120,9 @@ def _share(row: LayerRow, amounts: Amounts, peak: int) -> float | None:
 
 
 def _memory(result: Result) -> list[Block]:
-    """What temporaries hold step by step, of the first baseline that was built and of the answer."""
+    """Draws the bytes of live temporaries in each step, for the first baseline that was built and for the answer."""
     target, programs = result.target, {**dict([*result.baselines.items()][:1]), CHOSEN: result.program}
-    if result.report.black_boxes or not isinstance(target, TracksMemory):  # nothing here counts black boxes
+    if result.report.black_boxes or not isinstance(target, TracksMemory):  # the target counts nothing for black boxes
         return []
     known = {which: target.memory_over_time(program) for which, program in programs.items()}
     budget = target.budget
@@ -149,7 +149,7 @@ def _memory(result: Result) -> list[Block]:
 
 
 def _spans(layers: Sequence[str]) -> list[tuple[str, float, float]]:
-    """Where layers are computed: from the step after the layer before to the last of their own."""
+    """Returns for each layer its steps: from the step after the layer before to its own last one."""
     found, first = list[tuple[str, float, float]](), 0
     for i, name in enumerate(layers):
         if name:
@@ -159,7 +159,7 @@ def _spans(layers: Sequence[str]) -> list[tuple[str, float, float]]:
 
 
 def _search(report: Report) -> list[Block]:
-    """Which rules found anything, how often, and what they say. Analyses run together and are not timed one by one."""
+    """Returns the table of rules that matched. Analyses run together, so they have no times of their own."""
     found = [(name, run) for name, run in report.rules.items() if run.matches]
     found.sort(key=lambda item: -item[1].matches)
     rules = [RULES.get(name) for name, _ in found]
@@ -213,8 +213,8 @@ class _Layers:
         sections = [
             Section("", [self._facts(row), self._measures(row)]),
             Section("In the array", self._tiles(row)),
-            Section("What its variants trade", self._front(row)),
-            Section("Rules that made it", self._rules(row)),
+            Section("Trade-off of its variants", self._front(row)),
+            Section("Rules applied", self._rules(row)),
             Section("Its e-graph", self._egraph(row)),
         ]
         return Page(one_line(row.name), lead, sections)
@@ -227,17 +227,18 @@ class _Layers:
         pairs += [("variant", row.label)]
         if (plan := row.details.get("plan")) and (sizes := plan.get("matrices")):
             product = " x ".join(f"{sizes[key]:,}" for key in ("groups", "m", "k", "n"))
-            pairs += [("as the array takes it", f"{product}, groups x M x K x N")]
+            pairs += [("as mapped on the array", f"{product}, groups x M x K x N")]
         if row.utilization is not None:
-            pairs += [("multipliers that are busy", f"{100 * row.utilization:.2f} %")]
+            pairs += [("utilization of the multipliers", f"{100 * row.utilization:.2f} %")]
         if row.lower_bound is not None:
-            gap = "" if row.gap is None else ("; this is it" if row.gap == 0 else f"; this is {row.gap:,} above it")
+            above = "reached" if row.gap == 0 else f"the answer is {row.gap:,} above it" if row.gap is not None else ""
+            gap = above and f"; {above}"
             unit = self.report.units.get(self.report.objectives[0], self.report.objectives[0])
-            pairs += [("bound", f"nothing takes less than {row.lower_bound:,} {unit}{gap}")]
+            pairs += [("lower bound", f"{row.lower_bound:,} {unit}{gap}")]
         return Facts([*pairs, ("checked", row.checked)])
 
     def _measures(self, row: LayerRow) -> Grid:
-        """What each baseline takes and what was chosen."""
+        """Returns the table of measures of each baseline and of the answer."""
         names = [m.name for m in self.report.measures if row.measures[m.name] is not None]
         which = [*row.variants]
         columns = [
@@ -252,7 +253,7 @@ class _Layers:
         return name if name.endswith(unit) else f"{name}, {unit}"
 
     def _tiles(self, row: LayerRow) -> list[Block]:
-        """The array with the baseline's weights beside the array with the best mapping's."""
+        """Draws the array with the baseline's weights beside the array with the best mapping's."""
         layer, product = self.result.program.layers.get(row.name), self.result.prepared.layers.get(row.name)
         if layer is None or product is None or not row.mapped:
             return []
@@ -267,7 +268,7 @@ class _Layers:
         return [Tiles(pictures), *([Words(said)] if said else [])]
 
     def _front(self, row: LayerRow) -> list[Block]:
-        """Every variant, those that no other beats, and the one that was chosen."""
+        """Draws every variant, those that no other dominates, and the chosen one."""
         report = self.report
         if not report.front or not row.front:
             return []
@@ -300,7 +301,7 @@ class _Layers:
             own = Choice(row.label, row.measures)
             chosen = (v.term for v in extracted.variants if Choice(v.label, v.measures) == own and v.term is not None)
             names = next(map(self.origins.of, chosen), ())
-        return [Rules(names)] if names else [Words(["None: it is as it was written."])]
+        return [Rules(names)] if names else [Words(["None: the layer is unchanged."])]
 
     def _egraph(self, row: LayerRow) -> list[Block]:
         start = self.result.answer.roots.get(row.name)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Found(Protocol):
-    """What an optimization found: an `Answer`, or one that the cache remembers and searches again when it must."""
+    """The answer of an optimization: an `Answer`, or one from the cache, which searches again if it must."""
 
     @property
     def program(self) -> Program: ...
@@ -50,11 +50,9 @@ class Found(Protocol):
 
 @dataclass(repr=False)
 class Result:
-    """The optimized program, what it costs, and how it was found.
+    """The optimized program, its cost, and the answer of the search.
 
-    answer       the program and everything that it was chosen from
-    interrupted  whether Ctrl-C ended the check
-    not_kept     why the answer is not in the cache, although it was to be kept there
+    answer the program and everything that it was chosen from
     """
 
     original: Program
@@ -72,17 +70,18 @@ class Result:
 
     @property
     def prepared(self) -> Program:
-        """The program whose layers were searched: the original, with what is constant folded."""
+        """The program whose layers were searched: the original with folded constants."""
         return self.answer.prepared
 
     @property
     def standard(self) -> Program:
-        """What a file of standard operators has: the optimized program, or the one whose layers were searched.
+        """The program for a file of standard operators: the optimized one, the one whose layers were searched, or the
+        original.
 
-        It is the latter where the target leaves it to runtimes how layers are computed, or how they are laid out, and
-        what was found needs more nodes of some operator, or moves no less. The check holds for both: it compares layer
-        by layer. Where sums of integers, say, are many nodes and what came few, it is the original. Raises BadInput for
-        what no such file can say.
+        If the target leaves the algorithm or the layout of a layer to runtimes, the optimized program is written only
+        if it moves less with no more nodes of any operator; else the program whose layers were searched. If that one
+        has more nodes than the original, as sums of integers may, the original is written. The check holds for all
+        three, since it compares layer by layer. Raises BadInput if such a file cannot express the program.
         """
         if isinstance(self.target, Compiles) and self.target.leaves_variants_to_runtimes:
             from glenside.exporters.onnx import moved
@@ -99,7 +98,7 @@ class Result:
 
     @cached_property
     def baselines(self) -> Mapping[str, Program]:
-        """The program with every layer as a baseline has it, where that is built and not only priced."""
+        """The program with the baseline of every layer, for baselines that are built and not only costed."""
         return {name: program for name, program in self.answer.programs.items() if program is not self.program}
 
     @property
@@ -108,14 +107,17 @@ class Result:
 
     @property
     def view(self) -> EGraphView:
-        """The e-graph to be looked at: a widget or a picture in a notebook, and a page by `view.page()`. With
-        `optimize(.., trace=True)` it says which rule made what."""
+        """The e-graph as a widget or a picture in a notebook, and as a page by `view.page()`. With `optimize(..,
+        trace=True)` it names the rule of each e-node.
+        """
         from glenside.report.egraph_view import EGraphView
 
         return EGraphView.of(self)
 
     def page(self) -> str:
-        """The report as one HTML file that fetches nothing: tables, plots, each layer, its tiles and its e-graph."""
+        """Returns the report as one HTML file that fetches nothing: tables, plots, each layer, its tiles and its
+        e-graph.
+        """
         from glenside.report.report_page import result_document
 
         return result_document(self).html()
@@ -136,7 +138,9 @@ class Result:
         return self.report.stopped
 
     def require_mapped(self) -> None:
-        """Raises BadInput: a layer that is not mapped as the search stopped before, by its name, with the limit."""
+        """Raises BadInput with the first unmapped layer and the limit, if a limit ended the search before it was
+        mapped.
+        """
         row = next((row for row in self.report.layers if not row.mapped), None)
         if row is None or self.stopped not in LIMITS:
             return
@@ -145,7 +149,7 @@ class Result:
         raise BadInput(f"{said}: a greater {option} lets it go on, or in Python that of gl.Limits")
 
     def compared(self, progress: Callable[[int, int], None] | None = None) -> CheckReport:
-        """Compare the two programs exactly, layer by layer and as a whole."""
+        """Compares the two programs exactly, layer by layer and as a whole."""
         if self.program is self.original:
             return CheckReport(dict.fromkeys(self.original.layers, EXACT), EXACT, "it is the program itself", 0.0)
         source = self.original if self.prepared is not self.original else None
@@ -154,14 +158,14 @@ class Result:
     def check(
         self, progress: Callable[[int, int], None] | None = None, verdict: CheckReport | None = None
     ) -> CheckReport:
-        """Compare the two programs exactly, layer by layer and as a whole; the report then says so. `verdict` is what
-        `compared` said, where that was asked before.
+        """Compares the two programs exactly, layer by layer and as a whole, and records the verdict in the report.
+        `verdict` is the result of `compared`, if the caller has it.
 
-        A layer is what it was when it was searched: its weights may hold the scale that followed it. One that is not
-        computed any more, as its scale went into its weights since, is as right as the result, which is compared with
-        that of the original. Where the target computes in rounded numbers, what is exact is said to be
-        equal as reals, and a remark tells the bound of the rounding and what was seen of it. A gradient, as
-        `gl.gradient` gives it, is held to the program that it is of, too: a remark tells how many are exact.
+        A layer is compared in the form in which it was searched: its weights may contain a scale that followed it. A
+        layer that is no longer computed, since its scale was folded into its weights later, has the verdict of the
+        whole program. If the target rounds, exact layers are reported as equal as reals, and a remark states the bound
+        of the rounding error and the largest error observed. A gradient from `gl.gradient` is also compared with the
+        program that it differentiates: a remark states how many gradients are exact.
         """
         started, compared = time.perf_counter(), self.answer.compared
         verdict = verdict or self.compared(progress)
@@ -182,7 +186,9 @@ class Result:
         return verdict
 
     def _of_gradient(self, verdict: CheckReport, progress: Callable[[int, int], None] | None) -> CheckReport:
-        """The verdict, or that the original, which is said to be a gradient, is another one than that, or may be."""
+        """Returns the verdict, or a failed one if the original is a gradient of a program and the check of that
+        gradient fails.
+        """
         said = self.original.gradient_of
         if said is None or verdict.stopped:
             return verdict
@@ -215,7 +221,7 @@ class Result:
 
 
 def _of_rounded(verdict: CheckReport) -> CheckReport:
-    """With what is exact called equal as reals."""
+    """Replaces the verdict exact by equal as reals."""
 
     def said(result: str) -> str:
         return AS_REALS if result == EXACT else result

@@ -1,4 +1,4 @@
-"""From an answer to its report: a row for each layer, totals of every baseline and of the answer."""
+"""Builds the report of an answer: a row for each layer, totals of every baseline and of the answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from glenside.targets.base import Amounts, BoundsProducts, BoundsVariants, Round
 
 
 def by_layer(names: Iterable[str]) -> list[str]:
-    """Names of layers in their order, those of gradients, LAYER.PART-gradient, right after their layer."""
+    """Orders names of layers; gradients, LAYER.PART-gradient, come right after their layer."""
     known = dict.fromkeys(names)
     after: dict[str, list[str]] = {}
     for name in known:
@@ -26,7 +26,7 @@ def by_layer(names: Iterable[str]) -> list[str]:
 
 
 def report_of(original: Program, target: Target, problem: Problem, searched: SearchResult, answer: Answer) -> Report:
-    """The report of an answer that is not yet checked."""
+    """Returns the report of an answer that is not checked yet."""
     program = answer.prepared
     rows = [_row(name, program, target, answer, searched.stopped) for name in by_layer(program.layers)]
     totals = {which: _total(target, answer, which, rows) for which in (answer.variants or answer.programs)}
@@ -65,7 +65,7 @@ def report_of(original: Program, target: Target, problem: Problem, searched: Sea
 
 
 def _least(rows: Sequence[LayerRow], target: Target) -> Sequence[str]:
-    """What is said of the least that the layers take, where it is known of some of them."""
+    """Returns the target's sentence on the lower bound of the layers that have one."""
     known = [(row.lower_bound, row.gap) for row in rows if row.lower_bound is not None and row.gap is not None]
     least = sum(bound for bound, _ in known)
     if not known or not isinstance(target, BoundsVariants):
@@ -118,7 +118,7 @@ def _choice(variant: Variant) -> Choice:
 
 
 def _operator(product: Term, sizes: ProductSizes) -> str:
-    """The name of a product without a label, from its form."""
+    """Names the operator of a product without a label."""
     assert is_product(product)
     below = {child.operator.name for pair in product.children for child in pair.children}
     if "access-windows" in below:
@@ -127,7 +127,7 @@ def _operator(product: Term, sizes: ProductSizes) -> str:
 
 
 def _total(target: Target, answer: Answer, which: str, rows: list[LayerRow]) -> Amounts:
-    """Measures of a whole program: as the target tells them, or the sums of its layers."""
+    """Returns measures of a whole program: the target's, or else the sums over its layers."""
     program = answer.programs.get(which)
     whole = None if program is None else target.whole(program)
     total: dict[str, int | None] = {}
@@ -146,7 +146,9 @@ def _total(target: Target, answer: Answer, which: str, rows: list[LayerRow]) -> 
 def _between(
     program: Program, target: Target, answer: Answer, totals: Mapping[str, Amounts]
 ) -> dict[str, dict[str, int | None]]:
-    """What is between the layers: the whole less its layers, each product once; 0 where rounded times are more."""
+    """Returns the measures between layers: the whole less its layers, each product once; at least 0, since times are
+    rounded.
+    """
     once = {id(product): name for name, product in program.layers.items()}.values()
     between: dict[str, dict[str, int | None]] = {}
     for which, total in totals.items():

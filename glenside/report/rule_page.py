@@ -1,4 +1,4 @@
-"""A page about one rule: its equation, its clauses, why it is sound, and what it makes of an example."""
+"""Builds the page about one rule: its equation, its clauses, why it is sound, and its effect on an example."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _WIDTH = 100
 
 @dataclass(frozen=True)
 class RulePage:
-    """What `glenside rules NAME` shows.
+    """The output of `glenside rules NAME`.
 
-    `after` is None for a rule that by itself builds no term, and not equal to `before` for one that builds parts.
+    `after` is None if the rule alone builds no term. `equal` is False if it builds a part rather than an equal term.
     """
 
     name: str
@@ -38,13 +38,13 @@ class RulePage:
             "\n".join(map(_clause, self.clauses)),
             _folded(self.reason),
             f"Before:\n{textwrap.indent(self.before, '    ')}",
-            f"{'After' if self.equal else 'Made beside it'}:\n{textwrap.indent(after, '    ')}",
+            f"{'After' if self.equal else 'Added to the e-graph'}:\n{textwrap.indent(after, '    ')}",
         )
         return "\n\n".join(parts)
 
 
 def rule_page(rule: Rule) -> RulePage:
-    """The page about a rule; its first example that the rule adds a term to, or its first, is run here."""
+    """Returns the page of a rule, with its effect on its first example that it adds a term to, or else its first."""
     from glenside.rewrites import RULES
 
     analyses = [other for other in RULES.values() if other.analysis]
@@ -56,13 +56,13 @@ def rule_page(rule: Rule) -> RulePage:
 
 
 def _clause(text: str) -> str:
-    """A clause, what it is conditional on in lines of its own."""
+    """Formats a clause, with each condition on a line of its own."""
     first, *rest = re.split(r" (?=where |=> )", text)
     return "\n".join([_folded(first, "    "), *(_folded(part, "        ") for part in rest)])
 
 
 def _folded(text: str, indent: str = "") -> str:
-    """The text in lines of a page."""
+    """Wraps a text to the width of the page."""
     return textwrap.fill(
         text, _WIDTH, initial_indent=indent, subsequent_indent=indent and f"{indent}    ", break_on_hyphens=False
     )

@@ -1,4 +1,4 @@
-"""What becomes of a program's cycles and bytes, as people read it: a table of its layers, and sentences under it."""
+"""Formats the cycles and bytes of an npu program: a table of its layers, and sentences under it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from glenside.report.text import Column, Table
 _SHOWN = 3
 """Causes of stalls that a layer's row names; the sentences name all."""
 _MANY = 1_000_000
-"""Numbers of which it is told how many digits they have."""
+"""Number of choices from which only the power of ten is printed."""
 _READ = ("weights", "parameters", "tables", "functions", "inputs")
 
 
 def schedule_table(ledger: Ledger) -> Table:
-    """A row for each layer: cycles that compute, those that wait and for what, DMA's, bytes, and where results are."""
+    """Returns a row for each layer: cycles of compute, stalls and their causes, DMA cycles, bytes,
+    where results are.
+    """
     total, machine = ledger.total, ledger.machine
     rows = [own for own in ledger.layers if own.cycles or own.busy.total()]
 
@@ -49,7 +51,7 @@ def schedule_table(ledger: Ledger) -> Table:
             made.append(column(f"bytes {way},\n{cause}", _moved(cause), rank=2 if cause in _READ[:-1] else 3))
     if machine.energy is not None:
         made.append(column("energy,\nuJ", energy, rank=3))
-    made.append(column("result", lambda own: "in lanes" if own.stays else "in DRAM", words=True, rank=4))
+    made.append(column("result", lambda own: "on chip" if own.stays else "in DRAM", words=True, rank=4))
     return Table([*made, column("waits for", lambda own: causes(own.stalls, _SHOWN), words=True, rank=1)])
 
 
@@ -58,7 +60,7 @@ def _moved(cause: str) -> Callable[[Account], str]:
 
 
 def causes(stalls: Counter[str], most: int | None = None) -> str:
-    """Causes with their cycles, most first; how much the others are in all."""
+    """Lists causes with their cycles, most first, and the sum of the others."""
     found = [(name, count) for name, count in stalls.most_common() if count]
     shown = found if most is None else found[:most]
     rest = sum(count for _, count in found[len(shown) :])
@@ -66,21 +68,21 @@ def causes(stalls: Counter[str], most: int | None = None) -> str:
 
 
 def schedule_sentences(ledger: Ledger) -> list[str]:
-    """All of them, one to a line."""
+    """Returns the sentences under the table, one per line."""
     total, machine, energy = ledger.total, ledger.machine, ledger.machine.energy
     share = "" if not total.cycles else f", {100 * total.compute / total.cycles:.1f} %"
     lines = [
-        f"Of {total.cycles:,} cycles the array computes in {total.compute:,}{share}, and waits in {total.stall:,}."
+        f"Of {total.cycles:,} cycles the array computes in {total.compute:,}{share}, and stalls in {total.stall:,}."
     ]
     if total.stall:
-        lines.append(f"It waits for: {causes(total.stalls)}.")
+        lines.append(f"Causes of stalls: {causes(total.stalls)}.")
     lines.append(
-        f"The busiest unit alone takes {ledger.bound:,} cycles: no other order of these instructions spares more than"
+        f"The busiest unit takes {ledger.bound:,} cycles: another order of these instructions saves at most"
         f" {100 * ledger.gap:.1f} %."
     )
     lines += [] if ledger.choices is None else [_chosen(ledger.choices, ledger.cycles)]
     waiting = (f"{unit} for {causes(counts)}" for unit, counts in total.waits.items() if counts.total())
-    lines.append(f"Which unit waits for which, in cycles: {'; '.join(waiting) or 'none does'}.")
+    lines.append(f"Waits between units, in cycles: {'; '.join(waiting) or 'none does'}.")
     read = {cause: count for cause, count in total.moved.items() if cause not in WRITES}
     written = {cause: count for cause, count in total.moved.items() if cause in WRITES}
     lines += [
@@ -88,7 +90,7 @@ def schedule_sentences(ledger: Ledger) -> list[str]:
         f"{total.written:,} bytes to DRAM: {causes(Counter(written)) or 'none'}.",
     ]
     stay = [own for own in ledger.layers if own.stays]
-    lines.append(f"Of {len(stay)} of {len(ledger.layers)} layers the results stay in lanes.")
+    lines.append(f"The results of {len(stay)} of {len(ledger.layers)} layers stay on chip.")
     if energy is not None:
         spent = {name: count * getattr(energy, name) for name, count in total.accesses.items()}
         whole = sum(spent.values())
@@ -99,19 +101,19 @@ def schedule_sentences(ledger: Ledger) -> list[str]:
 
 
 def _chosen(own: Choices, cycles: int) -> str:
-    """What is known of other mappings and other tensors that stay."""
+    """Compares the choice of mappings and resident tensors with the other ones."""
     if own.are_all_tried:
         every = "The one choice" if own.count == 1 else f"All {own.count:,} choices"
         return (
-            f"{every} of the mappings that were found and of tensors that stay in lanes, as lowered for this machine,"
+            f"{every} of the mappings that were found and of tensors that stay on chip, as lowered for this machine,"
             " were compared: none takes fewer cycles."
         )
     count = f"{own.count:,}" if own.count < _MANY else f"more than 10^{len(str(own.count - 1)) - 1}"
     compared = {0: "none was", 1: "one was"}.get(own.tried, f"{own.tried:,} were")
     return (
-        f"Of {count} choices of mappings and of tensors that stay {compared} compared, and none takes less than"
-        f" {own.least:,} cycles, weights, inputs and results by way of DRAM included: another one spares"
-        f" {100 * own.gap(cycles):.1f} % at most."
+        f"Of {count} choices of mappings and of tensors that stay {compared} compared. Lower bound of all choices:"
+        f" {own.least:,} cycles, DMA of weights, inputs and results included. Another choice saves at most"
+        f" {100 * own.gap(cycles):.1f} %."
     )
 
 

@@ -1,4 +1,4 @@
-"""A report as people read it, on terminals and pages alike: its tables, and the sentences under them."""
+"""Formats a report for terminals and pages: its tables, and the sentences under them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ ALWAYS = 9
 
 @dataclass(frozen=True)
 class Column:
-    """One column: a cell for each row, then one between the rows and the total, where there is something to say.
+    """One column: a cell for each row, one for the row between the rows and the total, and the total.
 
-    words  whether its cells are words, which stand at the left; folds: they are long, and may take several lines
-    short  what is said instead where there is no room, of which the end is what matters
-    rank   when it is left out where there is no room: those of 1 first, those of `ALWAYS` never
+    words    True if its cells are words, aligned left
+    folds    True if long cells may wrap
+    short    shorter cells, used if the table is too wide
+    rank     columns of rank 1 are the first to be left out of a wide table; those of `ALWAYS` never are
     """
 
     name: str
@@ -36,27 +37,27 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of equally many cells. `wrong` are the rows to look at; `between` names the last row, if there is one."""
+    """Columns of equal length. `wrong` are the rows to highlight; `between` names the last row, if there is one."""
 
     columns: Sequence[Column]
     wrong: frozenset[int] = frozenset()
     between: str = ""
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The cells of each row, and last what is between the rows and the total, where there is something to say."""
+        """Returns the cells of each row, then of the row between the layers and the total, if there is one."""
         between = [(self.between, *(column.between for column in self.columns[1:]))] if self.between else []
         return [*zip(*(column.cells for column in self.columns), strict=True), *between]
 
     def without(self, rank: int) -> Table:
-        """The table without the columns up to a rank."""
+        """Returns the table without the columns up to a rank."""
         return Table([column for column in self.columns if column.rank > rank], self.wrong, self.between)
 
 
 def tables_of(report: Report, *, compare: bool = False, every: bool = False) -> list[Table]:
-    """The table of layers, where anything is known of a layer by itself, and that of copies, where they are counted.
+    """Returns the table of layers, if a measure is known per layer, and the table of copies, if they are counted.
 
-    With `compare` the first says how far each layer is from its baseline and its bound. Equal layers are one row, with
-    how many they are and what one of them takes, unless `every` one is asked for.
+    With `compare` the first one shows the distance of each layer to its baseline and its bound. Equal layers are one
+    row with their number and the measures of one of them, unless `every` is set.
     """
     copies = [_copies_table(report.sections["copies"])] if "copies" in report.sections else []
     known = any(n is not None for row in report.layers for n in row.measures.values())
@@ -76,7 +77,7 @@ def _layers(report: Report, compare: bool, every: bool) -> Table:
 
 
 Alike = Sequence[Sequence[LayerRow]]
-"""Layers of one problem with one answer together, each list in the order of the program."""
+"""Groups of layers with the same problem and answer, each in the order of the program."""
 
 
 def _alike(rows: Sequence[LayerRow], every: bool) -> Alike:
@@ -89,7 +90,7 @@ def _alike(rows: Sequence[LayerRow], every: bool) -> Alike:
 
 
 def _names(alike: Alike, every: bool, total: str) -> list[Column]:
-    """The column of names, and how many layers each row stands for, where that is several anywhere."""
+    """Returns the column of names, and a column of counts if a row has several layers."""
     first, counts = [row.name for row, *_ in alike], [len(rows) for rows in alike]
     cells = [f"{name}, and {n - 1} more" if n > 1 else name for name, n in zip(first, counts, strict=True)]
     made = [Column("layer", cells, total, words=True, folds=True, short=() if every else first)]
@@ -97,7 +98,7 @@ def _names(alike: Alike, every: bool, total: str) -> list[Column]:
 
 
 def _columns(report: Report, alike: Alike, bounds: bool, every: bool) -> list[Column]:
-    """Words, then what every baseline takes, what the answer takes, and how that was found."""
+    """Returns the columns: words, measures of every baseline, measures of the answer, and the verdict."""
     counted = report.peak is not None
     compared = [m.name for m in report.measures if m.name in report.compared] or [report.measures[0].name]
     others = [m.name for m in report.measures if m.shown == "amount" and m.name not in compared and _known(report, m)]
@@ -139,7 +140,7 @@ def _columns(report: Report, alike: Alike, bounds: bool, every: bool) -> list[Co
         made.append(column("util %", _utilization, rank=2))
     mapped = report.mapped_words if counted else ""
     made.append(column("mapping" if counted else "variant", lambda row: row.label, mapped, words=True))
-    rank = 2 if len({row.checked for row in report.layers}) == 1 else ALWAYS  # a sentence says it of all
+    rank = 2 if len({row.checked for row in report.layers}) == 1 else ALWAYS  # one sentence under the table states it
     return made if bounds else [*made, column("checked", lambda row: row.checked, words=True, rank=rank)]
 
 
@@ -148,7 +149,9 @@ def _known(report: Report, measure: Measure) -> bool:
 
 
 def _distances(report: Report, measure: str, column: Callable[..., Column]) -> list[Column]:
-    """How far the answer is from its bound and from the first baseline; how much more it takes of what may grow."""
+    """Returns columns with the distance to the bound and to the first baseline, and the growth of measures that may
+    grow.
+    """
     made = []
     if report.lower_bound is not None:
         made.append(column("lower bound", lambda row: amount(row.lower_bound), amount(report.lower_bound), rank=2))
@@ -177,17 +180,17 @@ def _utilization(row: LayerRow) -> str:
 
 
 def amount(number: int | None) -> str:
-    """A number as tables have it."""
+    """Formats a measure for a table."""
     return "unknown" if number is None else f"{number:,}"
 
 
 def times(more: int | None, less: int | None) -> str:
-    """How many times as much one amount is as another; - where that is no number."""
+    """Formats the ratio of two amounts; "-" if it is undefined."""
     return f"{more / less:.2f}" if more is not None and less else "-"
 
 
 def _copies_table(section: Mapping[str, Any]) -> Table:
-    """Equal copies are one row, with how many there are before and after."""
+    """Returns the table of copies: equal copies are one row, with their number before and after."""
     found = (section["as written"], section["chosen"])
     counts = [Counter((c["what"], c["place"], " x ".join(map(str, c["dims"])), c["bytes"]) for c in f) for f in found]
     kinds = list(counts[0] | counts[1])
@@ -204,7 +207,7 @@ def _copies_table(section: Mapping[str, Any]) -> Table:
 
 
 def sentences(report: Report) -> list[str]:
-    """All of them, one to a line."""
+    """Returns the sentences under the tables, one per line."""
     seconds = ", ".join(f"{name} {value:.2f} s" for name, value in report.seconds.items())
     since = "From the cache; seconds when it was found" if report.cached else "Seconds"
     counted = report.peak is not None or report.mapped < len(report.layers)
@@ -228,13 +231,13 @@ def sentences(report: Report) -> list[str]:
 
 
 def _gain(report: Report) -> list[str]:
-    """How far the answer is from the best baseline in the measure that is compared first; in the layers alone, too."""
+    """Compares the answer with the best baseline in the first measure: the whole program, then the layers alone."""
     first = report.measures[0]
     what = f"bytes of {first.name}" if first.unit == "bytes" != first.name else first.name
     what = f"{first.unit} of {what}" if what == "time" else what
     totals = {name: amounts[first.name] for name, amounts in report.totals.items()}
     if totals[CHOSEN] is None:
-        return [f"How many {what} the answer takes is unknown."]
+        return [f"The {what} of the answer are unknown."]
     if report.of_program is not None:
         return [f"The program takes {report.of_program:,} {what}, {report.uncounted} included."]
     if report.uncounted:
@@ -252,7 +255,7 @@ def _gain(report: Report) -> list[str]:
 
 
 def _parts(report: Report) -> list[str]:
-    """What each part of a training step takes, of the measure that is compared first."""
+    """States the first measure of each part of a training step."""
     measure, lines = report.measures[0].name, []
     for part in report.parts if report.parts[1:] else ():
         rows = [row for row in report.layers if row.part == part]
@@ -283,7 +286,7 @@ def _under(amounts: Mapping[str, int | None]) -> str:
 
 
 def _growth(report: Report) -> list[str]:
-    """What grew for the sake of the rest."""
+    """States the growth of measures that may grow."""
     lines = []
     for name in (m.name for m in report.measures if m.shown == "growth"):
         grown, before = report.total[name], report.baseline[name]
@@ -324,13 +327,13 @@ def _certificate(report: Report) -> list[str]:
 
 
 def report_html(report: Report) -> str:
-    """The tables of a report, with totals, and the sentences under them, as HTML."""
+    """Returns the tables of a report, with totals, and the sentences under them, as HTML."""
     said = "<br>".join(map(escape, sentences(report)))
     return f"{''.join(map(table_html, tables_of(report)))}<p>{said}</p>"
 
 
 def table_html(table: Table) -> str:
-    """A table as HTML, escaped, with totals."""
+    """Returns a table as escaped HTML, with totals."""
     head, foot = [column.name for column in table.columns], [column.total for column in table.columns]
     body = "".join(_html_line(line, "td") for line in (*table.rows(), foot))
     return f"<table>{_html_line(head, 'th')}{body}</table>"

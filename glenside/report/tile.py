@@ -1,6 +1,6 @@
-"""Pictures of a layer's tiles: which elements of the operand that stays an array holds, and which places stay empty.
+"""Computes which weights a tile of the array holds, and which of its positions stay empty.
 
-They are read off the terms: an element of a tile is followed through everything that moves it, to what holds it.
+They are computed from the terms: an element of a tile is traced through all movements to the tensor that stores it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from glenside.ir.term import Term, constants_under, nearest, postorder
 from glenside.ir.types import Tensor, ceil_div
 
 STAYS = "systolic-array"
-"""The instruction whose right operand stays in the array."""
+"""The instruction whose right operand is stationary in the array."""
 _MOST = 1 << 17
-"""Places of an array that are drawn."""
+"""Largest array, in elements, that is drawn."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """What elements of a tile come from: a tensor, or what is computed of one."""
+    """The source of a tile's elements: a tensor, or a value computed from constants."""
 
     name: str
     dims: tuple[int, ...]
@@ -35,12 +35,12 @@ class Source:
 
 @dataclass(frozen=True)
 class Tile:
-    """One tile of an array: for each of its places, in row-major order, the number of the element there.
+    """One tile of an array: for each of its positions, in row-major order, the number of the element there.
 
-    number   of it among `count`, from 1
-    sources  what elements are of; those of the first have numbers from 1, those of the next go on; 0 is an empty place
-    cells    as runs: (difference to the place before, how often), flat
-    used     places that hold an element
+    number   of the tile among `count`, from 1
+    sources  sources of elements; elements of the first are numbered from 1, then those of the next; 0 is empty
+    cells    run lengths: (difference to the position before, count), flat
+    used     positions that hold an element
     """
 
     rows: int
@@ -53,12 +53,12 @@ class Tile:
 
 
 def instructions(layer: Term) -> list[Term]:
-    """The instructions of a layer's term that no other one reads: its own, and not those of layers before."""
+    """Returns the instructions of a layer's term that no other instruction reads, without those of layers before it."""
     return nearest(layer, stops=lambda term: term.operator.kind is OperatorKind.INSTRUCTION)
 
 
 def tiles_of(layer: Term) -> list[Tile]:
-    """The first tile of a layer as it was mapped, and its last one where that holds less or more."""
+    """Returns the first tile of a mapped layer, and the last one if it holds another number of elements."""
     own = next((term for term in instructions(layer) if term.operator.name == STAYS), None)
     if own is None:
         return []
@@ -76,7 +76,7 @@ def tiles_of(layer: Term) -> list[Tile]:
 
 
 def baseline_tiles(product: Term, rows: int, columns: int) -> list[Tile]:
-    """The same of a product that is cut into tiles as it stands."""
+    """Returns the same tiles for a product that is tiled without any rule."""
     pairs = product.children[0]
     if pairs.operator.name != "access-product":
         return []
@@ -105,7 +105,7 @@ def _ends(tile: Callable[[int], Tile], count: int, places: int) -> list[Tile]:
 
 
 def _tile(operand: Term, rows: int, columns: int, place: tuple[int, int], at: Sequence[Array], held: Array) -> Tile:
-    """A tile whose places that are `held` have the elements of the operand at these indices."""
+    """Returns the tile whose positions in `held` hold the elements of the operand at these indices."""
     terms, whose, element = sources(operand, at)
     first = 1 + np.cumsum([0, *(term.access.size for term in terms)])
     numbers = np.zeros(rows * columns, np.int64)
@@ -121,11 +121,11 @@ def _runs(numbers: Array) -> Iterator[int]:
 
 
 def _named(term: Term) -> str:
-    """The tensor that a term is, or the largest of the constants that it is computed from."""
+    """Names the tensor that a term is, or the largest constant that it is computed from."""
     below = [a for t in postorder(term) for a in t.attributes if isinstance(a, Tensor)]
     if term.operator.kind is OperatorKind.LEAF:
         return one_line(below[0].name) if below else term.operator.name
     if below and constants_under(term).get(term):
         most = max(below, key=lambda tensor: tensor.dims.product())
-        return f"{one_line(most.name)}, with what is folded into it"
+        return f"{one_line(most.name)}, with others folded into it"
     return f"the result of {one_line(str(term.attributes[0])) if term.attributes else term.operator.name}"

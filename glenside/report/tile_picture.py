@@ -1,4 +1,4 @@
-"""A still picture of tiles as SVG: which places of an array hold which elements, a baseline beside what was chosen."""
+"""Draws tiles as SVG: the element at each position of the array, for a baseline and for the chosen mapping."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from glenside.report.tile import Tile, baseline_tiles, instructions, tiles_of
 if TYPE_CHECKING:
     from glenside.report.result import Result
 
-# Colours of Okabe and Ito, without the black and with their yellow darkened: they are seen on light and on dark paper.
+# Colours of Okabe and Ito, without black and with a darker yellow: they are visible on light and on dark paper.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b3a100")
-_SIDE, _LEAST = 264.0, 3.0  # of a tile, of a place in it, in pixels
+_SIDE, _LEAST = 264.0, 3.0  # in pixels: side of a tile, least side of an element
 _MARGIN, _APART, _LINE, _CHARACTER = 22.0, 44.0, 18.0, 6.9
 _OWN, _SHADES = 12, 36  # elements that have a colour each; elements of one colour that have a shade each
 _FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
@@ -36,8 +36,8 @@ _STYLE = f"""
 
 
 def layer_picture(result: Result, name: str) -> str:
-    """The tiles of a layer as the text of an SVG file: of its product cut as it stands, and of the mapping that was
-    chosen. Raises BadInput where there is no such layer, or no array holds an operand of it.
+    """Draws the tiles of a layer as the text of an SVG file: for its baseline and for the chosen mapping. Raises
+    BadInput if there is no such layer, or no array holds an operand of it.
     """
     if name not in result.prepared.layers or name not in result.program.layers:
         known = ", ".join(one_line(layer) for layer in list(result.prepared.layers)[:8])
@@ -47,7 +47,7 @@ def layer_picture(result: Result, name: str) -> str:
     if not best:
         own = {term.operator.name for term in instructions(result.program.layers[name])}
         why = f"it is computed by {', '.join(sorted(own))}" if own else "no instruction computes it"
-        raise BadInput(f"{one_line(name)} has no tile of weights that stay in an array: {why}")
+        raise BadInput(f"{one_line(name)} has no tile of weights in an array: {why}")
     before = baseline_tiles(result.prepared.layers[name], best[0].rows, best[0].columns)
     (baseline, plain), *_ = row.variants.items()
     heads = ((baseline, plain.measures, before), (row.label, row.measures, best))
@@ -65,7 +65,7 @@ def _taken(measures: Mapping[str, int | None]) -> str:
 
 
 def tile_picture(title: str, panels: Sequence[tuple[Sequence[str], Tile]]) -> str:
-    """Tiles side by side as the text of an SVG file, each under its lines of words."""
+    """Draws tiles side by side as the text of an SVG file, each under its lines of text."""
     drawn = [_Panel(words, tile) for words, tile in panels]
     head = max((len(panel.words) for panel in drawn), default=0) * _LINE
     wide = max(sum(panel.width + _APART for panel in drawn) - _APART, len(title) * _CHARACTER) + 2 * _MARGIN
@@ -88,7 +88,7 @@ def tile_picture(title: str, panels: Sequence[tuple[Sequence[str], Tile]]) -> st
 
 
 class _Panel:
-    """One tile with what is said of it."""
+    """One tile with its captions."""
 
     def __init__(self, words: Sequence[str], tile: Tile) -> None:
         self.tile = tile
@@ -122,16 +122,16 @@ class _Panel:
 
 
 def _numbers(tile: Tile) -> Array:
-    """The number of the element in each place, in row-major order; 0 is an empty one."""
+    """Returns the number of the element at each position, in row-major order; 0 is an empty one."""
     differences, counts = np.asarray(tile.cells[::2], np.int64), np.asarray(tile.cells[1::2], np.int64)
     return np.cumsum(np.repeat(differences, counts))
 
 
 def _kinds(tile: Tile, numbers: Array) -> tuple[Mapping[int, tuple[int, float]], str]:
-    """Element -> its colour and its shade; and what a colour is.
+    """Maps each element to a colour and a shade; also says what elements of one colour share.
 
-    Elements have a colour each where they are few, else that of their index along the first axis that differs, and a
-    shade each in it where those of a colour are few.
+    A few elements have a colour each. Of many, those with the same index along the first axis that differs share a
+    colour; a few of one colour have a shade each.
     """
     distinct = [int(n) for n in np.unique(numbers) if n]
     if len(distinct) <= _OWN:
@@ -150,12 +150,12 @@ def _kinds(tile: Tile, numbers: Array) -> tuple[Mapping[int, tuple[int, float]],
 
 
 def _shade(number: int, count: int) -> float:
-    """Of one of so many elements of a colour."""
+    """Returns the opacity of element `number` of the `count` elements of a colour."""
     return 1.0 if count < 2 or count > _SHADES else round(1 - 0.6 * number / (count - 1), 2)
 
 
 def _index(tile: Tile, number: int) -> Array:
-    """Where an element is in its source; the number of the source first where there are several."""
+    """Returns the index of an element in its source, after the number of the source if there are several."""
     left, most = number - 1, max(len(source.dims) for source in tile.sources)
     for which, source in enumerate(tile.sources):
         size = int(np.prod(source.dims, dtype=np.int64))
@@ -168,8 +168,8 @@ def _index(tile: Tile, number: int) -> Array:
 
 
 def _paths(rows: Array, kinds: Mapping[int, tuple[int, float]]) -> dict[tuple[int, float], str]:
-    """For each colour and shade the places that have it, as lines one place thick: along rows, or down columns where
-    those are fewer.
+    """Returns for each colour and shade a path of lines one element thick: along rows, or down columns if that takes
+    fewer.
     """
     across, down = (list(_runs(lines.tolist(), kinds)) for lines in (rows, rows.T))
     fewer, word = (across, "h") if len(across) <= len(down) else (down, "v")
@@ -183,7 +183,7 @@ def _paths(rows: Array, kinds: Mapping[int, tuple[int, float]]) -> dict[tuple[in
 def _runs(
     lines: Sequence[Sequence[int]], kinds: Mapping[int, tuple[int, float]]
 ) -> Iterator[tuple[tuple[int, float], int, int, int]]:
-    """(kind, line, where it begins, where it ends) of neighbours of one kind."""
+    """Yields (kind, line, begin, end) of each run of neighbours of one kind."""
     for number, line in enumerate(lines):
         at = 0
         for kind, some in groupby(line, kinds.get):
@@ -205,7 +205,7 @@ def _legend(panels: Sequence[_Panel], wide: float) -> list[str]:
 
 
 def _folded(text: str, most: int) -> list[str]:
-    """Lines of at most so many characters, a longer word for itself."""
+    """Wraps a text to lines of at most `most` characters; a longer word has a line of its own."""
     lines = [""]
     for word in _printable(text).split():
         if lines[-1] and len(lines[-1]) + 1 + len(word) > most:

@@ -1,4 +1,4 @@
-"""The picture of a program's time: what each unit does, and how full the memories are; readable in grey."""
+"""Draws an npu program over time: the activity of each unit and the occupancy of the memories; readable in grey."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _LINES = {"lanes": ("black", "-"), "weights": ("0.55", "-"), "accumulators": ("0
 
 
 def timeline_figure(name: str, program: NpuProgram, times: Times) -> Any:
-    """A matplotlib figure: units over time, each as high as the share of its time in which it works; below them the
-    share of each memory that holds what is read later; above them the layers by their first row that streams.
+    """Returns a matplotlib figure. Each unit has a row, as high as its share of busy time; below are the shares of each
+    memory that hold live data; above are the layers, at their first streamed row.
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import StrMethodFormatter
@@ -64,5 +64,5 @@ def timeline_figure(name: str, program: NpuProgram, times: Times) -> Any:
 
 
 def write_timeline(name: str, program: NpuProgram, times: Times, path: str) -> None:
-    """Write the picture, whole or not at all. Raises BadInput."""
+    """Writes the picture; the file is complete or not written. Raises BadInput."""
     write_figure(timeline_figure(name, program, times), path)

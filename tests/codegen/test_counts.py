@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.codegen.cost.count_work import told, works
+from glenside.codegen.cost.count_work import predicted_nanoseconds, works
 from glenside.codegen.loop_ir.ir import Buffer, For, Load, Loops, Nest, Role, Statement, Store, Way
 from glenside.codegen.lowering.constant_preparation import prepared
 from glenside.codegen.pipeline import lower
@@ -143,7 +143,7 @@ def test_numbers_that_are_stored_count_as_the_part_of_a_vector_that_they_are(dty
 
 def test_every_nest_of_a_network_takes_something() -> None:
     network = gl.models.mobilenet_v3_large(resolution=64)
-    taken = told(_lowered(network), MACHINE)
+    taken = predicted_nanoseconds(_lowered(network), MACHINE)
     assert all(np.isfinite(own) and own > 0 for own in taken)
 
 
@@ -208,11 +208,20 @@ def test_what_another_temporary_left_in_the_arena_is_as_near_as_it_was() -> None
 def test_what_threads_share_has_prices_of_its_own() -> None:
     loops = _lowered(_product(280, 640, 640))
     machine = replace(MACHINE, nanoseconds=Work(cycles=2), shared=((2, Work(cycles=1)),))
-    assert told(loops, machine, 2)[-1] == told(loops, machine)[-1] / 2
-    assert told(loops, machine, 2) == [work.cycles for work in works(loops, machine, 2)]
-    assert told(loops, machine, 3) == told(loops, machine)  # nobody measured it
+    assert predicted_nanoseconds(loops, machine, 2)[-1] == predicted_nanoseconds(loops, machine)[-1] / 2
+    assert predicted_nanoseconds(loops, machine, 2) == [work.cycles for work in works(loops, machine, 2)]
+    assert predicted_nanoseconds(loops, machine, 3) == predicted_nanoseconds(loops, machine)  # nobody measured it
     few = _lowered(_product(4, 8, 16))
-    assert told(few, machine, 2) == told(few, machine)  # one thread does it
+    assert predicted_nanoseconds(few, machine, 2) == predicted_nanoseconds(few, machine)  # one thread does it
+
+
+def test_a_compiled_function_has_the_predicted_seconds_of_its_nests() -> None:
+    program = _product(28, 64, 64)
+    f = gl.compile(program, gl.CPU(machine="avx2"), verify=False)
+    for threads in (1, 2):
+        assert f.predicted(threads) == [1e-9 * own for own in predicted_nanoseconds(f.loops, f.machine, threads)]
+    assert len(f.predicted()) == len(f.loops.nests) > 0
+    assert gl.compile(program, machine="plain").predicted() == []
 
 
 @pytest.mark.parametrize("rows", [14 * n for n in (20, 21, 23)])

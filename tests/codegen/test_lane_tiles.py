@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.codegen.cost.count_work import told
+from glenside.codegen.cost.count_work import predicted_nanoseconds
 from glenside.codegen.loop_ir.ir import Role
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import MACHINES
@@ -109,7 +109,9 @@ def test_sums_are_vectors_where_columns_are_few() -> None:
 
 def test_to_one_channel_takes_less_than_to_many() -> None:
     machine = MACHINES["avx512"]
-    one, many = (sum(told(lower(_to_few(32, made, 7, (40, 40)), machine), machine)) for made in (1, 32))
+    one, many = (
+        sum(predicted_nanoseconds(lower(_to_few(32, made, 7, (40, 40)), machine), machine)) for made in (1, 32)
+    )
     assert one < many / 4
 
 

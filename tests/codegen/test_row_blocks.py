@@ -61,7 +61,7 @@ def test_rows_are_those_of_the_whole_matrix(
 ) -> None:
     program = _attention(rows, heads, depth, **more)  # type: ignore[arg-type]
     arrays = _drawn(program)
-    monkeypatch.setattr(fuse_softmax_rows, "told_alone", lambda nests, _: len(nests))  # whatever prices tell
+    monkeypatch.setattr(fuse_softmax_rows, "predicted_time_alone", lambda nests, _: len(nests))  # whatever prices tell
     found = gl.compile(program, "none")
     (nest,) = _blocks(found.loops)
     assert all(isinstance(loop, For) and loop.way is Way.PARALLEL for loop in nest.body)
@@ -96,9 +96,9 @@ def test_the_prices_of_a_machine_decide(monkeypatch: pytest.MonkeyPatch) -> None
     """What is told to take longer is not done, however little memory it takes."""
     program, machine = _attention(512, 4, 32), MACHINES["avx2"]
     assert _blocks(lower(program, machine))
-    told = fuse_softmax_rows.told_alone
+    told = fuse_softmax_rows.predicted_time_alone
     monkeypatch.setattr(
-        fuse_softmax_rows, "told_alone", lambda nests, of: told(nests, of) * (9 if len(nests) < 4 else 1)
+        fuse_softmax_rows, "predicted_time_alone", lambda nests, of: told(nests, of) * (9 if len(nests) < 4 else 1)
     )
     assert not _blocks(lower(program, machine))
 

@@ -95,7 +95,7 @@ def test_calibrate_writes_a_machine(
     path = tmp_path / "here.toml"
     monkeypatch.setattr("sys.argv", ["glenside", "calibrate", "--target", "cpu:avx2", "-o", str(path), "--runs", "3"])
     assert application.run() == 0
-    assert "nests of loops: told" in capsys.readouterr().out
+    assert "nests of loops: prediction error" in capsys.readouterr().out
     machine = machine_of(str(path))
     assert machine is not None
     assert sum(machine.nanoseconds.amounts()) > 0
@@ -129,4 +129,4 @@ def test_networks_are_told_well_by_what_was_measured() -> None:
     other = Compiled(gl.models.mobilenet_v1().seeded_constants(0), found.machine)
     measured = other.least_seconds(*other.drawn(), rounds=10)
     large = measured >= measured.sum() / 200
-    assert np.mean(np.abs(np.array(other.told()) / measured - 1)[large]) < 0.3
+    assert np.mean(np.abs(np.array(other.predicted()) / measured - 1)[large]) < 0.3

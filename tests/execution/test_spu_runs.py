@@ -121,7 +121,7 @@ def test_run_writes_the_same_as_json(network: Path, capsys: pytest.CaptureFixtur
     said = json.loads(capsys.readouterr().out)
     assert said["link"] == {"bandwidth": 384e6, "latency": 0.15e-3}
     assert [row["names"] for row in said["layers"]] == [["conv"], ["last"]]
-    assert said["whole"]["told"]["bytes"] == said["whole"]["measured"]["bytes"]
+    assert said["whole"]["predicted"]["bytes"] == said["whole"]["measured"]["bytes"]
     assert (said["runs"], said["agrees"], said["drawn"]) == (1, True, ["x"])
 
 

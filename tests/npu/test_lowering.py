@@ -106,7 +106,7 @@ def test_what_the_machine_cannot_do_is_a_sentence() -> None:
     ):
         lowered(program, program, MACHINES[0])
     onto_array = gl.optimize(_spread((3, 3), (2, 2)), gl.SystolicArray(8, 8), verify=False)
-    with pytest.raises(BadInput, match="the layer own: sums of different places of tiles are added up"):
+    with pytest.raises(BadInput, match="the layer own: sums at different positions of tiles are added up"):
         lowered(onto_array.program, onto_array.prepared, MACHINES[1])
 
 

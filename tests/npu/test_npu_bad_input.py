@@ -42,7 +42,7 @@ BAD = {
     ),
     "lanes of no results": (
         "npu:8x8,scratchpad=96,weights=64",
-        "32 bytes for lanes beside 64 of weights, and where results pass through 2 rows of each half these are 48: 16",
+        "32 bytes beside 64 of weights; results that pass through 2 rows of each half need 48: 16 are missing",
     ),
     "no bandwidth": ("npu:8x8,bandwidth=0", "bandwidth of an npu is an integer from 1 to 1,024, got 0"),
     "no bandwidth in a file": ("no.toml", "no.toml: bandwidth of an npu is an integer from 1 to 1,024, got 0"),

@@ -65,7 +65,7 @@ def test_no_time_gives_the_program_that_takes_none_to_choose(network: Path, tmp_
 def test_no_program_in_time_is_said_with_what_would_help(
     network: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(time_limit, "_GRACE", -1.0)
+    monkeypatch.setattr(time_limit, "_GRACE_SECONDS", -1.0)
     assert run("tensorize", network, *MADE, "--time-limit", "1e-9") == 1
     printed = " ".join(capsys.readouterr().out.split())
     assert "Its 1e-09 s (--time-limit) were over before there was a program" in printed
@@ -88,7 +88,7 @@ def test_limits_bound_lowering_from_python(network: Path, monkeypatch: pytest.Mo
     assert not wrong(made, simulate(made).dram)
     assert made.choices is None
     assert _of(network, limits=gl.Limits(seconds=600.0)).choices is not None
-    monkeypatch.setattr(time_limit, "_GRACE", -1.0)
+    monkeypatch.setattr(time_limit, "_GRACE_SECONDS", -1.0)
     with pytest.raises(Unfinished, match="were over before there was a program"):
         _of(network, limits=_SOON)
     assert signal.getsignal(signal.SIGALRM) is before

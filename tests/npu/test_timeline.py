@@ -106,7 +106,7 @@ def test_text_of_instructions_comes_from_a_network_and_goes_back(
     again = json.loads(ran.read_text())["schedule"]
     assert again == told["schedule"]
     assert any(own["stays"] for own in again["layers"])
-    assert "in lanes" in capsys.readouterr().out
+    assert "on chip" in capsys.readouterr().out
     assert plot.read_bytes().startswith(b"<?xml")
 
 

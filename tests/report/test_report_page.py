@@ -161,7 +161,7 @@ def test_rows_lead_to_layers_and_keys_from_one_to_the_next(opened: Any, of_array
     row = of_array.report.layers[1]
     cone = of_array.answer.layers["conv1"].cone
     assert cone is not None
-    for part in (row.operator, row.label, f"nothing takes less than {row.lower_bound:,} cycles", *cone.rules):
+    for part in (row.operator, row.label, f"{row.lower_bound:,} cycles", *cone.rules):
         assert part in said
     browser.find_element("tag name", "body").send_keys(Keys.ARROW_RIGHT)
     headed(browser, ["conv2"])

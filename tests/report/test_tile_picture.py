@@ -71,5 +71,5 @@ def test_what_has_no_tile_is_said(result: gl.Result) -> None:
     with pytest.raises(BadInput, match="there is no layer nothing; the first ones are <script>, depthwise"):
         layer_picture(result, "nothing")
     unmapped = gl.optimize(result.original, gl.ConvolutionUnit("nhwc"), verify=False)
-    with pytest.raises(BadInput, match="depthwise has no tile of weights that stay in an array"):
+    with pytest.raises(BadInput, match="depthwise has no tile of weights in an array"):
         layer_picture(unmapped, "depthwise")

@@ -58,8 +58,8 @@ def test_prices_decide_between_phases_and_sums_of_windows(sizes: tuple[int, ...]
 class SlowReaders(CompiledCPU):
     """A processor on which another layer takes long where windows are added up."""
 
-    def _told(self, program: Program) -> InLoops:
-        found = super()._told(program)
+    def _predicted_in_loops(self, program: Program) -> InLoops:
+        found = super()._predicted_in_loops(program)
         slow = any(term.operator.name == "access-overlap-add" for term in postorder(program.term))
         other = next(i for i, name in enumerate(found.owners) if name == "first.weight-gradient")
         return replace(found, nanoseconds=[t + 1e8 * slow * (i == other) for i, t in enumerate(found.nanoseconds)])

@@ -57,7 +57,7 @@ def _words(found: Area) -> list[str]:
 def _content(found: Area) -> dict[str, object]:
     return {
         "machine": str(found.machine),
-        "told": found.growth is not None,
+        "extrapolated": found.growth is not None,
         "element": asdict(found.element),
         "parts": {name: asdict(part) for name, part in found.parts.items()},
         "growth": None if found.growth is None else {name: asdict(own) for name, own in found.growth.items()},

@@ -102,9 +102,9 @@ def bench(
             print("glenside: interrupted: these are the rounds until then", file=sys.stderr)
             raise typer.Exit(INTERRUPTED)
         print("\n".join(_COLUMNS))
-        nests, told = waited_for(lambda: compiled.profile(arrays, threads=1)), compiled.told()
-        _print_nests(nests, told, every)
-        beside: Sequence[float | None] = told or [None] * len(nests)
+        nests, predicted = waited_for(lambda: compiled.profile(arrays, threads=1)), compiled.predicted()
+        _print_nests(nests, predicted, every)
+        beside: Sequence[float | None] = predicted or [None] * len(nests)
         known = [(name, seconds, own) for (name, seconds), own in zip(nests, beside, strict=True)]
         content["nests"] = [dict(zip(("name", "seconds", "predicted"), nest, strict=True)) for nest in known]
         _write_page(html, compiled.program.name, rows, known, [*words, *contest.notes], facts)
@@ -170,16 +170,16 @@ def _say(notes: Sequence[str]) -> None:
         print(f"glenside: note: {one_line(note)}", file=sys.stderr)
 
 
-def _print_nests(nests: list[tuple[str, float]], told: list[float], every: bool) -> None:
+def _print_nests(nests: list[tuple[str, float]], predicted: list[float], every: bool) -> None:
     """Prints the slowest loop nests on one thread, with their measured and predicted times."""
     total = sum(seconds for _, seconds in nests)
-    beside = [f" {1e6 * own:12.1f}" for own in told] or [""] * len(nests)
+    beside = [f" {1e6 * own:12.1f}" for own in predicted] or [""] * len(nests)
     rows = [(name, seconds, own) for (name, seconds), own in zip(nests, beside, strict=True)]
     rows = rows if every else sorted(rows, key=lambda row: -row[1])[:12]
     what = "" if every else "; those that take longest"
-    of_prices = f"; predicted {1e3 * sum(told):.3f} ms" if told else ""
+    of_prices = f"; predicted {1e3 * sum(predicted):.3f} ms" if predicted else ""
     print(f"\nOn one thread, {1e3 * total:.3f} ms in {len(nests)} nests{of_prices}{what}")
-    print(f"  {'us':>10}    {'share':>7}" + (f" {'predicted us':>12}" if told else "") + "  nest")
+    print(f"  {'us':>10}    {'share':>7}" + (f" {'predicted us':>12}" if predicted else "") + "  nest")
     for name, seconds, own in rows:
         print(f"  {1e6 * seconds:10.1f}    {100 * seconds / max(total, 1e-12):5.1f} %{own}  {name}")
 

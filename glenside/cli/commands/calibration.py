@@ -105,7 +105,7 @@ def _processor(name: str, output: str, runs: int | None, html: str | None, conte
     errors = fit.errors
     content |= {"machine": machine.name, "rounds": rounds, "measured": _rows(timed), "errors": [*errors]}
     print(
-        f"{len(errors)} nests of loops: told {statistics.mean(errors):.0%} from what was measured (mean), "
+        f"{len(errors)} nests of loops: prediction error {statistics.mean(errors):.0%} (mean), "
         f"{statistics.median(errors):.0%} (median)"
     )
     if fit.others > MOST:
@@ -128,7 +128,7 @@ def _parties(target: str, output: str, runs: int | None, html: str | None, conte
         fit = measured(parties.protocol, count, lambda done, of: show(f"SPU: {done} of {of} runs"))
     costs = described(fit, parties.protocol, count)
     print_or_write(costs, output)
-    timed = [(name, seconds, told) for name, (seconds, told) in fit.programs.items()]
+    timed = [(name, seconds, predicted) for name, (seconds, predicted) in fit.programs.items()]
     _write_page(html, parties.name, timed, costs, count)
     content |= {"machine": parties.name, "rounds": count, "measured": _rows(timed), "median error": fit.median_error}
-    print(f"{len(fit.programs)} programs: told {fit.median_error:.0%} from what was measured (median)")
+    print(f"{len(fit.programs)} programs: prediction error {fit.median_error:.0%} (median)")

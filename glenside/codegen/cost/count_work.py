@@ -51,7 +51,7 @@ _SLOW = frozenset({"divide", "sqrt", "mod", "rem"})
 _FUNCTIONS = frozenset("exp log tanh erf sigmoid sin cos tan asin acos atan sinh cosh asinh acosh atanh pow".split())
 
 
-def told(loops: Loops, machine: Machine, threads: int = 1) -> list[float]:
+def predicted_nanoseconds(loops: Loops, machine: Machine, threads: int = 1) -> list[float]:
     """Returns the predicted nanoseconds of each nest on `threads` threads, by the machine's unit costs."""
     threads = threads if threads in dict(machine.shared) else 1  # else the costs of one thread, the only ones measured
     prices = [machine.prices(threads if is_shared(nest) else 1) for nest in loops.nests]
@@ -63,7 +63,7 @@ def is_shared(nest: Nest) -> bool:
     return any(map(is_parallel, nest.body))
 
 
-def told_alone(nests: Sequence[Nest], machine: Machine) -> float:
+def predicted_time_alone(nests: Sequence[Nest], machine: Machine) -> float:
     """Returns the predicted nanoseconds of consecutive nests, whatever ran before: machine threads x slowest thread."""
     cache = _second_cache(machine)
     works = (_work(nest, _counted(Like.of(nest.body), machine), cache, machine.threads) for nest in nests)

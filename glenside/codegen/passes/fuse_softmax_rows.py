@@ -12,7 +12,7 @@ from functools import partial
 from itertools import count
 from math import prod
 
-from glenside.codegen.cost.count_work import told_alone
+from glenside.codegen.cost.count_work import predicted_time_alone
 from glenside.codegen.loop_ir.accesses import used_buffers
 from glenside.codegen.loop_ir.affine_analysis import at, changed, coefficient, loads_in, substituted, with_loads
 from glenside.codegen.loop_ir.compute_block import Block
@@ -114,11 +114,11 @@ def _best_blocks(
 
 def _best_rows(chain: _Chain, machine: Machine) -> int | None:
     """Returns the fewest rows per block within `_TIE_RATIO` of the least predicted time; None if fusing is slower."""
-    whole = told_alone(chain.nests, machine)
+    whole = predicted_time_alone(chain.nests, machine)
     options = [(rows, option[0]) for rows in _ROWS if (option := _blocks(chain, rows, machine)) is not None]
-    told = {rows: told_alone(nests, machine) for rows, nests in options}
-    least = min(told.values(), default=whole)
-    return next((rows for rows, own in told.items() if own < whole and own <= _TIE_RATIO * least), None)
+    predicted = {rows: predicted_time_alone(nests, machine) for rows, nests in options}
+    least = min(predicted.values(), default=whole)
+    return next((rows for rows, own in predicted.items() if own < whole and own <= _TIE_RATIO * least), None)
 
 
 def _producer_and_consumer(

@@ -72,8 +72,8 @@ class Loaded:
 def loaded(source: Source, machine: Machine | None, *, runs_once: bool = False) -> Loaded:
     """Returns the shared object of a program, cached or compiled. Raises BadInput: no compiler, or its errors."""
     by = known_compiler()
-    told = (*flags(machine, by.kind), *(_RUN_ONCE_FLAGS if runs_once else ()))
-    parts = [str(source), *told, by.identity, *computer()]
+    options = (*flags(machine, by.kind), *(_RUN_ONCE_FLAGS if runs_once else ()))
+    parts = [str(source), *options, by.identity, *computer()]
     key = hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
     kept = find(key)
     if kept is not None:
@@ -86,7 +86,7 @@ def loaded(source: Source, machine: Machine | None, *, runs_once: bool = False) 
             pass
     try:
         with tempfile.TemporaryDirectory() as name:
-            made = _made(source, by, told, Path(name))
+            made = _made(source, by, options, Path(name))
             try:
                 found = _opened(made)
             except OSError as error:
@@ -105,11 +105,11 @@ def _opened(path: Path) -> ctypes.CDLL:
     return found
 
 
-def _made(source: Source, by: Compiler, told: tuple[str, ...], folder: Path) -> Path:
+def _made(source: Source, by: Compiler, options: tuple[str, ...], folder: Path) -> Path:
     """Compiles a shared object, with at most as many processes as there are processors."""
     units = source.units(max(1, min(processors(), len(str(source)) // _UNIT)))
     made = folder / "program.so"
-    how = [*told, "-fPIC"]
+    how = [*options, "-fPIC"]
 
     given = [folder / f"unit{number}.c" for number in range(len(units))]
     for path, text in zip(given, units, strict=True):

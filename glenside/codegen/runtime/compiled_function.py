@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from glenside.builder.dropout import SEED
-from glenside.codegen.cost.count_work import is_shared, told
+from glenside.codegen.cost.count_work import is_shared, predicted_nanoseconds
 from glenside.codegen.emit_c.printer import source
 from glenside.codegen.loop_ir.ir import Buffer, Loops, Role, required
 from glenside.codegen.loop_ir.pass_observer import observe
@@ -235,9 +235,13 @@ class Compiled:
             raise BadInput(_NO_MEMORY) from error
         return [memory.array(prod(dims), dtype).reshape(dims) for dims, dtype in shapes]
 
-    def told(self, threads: int = 1) -> list[float]:
+    def predicted(self, threads: int = 1) -> list[float]:
         """Returns the predicted seconds of each nest on `threads` threads; [] for plain loops."""
-        return [] if self.machine is None else [1e-9 * own for own in told(self.loops, self.machine, threads)]
+        return (
+            []
+            if self.machine is None
+            else [1e-9 * own for own in predicted_nanoseconds(self.loops, self.machine, threads)]
+        )
 
     def drawn(self, seed: int = 0) -> list[Array]:
         """Returns random arrays for the inputs; integers and truths are 0 or 1, which index any axis of two or more."""

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from itertools import count
 from math import prod
 
-from glenside.codegen.cost.count_work import told_alone
+from glenside.codegen.cost.count_work import predicted_time_alone
 from glenside.codegen.loop_ir.affine_analysis import (
     affine,
     all_indices,
@@ -41,7 +41,7 @@ from glenside.ir.index_map import Axis, Index, flattened
 
 _CHUNK = 8192
 """Elements of a thread's chunk if there is no outer loop."""
-_SURE = 0.8
+_AMX_MAX_TIME_RATIO = 0.8
 """Use AMX only if its predicted time is below this fraction of the vector loops' predicted time: AMX is slower in some
 hours than in others. With 0.75, under higher unit costs, BERT-base took 1.3x the time on a Xeon, MobileNetV1 1.18x.
 """
@@ -124,9 +124,9 @@ def _better(block: Block, made: ScheduledBlock, axes: Iterator[int], machine: Ma
     if not matrix.is_possible:
         return made
     orders = [matrix.made(apart) for apart in matrix.orders]
-    told, *others = (told_alone(_nests_of(block, of), machine) for of in (made, *orders))
+    own, *others = (predicted_time_alone(_nests_of(block, of), machine) for of in (made, *orders))
     others = [own + _passed(block, of, machine) for own, of in zip(others, orders, strict=True)]
-    return made if min(others) >= _SURE * told else orders[others.index(min(others))]
+    return made if min(others) >= _AMX_MAX_TIME_RATIO * own else orders[others.index(min(others))]
 
 
 def _passed(block: Block, made: ScheduledBlock, machine: Machine) -> float:

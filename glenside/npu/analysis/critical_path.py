@@ -137,9 +137,9 @@ class Ledger:
         """Returns all accounts as JSON values; energies are in picojoules, with the source of the figures."""
         energy = self.machine.energy
         source = {} if energy is None else {"energy source": energy.source}
-        told = {"bound": self.bound, "gap": self.gap, **({} if self.choices is None else {"choices": self._chosen()})}
+        parts = {"bound": self.bound, "gap": self.gap, **({} if self.choices is None else {"choices": self._chosen()})}
         layers = [self._account_as_dict(own) for own in self.layers]
-        return {"total": self._account_as_dict(self.total), **told, "layers": layers, **source}
+        return {"total": self._account_as_dict(self.total), **parts, "layers": layers, **source}
 
     def _chosen(self) -> dict[str, Any]:
         own = self.choices

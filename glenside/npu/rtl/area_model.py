@@ -52,7 +52,7 @@ MEASURED: Mapping[str, _Measured] = {
 """Coefficients by part, as printed by `python -m benchmarks.fit_area_model`; with lookup tables and column unit."""
 
 
-def told(machine: Machine) -> Mapping[str, Part]:
+def predicted_parts(machine: Machine) -> Mapping[str, Part]:
     """Estimates the parts of a machine; gates include flip-flops, which are not estimated separately."""
     bits, (least, most) = memories(machine), PORTS
     parts = {}
@@ -68,7 +68,9 @@ def told(machine: Machine) -> Mapping[str, Part]:
 
 def gates(machine: Machine) -> float:
     """Estimates the area of a whole machine, memories included, in two-input NAND gates."""
-    return sum(part.gates + RAM_BIT * part.ram + REGISTER_BIT * part.registers for part in told(machine).values())
+    return sum(
+        part.gates + RAM_BIT * part.ram + REGISTER_BIT * part.registers for part in predicted_parts(machine).values()
+    )
 
 
 def memories(machine: Machine) -> Mapping[str, Mapping[str, int]]:

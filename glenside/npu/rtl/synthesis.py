@@ -113,10 +113,10 @@ def area(machine: Machine) -> Area:
     if machine.rows * machine.columns <= MOST_ELEMENTS:
         return Area(machine, alone, synthesised("npu", own))
     sizes = [(rows, columns) for rows in (SMALL, LARGE) for columns in (SMALL, LARGE)]
-    return told(machine, alone, {(r, c): synthesised("npu", {**own, "R": r, "C": c}) for r, c in sizes})
+    return extrapolated(machine, alone, {(r, c): synthesised("npu", {**own, "R": r, "C": c}) for r, c in sizes})
 
 
-def told(machine: Machine, alone: Part, measured: Mapping[tuple[int, int], Mapping[str, Part]]) -> Area:
+def extrapolated(machine: Machine, alone: Part, measured: Mapping[tuple[int, int], Mapping[str, Part]]) -> Area:
     """Extrapolates the area of a machine from four machines that differ in rows and columns only. Raises BadInput."""
     rows, columns = machine.rows, machine.columns
     bits = memories("npu", parameters(machine))

@@ -23,7 +23,7 @@ import numpy as np
 from glenside.analysis.layers import adds_windows, layer_terms, product_sizes
 from glenside.analysis.liveness import operations
 from glenside.cache.store import Cache, CacheFull, key_of
-from glenside.codegen.cost.count_work import told
+from glenside.codegen.cost.count_work import predicted_nanoseconds
 from glenside.codegen.loop_ir.ir import Role
 from glenside.codegen.lowering.constant_preparation import prepared
 from glenside.codegen.memory.buffer_arena import arena
@@ -344,18 +344,20 @@ class CompiledCPU(CPU, CostsInPlace, BoundsVariants, PricesAlgebra):
 
     def predicted(self, program: Program) -> float:
         """Returns the predicted nanoseconds of a program that is compiled as it is written."""
-        return float(sum(self._told(program).nanoseconds))
+        return float(sum(self._predicted_in_loops(program).nanoseconds))
 
     def _in_loops(self, programs: Sequence[Program], timed: bool) -> list[InLoops]:
         new = {program.term: program for program in programs if program.term not in self._known}
-        for term, found in zip(new, self._timed(new.values()) if timed else map(self._told, new.values()), strict=True):
+        for term, found in zip(
+            new, self._timed(new.values()) if timed else map(self._predicted_in_loops, new.values()), strict=True
+        ):
             self._known[term] = found
         return [self._known[program.term] for program in programs]
 
-    def _told(self, program: Program) -> InLoops:
+    def _predicted_in_loops(self, program: Program) -> InLoops:
         program = prepared(program, lazily=True)
         loops = lower(program, self.processor)
-        return InLoops(program, loops, told(loops, self.processor, self.threads))
+        return InLoops(program, loops, predicted_nanoseconds(loops, self.processor, self.threads))
 
     def _timed(self, programs: Collection[Program]) -> list[InLoops]:
         """Times programs on this computer, interleaved, with a cache of past measurements."""

@@ -66,7 +66,7 @@ def counts(traffic: Traffic, work: Work, share: int) -> dict[str, int]:
 NAMES = tuple(field.name for field in fields(Costs))
 
 # By `glenside calibrate --target mpc:semi2k,field=.. --runs 9` with SPU 0.9.5 on two cores of an Intel Xeon (model 167,
-# AVX-512), a thread for each party: told 8 % from what was measured in the median for 64 bits, 14 % for 128. On that
+# AVX-512), a thread for each party: median prediction error 8 % for 64 bits, 14 % for 128. On that
 # machine SPU crashes at products of 32 bits that are not small, so those of 64 bits stand for them too.
 _COSTS_64 = Costs(2.5, 141.7, 112.4, 35.64, 586_500.0, 10.19, 40.63, 333_000.0, 7_231_000.0)
 BUILT_IN: Mapping[int, Costs] = {

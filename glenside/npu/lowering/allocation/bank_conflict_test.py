@@ -10,8 +10,8 @@ from glenside.ir.operand import Array
 from glenside.npu.lowering.util.fast_divmod import divided
 from glenside.npu.lowering.util.fast_unique import distinct
 
-_FEW = 16
-"""Distances by which strides are refused, before all are looked at."""
+_FIRST_DISTANCES = 16
+"""Distances by which most strides are rejected, before all distances are tested."""
 
 
 def lanes_of(pattern: Array, strides: Array, lanes: int) -> Array:
@@ -22,7 +22,7 @@ def lanes_of(pattern: Array, strides: Array, lanes: int) -> Array:
         for axis in np.flatnonzero(coordinates.any(axis=0)).tolist():
             own += by[:, axis, None] * coordinates[:, axis]
         return own & (lanes - 1)
-    at = (strides % lanes).astype(np.float32) @ (pattern % lanes).astype(np.float32).T  # exact
+    at = (strides % lanes).astype(np.float32) @ (pattern % lanes).astype(np.float32).T  # exact in float32
     found: Array = at.astype(np.int32) % lanes
     return found.astype(np.int16)
 
@@ -48,8 +48,8 @@ def are_apart(apart: Array, strides: Array, lanes: int) -> Array:
     """Returns the numbers of the strides, (n), with which elements at these distances, (k)(axes), are in distinct
     banks.
     """
-    few = np.flatnonzero(_are_apart(apart[:_FEW], strides, lanes))  # most are none by these
-    return few[_are_apart(apart[_FEW:], strides[few], lanes)]
+    few = np.flatnonzero(_are_apart(apart[:_FIRST_DISTANCES], strides, lanes))  # these reject most strides
+    return few[_are_apart(apart[_FIRST_DISTANCES:], strides[few], lanes)]
 
 
 def _are_apart(apart: Array, strides: Array, lanes: int) -> Array:

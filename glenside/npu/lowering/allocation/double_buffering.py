@@ -61,7 +61,7 @@ class Plan:
 
 
 def _distinct(numbers: Array, first: Array) -> Array:
-    """Each once, in the order in which they appear; `first` has room for a number of each there may be."""
+    """Returns each number once, in order of appearance; `first` is scratch space indexed by number."""
     places = np.arange(len(numbers))
     first[numbers[::-1]] = places[::-1]
     found: Array = numbers[first[numbers] == places]

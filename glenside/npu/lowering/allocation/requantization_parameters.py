@@ -1,4 +1,4 @@
-"""Parameters of requantisation, by rows that stores find them in: one for each column."""
+"""Packs requantization parameters into rows with one parameter for each column."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def distinct_parameters(every: Array) -> tuple[Array, Array]:
 
 
 def as_seen(entry: Array) -> tuple[Array, Array]:
-    """Numbers of entries as new ones, which count them in the order in which they are met: of layers that are alike
-    these are the same. And of each new number the one that it was.
+    """Renumbers entries in order of appearance, so that similar layers have equal numbers; also returns each new
+    number's old one.
     """
     _, first, which = placed(entry.reshape(-1))
     order = np.argsort(first)
@@ -49,13 +49,15 @@ def _distinct(parameters: Array) -> tuple[Array, Array]:
 
 
 def ends_of(entry: Array, begins: Array) -> tuple[Array, Array]:
-    """The least entry of each item, and the greatest, of items that begin there."""
+    """Returns the least and the greatest entry of each item; items begin at `begins`."""
     return np.minimum.reduceat(entry, begins), np.maximum.reduceat(entry, begins)
 
 
 def rows_of(entry: Array, count: int, column: Array, begins: Array, machine: Machine) -> tuple[Array, Array, Array]:
-    """Of items that begin there, with entries of so many, the column of the entry that all their columns take, -1 for
-    none, and the row of parameters; and the entries of those, (rows)(C).
+    """Packs the entries of items, which begin at `begins`, into rows of parameters.
+
+    Returns for each item the column whose entry all its columns use, or -1, and its row; and the entries of all rows,
+    (rows)(C). `count` is the number of distinct entries.
     """
     width = machine.columns
     low, high = ends_of(entry, begins)
@@ -80,8 +82,8 @@ def rows_of(entry: Array, count: int, column: Array, begins: Array, machine: Mac
 
 
 class _Rows:
-    """Rows of parameters, as the number of the entry that each column has, -1 for any: one serves all whose columns
-    do not differ; of those before, so many are looked at.
+    """Rows of parameters, as the number of the entry in each column, -1 for a free column. A row is shared by items
+    whose columns agree; only the last `most` rows are searched.
     """
 
     def __init__(self, width: int, most: int) -> None:
@@ -89,7 +91,7 @@ class _Rows:
         self.rows: list[Array] = []
 
     def any(self, columns: Array, entries: Array) -> int:
-        """The row in which these columns have these entries."""
+        """Returns a row in which these columns have these entries."""
         first = max(0, len(self.rows) - self.most)
         if len(self.rows) > first:
             there = np.stack(self.rows[first:])[:, columns]

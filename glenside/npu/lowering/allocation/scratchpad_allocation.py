@@ -15,25 +15,25 @@ from glenside.npu.lowering.allocation.skewed_layout import Reads, Skew, Writes, 
 from glenside.npu.lowering.tiling.strip_slices import Cut
 from glenside.npu.machine.model import Machine
 
-_WINDOW = 8
-"""What part of the lanes a tile reads at most, where tensors come by windows."""
-_WAYS = 2
-"""How often a tensor passes the memory port that is in DRAM, at least."""
-_BEAM = 24
-"""Ways to place tensors that are followed."""
+_WINDOW_SHARE = 8
+"""Maximum range of cells that a tile reads by windows: 1/8 of the scratchpad."""
+_MIN_TRANSFERS = 2
+"""Minimum number of DMA transfers of a tensor in DRAM: a store and a load."""
+_BEAM_WIDTH = 24
+"""Number of partial allocations that the beam search keeps."""
 
 _Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
 class Held:
-    """A tensor in the lanes, or what of it each strip needs, one after the other at one place.
+    """A tensor in the scratchpad, or the slices of it that strips need, one after another at the same place.
 
-    base         the cell of its element of coordinates 0
-    begin, end   the cells that are its own, in whole rows
-    since, until the layers between which it is there, by number
-    cut          what of it is there; None: all
-    strips       of each strip what of it is there, and the cell of its element of coordinates 0 then
+    base          cell of its element with coordinates 0
+    begin, end    its range of cells, in whole rows
+    since, until  numbers of the first and the last layer of its live range
+    cut           the slice that is stored; None: all
+    strips        for each strip the slice that is stored, and the cell of its element with coordinates 0
     """
 
     skew: Skew
@@ -66,7 +66,7 @@ class Held:
 
     @cached_property
     def gaps(self) -> Array:
-        """Cells that are read and are no elements."""
+        """Returns the cells that are read and hold no elements."""
         touched = np.zeros(self.end - self.begin, bool)
         for reads in self.reads.values():
             touched[_touched(reads, self.skew, self.cut) + self.base - self.begin] = True
@@ -76,8 +76,8 @@ class Held:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A tensor that may stay: which layers read it, and how; from which layer until which one it is there; and what of
-    it is there in each strip, or () where that is all of it.
+    """A tensor that may stay on chip: its readers and their access patterns, its live range in layers, and the slice
+    that each strip needs, or () for the whole tensor.
     """
 
     dims: tuple[int, ...]
@@ -88,14 +88,14 @@ class Wanted:
     cuts: tuple[Cut, ...] = ()
 
     def spares(self, machine: Machine) -> float:
-        """Cycles of DMA of its ways through DRAM."""
-        return _WAYS * int(np.prod(self.dims)) / machine.bandwidth
+        """Returns the DMA cycles saved if the tensor never passes through DRAM."""
+        return _MIN_TRANSFERS * int(np.prod(self.dims)) / machine.bandwidth
 
 
 @dataclass(frozen=True)
 class Passing:
-    """A tensor in DRAM, windows of which may be in lanes; `axis` is innermost there where that was chosen by prices of
-    these.
+    """A tensor in DRAM that may be read by windows; `axis` is innermost there if it was chosen by
+    the cost of windows.
     """
 
     wanted: Wanted
@@ -112,16 +112,16 @@ class Passing:
 
     @property
     def skews(self) -> Mapping[int, Skew]:
-        """By the axis that is innermost in DRAM: the strides, whose `extra` are the cycles that bring all of it."""
+        """Strides by the axis that is innermost in DRAM; `extra` is the cycles that load the whole tensor."""
         return for_windows(self.wanted, self.machine)
 
 
 @dataclass(frozen=True)
 class _Placed:
-    """Tensors that have a place: cycles that this spares; the last of them, its shape and first row, and those before
-    it; `low` if the next one is better at the low end.
+    """A partial allocation: the DMA cycles saved, its last tensor with shape and first row, and the tensors before it.
 
-    alive  of those that are there yet the first row, how many, and until which layer
+    low    True if the next tensor is better placed at the low end
+    alive  first row, number of rows and last layer of each live tensor
     """
 
     spared: float = 0.0
@@ -131,7 +131,7 @@ class _Placed:
     alive: tuple[tuple[int, int, int], ...] = ()
 
     def every(self) -> Iterator[tuple[Term, Wanted, _Shape, int, int]]:
-        """All of them, the last one first."""
+        """Yields all tensors, the last one first."""
         at: _Placed | None = self
         while at is not None and at.last is not None:
             yield at.last
@@ -144,9 +144,10 @@ class _Placed:
     def more(
         self, term: Term, own: Wanted, ways: float, shapes: Sequence[tuple[_Shape, int]], rows: range
     ) -> list[_Placed]:
-        """With one more at either end, of the first shape for which there is room, each with the rows that it needs;
-        `ways` are the cycles of its ways through DRAM. Tensors come in the order in which they begin: those that are
-        there no more when this one is do not come again.
+        """Returns the allocations with one more tensor at either end, in the first shape that fits.
+
+        `shapes` are given with the rows that they need; `ways` are the DMA cycles saved. Tensors come in the order of
+        their live ranges, so a tensor that is dead now is not needed again.
         """
         alive = tuple([other for other in self.alive if other[2] >= own.begin])
         taken = sorted([(row, row + need) for row, need, _ in alive])
@@ -180,7 +181,7 @@ def held(
             shapes = [(shape, shape.rows(machine)) for shape in _shapes(own, machine)]
             every = [new for each in beam for new in (*each.more(term, own, ways, shapes, rows), each)]
             every.sort(key=lambda each: -each.spared)
-            beam = [*{each.seen(own.begin): each for each in reversed(every)}.values()][::-1][:_BEAM]
+            beam = [*{each.seen(own.begin): each for each in reversed(every)}.values()][::-1][:_BEAM_WIDTH]
     found = {}
     for term, own, shape, row, need in [*max(beam, key=lambda each: each.spared).every()][::-1]:
         bases = [row * machine.rows - least for least, _ in shape.extents]
@@ -202,7 +203,7 @@ def fit_together(dims: tuple[int, ...], reads: Sequence[Reads], machine: Machine
 
 
 def _room(need: int, taken: Sequence[tuple[int, int]], rows: range, low: bool) -> int | None:
-    """The lowest or the highest place of so many rows that are free; those that are taken are in order."""
+    """Returns the lowest or the highest begin of `need` free rows; `taken` is sorted."""
     at, found = rows.start, None
     for begin, end in (*taken, (rows.stop, rows.stop)):
         if begin - at >= need:
@@ -215,9 +216,7 @@ def _room(need: int, taken: Sequence[tuple[int, int]], rows: range, low: bool) -
 
 @dataclass(frozen=True)
 class _Shape:
-    """Strides, and the cells that are touched, seen from that of coordinates 0: from the first one until before the
-    other, of each strip or in all.
-    """
+    """Strides, and the range of cells touched in each strip or in all, relative to the element with coordinates 0."""
 
     skew: Skew
     extents: tuple[tuple[int, int], ...]
@@ -242,12 +241,12 @@ def _found_shapes(own: Wanted, reads: Sequence[Reads], machine: Machine) -> list
     found = [
         _Shape(skew, _extents(own, skew)) for skew in every if skew.extra <= own.spares(machine) and _is_free(own, skew)
     ]
-    room = machine.rows / machine.bandwidth  # of others that pass DRAM instead
+    room = machine.rows / machine.bandwidth  # relative cost of the rows for other tensors, which then pass through DRAM
     return sorted(found, key=lambda shape: shape.skew.extra + shape.rows(machine) * room)
 
 
 def _once(reads: Sequence[Reads], key: tuple[object, ...], find: Callable[[], _Found]) -> _Found:
-    """Memoizes a result with the first of the readers, which each layer has one of."""
+    """Memoizes a result with the first reader; each layer has its own."""
     known = reads[0].shapes
     if key not in known:
         known[key] = find()
@@ -283,7 +282,7 @@ def _extents(own: Wanted, skew: Skew) -> tuple[tuple[int, int], ...]:
 
 
 def _ends(dims: Sequence[int], skew: Skew) -> tuple[int, int]:
-    """The first and the last cell of a tensor's elements, seen from that of coordinates 0."""
+    """Returns the first and the last cell of a tensor's elements, relative to the element with coordinates 0."""
     last = (np.array(dims) - 1) * skew.strides
     return int(np.minimum(last, 0).sum()), int(np.maximum(last, 0).sum())
 
@@ -291,8 +290,8 @@ def _ends(dims: Sequence[int], skew: Skew) -> tuple[int, int]:
 def _extent(
     every: Sequence[Reads], places: Sequence[tuple[Array, Array]], cut: Cut | None, least: int, most: int
 ) -> tuple[int, int]:
-    """From which cell until before which one rows read, which are at these places, or elements are: these from the
-    least to the most.
+    """Returns the range of cells that rows read or elements are stored in; elements are stored
+    from `least` to `most`.
     """
     last_element = most
     for reads, own in zip(every, places, strict=True):
@@ -304,15 +303,15 @@ def _extent(
 
 
 def for_windows(own: Wanted, machine: Machine) -> dict[int, Skew]:
-    """Strides with which beats of DRAM go to distinct lanes, and tiles read few cells from the first to the last; none
-    with which an element would be where a zero has to be.
+    """Returns strides for which a DRAM beat writes distinct banks, and tiles read short ranges of cells. Strides that
+    store an element where a zero is needed are excluded.
     """
     reads = [*own.reads.values()]
     return _once(reads, ("windows", own.dims, (*reads,), machine), partial(_windowed, own, machine))
 
 
 def _windowed(own: Wanted, machine: Machine) -> dict[int, Skew]:
-    limit = machine.depth * machine.rows // _WINDOW
+    limit = machine.depth * machine.rows // _WINDOW_SHARE
 
     def reach(skew: Skew) -> int:
         found = 0
@@ -345,7 +344,7 @@ def _cells(dims: Sequence[int], skew: Skew) -> Array:
 
 
 def firsts(reads: Reads, strides: Array, cut: Cut | None) -> tuple[Array, Array]:
-    """`Reads.places`, of which rows without elements are behind what else a strip reads."""
+    """Returns `Reads.places`, with rows of zeros moved behind the other cells of a strip."""
     places = reads.places(strides)
     if cut is None or not reads.nothing.any():
         return places
@@ -366,7 +365,7 @@ def _behind(reads: Reads, places: tuple[Array, Array], cut: Cut | None, last: in
 
 
 def _touched(reads: Reads, skew: Skew, cut: Cut | None = None) -> Array:
-    """Cells that lanes read, seen from that of coordinates 0."""
+    """Returns the cells that are read, relative to the element with coordinates 0."""
     first, apart = firsts(reads, skew.strides, cut)
     if cut is not None:
         return _touched_of(reads, [own[rows] for own, rows in zip(first, cut.streaming, strict=True)], apart)
@@ -402,7 +401,7 @@ def gaps(taken: Sequence[Held], machine: Machine, reserved: int) -> list[tuple[i
 
 
 def _largest(taken: Sequence[tuple[int, int]], rows: range) -> tuple[int, int]:
-    """The size of the largest gap, and where it begins."""
+    """Returns the size and the begin of the largest gap."""
     found, at = (0, rows.start), rows.start
     for begin, end in [*sorted(taken), (rows.stop, rows.stop)]:
         size = min(begin, rows.stop) - at

@@ -1,9 +1,9 @@
-"""Tensors in lanes as in a memory of rows of R bytes, in which byte q is in lane q mod R of row q div R.
+"""Skewed (bank-interleaved) layouts: byte q of the scratchpad is in bank q mod R, row q div R.
 
-A tensor is there once, its elements at base + sum of stride * coordinate. The R bytes that a row of the array takes, or
-that a row of sums becomes, are read or written in one cycle where no two of them are in one lane; strides are chosen so
-that this holds for all who read and write it (Budnik and Kuck, The organization and use of parallel memories, 1971):
-windows and transposes then cost nothing, and are never copied.
+A tensor is stored once; an element is stored at base + sum of stride * coordinate. The R bytes that the array reads at
+once, or that a row of sums becomes, take one cycle if they are in distinct banks. Strides are chosen so that this holds
+for all readers and writers (Budnik and Kuck, The organization and use of parallel memories, 1971). Windows and
+transposes then cost nothing, and are never copied.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from glenside.npu.lowering.util.fast_divmod import divided
 from glenside.npu.lowering.util.fast_unique import distinct
 from glenside.npu.machine.model import Machine
 
-_SOME = 256
-"""Rows of sums by which strides are chosen."""
-_AXES = 4
-"""Axes of which all orders are tried."""
-_NEAR = 64
-"""Of how many strides it is found out how long zeros around elements take to fill."""
-_AT_ONCE = 512
-"""Strides that are looked at at once."""
+_SAMPLE_ROWS = 256
+"""Number of rows of sums by which strides are chosen."""
+_MAX_AXES = 4
+"""Maximum number of axes of which all orders are tried."""
+_MAX_CANDIDATES = 64
+"""Number of strides for which the cycles of filling padding are counted."""
+_BATCH = 512
+"""Strides that are tested together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +52,8 @@ class Reads:
 
     @staticmethod
     def of(layer: Layer, dims: Sequence[int], leaf: Term | None = None) -> Reads | None:
-        """How a layer reads a leaf of its rows, the only one if it is not said which; None where lanes have no constant
-        distances, or a tile reads others too.
+        """Returns the reads of a leaf of the layer's rows, by default the only leaf. None if banks have no constant
+        distances, or a tile also reads other leaves.
         """
         key = Reads, tuple(dims), leaf
         if key not in layer.known:
@@ -71,13 +71,13 @@ class Reads:
             numbers = np.where(own, numbers - (first - 1), 0)
         there = numbers > 0
         dims = tuple(dims)
-        # One number for all coordinates, with room for differences of them.
+        # One number encodes all coordinates, with a range for their differences.
         wide = _wide(dims)
         most = int(4 * max(1, dims[0]) * wide[0]) if dims else 1
         every = np.zeros(1, np.int32 if most < 1 << 31 else np.int64)
         for size, stride in zip(dims, wide.astype(every.dtype), strict=True):
             every = (every[:, None] + np.arange(size, dtype=every.dtype) * stride).reshape(-1)
-        at = np.append(every[:1], every).take(numbers)  # what a zero has does not matter
+        at = np.append(every[:1], every).take(numbers)  # any value for zeros
         rows, lanes, used = _differences(at, there)
         for tile in range(len(at)):
             if ((rows[tile, :, None] + lanes[tile] != at[tile]) & there[tile]).any():
@@ -86,12 +86,12 @@ class Reads:
 
     @concurrent_cached_property
     def shapes(self) -> dict[Any, Any]:
-        """Strides that were found for those who read so, by who else reads and writes."""
+        """Memoized strides, by the other readers and the writer."""
         return {}
 
     @concurrent_cached_property
     def zeros(self) -> Array:
-        """The coordinates at which lanes read zeros that count, each once, (n)(axes)."""
+        """Returns the coordinates of zeros that affect a sum, each once, (n)(axes)."""
         wide, found, numbers = _wide(self.dims), [np.zeros(0, np.int64)], self.layer.product.rows.numbers
         some = np.flatnonzero((self.used & (numbers.min(axis=1, initial=1) == 0)).any(axis=1))
         if len(some):
@@ -109,7 +109,7 @@ class Reads:
 
     @concurrent_cached_property
     def nothing(self) -> Array:
-        """Rows that have no element: they have no coordinates, and read what is behind the tensor, (tiles)(m)."""
+        """Flags of rows without elements, (tiles)(m): they have no coordinates, and read cells behind the tensor."""
         return np.asarray(self.layer.product.rows.numbers.max(axis=2, initial=0) == 0)
 
     @property
@@ -127,7 +127,7 @@ class Reads:
 
     @property
     def around(self) -> tuple[Array, Array]:
-        """The least and the greatest coordinates of zeros that count, and of elements, (axes) each."""
+        """Returns the least and the greatest coordinates of elements and of zeros that affect a sum, (axes) each."""
         every = np.concatenate([np.zeros((1, len(self.dims)), int), [np.array(self.dims) - 1], self.zeros])
         return every.min(axis=0), every.max(axis=0)
 
@@ -147,7 +147,7 @@ class Reads:
 
 
 def _wide(dims: Sequence[int]) -> Array:
-    """Strides in which differences of coordinates, from -2 * size to 2 * size, are told apart."""
+    """Returns strides that encode coordinate differences from -2 * size to 2 * size uniquely."""
     found = np.ones(len(dims), np.int64)
     for axis in reversed(range(len(dims) - 1)):
         found[axis] = found[axis + 1] * 4 * max(1, dims[axis + 1])
@@ -155,7 +155,7 @@ def _wide(dims: Sequence[int]) -> Array:
 
 
 def _coordinates(numbers: Array, dims: Sequence[int]) -> Array:
-    """The differences of coordinates that such numbers are made of, (..)(axes)."""
+    """Decodes numbers to coordinate differences, (..)(axes)."""
     wide, found = _wide(dims), []
     begin = sum(2 * max(1, size) * int(stride) for size, stride in zip(dims, wide, strict=True))
     rest = numbers.astype(np.int64) + begin
@@ -166,8 +166,8 @@ def _coordinates(numbers: Array, dims: Sequence[int]) -> Array:
 
 
 def _differences(at: Array, there: Array) -> tuple[Array, Array, Array]:
-    """Numbers (tiles)(m)(R), some of which are there, as sums of one of the row and one of the lane, if they are; and
-    whether lanes have any.
+    """Decomposes numbers (tiles)(m)(R), of which only some exist, into a number for the row plus one for the bank, if
+    possible; also returns which banks are used.
     """
     tiles, _, _ = at.shape
     every = np.arange(tiles)
@@ -178,7 +178,7 @@ def _differences(at: Array, there: Array) -> tuple[Array, Array, Array]:
     lanes[known] = at[every, first][known]
     seen[every, first] = True
     while True:
-        all_known = not (used & ~known).any()  # as they mostly are by the first row
+        all_known = not (used & ~known).any()  # mostly true after the first row
         by = there if all_known else there & known[:, None, :]
         lane = by.argmax(axis=2)
         fresh = np.take_along_axis(by, lane[:, :, None], 2)[:, :, 0] & ~seen
@@ -201,17 +201,19 @@ class _Counting:
     def __init__(self, layer: Layer) -> None:
         self.layer = layer
         self.wanted = layer.wanted()
-        self.alike = (self.wanted == self.wanted[:, :1]).all(axis=(1, 2))  # all rows of a group, as they mostly are
+        self.alike = (self.wanted == self.wanted[:, :1]).all(axis=(1, 2))  # all rows of a group, as is usual
         weights = layer.product.weights.numbers
         group = np.zeros(len(weights), int)
         for number, each in enumerate(layer.groups):
             group[list(each.tiles)] = number
-        self.any = ((weights > 0) & self.wanted[group, 0][:, None, :]).any(axis=2)  # of rows that are alike
+        self.any = ((weights > 0) & self.wanted[group, 0][:, None, :]).any(
+            axis=2
+        )  # for rows with the same wanted columns
         self.kinds: dict[int, tuple[Array, Array]] = {}
         self.group = {tile: number for number, each in enumerate(layer.groups) for tile in each.tiles}
 
     def of(self, tile: int) -> Array:
-        """Of a tile, (m)(R) or, where all rows are alike, (1)(R)."""
+        """Returns the flags of a tile, (m)(R), or (1)(R) if all rows are equal."""
         group = self.group.get(tile, 0)
         if self.alike[group]:
             return np.asarray(self.any[tile : tile + 1])
@@ -224,7 +226,7 @@ class _Counting:
         """Returns the distinct sets of wanted columns in a group, and the number of the set of each row."""
         if group not in self.kinds:
             every = np.packbits(self.wanted[group], axis=1)
-            every = every.view(f"S{every.shape[1]}").reshape(-1)  # by which numpy finds them in a tenth of the time
+            every = every.view(f"S{every.shape[1]}").reshape(-1)  # numpy finds these ten times as fast
             _, first, which = np.unique(every, return_index=True, return_inverse=True)
             self.kinds[group] = self.wanted[group][first].astype(np.float32), which.reshape(-1)
         return self.kinds[group]
@@ -253,7 +255,7 @@ class Writes:
         chosen, seen = np.zeros((2, count), bool)
         seen[line if there.all() else line[there]] = True
         lines = np.flatnonzero(seen)
-        chosen[lines[distinct(np.linspace(0, len(lines) - 1, _SOME).astype(int))]] = True
+        chosen[lines[distinct(np.linspace(0, len(lines) - 1, _SAMPLE_ROWS).astype(int))]] = True
         own = np.flatnonzero(chosen.take(line) & there)
         own = own[np.lexsort((column[own], line[own]))]
         coordinates = np.stack(np.unravel_index(own, tuple(dims)), axis=-1)
@@ -266,9 +268,9 @@ class Writes:
 
 @dataclass(frozen=True)
 class Skew:
-    """Strides of a tensor's axes in bytes of lanes.
+    """Strides of a tensor's axes in scratchpad bytes.
 
-    size   cells from the first element to behind the last one, gaps included
+    size   cells from the first to the last element, gaps included
     extra  cycles of stores beyond one for each row of sums
     """
 
@@ -278,8 +280,8 @@ class Skew:
 
 
 def skewed(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, machine: Machine) -> Skew | None:
-    """The strides for which every row that is read is in distinct lanes, and which take the fewest cycles of stores,
-    and then the fewest cells. None: there are no such strides among those that are tried.
+    """Returns the strides with the fewest store cycles, then the fewest cells, for which every row reads distinct
+    banks. None if none of the strides tried does.
     """
     every = every_skew(dims, reads, writes, machine)
     return min(every, key=lambda own: (own.extra, own.size), default=None)
@@ -299,10 +301,10 @@ def skews(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, ma
     around = [own.around for own in reads]
     low = np.minimum.reduce([np.zeros(len(dims), int), *(own for own, _ in around)])
     high = np.maximum.reduce([np.array(dims) - 1, *(own for _, own in around)])
-    # A gap serves both sides: what is before a line is behind the one before it.
+    # A gap serves both sides: the cells before a line are behind the line before it.
     extents = np.array(dims) + np.maximum(-low, high - (np.array(dims) - 1))
     axes = [axis for axis in range(len(dims)) if extents[axis] > 1]
-    if len(axes) > _AXES:
+    if len(axes) > _MAX_AXES:
         return
     apart = distances([own for each in reads for own in each.patterns], len(dims))
     zeros = np.concatenate([np.zeros((0, len(dims)), np.int64), *(own.zeros for own in reads)])
@@ -315,8 +317,8 @@ def skews(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, ma
 
 
 def _fewest(zeros: Array, low: Array, high: Array, extents: Array) -> Array:
-    """Of each axis, where it is the outermost, how many of distinct zeros are in different cells at least, whatever the
-    strides, (axes): those within the extents of a tensor along the other axes, from the lowest coordinates on or up to
+    """Returns for each axis, as the outermost one, a lower bound on the distinct cells of zeros for any strides,
+    (axes). Counted are zeros within the extents of a tensor along the other axes, from the lowest coordinates or up to
     the highest.
     """
     sides = []
@@ -336,8 +338,8 @@ def _padded(
     writes: Writes | None,
     lanes: int,
 ) -> Skew | None:
-    """The best with these axes from the innermost on, the second and the third axis padded by less than a row. `zeros`
-    are those that are filled, and how many one lane has at least.
+    """Returns the best strides for this order of axes, innermost first; the second and the third axis are padded by
+    less than a row. `zeros` are the zeros to fill, and a lower bound on those in one bank.
     """
     every = np.arange(lanes)
     strides = np.zeros((lanes, lanes, len(dims)), np.int64)
@@ -358,11 +360,11 @@ def _padded(
     if found is None:
         return None
     tried, cells, extra = found
-    few = np.lexsort((cells, extra))[:_NEAR]
+    few = np.lexsort((cells, extra))[:_MAX_CANDIDATES]
     best, least = few[0], float("inf")
     filled, fewest = zeros
     for own in few.tolist():
-        # Those behind it have no fewer cells.
+        # Later candidates have no fewer cells.
         if extra[own] > extra[few[0]] or cells[own] / lanes + fewest >= least:
             break
         taken = cells[own] / lanes + _filled(filled @ tried[own], lanes)
@@ -374,22 +376,22 @@ def _padded(
 def _near(
     strides: Array, sizes: Array, apart: Array, writes: Writes | None, lanes: int
 ) -> tuple[Array, Array, Array] | None:
-    """Strides with which elements that are so far apart are in distinct lanes, in the order of their sizes, those
-    sizes, and cycles of stores beyond one for each row of sums: until there are _NEAR that take no such cycles, behind
-    which none is better. None: there are none.
+    """Returns strides that put elements at distances `apart` into distinct banks, sorted by size; their sizes; and
+    their store cycles beyond one per row of sums. Stops after _MAX_CANDIDATES strides without extra cycles, since no
+    later one is better. None if there are none.
     """
     some, found = are_apart(apart, strides, lanes), list[tuple[Array, Array, Array]]()
     some = some[np.argsort(sizes[some], kind="stable")]
     none = 0
-    for begin in range(0, len(some), _AT_ONCE):
-        part = some[begin : begin + _AT_ONCE]
+    for begin in range(0, len(some), _BATCH):
+        part = some[begin : begin + _BATCH]
         tried, extra = strides[part], np.zeros(len(part))
         for own in writes.patterns if writes is not None else ():
             passes = -(-len(own) // lanes)
             extra += (most_in_one(own, tried, lanes) - passes) * (writes.times if writes is not None else 0)
         found.append((tried, sizes[part], extra))
         none += int((extra == 0).sum())
-        if none >= _NEAR:
+        if none >= _MAX_CANDIDATES:
             break
     if not found:
         return None
@@ -398,5 +400,5 @@ def _near(
 
 
 def _filled(cells: Array, lanes: int) -> int:
-    """Cycles of filling cells, (n), at least: as many as one lane has of them."""
+    """Returns a lower bound on the cycles of filling cells, (n): the most cells in one bank."""
     return int(np.bincount(distinct(cells) % lanes).max(initial=0))

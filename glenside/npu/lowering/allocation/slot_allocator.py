@@ -1,4 +1,4 @@
-"""Places on chip that are taken again when what they hold is not needed any more."""
+"""Allocates slots of on-chip memory, and reuses them when their contents are no longer needed."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from itertools import islice
 
 @dataclass
 class Slots:
-    """Places of one size that are taken again when what they hold is not needed any more."""
+    """Slots of one size, reused when their contents are no longer needed."""
 
     count: int
     held: dict[bytes, int] = field(default_factory=dict)
     until: dict[int, int] = field(default_factory=dict)
-    """Slot -> the last run that needs what it holds."""
+    """Slot -> the last run that needs its contents."""
 
     def take(
         self, key: bytes, run: int, now: int, suits: Callable[[int], bool] = lambda _: True, enough: int = 3
     ) -> tuple[int, bool] | None:
-        """A slot for what a run needs, and whether it must be filled; None where all are needed from run `now` on, or
-        where it is better to wait until one of those that suit is free, of which so many are enough to fill one while
-        others are used.
+        """Returns a slot for a run and whether it must be filled; None if all slots are needed from run `now` on.
+
+        Also None if it is better to wait for a slot that suits: if at least `enough` slots suit, one can be filled
+        while others are used.
         """
         if key in self.held:
             slot = self.held.pop(key)
-            self.held[key] = slot  # the one that was needed last
+            self.held[key] = slot  # most recently used
             self.until[slot] = max(self.until[slot], run)
             return slot, False
         if len(self.held) < self.count:
@@ -55,8 +56,8 @@ class Slots:
         return found
 
     def side_by_side(self, keys: Sequence[bytes]) -> list[tuple[int, bool]]:
-        """The same of several at once, all different, which are kept: what is missing comes, as far as may be, to slots
-        one behind the other, and next to those of its neighbours.
+        """Takes slots for several distinct keys, all kept. Missing contents go to consecutive slots if possible, next
+        to the slots of neighbouring keys.
         """
         found = {key: self.any(key) for key in keys if key in self.held}
         begin = 0
@@ -74,8 +75,9 @@ class Slots:
         return [found[key] for key in keys]
 
     def _window(self, size: int, near: set[int], kept: int) -> tuple[int, int]:
-        """The first of so many slots side by side, or of as many as there are, and how many these are: of the quarter
-        that was needed longest ago, near such ones if possible. So many were needed last, and are kept.
+        """Returns the first and the number of consecutive slots: `size`, or as many as there are. They are taken from
+        the least recently used quarter, next to the slots `near` if possible; the `kept` most recent slots are not
+        taken.
         """
         age, free = [0] * self.count, self.count - len(self.held)
         for order, slot in enumerate(self.held.values(), free):

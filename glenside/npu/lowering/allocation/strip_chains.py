@@ -1,4 +1,4 @@
-"""Chains of layers that run strip by strip, as the tensors between them do not fit the scratchpad."""
+"""Builds chains of strip-mined layers, whose intermediate tensors do not fit the scratchpad."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from glenside.npu.lowering.tiling.strip_mining import Part, strips
 from glenside.npu.lowering.tiling.strip_slices import Cut
 from glenside.npu.machine.model import Machine
 
-_COUNTS = (2, 3, 4, 6, 8, 12, 16)
-"""Into how many strips results are cut, fewest first."""
-_BEFORE = 2
-"""How many layers before the first one that must may come along: what they make needs less room then."""
-_WORTH = 1.5
-"""How many times as long as whole layers strips may take the array."""
+_STRIP_COUNTS = (2, 3, 4, 6, 8, 12, 16)
+"""Numbers of strips that are tried, fewest first."""
+_MAX_EARLIER_LAYERS = 2
+"""Number of earlier layers that may join a chain, since their results need less capacity then."""
+_MAX_TIME_RATIO = 1.5
+"""Maximum array cycles of strips, relative to whole layers."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Layers from the number `begin` until before `end`, of each strip their parts, and of what each layer but the last
-    makes what is there in each strip.
+    """The layers from number `begin` to before `end`, the parts of each strip, and for each layer but the last the
+    slice of its result that each strip needs.
     """
 
     begin: int
@@ -42,7 +42,7 @@ class Chain:
                 tuple(Cut(strip[place].elements, strip[place + 1].streaming()) for strip in parts)
                 for place in range(len(layers) - 1)
             ]
-            known[key] = parts, cuts, tuple(layers)  # whose ids are theirs as long as they are there
+            known[key] = parts, cuts, tuple(layers)  # keeps the layers alive, whose ids are in the key
         return Chain(begin, begin + len(layers), *known[key][:2])
 
     @property
@@ -59,9 +59,9 @@ class Chain:
 class Candidates:
     """The layers that may form chains: in order, with their results and the tensors that their rows read.
 
-    wanted  tensors that may be in lanes
-    whole   numbers of layers that are not cut: what one makes is normalised
-    rows    of lanes that there are
+    wanted  tensors that may be in the scratchpad
+    whole   numbers of layers that are not cut, since their results are normalized
+    rows    available scratchpad rows
     """
 
     layers: Sequence[Layer]
@@ -104,7 +104,7 @@ class Candidates:
         return there, passing, found
 
     def _find(self, end: int, tried: Sequence[tuple[int, int, int, int]]) -> None:
-        """Find some of those chains, by all processors at a time: they are known from then on."""
+        """Computes chains on all processors; they are memoized."""
 
         def work(each: tuple[int, int, int, int], _: None) -> None:
             start, axis, count = each[1:]
@@ -113,7 +113,9 @@ class Candidates:
         in_parallel(work, tried, lambda _: None)
 
     def _gaps(self, stay: Container[Term], there: Container[Term]) -> Iterator[tuple[int, int]]:
-        """Layers between which nothing is held that could be: numbers of the first, and behind the last one."""
+        """Yields ranges of layers between which tensors could be resident and are not: the first, and the one behind
+        the last.
+        """
         begin: int | None = None
         for number, result in enumerate(self.results):
             if result in stay and result not in there and self._passes(number):
@@ -139,22 +141,22 @@ class Candidates:
         number of strips. Stops at the first strip count of an axis that is too slow.
         """
         first = max((chain.end for chain in others), default=0)
-        for start in range(begin, max(first, begin - _BEFORE) - 1, -1):
+        for start in range(begin, max(first, begin - _MAX_EARLIER_LAYERS) - 1, -1):
             if start < begin and not (self._passes(start) and self.results[start] in there):
                 return
             if self.sources[start] not in there or any(number in self.whole for number in range(start, end)):
                 continue
             cycles_of_whole = sum(self._whole(number) for number in range(start, end))
             for axis, size in enumerate(self._dims(end)):
-                for count in (count for count in _COUNTS if count <= size):
+                for count in (count for count in _STRIP_COUNTS if count <= size):
                     cycles = sum(self._whole(number) for number in range(start, end - 1))
                     cycles += self._cut_alone(end, axis, count)
-                    if cycles > _WORTH * cycles_of_whole:
+                    if cycles > _MAX_TIME_RATIO * cycles_of_whole:
                         break
                     yield cycles, start, axis, count
 
     def _cut_alone(self, end: int, axis: int, count: int) -> int:
-        """Cycles of the last layer before that number where it is cut so."""
+        """Returns the array cycles of layer `end` - 1 alone, cut into `count` strips."""
         layer, dims = self.layers[end - 1], self._dims(end)
         key = "cut alone", dims, axis, count, self.machine
         if key not in layer.known:

@@ -20,7 +20,7 @@ class Piece:
 
 
 def pieces(layers: Sequence[IntegerLayer], chains: Sequence[Chain]) -> Iterator[tuple[IntegerLayer, Piece]]:
-    """Layers in the order in which they run, those of chains strip by strip."""
+    """Yields layers in execution order; those of a chain strip by strip."""
     number = 0
     for chain in [*sorted(chains, key=lambda chain: chain.begin), None]:
         begin, end = (chain.begin, chain.end) if chain is not None else (len(layers), len(layers))

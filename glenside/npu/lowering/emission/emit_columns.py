@@ -34,7 +34,9 @@ def _rows_of_groups(done: Sequence[tuple[Run, int]]) -> Mapping[int, tuple[int, 
 
 
 def _operations(writer: Writer, own: Normalised, counts: Counts, sums: Address) -> Iterator[Instruction]:
-    """Each is written before the parameters of the next are brought: these may have one row for both."""
+    """Yields instructions one by one: each is added before the next one's parameters are loaded, so they may share a
+    row.
+    """
     if own.table is None:
         yield Mean(counts, sums, _entry(writer, 0, own.first, 0))
         yield Deviation(counts, sums, _entry(writer, own.added, own.second, 0))
@@ -47,6 +49,6 @@ def _operations(writer: Writer, own: Normalised, counts: Counts, sums: Address) 
 
 
 def _entry(writer: Writer, bias: int, scale: float, zero: int) -> int:
-    """A row of parameters that are the same for all columns."""
+    """Returns a row with the same parameters in all columns."""
     every = np.zeros(writer.machine.columns, np.int64)
     return writer.parameter_row(requantization.encoded(every + bias, np.float32(scale), zero, -128, 127))

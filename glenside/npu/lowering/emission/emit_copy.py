@@ -1,4 +1,4 @@
-"""Copies within DRAM by the machine's own instructions: beats to lanes, and from there to where they are wanted too."""
+"""Emits copies within DRAM: beats are loaded into the scratchpad and stored to all target addresses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glenside.npu.machine.model import HALVES, Machine
 
 
 def write_copy(writer: Writer, sources: Array, targets: Array) -> None:
-    """Bytes at some addresses, (n), to others, (n): one may go to several. What is there is there already."""
+    """Emits a copy of bytes from source addresses, (n), to target addresses, (n); a source may have several targets."""
     for number, part in enumerate(_parts(sources, targets, writer.machine)):
         first = (writer.chunk + number) % HALVES * writer.machine.half_depth
         writer.fill_lanes(part.sources, part.lanes, first + part.rows)
@@ -25,28 +25,28 @@ def write_copy(writer: Writer, sources: Array, targets: Array) -> None:
 
 def cycles_of_copy(sources: Array, targets: Array, machine: Machine) -> float:
     """Estimates the DMA cycles of a copy: extrapolated from its first part, with one DRAM latency for each part."""
-    part = next(_parts(sources, targets, machine, min(machine.half_depth, -(-_SOME // machine.rows))), None)
+    part = next(_parts(sources, targets, machine, min(machine.half_depth, -(-_SAMPLE_BYTES // machine.rows))), None)
     if part is None:
         return 0.0
     times, cycles = len(sources) / len(part.targets), 0.0
     parts = np.ceil(times * (int(part.rows[-1]) + 1) / machine.half_depth)
     for addresses, which in ((part.sources, slice(None)), (part.targets, part.owner)):
         beats, tables = beats_and_tables(addresses, part.lanes[which], part.rows[which], machine)
-        again = times if tables > machine.tables // 2 else 1  # else they stay
+        again = times if tables > machine.tables // 2 else 1  # otherwise they stay loaded
         cycles += beats * times + tables * machine.table_beats * again + float(parts) * machine.latency
     return cycles
 
 
-_SOME = 1 << 17
-"""Bytes of lanes that are looked at for a price."""
+_SAMPLE_BYTES = 1 << 17
+"""Bytes of the scratchpad in the sample for a cost."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Beats that are in half of the lanes at once.
+    """The beats that are in half of the scratchpad at once.
 
-    sources, lanes, rows  the bytes that they have: their addresses, and where they are in lanes, (bytes) each
-    targets, owner        where bytes go, and which of them does, (n) each
+    sources, lanes, rows  DRAM address, bank and row of each byte, (bytes) each
+    targets, owner        DRAM addresses to write, and the number of the byte for each, (n) each
     """
 
     sources: Array
@@ -57,8 +57,8 @@ class _Part:
 
 
 def _parts(sources: Array, targets: Array, machine: Machine, depth: int | None = None) -> Iterator[_Part]:
-    """Each piece of a beat that lanes take in a cycle has a row of them, turned so that bytes of a beat that is
-    written are in different lanes; so many rows at a time.
+    """Yields parts of `depth` rows. Each piece of a beat that banks take in one cycle has its own row, rotated so that
+    the bytes of a written beat are in different banks.
     """
     width, depth = min(machine.rows, machine.bandwidth), machine.half_depth if depth is None else depth
     order = ordered(sources)

@@ -1,4 +1,4 @@
-"""Sums that leave the accumulators as they are, int32, for a host or for others that read them."""
+"""Emits the stores of int32 sums from the accumulators to DRAM, for a host or for layers that read int32."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from glenside.npu.lowering.tiling.tile_order import Run
 
 
 class SumsOut:
-    """A layer's sums as they are: int32 in DRAM, rows of the array's columns."""
+    """Stores a layer's int32 sums to DRAM, in rows with one sum for each array column."""
 
     lanes = 0
     whole = False

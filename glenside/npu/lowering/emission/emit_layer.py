@@ -1,7 +1,7 @@
-"""Layers one by one: operands from DRAM into lanes and weights, rows through the array, and results back to DRAM.
+"""Emits layers one by one: loads operands from DRAM, streams rows through the array, and stores results to DRAM.
 
-The lanes are two halves, of which one is filled while rows stream from the other; so are accumulators. DMA brings what
-comes next as soon as there is room for it, in the order in which it is needed.
+The scratchpad has two halves: one is filled while rows stream from the other; likewise the accumulators. DMA loads data
+as soon as there is space, in the order in which it is needed.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from glenside.npu.machine.model import Machine
 
 _BYTE = 0xFF
 _KNOWN = 1 << 8
-"""What is added to a byte that is known to be in a cell: what is not known is 0, which takes no memory unread."""
-_SENT = 8
-"""What part of half of the accumulators is sent at a time where others may come in the meantime."""
+"""Offset of bytes whose value in a cell is known; unknown cells are 0, so that numpy does not touch their memory."""
+_SEND_PARTS = 8
+"""Sums are sent as soon as they fill 1/8 of half of the accumulators, if others can arrive meanwhile."""
 
 
 @dataclass(frozen=True)
 class Feed:
     """A layer's weights in DRAM.
 
-    tiles  how the weights of each tile are brought, (tiles)
-    zero   the byte in lanes where a row has no element
-    made   whether layers before it make rows, and whether they make weights
+    tiles  how the weights of each tile are loaded, (tiles)
+    zero   the byte of elements that a row does not have
+    made   True for rows, and for weights, if earlier layers compute them
     """
 
     tiles: Sequence[Brought]
@@ -61,36 +61,36 @@ class Sink(Protocol):
 
     @property
     def lanes(self) -> int:
-        """Rows of each half of the lanes that it needs for itself, the last ones."""
+        """Rows at the end of each scratchpad half that it needs for itself."""
 
     @property
     def whole(self) -> bool:
         """True if the rows of a group are sent together."""
 
     def begin(self) -> None:
-        """Write down what is to be done beforehand."""
+        """Emits what is needed before the first sums."""
 
     def expect(self, run: Run) -> None:
-        """The sums of a run will be sent: write down what that needs from DRAM."""
+        """Emits the DRAM loads needed to send the sums of a run."""
 
     def send(self, done: Sequence[tuple[Run, int]], half: int) -> None:
-        """Write down what brings the sums of runs, each from an accumulator on, to DRAM; by way of that half of lanes
-        where it takes any.
+        """Emits the transfer of the sums of runs, each with its first accumulator row, to DRAM, through that half of
+        the scratchpad if needed.
         """
 
 
 class Writer:
-    """A program of layers as it grows: its instructions one after the other, DRAM, and what memories hold.
+    """A program in progress: its instructions in order, DRAM, and the contents of memories.
 
-    active  the weights that are in the array
-    zeros   of slots of weights which elements are zeros, where that is known
-    cells   of each byte of the lanes what it holds, where that is known
-    later   what is to be written down before anybody reads what it makes
-    before  that of the layer before
-    first   what is to be written down behind what the program's first rows need
-    counts  instructions of each unit, and busy its cycles on the machine `clock`
-    most    cycles, where nobody wants a program that takes as many
-    enough  cycles of each unit with which it does
+    active  the weights in the array
+    zeros   for slots of weight memory, which elements are zeros, if known
+    cells   the byte in each scratchpad cell, if known
+    later   deferred emission, which must run before the first reader of its results
+    before  the deferred emission of the layer before
+    first   emission deferred until the instructions for the program's first rows are emitted
+    counts  instructions of each unit; busy: cycles of each unit on the machine `clock`
+    most    limit of cycles, at which emission ends
+    enough  busy cycles of each unit at which that limit is reached
     """
 
     def __init__(self, machine: Machine, most: int | None = None) -> None:
@@ -117,17 +117,15 @@ class Writer:
             self.enough |= enough(self.most, rest, self.clock)
 
     def layer(self, layer: Layer, source: Source, feed: Feed, sink: Sink, coming: Sequence[Brought] = ()) -> None:
-        """The instructions of a layer, whose results go to a sink; `coming` are the tiles of the runs of the next one,
-        known already.
-        """
-        if not sink.lanes:  # the layer may fill all lanes, those too which what was put off is still in
+        """Emits a layer, whose results go to a sink; `coming` are the weight tiles of the next layer, if known."""
+        if not sink.lanes:  # the layer may fill rows that deferred stores still read
             self.settle()
         self.before = self.later
         _Work(self, layer, source, feed, sink, coming).write()
         self.run += len(source.runs)
 
     def blank(self, cells: Array, byte: int) -> None:
-        """A byte in cells of the lanes that do not hold it."""
+        """Emits fills of cells with a byte, except those that already hold it."""
         own = cells[self.cells[cells] != byte + _KNOWN]
         for slot, nest in self.with_tables(blank(own, self.machine.rows, byte & _BYTE, self.machine.table_beats)):
             lanes, turn = gone_on(nest.address(0), self.machine.rows)
@@ -135,7 +133,7 @@ class Writer:
         self.cells[own] = byte + _KNOWN
 
     def forget(self, cells: Array) -> None:
-        """Cells of the lanes that hold what is not known."""
+        """Marks cells as unknown."""
         self.cells[cells] = 0
 
     def go_on(self) -> None:
@@ -145,18 +143,18 @@ class Writer:
             first()
 
     def settle(self) -> None:
-        """Write down what was put off."""
+        """Runs the deferred emission."""
         later, self.later = self.later, None
         if later is not None:
             later()
 
     def settle_before(self) -> None:
-        """Write down what another layer put off."""
+        """Runs the deferred emission of an earlier layer."""
         if self.later is self.before:
             self.settle()
 
     def add(self, instruction: Instruction) -> None:
-        """One more: those of other units that it needs or that need it come before or after it."""
+        """Appends an instruction; its producers must come before it, its consumers after. Raises TooLong."""
         for own in unrolled(instruction, self.machine.rows):
             self.written.add(own)
             self.counts[own.unit] += 1
@@ -175,12 +173,12 @@ class Writer:
             yield from ((slots[table], nest) for table, nest in batch)
 
     def fill_lanes(self, addresses: Array, lanes: Array, rows: Array) -> None:
-        """Bytes of DRAM, each to a lane and a row of it, (n) each."""
+        """Emits loads of DRAM bytes, each to a bank and a row, (n) each."""
         found = self.transfers.of(addresses, lanes, rows)
         self._transfer(Lanes, ((table, nest) for part in found for table in [part.fills()] for nest in part.nests))
 
     def empty_lanes(self, addresses: Array, lanes: Array, rows: Array) -> None:
-        """The other way."""
+        """Emits stores of bytes in banks and rows to DRAM addresses, (n) each."""
         found = self.transfers.of(addresses, lanes, rows)
         self._transfer(Out, ((table, nest) for part in found for table in [part.empties()] for nest in part.nests))
 
@@ -197,7 +195,7 @@ class Writer:
         return there.takes(tile.spread, tile.rows, tile.used, tile)
 
     def bring_weights(self, tile: Brought, slot: int) -> None:
-        """The weights of a tile to a slot of weight memory, which may have its zeros from the tile before."""
+        """Emits the load of a tile's weights into a slot, which may still have the zeros of the tile before."""
         self.clocks.take(slot)
         self._bring(tile, slot)
         self.clocks.there(slot)
@@ -214,7 +212,7 @@ class Writer:
         self._spread([(tile.address + beat * self.machine.bandwidth, table) for beat, table in own.steps], row)
 
     def _erase(self, tile: Brought, slot: int) -> None:
-        """Zeros to a slot: to all of its rows that a tile has, or where those before wrote anything else."""
+        """Emits zeros into a slot: into all rows of a tile, or only where earlier tiles wrote values."""
         row, there = slot * self.machine.rows, self.zeros.get(slot)
         nothing = self.image.packed(np.zeros(self.machine.bandwidth, np.uint8))
         again = [] if there is None else [*there.tables]
@@ -229,7 +227,7 @@ class Writer:
         self.zeros[slot] = Remains(tile.rows, np.zeros(self.machine.columns, np.int64))
 
     def _spread(self, steps: Sequence[tuple[int, Table]], row: int) -> None:
-        """Beats, each by its table, in any order, to weights from a row on."""
+        """Emits sparse loads of beats, each by its permutation table, in any order, into weights from a row on."""
         slots = self.tables.side_by_side([table.key for _, table in steps])
         every = [
             Step(slot, beat, self.image.table(table) if is_new else None)
@@ -237,19 +235,19 @@ class Writer:
         ]
         found = walks(every, self.machine)
         for own in (tables for walk in found for tables in fetched(walk, self.machine)):
-            self.add(own)  # all of them, as DRAM takes a while
+            self.add(own)  # all tables first, to hide the latency of DRAM
         for walk in found:
             self.add(spread(walk, row))
 
     def table(self, table: Table) -> int:
-        """The slot of a lane table, filled before."""
+        """Returns the slot of a permutation table, loaded if necessary."""
         slot, is_new = self.tables.any(table.key)
         if is_new:
             self.add(Tables(self.image.table(table), slot, 1))
         return slot
 
     def function(self, table: Array) -> int:
-        """The slot of a function of bytes, (256) of up to 16 bits, filled before."""
+        """Returns the slot of a lookup table, (256) entries of up to 16 bits, loaded if necessary."""
         content = table.astype("<i2").view(np.uint8)
         slot, is_new = self.functions.any(content.tobytes())
         if is_new:
@@ -257,7 +255,7 @@ class Writer:
         return slot
 
     def parameter_row(self, content: Array) -> int:
-        """The row of parameters that holds these bytes, filled before."""
+        """Returns the row of parameters with these bytes, loaded if necessary."""
         slot, is_new = self.parameters.any(content.tobytes())
         if is_new:
             self.add(Parameters(self.image.parameters(content), slot, 1))
@@ -265,9 +263,9 @@ class Writer:
 
 
 class _Work:
-    """A layer that is being written.
+    """A layer that is being emitted.
 
-    alone  no tile is added to another: then sums leave a half of the accumulators while others come to it
+    alone True if no tile is added to another one: sums then leave a half of the accumulators while others arrive
     """
 
     def __init__(
@@ -285,7 +283,7 @@ class _Work:
 
     def write(self) -> None:
         ahead, is_first = 0, not self.writer.run
-        if is_first:  # nothing streams yet, and stores would wait for all that comes before
+        if is_first:  # nothing streams yet, and stores would wait for all loads before them
             self.writer.first = self.sink.begin
         for now, run in enumerate(self.runs):
             self.writer.written.ahead = len(self.writer.written)
@@ -302,7 +300,7 @@ class _Work:
         self.writer.written.ahead = None
 
     def _fill(self, number: int, now: int) -> bool:
-        """Queue what a run needs from DRAM, if there is room for it before run `now` streams."""
+        """Queues the DRAM loads of a run, if there is space for them before run `now` streams."""
         return self._fill_weights(number, now) and self.source.fill(number, now)
 
     def _fill_weights(self, number: int, now: int) -> bool:
@@ -348,12 +346,12 @@ class _Work:
                 self.alone
                 and not self.sink.lanes
                 and not self.sink.whole
-                and held >= machine.half_accumulators // _SENT
+                and held >= machine.half_accumulators // _SEND_PARTS
             ):
                 self._send(number)
 
     def _base(self, run: Run) -> int:
-        """The accumulator of the first row of a run, which tiles that are added up share."""
+        """Returns the accumulator of a run's first row, shared by tiles that are added up."""
         key = run.group, run.begin
         if run.first:
             self.bases[key] = self.writer.half * self.machine.half_accumulators + self.used
@@ -361,14 +359,14 @@ class _Work:
         return self.bases[key]
 
     def _flip(self, number: int) -> None:
-        """Send the sums of this half away before that run streams, and go on in the other."""
+        """Sends the sums of this accumulator half before that run streams, and switches to the other half."""
         if self.done:
             self._send(number)
         self.used = 0
         self.writer.half = 1 - self.writer.half
 
     def _send(self, number: int) -> None:
-        """By way of the half of the lanes from which that run does not stream."""
+        """Sends complete sums through the scratchpad half from which that run does not stream."""
         upper = self.source.cells(number)[0] >= self.machine.half_depth * self.machine.rows
         self.sink.send(self.done, 1 - int(upper))
         self.done = []

@@ -1,4 +1,4 @@
-"""Networks as programs of the machine, layer by layer, on integers of 8 bits."""
+"""Emits networks as int8 programs of the machine, layer by layer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from glenside.npu.model.infer_synchronization import replaced, waiting
 from glenside.npu.program.program import NpuProgram, Place, Stretch
 
 Filled = list[tuple[Place, Array]]
-"""Places and values that DRAM holds before a program runs, beside weights, tables and parameters."""
+"""Initial contents of DRAM, beside weights, tables and parameters: places and values."""
 
 
 def lowered(
@@ -39,13 +39,13 @@ def lowered(
     seed: int = 0,
     show: Callable[[str, int, int], None] = lambda *_: None,
 ) -> NpuProgram:
-    """The layers of a mapped program, each on operands of its own: int8, drawn by the seed; their sums are int32.
+    """Emits each layer of a mapped program on operands of its own: int8, drawn by the seed; sums are int32.
 
-    written  the program that was mapped, whose layers say what those of `mapped` compute
+    written the program before mapping, whose layers define what those of `mapped` compute
 
-    A layer of no elements, of sums of nothing, or of constants alone, has no instructions.
+    A layer without elements, of empty sums, or of constants alone has no instructions.
 
-    Raises BadInput: a layer that the machine does not run, by its name and why.
+    Raises BadInput for a layer that the machine cannot run, with its name and the reason.
     """
     writer, draw = Writer(machine), np.random.default_rng(seed)
     stretches, filled = list[Stretch](), Filled()
@@ -122,7 +122,7 @@ def _alone(
 def _meaning(product: Term, others: Container[Term], names: Mapping[Term, str]) -> str:
     """Returns the text of a program: the integer product as written."""
     if not is_product(product):
-        raise BadInput("it was no product before it was mapped")
+        raise BadInput("it is not a product in the unmapped program")
     stand_ins: dict[Term, Term] = {}
     for leaf, other in _same(leaves_of(product.children[0], others), [*names]).items():
         stand_ins[leaf] = stand_in(names[other], leaf)
@@ -136,12 +136,13 @@ def stand_in(name: str, leaf: Term, dtype: str = "int8") -> Term:
 
 
 def _same(written: list[Term], mapped: list[Term]) -> dict[Term, Term]:
-    """The operands of a product, and those of what it became: the same terms, others in their order. Raises BadInput
-    where they are not.
+    """Pairs the operands of a product with those of its mapped form: equal terms, the others in order.
+
+    Raises BadInput if they do not match.
     """
     others = [[leaf for leaf in own if leaf not in rest] for own, rest in ((written, mapped), (mapped, written))]
     if [leaf.access.dims for leaf in others[0]] != [leaf.access.dims for leaf in others[1]]:
-        raise BadInput("it reads other operands than before it was mapped")
+        raise BadInput("its mapped form has other operands")
     return {**{leaf: leaf for leaf in written if leaf in mapped}, **dict(zip(*others, strict=True))}
 
 

@@ -1,8 +1,8 @@
-"""Sums as bytes on their way to DRAM: requantised into rows of lanes, from which beats are made.
+"""Emits results as bytes: requantizes sums into scratchpad rows, and stores beats to DRAM.
 
-A byte has a lane and a row of lanes in between. A store writes a row of sums to distinct lanes; a beat takes one byte
-of a lane a cycle. So the bytes of a beat should be in distinct lanes too: each row of sums is turned around the lanes
-by as much as makes them so: lanes colour the edges between rows of sums and beats, and do so regularly where those are.
+In between a byte has a bank and a row. A store writes a row of sums to distinct banks; a beat takes one byte of each
+bank a cycle. So the bytes of a beat should be in distinct banks, too: each row of sums is rotated by a number of banks
+that achieves this. It is an edge colouring: banks colour the edges between rows of sums and beats.
 """
 
 from __future__ import annotations
@@ -46,28 +46,30 @@ class Bytes:
 
 
 def rows_needed(machine: Machine) -> int:
-    """Rows of half of the lanes that bytes pass through: twice as many as half of the accumulators has, of which DMA
-    empties one while the other is filled; or a quarter of them. Raises BadInput: there are not so many.
+    """Returns the rows of each scratchpad half through which bytes pass.
+
+    They are twice as many as half of the accumulators has, since DMA empties one part while the other is filled; at
+    most a quarter of them. Raises BadInput if the scratchpad is too small.
     """
     passes = -(-machine.columns // machine.rows)
     found = _SIDES * max(1, min(machine.half_accumulators * passes, machine.half_depth // (4 * _SIDES)))
     if found >= machine.half_depth:
         needed, have = HALVES * (found + 1) * machine.rows, machine.depth * machine.rows
         raise BadInput(
-            f"scratchpad of {machine} has {have:,} bytes for lanes beside {machine.weight_bytes:,} of weights, and"
-            f" where results pass through {found} rows of each half these are {needed:,}: {needed - have:,} are missing"
+            f"scratchpad of {machine} has {have:,} bytes beside {machine.weight_bytes:,} of weights; results that"
+            f" pass through {found} rows of each half need {needed:,}: {needed - have:,} are missing"
         )
     return found
 
 
 _SIDES = 2
-_EXPECTED = 32
-"""What part of the rows of parameters a run may bring beforehand."""
+_MAX_EARLY_SHARE = 32
+"""Parameters of a run are loaded early if they are at most 1/32 of all parameter rows."""
 
 
 class BytesOut:
-    """A layer's results as bytes: a row of sums and those lanes that take it in one cycle are an item. They pass
-    through the first rows of the lower half of the lanes, and through the last ones of the upper.
+    """A layer's results as bytes. The part of a row of sums that is stored in one cycle is an item. Items pass through
+    the first rows of the lower scratchpad half, and the last rows of the upper one.
 
     Raises BadInput: lanes are too few, or a sum is needed twice.
     """
@@ -104,24 +106,24 @@ class BytesOut:
         pass
 
     def expect(self, run: Run) -> None:
-        """Its rows of parameters, where these are few."""
+        """Emits early loads of a run's parameter rows, if they are few."""
         begin = (run.group * self.m + run.begin) * self.passes
         first, last = np.searchsorted(self.items, (begin, begin + (run.end - run.begin) * self.passes))
         rows = distinct(self.content[first:last])
-        if len(rows) * _EXPECTED <= self.machine.parameters:
+        if len(rows) * _MAX_EARLY_SHARE <= self.machine.parameters:
             for row in rows.tolist():
                 self.writer.parameter_row(self.contents[row])
 
     def parameter_rows(self, items: Array) -> Array:
-        """The row of parameters of each, (items), filled before."""
+        """Returns the row of parameters of each item, (items), loaded if necessary."""
         content = self.content[items]
-        new = np.append(True, content[1:] != content[:-1])[: len(content)]  # most are those of the one before
+        new = np.append(True, content[1:] != content[:-1])[: len(content)]  # most are equal to the one before
         begins = np.flatnonzero(new)
         rows = [self.writer.parameter_row(self.contents[own]) for own in content[begins].tolist()]
         return np.repeat(np.array(rows, np.int64), np.diff(np.append(begins, len(content))))
 
     def normalise(self, done: Sequence[tuple[Run, int]]) -> None:
-        """Change sums, where they are to be changed."""
+        """Emits the normalization of sums, if the layer has one."""
         if self.normalised is not None:
             write_columns(self.writer, self.normalised, done)
 
@@ -133,7 +135,7 @@ class BytesOut:
                 self._send(batch, half * (self.machine.depth - self.lanes) + self.side * self.depth)
 
     def _send(self, batch: _Batch, base: int) -> None:
-        """Stores now, and beats when others are stored: DMA would wait for them until then."""
+        """Emits stores now, and defers their beats until the next stores: DMA would wait for the stores."""
         self.writer.settle()
         rows = self.machine.rows
         self.writer.forget(base * rows + np.arange(len(batch.items) * rows))
@@ -142,7 +144,9 @@ class BytesOut:
         self.writer.later = lambda: self._out(batch, turns, base)
 
     def _batches(self, done: Sequence[tuple[Run, int]]) -> Iterator[_Batch]:
-        """As many items at a time as there are rows of lanes, and of parameters: whole rows of sums where one fits."""
+        """Yields as many items at a time as fit the scratchpad rows and the parameters; whole rows
+        of sums if one fits.
+        """
         machine = self.machine
         room = self.depth if len(self.contents) <= machine.parameters else min(self.depth, machine.parameters)
         room = room // self.passes * self.passes or room
@@ -187,7 +191,7 @@ class BytesOut:
         return self.turns[key]
 
     def _store(self, batch: _Batch, turns: Array, base: int) -> None:
-        """The items to rows of lanes, from a first one on; those of the same columns by one table."""
+        """Emits stores of items to scratchpad rows from a first one on; items of equal columns share a table."""
         begins = np.searchsorted(batch.item, np.arange(len(batch.items) + 1))
         rows = self.parameter_rows(batch.items)
         alike = self.alike[batch.items]
@@ -223,7 +227,7 @@ class BytesOut:
         return (False, 0) if self.table is None else (True, self.writer.function(self.table))
 
     def _out(self, batch: _Batch, turns: Array, base: int) -> None:
-        """Beats of the bytes that are in lanes."""
+        """Emits the beats that store the batch to DRAM."""
         item = batch.item[batch.owner]
         lane = (batch.lane[batch.owner] + turns[item]) % self.machine.rows
         self.writer.empty_lanes(batch.address, lane, base + item)
@@ -233,12 +237,12 @@ class BytesOut:
 class _Items:
     """The items of a layer, in order: the sums of one accumulator row that are stored together.
 
-    item, column  of each sum that is an element: an item is the row of sums times passes, and which of these
-    place         of each element which of these it is; -1 for zeros
-    entry         of each sum the number of its parameters, as these are seen
-    passes        how many items a row of sums has at most
-    items         which there are
-    begins        where each of them does
+    item, column  of each sum that is an element: its accumulator row times passes plus its pass; its column
+    place         for each element the index of its sum; -1 for zeros
+    entry         for each sum the number of its parameters, in order of appearance
+    passes        items per accumulator row
+    items         numbers of the items that exist
+    begins        index of the first sum of each item
     """
 
     item: Array
@@ -251,12 +255,12 @@ class _Items:
 
     @staticmethod
     def of(layer: Layer, entry: Array, machine: Machine) -> _Items:
-        """Of a layer with parameters of these numbers, which broadcast to its elements. Raises BadInput: a sum is
-        needed twice.
+        """Returns the items of a layer; `entry` has parameter numbers, which broadcast to its elements. Raises BadInput
+        if a sum is needed twice.
         """
         elements = layer.elements.reshape(-1).astype(np.intp)
         tiles, m, _ = layer.product.rows.numbers.shape
-        element = np.zeros(1 + tiles * m * machine.columns, np.int32)  # of each sum of each tile, one more than which
+        element = np.zeros(1 + tiles * m * machine.columns, np.int32)  # for each sum of each tile, its element plus one
         element[elements] = np.arange(1, len(elements) + 1, dtype=np.int32)
         sums = layer.of_first(element[1:].reshape(tiles, -1)).reshape(-1)
         key = np.flatnonzero(sums)
@@ -283,9 +287,9 @@ class _Items:
 class _Rows:
     """The rows of parameters that items share.
 
-    alike    of each item the column of the entry that all its columns take, -1 for none
-    content  of each item its row of parameters
-    entries  of each column of those rows the number of its parameters, -1 for any: as they are seen where these differ
+    alike    column of the entry that all columns of an item use, -1 for none
+    content  row of parameters of each item
+    entries  parameter number in each column of those rows, -1 for any; renumbered by appearance if items differ
     """
 
     alike: Array
@@ -294,14 +298,14 @@ class _Rows:
 
     @staticmethod
     def of(items: _Items, numbers: Array, machine: Machine) -> _Rows:
-        """Of items, the numbers of whose parameters are these."""
+        """Returns the parameter rows of items; `numbers` maps their entries to parameters."""
         entry = items.entry if items.differ else numbers[items.entry]
         return _Rows(*rows_of(entry, len(numbers), items.column, items.begins, machine))
 
     def contents(self, entries: Array, scale: Array) -> Sequence[Array]:
-        """The bytes of the rows of parameters, which are these; that scale is in columns that nobody asks for."""
+        """Returns the bytes of the parameter rows. Unused columns have the given scale."""
         found = np.zeros(self.entries.shape, requantization.PARAMETER)
-        found["scale"] = scale  # which is no zero
+        found["scale"] = scale  # the scale must not be zero
         there = self.entries >= 0
         found[there] = entries[self.entries[there]]
         return [*found.view(np.uint8)]
@@ -309,11 +313,11 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Batch:
-    """Items that are in lanes at once.
+    """Items that are in the scratchpad at once.
 
-    items, sums         which items of the layer, and the accumulator of each, (items)
-    item, lane, column  of each byte which of these it is in, its lane before turns, and its column of sums, (bytes)
-    owner, address      which byte belongs where in DRAM, (n)
+    items, sums         number of each item in the layer, and its accumulator, (items)
+    item, lane, column  for each byte its item, its bank before rotation, and its column of sums, (bytes)
+    owner, address      bytes and the DRAM addresses that they are stored to, (n)
     """
 
     items: Array
@@ -333,23 +337,23 @@ def turned(item: Array, lane: Array, beat: Array, items: int, lanes: int) -> Arr
     order = ordered(item)
     item, lane, beat = item[order], lane[order], beat[order]
     begins = np.searchsorted(item, np.arange(items + 1))
-    used, first = np.zeros((2, (int(beat.max(initial=0)) + 1) * lanes), np.int32)  # of places: lanes of beats
+    used, first = np.zeros((2, (int(beat.max(initial=0)) + 1) * lanes), np.int32)  # places: banks of beats
     found, every = np.zeros(items, np.int64), np.arange(lanes)[:, None]
     number = last = step = 0
     ahead = 1
     while number < items:
-        # As many at once as have no place that others have.
+        # As many items as have no place in common with others.
         turns = (last + step * np.arange(1, min(ahead, items - number) + 1)) % lanes
         part = slice(begins[number], begins[number + len(turns)])
         own = item[part] - number
         place = beat[part] * lanes + (lane[part] + turns[own]) % lanes
         at = np.arange(len(place))
-        first[place[::-1]] = at[::-1]  # of those of one place the first
+        first[place[::-1]] = at[::-1]  # the first one of each place
         before = first[place]
         clashing = own[(used[place] > 0) | (own[before] < own)]
         free = int(clashing[0]) if len(clashing) else len(turns)
         size = begins[number + free] - begins[number]
-        if np.array_equal(before[:size], at[:size]):  # each has its own place
+        if np.array_equal(before[:size], at[:size]):  # all places are distinct
             used[place[:size]] = 1
         else:
             np.add.at(used, place[:size], 1)
@@ -377,7 +381,7 @@ def _owners(owner: Array) -> tuple[Array, Array]:
 
 
 def _ranges(begin: Array, end: Array) -> Array:
-    """All numbers from each begin until before its end, one range after the other."""
+    """Concatenates the ranges from each begin to before its end."""
     sizes = end - begin
     first = np.cumsum(sizes) - sizes
     found: Array = np.arange(int(sizes.sum())) - np.repeat(first - begin, sizes)

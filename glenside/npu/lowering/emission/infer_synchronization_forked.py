@@ -1,7 +1,7 @@
-"""Waits of a program that a copy of this process finds while layers are still written: what `waits` finds at the end.
+"""Infers waits in a forked process while layers are still being emitted; the result is that of `infer_synchronization`.
 
-Instructions are sent layer by layer, with the bytes of DRAM that say where they read and write: lane tables, functions,
-parameters. Where the copy meets anything that is not right it tells nothing, and this process meets it by itself.
+Instructions are sent layer by layer, with the DRAM bytes that define their accesses: permutation tables, lookup tables,
+parameters. If anything fails in the forked process, it returns nothing, and this process infers the waits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from glenside.npu.program.program import NpuProgram
 
 
 class ForkedWaits:
-    """The copy, to which what is written is sent part by part."""
+    """A forked process that receives the emitted instructions in parts."""
 
     def __init__(self, machine: Machine, written: Written, image: Image) -> None:
         self.written, self.image = written, image
@@ -40,7 +40,7 @@ class ForkedWaits:
         self._serves = False
 
     def start(self) -> None:
-        """Make the copy, where there is room for one."""
+        """Forks the process, if that is possible."""
         if may_fork():
             with suppress(OSError):
                 self._copy.start()
@@ -62,7 +62,7 @@ class ForkedWaits:
         try:
             with open(self._copy.to_it, "wb", closefd=False) as stream:
                 pickle.dump(what, stream, pickle.HIGHEST_PROTOCOL)
-        except BrokenPipeError:  # it met something
+        except BrokenPipeError:  # the forked process failed
             self._serves = False
 
     def queues(self) -> Mapping[str, tuple[Instruction, ...]] | None:
@@ -80,14 +80,14 @@ class ForkedWaits:
         return None
 
     def end(self) -> None:
-        """End the copy."""
+        """Ends the forked process."""
         self._serves = False
         self._copy.end()
 
 
 @contextmanager
 def forked_waits(writer: Writer, worth: bool) -> Iterator[ForkedWaits]:
-    """A copy as long as the block lasts, where it is worth one."""
+    """Runs a forked process for as long as the block lasts, if it is worth one."""
     found = ForkedWaits(writer.machine, writer.written, writer.image)
     try:
         if worth:
@@ -104,7 +104,7 @@ class _Growing(Inferred):
         super().__init__(NpuProgram(machine, {}, np.zeros(0, np.uint8)))
 
     def grow(self, size: int, parts: Sequence[tuple[int, Array]]) -> None:
-        """DRAM has so many bytes, some of which are known."""
+        """Extends DRAM to `size` bytes, of which some are given."""
         self.dram = np.append(self.dram, np.zeros(size - len(self.dram), np.uint8))
         for begin, content in parts:
             self.dram[begin : begin + content.size] = content
@@ -126,7 +126,7 @@ def _heard(questions: int) -> Callable[[], Any]:
 
 
 def _serve(machine: Machine, questions: int, answers: int) -> None:
-    """Take what comes, and tell the waits of all of it, (instructions)(units), at the end."""
+    """Receives instructions, and at the end sends the waits of all of them, (instructions)(units)."""
     inferred, waits = _Growing(machine), list[Wait]()
     hear = _heard(questions)
     while (what := hear()) is not None:

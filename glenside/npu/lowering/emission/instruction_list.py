@@ -1,8 +1,8 @@
-"""Instructions one after the other as they are written down, but for tables and parameters that come sooner.
+"""Collects emitted instructions in order, but moves loads of tables and parameters forward.
 
-DMA takes its instructions in order. What is brought for later runs, weights above all, is written down before what the
-next rows need; a lane table behind it would keep the array waiting until all of that is there. Tables and parameters
-are few beats, constant, and may come before it where nothing needs their place until then.
+DMA executes its instructions in order. Loads for later runs, above all of weights, are emitted before those for the
+next rows; a permutation table behind them would stall the array until all of them are done. Tables and parameters are
+constant and need few beats, so they may come first, unless their slots are still in use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SOONER = (Tables, Parameters, Functions)
 class Written:
     """The instructions of a program.
 
-    ahead  the number of the first instruction that may be for later; None: none is
+    ahead number of the first instruction that may belong to later runs; None if there is none
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Written:
         return len(self._own)
 
     def __iter__(self) -> Iterator[Instruction]:
-        """In their order."""
+        """Iterates over the instructions in program order."""
         return (own for _, own in sorted(self._own, key=lambda each: each[0]))
 
     def since(self, number: int) -> list[Instruction]:
@@ -38,11 +38,11 @@ class Written:
 
         Later ones come behind them, unless some are `ahead`.
         """
-        assert self.ahead is None, "what is ahead may come before them"
+        assert self.ahead is None, "later loads may still be moved before them"
         return [own for _, own in sorted(self._own[number:], key=lambda each: each[0])]
 
     def add(self, instruction: Instruction) -> None:
-        """One more; what it needs comes before it."""
+        """Appends an instruction; its producers must have been added."""
         number = len(self._own)
         places, place = [*_places(instruction)], (number, 1, 0)
         if self.ahead is not None and isinstance(instruction, _SOONER):
@@ -53,8 +53,8 @@ class Written:
 
 
 def _places(own: Instruction) -> Iterator[tuple[str, int]]:
-    """The slots of tables that an instruction fills or looks at; rows of parameters, and functions, as if they were
-    one.
+    """Yields the table slots that an instruction loads or reads; all parameter rows and lookup tables count as one
+    slot.
     """
     if isinstance(own, Parameters | Functions) or own.unit == "store":
         yield "parameters", 0

@@ -1,4 +1,4 @@
-"""Loops that fields of instructions cannot count: strides of few bits, as of the columns of wide machines."""
+"""Legalizes loops whose strides do not fit the fields of instructions, such as those over columns of wide machines."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _ONCE: Counts = (1, 1, 1)
 
 
 def unrolled(instruction: Instruction, lanes: int) -> Iterator[Instruction]:
-    """The same, in the same order, by as many instructions as it takes: where a stride is more than its field holds,
-    the outermost loop is taken apart. Turns count modulo the lanes, and go on in the address where they carry.
+    """Yields equivalent instructions in order. If a stride does not fit its field, the outermost loop is unrolled.
+    Rotations count modulo the banks, and carry into the address.
     """
     counts: Counts = getattr(instruction, "counts", _ONCE)
     if counts == _ONCE:
@@ -32,7 +32,7 @@ def unrolled(instruction: Instruction, lanes: int) -> Iterator[Instruction]:
 
 
 def _one(instruction: Instruction, loop: int, at: int, lanes: int) -> Instruction:
-    """One iteration of that loop."""
+    """Returns one iteration of that loop."""
     counts = instruction.counts  # type: ignore[attr-defined]
     changed: dict[str, object] = {"counts": tuple(1 if each == loop else n for each, n in enumerate(counts))}
     for name in instruction.strides():
@@ -42,7 +42,7 @@ def _one(instruction: Instruction, loop: int, at: int, lanes: int) -> Instructio
         changed[name] = Address(base % lanes if instruction.kinds()[name].cyclic else base, strides)  # type: ignore[arg-type]
     if isinstance(instruction, Stream) or getattr(instruction, "carry", False):
         turn, row = instruction.turn, changed["lanes"]  # type: ignore[attr-defined]
-        assert isinstance(row, Address), "whatever turns is in lanes"
+        assert isinstance(row, Address), "only scratchpad addresses rotate"
         changed["lanes"] = replace(row, base=row.base + (turn.base + at * turn.strides[loop]) // lanes)
     if isinstance(instruction, Spread) and instruction.increment and not loop:
         changed["table"] = instruction.table + at

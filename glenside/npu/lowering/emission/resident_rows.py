@@ -1,4 +1,4 @@
-"""Layers whose rows stream from where a tensor is held in the lanes, or whose results are held there."""
+"""Emits layers whose rows stream from resident tensors or windows, or whose results stay on chip."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ from glenside.quantization.layers import IntegerLayer
 
 
 class _Skewed:
-    """Rows that stream from a tensor in the lanes that is skewed. `layer` is the layer with rows of weights where its
-    lanes are.
-    """
+    """Rows that stream from a tensor in a skewed layout. `layer` has its rows of weights permuted to the banks."""
 
     def __init__(
         self, layer: Layer, used: Array, places: tuple[Array, Array], machine: Machine, again: Memo | None = None
@@ -40,7 +38,7 @@ class _Skewed:
         self.first, self.apart = places
         lanes = np.where(used, self.apart % machine.rows, -1)
         self.layer = (again or Memo()).once(lambda: _moved(layer, lanes, used), "moved", layer, lanes.tobytes())
-        known = dict[bytes, Table]()  # tiles are mostly alike
+        known = dict[bytes, Table]()  # most tiles are equal
         self.tables = list[Table]()
         for own, there in zip(self.apart, self.used, strict=True):
             at = own[there]
@@ -55,7 +53,7 @@ class _Skewed:
 
 
 class InPlace(_Skewed):
-    """Rows of tensors that are held, each tile of one; of a part of a layer, those of it."""
+    """Rows of resident tensors, each tile of one tensor; with `part` only those of one strip."""
 
     def __init__(
         self,
@@ -96,12 +94,13 @@ class _Window:
 
 
 class Windows(_Skewed):
-    """Rows of a tensor in DRAM, of which two windows are in the lanes: one is filled while rows stream from the other.
+    """Rows of a tensor in DRAM, read through two windows in the scratchpad: one is filled while rows stream from the
+    other.
 
-    addresses  of the tensor's elements, (elements)
+    addresses  DRAM addresses of the tensor's elements, (elements)
     bases      the first cell of each window
 
-    Raises BadInput: a run of rows needs more cells than a window has.
+    Raises BadInput if a run of rows needs more cells than a window has.
     """
 
     def __init__(
@@ -128,11 +127,11 @@ class Windows(_Skewed):
                 begin, low, high = number, least, most
             low, high = min(low, least), max(high, most)
             if high - low // self.machine.rows * self.machine.rows > size:
-                raise BadInput(f"rows that stream need {high - low:,} bytes of lanes at once, a window has {size:,}")
+                raise BadInput(f"streamed rows need {high - low:,} scratchpad bytes at once, a window has {size:,}")
         self._close(low, begin, len(ends))
 
     def _cells_of(self, run: Run) -> tuple[int, int]:
-        """The first cell that a run reads, and behind the last one."""
+        """Returns the first cell that a run reads, and the one behind the last."""
         first = self.first[run.tile, run.begin : run.end]
         return int(first.min()), int(first.max()) + int(self.apart[run.tile].max()) + 1
 
@@ -158,7 +157,7 @@ class Windows(_Skewed):
         return True
 
     def bring(self, number: int) -> None:
-        """Write down what fills a window."""
+        """Emits the loads of a window."""
         writer, own, base = self.writer, self.windows[number], self._base(number)
         if self.feed.made[0]:
             writer.settle_before()
@@ -177,12 +176,12 @@ class Windows(_Skewed):
         inside = cells[(cells >= low) & (cells < low + len(touched))]
         touched[inside - low] = False
         writer.blank(np.flatnonzero(touched) + low + base, self.feed.zero)
-        # Rows that stream from the first window wait for it.
-        _fill_in_order(writer, self.addresses[elements], cells + base, first, 1 if number else _PARTS)
+        # Rows wait only for the first part of the first window.
+        _fill_in_order(writer, self.addresses[elements], cells + base, first, 1 if number else _LOAD_PARTS)
 
 
 def _moved(layer: Layer, lanes: Array, used: Array) -> Layer:
-    """The layer with other lanes for the same elements: of each tile those that are used, (tiles)(R)."""
+    """Returns the layer with the same elements in other banks; `used` are the banks of each tile, (tiles)(R)."""
     rows, weights = layer.product.rows, layer.product.weights
     moved, stays = np.zeros_like(rows.numbers), np.zeros_like(weights.numbers)
     width = used.shape[1]
@@ -200,7 +199,7 @@ def _moved(layer: Layer, lanes: Array, used: Array) -> Layer:
 
 
 def _in_order(layer: Layer, machine: Machine) -> list[Run]:
-    """Group by group; side by side where weights are spread sooner then, or are not otherwise."""
+    """Returns the runs group by group, or interleaved if sparse weight loads then take fewer beats."""
     plain = [*runs_of(layer, whole(layer), machine)]
     m = layer.product.rows.numbers.shape[1]
     if all(len(group.tiles) == 1 for group in layer.groups) or HALVES * m > machine.half_accumulators:
@@ -214,7 +213,7 @@ def _in_order(layer: Layer, machine: Machine) -> list[Run]:
 
 
 class Kept(BytesOut):
-    """A layer's results as bytes where they are held."""
+    """A layer's results as bytes in the cells of a resident tensor."""
 
     def __init__(
         self,
@@ -235,7 +234,7 @@ class Kept(BytesOut):
         self.held, self.zero = held, zero
 
     def begin(self) -> None:
-        """Gaps between elements are zeros."""
+        """Fills the gaps between elements with zeros."""
         self.writer.blank(self.held.gaps, self.zero)
 
     def send(self, done: Sequence[tuple[Run, int]], half: int) -> None:
@@ -248,7 +247,7 @@ class Kept(BytesOut):
             more = np.stack([batch.sums, rows, np.maximum(alike, 0)], axis=1)
             item, column = batch.item[batch.owner], batch.column[batch.owner]
             applies, function = self.applied()
-            for every in (False, True):  # a store finds its parameters in one of two ways: no loop goes over both
+            for every in (False, True):  # a store has one of two parameter modes, so no loop covers both
                 own = (alike[item] >= 0) == every
                 of_kind = carried(item[own], column[own], batch.address[own], lanes, more)
                 for slot, nest in writer.with_tables(of_kind):
@@ -258,14 +257,14 @@ class Kept(BytesOut):
             writer.forget(batch.address)
 
 
-_PARTS = 16
-"""Into how many parts what comes from DRAM is cut, so that layers may begin before all of it is there."""
+_LOAD_PARTS = 16
+"""Number of parts of a load from DRAM, so that layers can start before it is complete."""
 
 
 def bring(writer: Writer, addresses: Array, held: Held, zero: int) -> None:
-    """A tensor from DRAM, the address of each element, to where it is held."""
+    """Emits the load of a tensor from its DRAM addresses to its resident cells."""
     writer.blank(held.gaps, zero)
-    _fill_in_order(writer, addresses.reshape(-1), held.cells, _firsts_of(held), _PARTS)
+    _fill_in_order(writer, addresses.reshape(-1), held.cells, _firsts_of(held), _LOAD_PARTS)
 
 
 def _firsts_of(held: Held) -> Array:
@@ -283,8 +282,8 @@ def _firsts_of(held: Held) -> Array:
 
 
 def _fill_in_order(writer: Writer, addresses: Array, cells: Array, first: Array, parts: int) -> None:
-    """Bytes of DRAM to cells of the lanes, one part of whole beats after the other: those first of which some byte has
-    the least number in `first`.
+    """Emits loads of DRAM bytes into cells, in parts of whole beats; beats with the least number
+    in `first` come first.
     """
     beats, _, which = placed(addresses // writer.machine.bandwidth)
     least = np.full(len(beats), np.iinfo(np.int64).max)
@@ -299,7 +298,7 @@ def _fill_in_order(writer: Writer, addresses: Array, cells: Array, first: Array,
 
 
 def fill_cells(writer: Writer, addresses: Array, cells: Array) -> None:
-    """Bytes of DRAM, each to a cell of the lanes, (n) each."""
+    """Emits loads of DRAM bytes, each into a cell, (n) each."""
     machine = writer.machine
     writer.forget(cells)
     beat, byte = np.divmod(addresses, machine.bandwidth)

@@ -30,7 +30,7 @@ class Source(Protocol):
     runs: Sequence[Run]
 
     def fill(self, number: int, now: int) -> bool:
-        """Queue what brings the rows of a run, if there is room for them before run `now` streams."""
+        """Queues the loads of a run's rows, if there is space for them before run `now` streams."""
 
     def table(self, tile: int) -> Table:
         """Returns the permutation table of a tile: the banks that its rows read, and their offsets."""
@@ -40,8 +40,8 @@ class Source(Protocol):
 
 
 class Copied:
-    """Rows that are copied into halves of the lanes, one of which is filled while the other streams: from DRAM, where
-    each of their elements has an address, by number; element 0 is none.
+    """Rows that are copied from DRAM into halves of the scratchpad: one is filled while the other streams. `elements`
+    has the DRAM address of each element by number; number 0 is no element.
     """
 
     def __init__(self, writer: Writer, order: Order, feed: Feed, elements: Array) -> None:
@@ -51,7 +51,7 @@ class Copied:
         self.runs: Sequence[Run] = self.plan.runs
         enabled = order.layer.enabled
         self.lanes = np.flatnonzero(enabled.any(axis=0))
-        known = {own.tobytes(): own for own in enabled}  # tiles are mostly alike
+        known = {own.tobytes(): own for own in enabled}  # most tiles are equal
         alike = {key: Table(tuple((lane, 0, 0) for lane in np.flatnonzero(own).tolist())) for key, own in known.items()}
         self.tables = [alike[own.tobytes()] for own in enabled]
         self.empty = Table(tuple((lane, feed.zero & _BYTE, 0) for lane in range(self.machine.rows)))
@@ -85,7 +85,7 @@ class Copied:
         self.writer.fill_lanes(self.elements[elements[row, lane]], lane, first + row)
 
     def _fill_empty(self, first: int, elements: Array) -> None:
-        """Zeros where lanes that are enabled hold none of the elements."""
+        """Emits zeros for the enabled banks that hold no element."""
         empty: Array = elements[:, self.lanes] == 0
         rows = np.flatnonzero(empty.any(axis=1))
         if len(rows):

@@ -1,4 +1,4 @@
-"""Weights of the next layer, brought while DMA would wait for room for more of this one's."""
+"""Prefetches the next layer's weights while DMA would stall on space for this layer's weights."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from glenside.npu.lowering.allocation.slot_allocator import Slots
 from glenside.npu.lowering.transfer.dram_operands import Brought
 from glenside.npu.machine.model import Machine
 
-_FEW = 16
-"""Slots of weight memory that are shared by two layers, at least."""
+_MIN_SLOTS = 16
+"""Least number of slots of weight memory for prefetching."""
 _SHARE = 3, 4
-"""What part of these may be of the next one."""
+"""Maximum share of the slots for the next layer's weights."""
 
 
 _SPREAD = 3, 8
-"""Slots of each pattern of zeros, at least, and of one that is alone; others may be of weights that come as rows."""
+"""Least and most slots for each pattern of zeros; the others remain for weights that are loaded as dense rows."""
 
 
 def slots_for(tile: Brought, count: int, patterns: int = 8) -> int:
@@ -32,7 +32,7 @@ def slots_for(tile: Brought, count: int, patterns: int = 8) -> int:
 
 
 class Clocks:
-    """About when DMA and the array are done with what is written down: weights in slots are all that they wait for."""
+    """Estimates when DMA and the array finish the emitted instructions, considering waits for weight slots only."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -42,38 +42,38 @@ class Clocks:
         self.loads = 0
 
     def count(self, instruction: Instruction) -> None:
-        """One more instruction."""
+        """Adds the cycles of an instruction."""
         if instruction.unit == "dma":
             self.dma += instruction.cycles(self.machine)
         elif isinstance(instruction, Stream):
-            least = self.machine.rows if instruction.fresh else 0  # the weights of the next one load meanwhile
+            least = self.machine.rows if instruction.fresh else 0  # the next weights load meanwhile
             self.array = max(self.array, self.loads if instruction.fresh else 0)
             self.array += max(least, instruction.cycles(self.machine))
 
     def take(self, slot: int) -> None:
-        """DMA goes on when a slot is free."""
+        """Lets DMA wait until a slot is free."""
         self.dma = max(self.dma, self.free.get(slot, 0))
 
     def there(self, slot: int) -> None:
-        """DMA has filled it."""
+        """Records that DMA has filled a slot."""
         self.ready[slot] = self.dma + self.machine.latency
 
     def load(self, slot: int) -> None:
-        """The array takes it."""
+        """Records that the array loads the weights of a slot."""
         self.loads = self.ready.get(slot, 0) + self.machine.rows
         self.free[slot] = max(self.array, self.loads)
 
 
 class Coming:
-    """The tiles of the next layer's runs, the first of which will have that number."""
+    """The weight tiles of the next layer's runs; `run` is the number of its first run."""
 
     def __init__(self, tiles: Sequence[Brought], run: int, slots: Slots) -> None:
         self.tiles, self.run, self.slots = tiles, run, slots
         self.next, self.taken = 0, set[bytes]()
-        self.most = slots.count * _SHARE[0] // _SHARE[1] if slots.count >= _FEW else 0
+        self.most = slots.count * _SHARE[0] // _SHARE[1] if slots.count >= _MIN_SLOTS else 0
 
     def bring(self, writer: _Writer, now: int, cycles: int) -> None:
-        """Some of them while run `now` streams, for so many cycles, as long as DMA would be done before."""
+        """Prefetches tiles while run `now` streams for `cycles`, as long as DMA would finish before."""
         clocks = writer.clocks
         while self.next < len(self.tiles) and len(self.taken) < self.most and clocks.dma < clocks.array + cycles:
             own = self.tiles[self.next]
@@ -94,4 +94,4 @@ class _Writer(Protocol):
         """True if a slot has the zeros of a tile."""
 
     def bring_weights(self, tile: Brought, slot: int) -> None:
-        """A tile to a slot."""
+        """Emits the load of a tile's weights into a slot."""

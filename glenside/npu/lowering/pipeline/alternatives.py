@@ -55,7 +55,7 @@ def alternatives(
     for found in simpler(least):
         least = min(least, predicted_cycles(found))
         yield found
-    if least == most:  # else prices that told so little need not be asked again
+    if least == most:  # otherwise predictions this low need no second try
         yield from lanes(most)
 
 

@@ -89,7 +89,7 @@ def plan(own: Compilation) -> Compilation:
         priced, known = options_of(network, fronts, useful, show), Known()
         taken, choice = best(network, fronts, useful, show, priced=priced, known=known)
         find = partial(_bounds, network, fronts, (useful, machine), (priced, known), choice)
-        with forked(find, worth=len(network.layers) >= MANY) as told:
+        with forked(find, worth=len(network.layers) >= MANY) as computed_bounds:
             try:
                 made = compile_mapped(network, taken, useful, seed, choice.axes, show, choice.held, choice.where)
             except Unlowered as error:
@@ -100,7 +100,7 @@ def plan(own: Compilation) -> Compilation:
                 fronts[name] = [each for each in fronts[name] if each[0].term != taken[name].term]
                 continue
             with stage("bound"):
-                bounds = told() or (0.0, None)
+                bounds = computed_bounds() or (0.0, None)
     keep(retargeted(quick := made, machine))
     for other in alternatives(network, fronts, useful, (priced, known), (made, choice, bounds[0]), (seed, show)):
         if other is not (quick := min(quick, other, key=predicted_cycles)):
@@ -203,7 +203,7 @@ def _searched(network: IntegerNetwork, planned: _Planned, clock: Machine, of_any
     def least(way: Way) -> int:
         return floors_of().of(*parts(way)).cycles
 
-    def told(way: Way, most: int) -> Evaluation:
+    def evaluate(way: Way, most: int) -> Evaluation:
         numbers, stay = parts(way)
         with suppress(BadInput):
             taken = priced.taken(numbers)
@@ -225,7 +225,7 @@ def _searched(network: IntegerNetwork, planned: _Planned, clock: Machine, of_any
         return Evaluation(inf)
 
     start = *(choice.mappings[name] for name in kept), *(int(tensor in choice.held) for tensor in tensors)
-    search = Search(answers, told, least, quick.size, planned.cycles)
+    search = Search(answers, evaluate, least, quick.size, planned.cycles)
     search.look(start)
     if search.found is not None:
         numbers, stay = parts(search.found)
@@ -244,9 +244,9 @@ def _placed(where: Where) -> tuple[object, ...]:
 
 
 def map_layers(result: Result, network: IntegerNetwork) -> Mapping[str, Sequence[tuple[Mapped, int]]]:
-    """The mappings that were found for each layer, with their cycles, the one that was chosen first.
+    """Returns the candidate mappings of each layer with their cycles, the chosen one first.
 
-    Raises BadInput: a layer without a mapping.
+    Raises BadInput for a layer without a mapping.
     """
     layers = distinct_layers(network.program)
     found = dict[str, list[tuple[Mapped, int]]]()

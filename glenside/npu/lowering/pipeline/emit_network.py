@@ -107,7 +107,7 @@ class _Chain(Tensors):
     def program(self, given: Mapping[str, Array], seed: int) -> NpuProgram:
         layers = self.network.layers
         worth = self.trial is None and len(layers) >= MANY and not any(layer.normalised is not None for layer in layers)
-        with forked_waits(self.writer, worth) as beside:  # where something is normalised, some values matter
+        with forked_waits(self.writer, worth) as beside:  # normalization depends on some values
             return self._program(given, seed, beside)
 
     def _program(self, given: Mapping[str, Array], seed: int, beside: ForkedWaits) -> NpuProgram:
@@ -133,7 +133,9 @@ class _Chain(Tensors):
                 for known in (self.known, self.again, self.tiles_again):
                     known.pop(layer.name, None)
         if self.trial is not None:
-            refuses = any(layer.normalised is not None for layer in network.layers)  # some values
+            refuses = any(
+                layer.normalised is not None for layer in network.layers
+            )  # normalization depends on some values
             return finished(self.writer, [], self.filled if refuses else [])
         return finished(self.writer, self.stretches, self.filled, inputs, self._outputs(), beside)
 
@@ -146,7 +148,7 @@ class _Chain(Tensors):
             inputs[name] = self.place(term)
             self.filled.append((inputs[name], values[name]))
             self._copy(term)
-        for term in self.inputs():  # copies are over by now: they pass through any lanes
+        for term in self.inputs():  # after the copies, which use any scratchpad rows
             if term in self.held:
                 bring(self.writer, inputs[name_of(term)].addresses, self.held[term], self.zero(term))
         return inputs
@@ -163,8 +165,8 @@ class _Chain(Tensors):
         return {last: result}
 
     def _copy(self, term: Term) -> None:
-        """An input, which the host puts at one place, to others at which it stays in the array: by instructions of the
-        program before those of its layers.
+        """Emits the copies of an input from where the host stores it to the tiles that stay in the array, before all
+        layers.
         """
         tensor = self.tensor(term)
         if not tensor.streams or len(tensor.pairs) == 1:
@@ -231,7 +233,7 @@ class _Chain(Tensors):
                 self.sums[layer.name] = SumsOut(self.writer, own.layer)
             sums = self.sums[layer.name]
             self.writer.layer(own.layer, source, feed, sums, coming)
-            lacking = narrow(self._corrected(layer, own))  # of sums as they are: nothing is added to them
+            lacking = narrow(self._corrected(layer, own))  # the sums are stored as they are
             stands_for = StandsFor.of(1, -lacking) if lacking.any() else None
             result: Place | None = replace(Place.of(sums.addresses, "int32"), stands_for=stands_for)
         elif layer.result in self.held:
@@ -312,7 +314,7 @@ class _Chain(Tensors):
         every = np.zeros(dims, requantization.PARAMETER)
         bias = np.broadcast_to(asked.bias, dims).astype(np.int64) + self._corrected(layer, own)
         if bias.min() < -(1 << 31) or bias.max() >= 1 << 31:
-            raise BadInput("its bias, with what zero points add up to, is not of 32 bits")
+            raise BadInput("its bias with the correction for zero points does not fit in 32 bits")
         every["bias"], every["scale"] = bias, np.broadcast_to(asked.scale, dims)
         every["zero"], every["low"], every["high"] = asked.zero, asked.low, asked.high
         return every
@@ -327,7 +329,7 @@ class _Chain(Tensors):
         return BytesOut(self.writer, own.layer, result, self.again[layer.name])
 
     def _fill_zeros(self, layer: Layer, every: Array, pairs: Array, table: Array | None) -> None:
-        """Elements that are sums of nothing are there from the begin on."""
+        """Stores the elements that are empty sums in the initial DRAM image."""
         nothing = layer.elements.reshape(-1) <= 0
         own = pairs[nothing[pairs[:, 0]]]
         if len(own):
@@ -343,17 +345,17 @@ class _Chain(Tensors):
         if not y and not z:
             return np.zeros((), np.int64)
         if y and z:
-            raise BadInput("both operands have zero points, and sums of what is computed are not known beforehand")
+            raise BadInput("both operands have zero points: the correction would need sums of computed values")
         stays = product.weights if y else product.rows
         if not all(self.is_constant(own.operands[leaf]) for leaf in stays.first):
-            raise BadInput("an operand has a zero point, and the other one is no constant whose sums are known")
+            raise BadInput("an operand has a zero point, and the other one is not constant, so its sums are unknown")
         every = stays.values({leaf: self.values(own.operands[leaf]) for leaf in stays.first}, "int8")
-        if y:  # float32 has room for a sum of 2^16 bytes
+        if y:  # exact: float32 holds sums of 2^16 bytes
             sums = enabled[:, None].astype(np.float32) @ every.astype(np.float32)
             of_tile = -y * sums[:, 0].astype(np.int64)  # (tiles)(C)
         else:
-            of_tile = -z * every.sum(axis=2, dtype=np.int64)  # (tiles)(m): lanes that are not enabled hold zeros
-        if own.layer.greatest:  # of each of its tiles it is the same
+            of_tile = -z * every.sum(axis=2, dtype=np.int64)  # (tiles)(m): disabled banks hold zeros
+        if own.layer.greatest:  # the same for each of its tiles
             of_group = np.stack([of_tile[group.tiles[0]] for group in own.layer.groups])
         else:
             of_group = np.stack([of_tile[list(group.tiles)].sum(axis=0) for group in own.layer.groups])
@@ -390,7 +392,7 @@ class _Chain(Tensors):
         return Stretch("", {}, {}, str(Program(inner)), places, result, made)
 
     def _means(self, layer: IntegerLayer) -> Iterator[Term]:
-        """The tensors in DRAM that a layer is made of, also by way of those that are held in lanes."""
+        """Yields the tensors in DRAM that a layer depends on, also through resident tensors."""
         for tensor in self.read[layer.name]:
             if tensor in self.held and tensor in self.makers:
                 yield from self._means(self.network.layers[self.numbers[self.makers[tensor]]])

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from glenside.npu.program.program import NpuProgram
 
 _EMIT = "emit"
-_UNTIL_FIRST = 0.75
-"""The part of the time by which a first program by prices is being emitted."""
-_GRACE = 3.0
-"""Seconds beyond the time in which a first program may still be emitted."""
+_FIRST_PROGRAM_SHARE = 0.75
+"""Share of the time limit until which emission of a first program must have begun."""
+_GRACE_SECONDS = 3.0
+"""Time beyond the limit in which a first program may still be emitted."""
 
 
 class Find(Protocol):
@@ -60,14 +60,14 @@ class InTime:
 
         def most() -> float:
             if self.made is None and watch.has_begun(_EMIT):
-                return self.seconds + _GRACE
-            return self.seconds * (1 if self.made is not None or quick is None else _UNTIL_FIRST)
+                return self.seconds + _GRACE_SECONDS
+            return self.seconds * (1 if self.made is not None or quick is None else _FIRST_PROGRAM_SHARE)
 
         if self._lower(find, most, watch, show):
             return
         self.is_over, self.is_best = True, False
         if self.made is None and quick is not None and not watch.has_begun(_EMIT):
-            left = self.seconds + _GRACE - (monotonic() - began)
+            left = self.seconds + _GRACE_SECONDS - (monotonic() - began)
             self.is_quick = self._lower(quick, lambda: left, watch, show)
 
     def _lower(
@@ -76,8 +76,8 @@ class InTime:
         """Lowers; returns True if it ended before the time. Raises KeyboardInterrupt, and BadInput."""
         over = list[Callable[[], bool]]()
 
-        def told(step: str, part: float) -> None:
-            if over[-1]():  # where no timer says so
+        def report(step: str, part: float) -> None:
+            if over[-1]():  # if no timer interrupts
                 raise KeyboardInterrupt
             self._part, self._is_emitting = part, watch.has_begun(_EMIT)
             show(step, part)
@@ -88,7 +88,7 @@ class InTime:
         try:
             with ended_after(seconds) as is_over:
                 over.append(is_over)
-                self.made, self.is_best = how(show=told, keep=keep), True
+                self.made, self.is_best = how(show=report, keep=keep), True
         except KeyboardInterrupt:
             if not (over and over[-1]()):
                 raise

@@ -1,7 +1,7 @@
-"""What a mapping of a layer would take of the machine, from a part of it: cycles of the array, and beats of DMA.
+"""Predicts the cost of a mapping of a layer from a sample: cycles of the array, and beats of DMA.
 
-The part is what is in half of the lanes at first, and the first sums that leave the accumulators; the whole is as many
-times that as it has rows. So a price is near and not exact: exact are the cycles of the program that is written then.
+The sample is the rows that first fill half of the scratchpad, and the first sums that leave the accumulators; costs are
+scaled to all rows. So a predicted cost is approximate; exact are the cycles of the emitted program.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from glenside.npu.lowering.util.fast_divmod import divided
 from glenside.npu.lowering.util.fast_unique import ordered, placed
 from glenside.npu.machine.model import HALVES, Machine
 
-_SOME = 1 << 15
-"""Bytes of lanes that are looked at."""
+_SAMPLE_BYTES = 1 << 15
+"""Bytes of the scratchpad in a sample."""
 
 
 @dataclass
 class Priced:
-    """A mapping, and the cycles that its tiles take the array.
+    """A mapping, and the cycles of the array that its tiles take.
 
-    tiles     cuts it into those, once it matters which they are
-    reserved  rows of each half of the lanes that results pass through
-    refused   why it cannot be cut, where that was met
+    tiles     computes the tiles, when they are needed
+    reserved  rows of each half of the scratchpad that results pass through
+    refused   why it cannot be tiled, if that was tried
     """
 
     tiles: Callable[[], Layer]
@@ -59,7 +59,7 @@ class Priced:
         return "layer" in self.__dict__
 
     def cut(self) -> None:
-        """Cut it, or say why that cannot be."""
+        """Computes the tiles, or records why that is not possible."""
         try:
             _ = self.layer
         except BadInput as error:
@@ -76,7 +76,7 @@ class Priced:
 
     @concurrent_cached_property
     def weights(self) -> int:
-        """Beats of weights: of each tile as often as others took its place."""
+        """Beats of DMA that load weights; a tile is loaded again after others replaced it."""
         slots, beats = Slots(self.machine.weight_rows // self.machine.rows), 0
         spreads = spreadings(self.machine).of_all(self.layer)
         for run in self.plan.runs:
@@ -88,15 +88,17 @@ class Priced:
 
     @concurrent_cached_property
     def _sample(self) -> tuple[Array, Array, Array, float]:
-        """Elements that some rows of lanes hold, their lanes and rows, and how many times that all rows are."""
-        rows = self.plan.chunks[0].rows[: max(1, _SOME // self.machine.rows)]
+        """Elements in the sampled scratchpad rows, their banks and rows, and the ratio of all rows
+        to the sampled ones.
+        """
+        rows = self.plan.chunks[0].rows[: max(1, _SAMPLE_BYTES // self.machine.rows)]
         every = sum(len(chunk.rows) for chunk in self.plan.chunks)
         numbers = self.order.rows.numbers[rows]
         row, lane = np.nonzero(numbers)
         return numbers[row, lane], lane, row, every / max(1, len(rows))
 
     def filled(self, leaf: Term, axis: int) -> float:
-        """Cycles of DMA that bring an operand which streams, with that axis innermost."""
+        """Predicts the cycles of DMA that load a streamed operand, with that axis innermost in DRAM."""
         elements, lane, row, times = self._sample
         first = self.layer.product.rows.first[leaf]
         own = (elements >= first) & (elements < first + leaf.access.size)
@@ -104,8 +106,8 @@ class Priced:
         return self._taken(*beats_and_tables(where, lane[own], row[own], self.machine), times)
 
     def windowed(self, dims: tuple[int, ...], axis: int) -> float:
-        """Cycles of DMA that bring the only operand which streams by windows, with that axis innermost, where nothing
-        else is in the lanes; infinitely many where rows do not come so.
+        """Predicts the cycles of DMA that load the only streamed operand by windows, with that axis innermost, if the
+        scratchpad is otherwise empty; infinity if the layer cannot read windows.
         """
         reads = Reads.of(self.layer, dims)
         if reads is None:
@@ -116,7 +118,9 @@ class Priced:
 
     @concurrent_cached_property
     def _sums(self) -> tuple[Array, Array, Array, float]:
-        """Elements whose sums leave the accumulators first, by number; their items and lanes; and how many times."""
+        """Numbers of the elements whose sums leave the accumulators first, their items and banks, and the ratio of all
+        to them.
+        """
         lines, m = list[Array](), self.layer.product.rows.numbers.shape[1]
         count = 0
         for run in self.plan.runs:
@@ -145,12 +149,12 @@ class Priced:
 
     @property
     def first_to_leave(self) -> Array:
-        """The elements by which is told what it takes to take results away, by number, (n)."""
+        """Numbers of the elements whose store cost is sampled, (n)."""
         return self._sums[0]
 
     def emptied(self, addresses: Array) -> float:
-        """Cycles of DMA that take results away, to the addresses of elements, sorted pairs (n)(2), of which those of
-        the first to leave are needed.
+        """Predicts the cycles of DMA that store results to given addresses: sorted pairs (element, address), (n)(2).
+        Only the sampled elements are used.
         """
         elements, *_ = self._sums
         first, last = (np.searchsorted(addresses[:, 0], elements, side=side) for side in ("left", "right"))

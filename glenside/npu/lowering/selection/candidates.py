@@ -1,4 +1,4 @@
-"""The mappings that each layer of a network may take, with their prices."""
+"""Lists the mappings that each layer of a network may take, with their predicted costs."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from glenside.npu.lowering.tiling.mapped_layers import Mapped, tiled
 from glenside.npu.machine.model import Machine
 from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of
 
-_SLOW = 8
-"""How many times as long as another mapping one may take the array."""
+_MAX_TIME_RATIO = 8
+"""Maximum array cycles of a candidate, relative to the fastest one."""
 
 
 @dataclass(frozen=True)
 class Option:
     """A mapping that a layer may take.
 
-    price    what it takes
-    streams  its leaves that stream -> the tensor that each is; None of constants
-    stays    the same of what stays in the array
+    price    its predicted cost
+    streams  streamed leaf -> its tensor; None for a constant
+    stays    the same for leaves that stay in the array
     """
 
     price: Priced
@@ -50,8 +50,8 @@ class Option:
 class Options:
     """The candidates of each layer by name, with their mappings.
 
-    Mappings are cut into tiles where a choice makes use of them: two of three are never chosen, whatever they would
-    take beside what is known of them. One of each layer is cut at once.
+    A mapping is tiled only if a choice uses it: two of three never are chosen. One mapping of each layer is tiled at
+    once.
     """
 
     every: Mapping[str, Sequence[Option]]
@@ -67,7 +67,7 @@ class Options:
 
 @stage("price")
 def cut(options: Iterable[Option]) -> None:
-    """Cut those into tiles, by all processors at a time."""
+    """Tiles mappings, on all processors."""
 
     def work(price: Priced, _: None) -> None:
         price.cut()
@@ -94,7 +94,7 @@ def options_of(
         options[layer.name], kept[layer.name] = [], []
         for mapped, cycles in every[layer.name]:
             key = mapped.term, layer.requantised is None
-            if cycles > _SLOW * min((option.price.cycles for option in options[layer.name]), default=cycles):
+            if cycles > _MAX_TIME_RATIO * min((option.price.cycles for option in options[layer.name]), default=cycles):
                 continue
             try:
                 if key not in known:
@@ -117,7 +117,9 @@ def options_of(
 
 
 def _option(network: IntegerNetwork, layer: IntegerLayer, price: Priced, mapped: Mapped) -> Option:
-    """Raises BadInput: a mapping that the machine does not run, as far as that is known before it is cut."""
+    """Builds a candidate. Raises BadInput if the machine cannot run the mapping, as far as that is
+    known before tiling.
+    """
     if mapped.layer is None and layer.normalised is None:
         a, b = instruction_of(mapped.term, price.machine).children
         streams, stays = leaves_of(a), leaves_of(b)
@@ -147,8 +149,8 @@ def best_filled(price: Priced, leaf: Term) -> float:
 
 
 def copied(option: Option, tensor: Term, pairs: Array, alone: bool, machine: Machine) -> float:
-    """Cycles that bring an input to where it stays in the array, from where the host puts it: none where it may put it
-    there, which nobody else reads, each element at one place.
+    """Predicts the cycles that copy an input from where the host stores it to its tiles; 0 if only this layer reads it,
+    and each element is in one tile, so that the host can store it there.
     """
     every = np.arange(tensor.access.size)
     if alone and tensor not in option.streams.values() and np.array_equal(pairs[:, 0], every):
@@ -181,7 +183,7 @@ def bytes_of_tiles(option: Option, tensor: Term) -> int:
 
 
 def _distinct(tiles: Iterable[Array]) -> Iterator[Array]:
-    """Tiles that differ, each once: mostly in what their first row and column hold."""
+    """Yields each distinct tile once; candidates are compared by their first row and column."""
     known: dict[tuple[bytes, bytes], list[Array]] = {}
     for own in tiles:
         alike = known.setdefault((own[:1].tobytes(), own[:, :1].tobytes()), [])

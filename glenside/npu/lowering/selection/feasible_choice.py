@@ -1,4 +1,4 @@
-"""The best choice of mappings whose tensors stay in the lanes indeed: prices tell only about what room there is."""
+"""Selects mappings whose resident tensors can be allocated: the cost model only estimates the scratchpad capacity."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from glenside.npu.machine.model import Machine
 from glenside.quantization.layers import IntegerNetwork
 
 _ROUNDS = 6
-"""How often tensors that are to stay, and do not, are looked at again: for what readers allow, and then given up."""
+"""Maximum number of repairs of a choice whose resident tensors do not fit: first readers are examined, then tensors
+dropped.
+"""
 
 
 def best(
@@ -34,13 +36,14 @@ def best(
     spared: float = SPARED,
     windows: bool = False,
 ) -> tuple[dict[str, Mapped], Choice]:
-    """For each layer of a network one of its mappings, each with its cycles of the array; and the whole choice. Tensors
-    may stay in lanes, but for `stay` unset. `priced` are the options of these mappings, where they are known, and
-    `known` what they were found to take. Where no choice takes less than `enough` it is any. `windows` looks at what
-    these take, where others are taken to be about full.
+    """Returns the chosen mapping of each layer, with its array cycles, and the whole choice.
 
-    Raises BadInput: a layer of which the machine runs no mapping, by name, with the reason of the first; or no
-    choice was found.
+    Tensors may stay in the scratchpad, unless `stay` is False. `priced` are the candidates of these mappings, and
+    `known` their costs, if the caller has them. If no choice costs less than `enough`, any may be returned. `windows`
+    predicts the cost of windows, which are otherwise assumed to be nearly full.
+
+    Raises BadInput for a layer whose mappings the machine cannot run, by name, with the first reason; or if no choice
+    was found.
     """
     priced = priced or options_of(network, variants, machine, show)
     results = {layer.result: layer.name for layer in network.layers}
@@ -55,7 +58,7 @@ def best(
     before: Choice | None = None
     taken, where = dict[str, Mapped](), None
     for _ in range(_ROUNDS):
-        first = FIRST if before is None else 0.0  # most prices are known then
+        first = FIRST if before is None else 0.0  # most costs are known then
         found = again(stays=None if stays is None else stays.found, first=first, before=before)
         if before is None or not found.is_like(before):
             taken = priced.taken(found.mappings)
@@ -67,7 +70,7 @@ def best(
         there = where[0] if where is not None else {}
         missing = found.held - there.keys()
         if stays is None or not missing or (found.stopped and (not windows or stays.found().keys() <= there.keys())):
-            break  # of a large network the others pass DRAM
+            break  # of a large network the others pass through DRAM
         if found.stopped:  # and all else is chosen for that
             stays.keep(there)
         else:

@@ -1,12 +1,12 @@
-"""Which mapping each layer of a network takes, and in which order tensors are in DRAM between them: together.
+"""Selects layer mappings and DRAM layouts of the tensors between them jointly, as an integer program.
 
-What is quick for one layer may be slow for the next: sums of pixels side by side are few beats where the next layer
-wants pixels side by side, and a beat for each byte where it wants channels. The choice is an integer program:
+The fastest mapping of one layer may be slow for the next: a layout with adjacent pixels takes few beats if the next
+layer reads adjacent pixels, and a beat per byte if it reads adjacent channels. The integer program is:
 
-    least sum of t over layers, where t >= cycles of the array, and t >= cycles of DMA: weights, fills and results,
-    and of copies of inputs that stay in the array, which come before all layers
+    minimize the sum of t over layers, where t >= cycles of the array, and t >= cycles of DMA: weights, fills, results,
+    and copies of inputs that stay in the array, which come before all layers
 
-Each layer takes one mapping and each tensor one axis innermost; what they take together is priced for every pair.
+Each layer takes one mapping, and each tensor one innermost axis; the cost of every pair is predicted.
 """
 
 from __future__ import annotations
@@ -44,31 +44,32 @@ from glenside.npu.machine.model import Machine
 
 _HALF, _EPSILON = 0.5, 1e-6
 FIRST = 0.05
-"""Within which gap it is chosen as long as prices are found: the last choices are within the one that is asked for."""
-_OFTEN = 2
-"""How often something is used of which nobody knows the price, until it is found for all mappings."""
-_NEAR = 1.3
-"""Of these, those that take the array so many times as long as the one that is chosen, at most: others seldom come."""
+"""Optimality gap while costs are being refined; the final choice has the requested gap."""
+_USES_BEFORE_ALL = 2
+"""Number of uses of an unrefined cost after which it is refined for all mappings."""
+_NEAR_TIME_RATIO = 1.3
+"""Maximum array cycles, relative to the chosen mapping, of mappings that are tiled with it; slower ones are rarely
+chosen.
+"""
 SPARED = 0.02
-"""What beats are worth that a tensor spares which stays, where the array hides them by these prices."""
+"""Weight of a DMA beat that a resident tensor saves, if the array hides it by the predicted costs."""
 _PADDED = 1.15
-"""How many beats windows take for one that is full, where nobody looked."""
+"""Ratio of the beats of windows to those of full beats, if windows are not examined."""
 Known = dict[tuple[int, str, object], Estimate]
 Stays = Callable[[], Mapping[Term, Stay]]
-"""Tensors that may stay, as far as the mappings tell that are cut into tiles."""
+"""Returns the tensors that may stay, according to the mappings that are tiled."""
 _LATENCY = 2
-"""Latencies of a layer that nothing hides."""
+"""Exposed latencies of a layer, in machine latencies."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A mapping for each layer, by number, the axis that is innermost of each tensor that streams, and the tensors that
-    stay in the lanes.
+    """A mapping for each layer by number, the innermost axis of each streamed tensor, and the resident tensors.
 
-    cycles  what that takes by these prices; bound  what none takes less than
-    stopped whether there may be much better ones: it took too long to find out
-    where   where those are, if any are, and which others may come by parts
-    solution  the columns that say so, for a choice of which less is possible
+    cycles    predicted cost; bound: its lower bound over all choices
+    stopped   True if much better choices may exist: the solver was stopped early
+    where     scratchpad places of resident tensors, if any, and of others that may come by windows
+    solution  the columns of the integer program, from which a later solve starts
     """
 
     mappings: Mapping[str, int]
@@ -101,17 +102,18 @@ def chosen(
     windows: Stays | None = None,
     before: Choice | None = None,
 ) -> Choice:
-    """The best choice, within a gap of it, or the best that was found until the solver looked `work` times whether to
-    go on; `results` are the tensors that layers make, of which each is one's, by name; `stays` those that may stay in
-    the lanes; `known` prices, also of `windows`. Where none takes less than `enough` it is any. `spared` is what beats
-    are worth that the array hides. `before` is the best by the same prices, of more that may stay: where it is possible
-    still, it is the best of these. The same each time, however long it takes. Raises BadInput: none was found.
+    """Returns the best choice within a relative gap, or the best one found after the solver has polled `work` times.
 
-    Mappings are cut into tiles, and prices looked at, where a choice makes use of them, and then it is chosen again,
-    until nothing is left to look at: the others take no less than what they were taken for. Of what comes again and
-    again, of another mapping each time, all are cut that are about as quick, and the prices of all are looked at. Until
-    then it is the best within a gap of `first`. Before all that, parts of mappings are chosen: a program without whole
-    numbers takes a tenth of the solver's time or less, and makes use of most prices that the choice does.
+    `results` maps each tensor that a layer computes to the layer's name; `stays` returns the tensors that may be
+    resident; `known` holds costs, also of `windows`. If no choice costs less than `enough`, any may be returned.
+    `spared` is the weight of beats that the array hides. `before` is the best choice under the same costs with more
+    residency candidates: if it is still feasible, it is the best here too. The result is deterministic. Raises BadInput
+    if none was found.
+
+    Mappings are tiled and costs refined only if a choice uses them; then the choice is made again, until it uses
+    nothing that is unrefined. This is sound because unrefined costs are lower bounds. Costs used repeatedly, with
+    another mapping each time, are refined for all mappings of similar speed. Until then the gap is `first`. Before all
+    that the relaxed program is solved: it needs at most a tenth of the solver's time, and uses most of the costs.
     """
     known = {} if known is None else known
     within, often = max(gap, first), Counter[object]()
@@ -121,12 +123,12 @@ def chosen(
         may_stay, may_pass = ({} if own is None else own() for own in (stays, windows))
         model = _Model(options, results, machine, may_stay, may_pass, known, spared)
         solved = model.solved(show, work, within, known_best, how)
-        if solved is None:  # what was chosen is not possible, as turned out
+        if solved is None:  # the former choice turned out to be infeasible
             how = How.WHOLE
             continue
         found, used, now = solved
         often["cut"] += how is How.WHOLE and bool(model.uncut)
-        cut(model.uncut if often["cut"] < _OFTEN else [*model.uncut, *_near(options, found.mappings)])
+        cut(model.uncut if often["cut"] < _USES_BEFORE_ALL else [*model.uncut, *_near(options, found.mappings)])
         if best is not None and best.cycles <= (1 + gap) * found.bound:
             known_best = None if best.solution is None else replace(best.solution, bound=found.bound)
             return replace(best, bound=found.bound, solution=known_best)
@@ -147,14 +149,14 @@ def chosen(
         close_all(
             estimate
             for what, estimates in used.items()
-            for estimate in (estimates if often[what] < _OFTEN else model.alike(what))
+            for estimate in (estimates if often[what] < _USES_BEFORE_ALL else model.alike(what))
         )
 
 
 def _near(options: Mapping[str, Sequence[Option]], taken: Mapping[str, int]) -> Iterator[Option]:
     """Yields the candidates whose array cycles are near those of the chosen ones."""
     for name, own in options.items():
-        most = _NEAR * own[taken[name]].price.cycles
+        most = _NEAR_TIME_RATIO * own[taken[name]].price.cycles
         yield from (option for option in own if option.price.cycles <= most)
 
 
@@ -173,7 +175,7 @@ class _Model(WholeNumbers):
         self.dma: dict[str, list[tuple[int, float]]] = {name: [] for name in self.options}
         self.used: list[tuple[object, tuple[int, ...], Estimate]] = []
         self.uncut: list[Option] = []
-        """What the choice takes and nobody has cut into tiles."""
+        """Candidates that the choice uses and that are not tiled."""
         self.copies = defaultdict[int, float](float)
         self.held: dict[Term, int] = {}
         self.rooms: dict[Term, int] = {}
@@ -192,15 +194,16 @@ class _Model(WholeNumbers):
         return estimate.value
 
     def alike(self, what: object) -> Iterator[Estimate]:
-        """Prices of the same of all mappings."""
+        """Yields the estimates of the same cost for all mappings."""
         return (own for other, _, own in self.used if other == what)
 
     def solved(
         self, show: Callable[[str, int, int], None], work: int, gap: float, before: Solution | None, how: How
     ) -> tuple[Choice, Mapping[object, Sequence[Estimate]], Solution] | None:
-        """The choice, and the prices that it makes use of and nobody has looked at, by what they are of; `before` is
-        that of prices of which some were lower. None: the same as before is not possible any more. Raises BadInput:
-        there is no choice.
+        """Returns the choice, and the unrefined costs that it uses, by subject.
+
+        `before` is the solution under costs of which some were lower. None if the former choice is no longer feasible.
+        Raises BadInput if there is no choice.
         """
         take = {name: [self.column(whole=True) for _ in own] for name, own in self.options.items()}
         for name, columns in take.items():
@@ -239,7 +242,7 @@ class _Model(WholeNumbers):
         return Choice(mappings, axes, found.cost, found.bound, found.stopped, there, solution=found), used, found
 
     def _add_stays(self, take: Mapping[str, Sequence[int]]) -> None:
-        """Tensors that stay in the lanes, of which there is room for so many at a time."""
+        """Adds the resident tensors, and the capacity of the scratchpad at each time."""
         infinite = highspy.kHighsInf
         for tensor, own in self.may_stay.items():
             beats = tensor.access.size / self.machine.bandwidth
@@ -254,7 +257,7 @@ class _Model(WholeNumbers):
             self._add_others(tensor, take)
             room = self.rooms[tensor] = self.column(most=infinite)
             for name, rows in own.rows.items():
-                for by, own_rows in zip(take[name], rows, strict=True):  # as many as this one needs, if both are chosen
+                for by, own_rows in zip(take[name], rows, strict=True):  # needed if both are chosen
                     need = self._now(own_rows, (tensor, name), by, column)
                     self.row(-need, infinite, [(room, 1.0), (by, -need), (column, -need)])
         for number in range(len(self.options)):
@@ -264,14 +267,16 @@ class _Model(WholeNumbers):
                 self.row(0, room, [(self.rooms[tensor], 1.0) for tensor in alive])
 
     def _add_others(self, tensor: Term, take: Mapping[str, Sequence[int]]) -> None:
-        """Rows of several tensors stream from the lanes where all of these are there."""
+        """Requires that rows made of several tensors are streamed from the scratchpad only if all
+        of them are resident.
+        """
         for name, own in self.may_stay[tensor].allows.items():
             for by, may, option in zip(take[name], own, self.options[name], strict=True):
                 others = [other for other in option.streams.values() if other is not None and other != tensor]
                 for other in others if may and tensor in option.streams.values() else ():
                     if other not in self.may_stay:
                         self.row(-highspy.kHighsInf, 1, [(by, 1.0), (self.held[tensor], 1.0)])
-                    elif other in self.held:  # of two, when the second one comes
+                    elif other in self.held:  # once the second of a pair is added
                         here, there = (self.held[tensor], 1.0), (self.held[other], -1.0)
                         self.row(-1, highspy.kHighsInf, [(by, -1.0), here, there])
                         self.row(-highspy.kHighsInf, 1, [(by, 1.0), here, there])
@@ -281,7 +286,7 @@ class _Model(WholeNumbers):
         return [(self.held[tensor], 1.0)] if tensor in self.held else []
 
     def _add_time(self, name: str, own: Sequence[Option], take: Sequence[int]) -> None:
-        """The time of a layer: of the array, or of DMA."""
+        """Adds the time of a layer: the maximum of array and DMA cycles."""
         time = self.column(1.0, most=highspy.kHighsInf)
         infinite = highspy.kHighsInf
         self.row(0, infinite, [(time, 1.0), *((c, -float(o.price.cycles)) for c, o in zip(take, own, strict=True))])
@@ -294,7 +299,7 @@ class _Model(WholeNumbers):
         self.row(_LATENCY * self.machine.latency, infinite, [(time, 1.0), *always, *moved])
 
     def _constant(self, name: str, option: Option, column: int) -> float:
-        """DMA that no other layer has a part in: weights, and constants that stream, as they stream best."""
+        """Beats of DMA that belong to this layer alone: weights, and streamed constants in their best layout."""
         price, once = option.price, sum(leaf.access.size for leaf in option.stays) / self.machine.bandwidth
         weights = self._known(price, "weights", None, once, lambda: price.weights)
         found = self._now(weights, ("weights", name), column)
@@ -313,11 +318,13 @@ class _Model(WholeNumbers):
         return self.known[key]
 
     def _filled(self, option: Option, leaf: Term, axis: int, least: float) -> Estimate:
-        """Beats that bring an operand."""
+        """Returns the estimated beats that load an operand."""
         return self._known(option.price, "fill", (leaf, axis), least, partial(option.price.filled, leaf, axis))
 
     def _read(self, tensor: Term, name: str) -> float:
-        """Beats of what a layer reads of a tensor that streams, each element once, whatever its mapping is."""
+        """Lower bound on the beats of a streamed tensor, valid for all mappings: each element that the layer reads,
+        once.
+        """
         key = id(self.options[name][0].price), "read", tensor
         if key not in self.known:
             options = [o for o in self.options[name] if tensor in o.streams.values() and o.price.is_cut]
@@ -351,7 +358,7 @@ class _Model(WholeNumbers):
     def _add_reader(
         self, tensor: Term, name: str, inner: Sequence[int], take: Mapping[str, Sequence[int]]
     ) -> list[int]:
-        """For each axis a column that says whether it streams to that layer so."""
+        """Adds for each axis a binary column: the tensor streams to this layer with that axis innermost."""
         streamed = [self.column() for _ in inner]
         for column, axis in zip(streamed, inner, strict=True):
             self.row(-1, 0, [(column, 1.0), (axis, -1.0)])
@@ -381,7 +388,9 @@ class _Model(WholeNumbers):
         return streamed
 
     def _windowed(self, tensor: Term, name: str, option: Option, axis: int, least: float) -> Estimate:
-        """Cycles of DMA that bring a tensor by windows, where its only reader may read these."""
+        """Returns the estimated cycles of DMA that load a tensor by windows; infinity unless its only reader can read
+        them.
+        """
         own, price = (self.may_pass or self.may_stay).get(tensor), option.price
         which = next(number for number, other in enumerate(self.options[name]) if other is option)
         if own is None or len(option.streams) > 1 or not own.is_for(name, which, self.results.get(tensor)):
@@ -392,7 +401,7 @@ class _Model(WholeNumbers):
         return self._known(price, "windows", (tensor, axis), least, find)
 
     def _add_tiles(self, tensor: Term, name: str, option: Option, own: int, take: Mapping[str, Sequence[int]]) -> None:
-        """A tensor that stays is written as tiles."""
+        """Adds the cost of writing a tensor that stays in the array as tiles."""
         maker = self.results.get(tensor)
         if maker is None:
 
@@ -426,5 +435,5 @@ class _Model(WholeNumbers):
         return maker.price.emptied(self._tiled(reader, tensor, maker.price.first_to_leave))
 
     def _emptied(self, option: Option, what: object, find: Callable[[], float], size: int) -> Estimate:
-        """Beats that take results away, as so many bytes."""
+        """Returns the estimated beats that store `size` bytes of results."""
         return self._known(option.price, "empty", what, size / self.machine.bandwidth, find)

@@ -1,4 +1,4 @@
-"""Programs that this process made of a network, which run on any machine that is at least as large."""
+"""Remembers the programs that this process made of a network; they run on any machine at least as large."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from glenside.npu.machine.model import Machine
 from glenside.npu.program.program import NpuProgram
 from glenside.quantization.layers import IntegerNetwork
 
-_MOST = 200_000
-"""Instructions of all programs that are remembered; those of the network that was asked for longest ago go first."""
+_MAX_INSTRUCTIONS = 200_000
+"""Maximum number of instructions of all programs remembered; the network used least recently is evicted first."""
 _PROGRAMS: OrderedDict[bytes, list[NpuProgram]] = OrderedDict()
 
 
 class Remembered:
-    """The programs of a network whose inputs are drawn by a seed."""
+    """The programs of a network, for inputs drawn from a seed."""
 
     def __init__(self, network: IntegerNetwork, seed: int) -> None:
         content = hashlib.sha256(repr((str(network.program), seed, network.inputs, network.outputs)).encode())
@@ -29,7 +29,7 @@ class Remembered:
         self.key = content.digest()
 
     def best(self, machine: Machine) -> tuple[int, NpuProgram] | None:
-        """The one that takes the fewest cycles on a machine, moved there, with these; None where none runs there."""
+        """Returns the fewest cycles on a machine and the retargeted program; None if no program runs there."""
         own = [each for each in _PROGRAMS.get(self.key, ()) if is_at_least(machine, each.machine)]
         for cycles, _, program in sorted((cycles_on(each, machine), n, each) for n, each in enumerate(own)):
             with suppress(BadInput):
@@ -37,13 +37,13 @@ class Remembered:
         return None
 
     def add(self, program: NpuProgram) -> None:
-        """Remember a program, for the machine that it was planned for."""
+        """Stores a program under the machine that it was planned for."""
         _PROGRAMS.setdefault(self.key, []).append(program)
         _PROGRAMS.move_to_end(self.key)
-        while len(_PROGRAMS) > 1 and sum(each.size for own in _PROGRAMS.values() for each in own) > _MOST:
+        while len(_PROGRAMS) > 1 and sum(each.size for own in _PROGRAMS.values() for each in own) > _MAX_INSTRUCTIONS:
             _PROGRAMS.popitem(last=False)
 
 
 def forget() -> None:
-    """Forget the programs of all networks."""
+    """Forgets the programs of all networks."""
     _PROGRAMS.clear()

@@ -1,7 +1,6 @@
-"""Numbers that take a while to find, of which is known at once what they are not less than.
+"""Estimates costs lazily: a lower bound is known at once, the exact value takes a while.
 
-A least sum of such numbers needs few of them: where those that it is made of are found, and the others are no less
-than they are taken for, no other sum is less.
+A minimum over sums of such costs needs few exact values: if all costs of the least sum are exact, no other sum is less.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from glenside.ir.threads import in_parallel
 
 @dataclass(eq=False)
 class Estimate:
-    """A number that is at least so much, and how to find it; `find` is None where it is found. Those that are `of` one
-    thing share what is found on the way.
+    """A lower bound of a number, and the function that computes it exactly; `find` is None once it is exact. Estimates
+    with the same `of` share intermediate results, so they are computed in sequence.
     """
 
     value: float
@@ -29,7 +28,7 @@ class Estimate:
         return self.find is not None
 
     def close(self) -> float:
-        """The number."""
+        """Returns the exact number."""
         if self.find is not None:
             self.value, self.find = float(self.find()), None
         return self.value
@@ -37,7 +36,7 @@ class Estimate:
 
 @stage("price")
 def close_all(estimates: Iterable[Estimate]) -> None:
-    """Find them all, by all processors at a time: those of one thing one after the other."""
+    """Computes estimates on all processors; those with the same `of` in sequence."""
     groups = defaultdict[object, list[Estimate]](list)
     for estimate in estimates:
         if estimate.is_open:

@@ -1,10 +1,10 @@
-"""What choices take at least, whatever becomes of them: cycles of the array and of DMA that no program spares.
+"""Computes lower bounds on the cycles of any choice, from the occupancy of the array and of DMA.
 
-The array takes the rows of every sum, and between two tiles as long as weights load. DMA brings each tile of weights,
-and what streams of inputs and of constants, and takes each tensor to DRAM that is not in the lanes, and from there to
-each layer that streams it: a beat has so many bytes, of which a lane takes one a cycle. Of lane tables and parameters
-the first one is counted; beats that are not full and waits are not. So a choice that takes more than a program that is
-there need not be lowered.
+The array streams the rows of every sum, and between two tiles waits at least while weights load. DMA loads each tile of
+weights, streamed constants and inputs, stores each tensor that is not resident, and loads it again for each layer that
+streams it. A beat has a fixed number of bytes, of which a bank takes one a cycle. Of permutation tables and parameters
+only the first one is counted; partly filled beats and waits are not. A choice whose lower bound exceeds the cycles of
+an existing program need not be lowered.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from glenside.npu.machine.model import Machine
 from glenside.npu.model.cycle_model import dma_delay, stream_adds
 from glenside.quantization.layers import IntegerNetwork, leaf_of, name_of
 
-_WORTH = 2
-"""Tiles are spread over columns where rows take so many times as long, at least."""
+_MIN_SPREAD_GAIN = 2
+"""Minimum ratio of the beats of rows to those of a sparse load for which sparse loads are used."""
 
 
 @dataclass(frozen=True)
 class Least:
     """Lower bounds of a choice.
 
-    cycles  until its program is done
-    rest    of each layer, by number, what is still to come
+    cycles  of the whole program
+    rest    for each layer, by number, the cycles after it
     """
 
     cycles: int
@@ -45,7 +45,7 @@ class Least:
 
 @dataclass
 class _Tile:
-    """Tiles that may be one in weight memory: how many rows of them stream, and the beats that bring one."""
+    """Tiles that may share a place in weight memory: their streamed rows, and the beats that load one."""
 
     rows: int = 0
     beats: int = 0
@@ -53,7 +53,7 @@ class _Tile:
 
 @dataclass(frozen=True)
 class _Streamed:
-    """A tensor that streams: beats of its elements, and cycles in which lanes take them where rows are copied."""
+    """A streamed tensor: beats of its elements, and cycles in which banks take them if rows are copied."""
 
     beats: int
     copied: int
@@ -61,12 +61,12 @@ class _Streamed:
 
 @dataclass(frozen=True)
 class _Own:
-    """A mapping of a layer, wherever tensors are.
+    """Lower bounds of a mapping of a layer, independent of where tensors are stored.
 
-    rows     that stream
-    windows  cycles of the array where weights load in between
-    weights  beats that bring tiles, each once, and constants that stream
-    made     beats of what it makes
+    rows     streamed rows
+    windows  cycles of the array, with the weight loads between tiles
+    weights  beats that load each tile once, and streamed constants
+    made     beats of its result
     """
 
     rows: int
@@ -93,7 +93,7 @@ class LowerBounds:
         self.results = {layer.result: layer.name for layer in network.layers}
         self.outside = {leaf for root in results_of(network) for leaf in leaves_of(root, self.results)}
         self.load = self.machine.rows
-        if not self.machine.pipelined:  # weights load when the first row of those before is through
+        if not self.machine.pipelined:  # weights load after the last row of the tile before has passed
             self.load += 1 + stream_adds(self.machine) + self.machine.columns - 1
         tiles = {
             name: [_tiles(*each, network, self.machine) for each in zip(own, kept[name], strict=True)]
@@ -108,7 +108,7 @@ class LowerBounds:
 
     def own(self, name: str, number: int) -> _Own:
         """Returns the lower bounds of a mapping."""
-        if not self.options[name][number].price.is_cut:  # the machine does not run it
+        if not self.options[name][number].price.is_cut:  # the machine cannot run it
             return _Own(0, 0, 0, 0)
         if (name, number) not in self._own:
             layer, tiles = self.options[name][number].price.layer, self.tiles[name][number]
@@ -124,7 +124,7 @@ class LowerBounds:
         return self._own[name, number]
 
     def _constants(self, option: Option) -> int:
-        """Beats of constants that stream, each element once."""
+        """Returns the beats of streamed constants, each element once."""
         leaves = [leaf for leaf, tensor in option.streams.items() if tensor is None]
         if not leaves:
             return 0
@@ -148,13 +148,15 @@ class LowerBounds:
                 first, end = every.first[leaf], every.first[leaf] + leaf.access.size
                 beats = -(-int(seen[first:end].sum()) // self.width)
                 cells = int(((copied >= first) & (copied < end)).sum())
-                before = found.get(tensor, _Streamed(0, 0))  # of another leaf that is the same
+                before = found.get(tensor, _Streamed(0, 0))  # of another leaf of the same tensor
                 cycles = max(beats, -(-cells // self.machine.rows))
                 found[tensor] = _Streamed(max(before.beats, beats), max(before.copied, cycles))
         return found, empty
 
     def of(self, mappings: Mapping[str, int], held: Container[Term], windows: Container[Term] | None = None) -> Least:
-        """Of a choice, where those tensors are held, and of those others windows may be; None: of any."""
+        """Returns the lower bounds of a choice with resident tensors `held`. Tensors in `windows` may come by windows;
+        None: any.
+        """
         array, dma = list[int](), list[tuple[int, int]]()
         rows = loads = 0
         read, filled = self._read(mappings), set[Term]()
@@ -174,7 +176,7 @@ class LowerBounds:
         return Least(cycles, [*_rests(array, dma, self.load)])
 
     def _read(self, mappings: Mapping[str, int]) -> dict[Term, int]:
-        """Beats of what is read of each tensor that streams."""
+        """Returns the beats of the elements that are read of each streamed tensor."""
         found = dict[Term, int]()
         for name, number in mappings.items():
             for tensor, each in self.streams(name, number)[0].items():
@@ -182,7 +184,7 @@ class LowerBounds:
         return found
 
     def _leaves(self, name: str, own: _Own, held: Container[Term], read: Mapping[Term, int]) -> int:
-        """Beats of a layer's result that leaves for DRAM: of what somebody reads there."""
+        """Returns the beats of a layer's result that are stored to DRAM: of the elements that are read there."""
         layer = self.layers[name]
         if layer.requantised is None or layer.result in self.outside:
             return own.made
@@ -208,7 +210,7 @@ class LowerBounds:
         return self._cycles(max(rows, loads - self.load), dma + sum(map(self._input, self.network.input_terms())))
 
     def _input(self, tensor: Term) -> int:
-        """Beats of an input that come whatever is chosen: of what some layer streams of it by any of its mappings."""
+        """Returns the beats of an input that are loaded for any choice."""
         found = 0
         for name, every in self.options.items():
             if any(tensor in option.streams.values() for option in every):
@@ -242,8 +244,8 @@ def _needed(layer: Layer) -> Array:
 
 
 def _tiles(option: Option, mapped: Mapped, network: IntegerNetwork, machine: Machine) -> dict[object, _Tile]:
-    """Tiles that are certainly not one in weight memory, wherever their lanes and columns are; none where the machine
-    does not run the mapping.
+    """Returns tiles that cannot share a place in weight memory, for any banks and columns; {} if the machine cannot run
+    the mapping.
     """
     if not option.price.is_cut:
         return {}
@@ -265,14 +267,14 @@ def _tiles(option: Option, mapped: Mapped, network: IntegerNetwork, machine: Mac
 
 
 def _steps(every: Array) -> Array:
-    """The most of what is not 0 of a column of each tile, (tiles)(R)(C)."""
+    """Returns the largest number of nonzero values in a column of each tile, (tiles)(R)(C) -> (tiles)."""
     found: Array = np.add.reduce((every != 0).view(np.uint8), axis=1, dtype=np.uint16).max(axis=1)
     return found
 
 
 def _may_spread(steps: Array, machine: Machine) -> Array:
     """Returns flags, True for tiles with so few values that a sparse load may be used."""
-    found: Array = _WORTH * steps.astype(int) <= machine.rows * machine.weight_beats
+    found: Array = _MIN_SPREAD_GAIN * steps.astype(int) <= machine.rows * machine.weight_beats
     return found
 
 
@@ -288,17 +290,17 @@ def _tokens(option: Option, mapped: Mapped, network: IntegerNetwork, machine: Ma
     given = {leaf: np.asarray(network.constants[name_of(tensor)]) for leaf, tensor in tensors.items()}
     values = weights.values(given, "int8")
     if (values.any(axis=2) & ~layer.enabled).any():
-        return [0] * len(values)  # lanes that are not read have weights, or not
+        return [0] * len(values)  # banks that are not read may hold any weights
     flat = values.reshape(len(values), values[0].size)
-    wide = flat.astype(np.int32)  # sums wrap around, in whatever order
+    wide = flat.astype(np.int32)  # sums wrap around, so their order does not matter
     squares = wide * wide
     sums = [wide.sum(axis=1, dtype=np.int32), squares.sum(axis=1, dtype=np.int32)]
     tokens = np.stack([*sums, np.einsum("ij,ij->i", squares, wide)], axis=1)
     few = np.flatnonzero(_may_spread(_steps(values), machine))
     seen = np.zeros((len(few), 256), bool)
     for own, tile in zip(seen, few.tolist(), strict=True):
-        own[flat[tile].view(np.uint8).astype(np.intp)] = True  # in a third of the time that all of them take at once
-    seen[:, 0] = False  # zeros are wherever nothing is
+        own[flat[tile].view(np.uint8).astype(np.intp)] = True  # three times as fast as all tiles at once
+    seen[:, 0] = False  # zeros appear wherever nothing is stored
     found: list[object] = [each.tobytes() for each in tokens]
     for number, bits in zip(few.tolist(), np.packbits(seen, axis=1), strict=True):
         found[number] = bits.tobytes()

@@ -1,4 +1,4 @@
-"""Linear programs, some of whose columns are whole numbers, written down column by column and row by row."""
+"""Builds mixed-integer linear programs column by column and row by row, and solves them with HiGHS."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import numpy as np
 from glenside.ir.operand import Array
 
 WORK = 100
-"""How often the solver looks whether to go on, at most, where it has a choice: after each of its programs without whole
-numbers. A clock would stop it elsewhere each time, and of one network there would be several programs. What it finds
-beside the first of these programs is as good as what it finds behind ten times as many.
+"""Number of times that the solver may poll once it has a solution; it polls after each of its linear programs. A time
+limit would stop it at another point each time, and give several programs for one network. Solutions near the first
+linear program are as good as those after ten times as many.
 """
-_PATIENCE = 80
-"""How many times as often where it has none."""
-_AGAIN = 0.05
-"""How much more what the solver was stopped at may cost than it seemed, until it looks for others."""
+_POLLS_WITHOUT_SOLUTION = 80
+"""Factor on the polls allowed while the solver has no solution."""
+_MAX_COST_GROWTH = 0.05
+"""Maximum relative growth of the cost of an early-stopped solution before the solver searches again."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Columns, (columns); what they cost; what none costs less than; and whether the solver was stopped before it knew
-    that no other costs less, but for a gap.
+    """Column values, their cost, a lower bound on any cost, and whether the solver was stopped before the gap was
+    closed.
     """
 
     values: Array
@@ -42,19 +42,19 @@ class How(Enum):
 
 
 class WholeNumbers:
-    """A program whose sum of costs is to be least, of columns from 0 on."""
+    """A minimization over columns from 0 on, with linear rows."""
 
     def __init__(self) -> None:
         self.solver = highspy.Highs()  # type: ignore[no-untyped-call]
         settings = {"output_flag": False, "threads": 1, "random_seed": 0, "mip_allow_restart": False}
-        settings["mip_heuristic_run_rens"] = False  # half of the time, and what RINS finds is as good
+        settings["mip_heuristic_run_rens"] = False  # half of the time; RINS finds equally good solutions
         for name, value in settings.items():
             self.solver.setOptionValue(name, value)
         self.columns: list[tuple[float, float, bool]] = []
         self.rows: list[tuple[float, float, Sequence[tuple[int, float]]]] = []
 
     def column(self, cost: float = 0.0, whole: bool = False, most: float = 1.0) -> int:
-        """One more, by its number."""
+        """Adds a column; returns its number."""
         self.columns.append((cost, most, whole))
         return len(self.columns) - 1
 
@@ -67,7 +67,7 @@ class WholeNumbers:
         self.rows.append((least, most, terms))
 
     def _give(self, relaxed: bool = False) -> None:
-        """Columns and rows to the solver, all at once."""
+        """Passes all columns and rows to the solver."""
         solver, count = self.solver, len(self.columns)
         if not self.rows:
             return
@@ -87,10 +87,10 @@ class WholeNumbers:
         assert status == highspy.HighsStatus.kOk, "no row names a column twice"
 
     def solution(self, gap: float, work: int, before: Solution | None = None, how: How = How.WHOLE) -> Solution | None:
-        """The columns within a gap of the best, or of the best that was found until the solver looked so often whether
-        to go on; None where there was none. It begins with those of `before`, the solution of a program like this one
-        whose costs and rows were no greater: where these are within that gap still, or cost about as much as when the
-        solver was stopped, they are the solution.
+        """Returns a solution within a relative gap, or the best one found after `work` polls; None if there is none.
+
+        The solver starts from `before`, the solution of such a program with no greater costs and rows. `before` itself
+        is returned if it is still within the gap, or costs about as much as when the solver was stopped.
         """
         self._give(how is How.PARTS)
         if how is How.PARTS:
@@ -102,7 +102,7 @@ class WholeNumbers:
             again = self._fixed(before.values)
             if how is How.AGAIN:
                 return None if again is None else replace(again, bound=before.bound, stopped=before.stopped)
-            enough = (1 + _AGAIN) * before.cost if before.stopped else (1 + gap) * before.bound
+            enough = (1 + _MAX_COST_GROWTH) * before.cost if before.stopped else (1 + gap) * before.bound
             if again is not None and again.cost <= enough:
                 return replace(again, bound=before.bound, stopped=before.stopped)
         if how is How.AGAIN:
@@ -113,7 +113,9 @@ class WholeNumbers:
         return None if found is None else replace(found, bound=self.solver.getInfo().mip_dual_bound)
 
     def _fixed(self, values: Array) -> Solution | None:
-        """The best with these whole numbers, with which the solver begins afterwards; None: there is none."""
+        """Returns the best solution with these integer values, from which the solver then starts; None if there is
+        none.
+        """
         whole = np.array([number for number, (*_, own) in enumerate(self.columns) if own], np.int32)
         exact = np.round(values[whole]).astype(np.float64)
         most = np.array([most for _, most, own in self.columns if own], np.float64)
@@ -135,14 +137,14 @@ class WholeNumbers:
         return Solution(np.array(self.solver.getSolution().col_value), found.objective_function_value, 0.0, stopped)
 
     def _limit(self, work: int) -> None:
-        """Stop the solver when it has looked so often whether to go on."""
+        """Stops the solver after `work` polls."""
         looked = 0
 
         def look(_: object, __: str, now: highspy.cb.HighsCallbackOutput, answer: Any, ___: object) -> None:
             nonlocal looked
             looked += 1
             has_choice = now.mip_primal_bound < highspy.kHighsInf
-            answer.user_interrupt = looked >= work * (1 if has_choice else _PATIENCE)
+            answer.user_interrupt = looked >= work * (1 if has_choice else _POLLS_WITHOUT_SOLUTION)
 
         self.solver.setCallback(look, None)
         self.solver.startCallback(highspy.cb.HighsCallbackType.kCallbackMipInterrupt)

@@ -1,11 +1,11 @@
-"""Choices beside the one that prices tell, lowered and compared by their cycles, where programs are small.
+"""Lowers the neighbours of the selected choice and compares their exact cycles, if programs are small.
 
-Prices are of parts of layers and of pairs of them. Of networks of few layers, whose cycles are mostly those in which
-units wait for each other, programs take up to twice what others of the same space take; and these are made in no time.
+Predicted costs are of parts of layers and of pairs of layers. For networks of few layers, which mostly wait, the
+selected program may need up to twice the cycles of the best one; and their programs are made quickly.
 
-A choice is ruled out where it takes too long at least, or where some unit of its program, as far as that is written, is
-busy for too long. So most programs end early, once one is there that takes few cycles: first those are looked at that
-differ from the best one in one answer, and then all others.
+A choice is rejected if its lower bound is too large, or if a unit of its partly emitted program is already busy for too
+long. So most programs end early once a good one is known. First the choices that differ from the best one in one answer
+are tried, then all others.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from math import inf, prod
 from glenside.npu.program.program import Choices, NpuProgram
 
 Way = tuple[int, ...]
-"""Of each question the answer, by number."""
+"""The number of the answer to each question."""
 _INSTRUCTIONS, _FEW, _WAYS = 60_000, 15, 4_096
-"""Of all programs that are made, the most of these; of how many programs that is worth a try; and the most choices that
-are all looked at.
+"""Maximum number of instructions emitted in all; least number of programs for which a search pays; maximum number of
+choices for an exhaustive search.
 """
 
 
@@ -36,9 +36,7 @@ def _are_few(instructions: int) -> bool:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The cycles of a choice, infinite where it is no better than what is there; the instructions that were written to
-    know that.
-    """
+    """The cycles of a choice, infinite if it is no better than the best; and the instructions emitted to find out."""
 
     cycles: float
     written: int = 0
@@ -46,17 +44,17 @@ class Evaluation:
 
 @dataclass
 class Search:
-    """For the choice of the fewest cycles.
+    """Searches for the choice with the fewest cycles.
 
-    answers  how many there are of each question
-    told     what a choice takes, or that it takes no fewer than so many cycles
-    least    what it takes at least, soon known
-    size     instructions of a program
-    best     the cycles of one that is there; found is a better choice
+    answers   number of answers to each question
+    evaluate  cycles of a choice, or a proof that they are at least the given limit
+    least     a lower bound on the cycles of a choice, quickly computed
+    size      instructions of a program
+    best      cycles of the best program; found: a better choice
     """
 
     answers: Sequence[int]
-    told: Callable[[Way, int], Evaluation]
+    evaluate: Callable[[Way, int], Evaluation]
     least: Callable[[Way], int]
     size: int
     best: int
@@ -73,8 +71,8 @@ class Search:
         return prod(self.answers)
 
     def look(self, start: Way) -> None:
-        """At all that differ in one answer from the best, from that one on, until none is better; then at the others,
-        as long as there are instructions left.
+        """Tries the choices that differ in one answer from the best one, from `start` until none is better; then the
+        others, while the budget of instructions lasts.
         """
         best = start
         while self.left > 0:
@@ -107,9 +105,9 @@ class Search:
             return self.known.get(way, inf)
         self.known[way] = inf
         if self.least(way) < self.best:
-            told = self.told(way, self.best)
-            self.known[way] = told.cycles
-            self.left -= told.written
-            if told.cycles < self.best:
-                self.best, self.found = int(told.cycles), way
+            result = self.evaluate(way, self.best)
+            self.known[way] = result.cycles
+            self.left -= result.written
+            if result.cycles < self.best:
+                self.best, self.found = int(result.cycles), way
         return self.known[way]

@@ -1,4 +1,4 @@
-"""Which tensors may stay in the lanes, whatever mappings are chosen: whom that allows, and what room it takes."""
+"""Finds the tensors that may stay in the scratchpad: the mappings that allow it, and the rows that they take."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ from glenside.npu.lowering.tiling.layer_tiles import Layer
 from glenside.npu.lowering.tiling.strip_mining import Pair
 from glenside.npu.machine.model import HALVES, Machine
 
-_GAPS = 1.1
-"""How many cells a tensor takes for each of its elements, near enough for those that take less than that part of the
-lanes:
-"""
+_CELLS_PER_ELEMENT = 1.1
+"""Scratchpad cells per element of a tensor, for tensors smaller than 1/_LARGE of the scratchpad."""
 _LARGE = 8
 _STRIPS = 3
-"""What part of a large tensor is there at a time where layers run strip by strip; and into how many these are cut,
-by which their cycles are told:
+"""Share of a large tensor that is resident at a time if layers are strip-mined (1/_STRIPS), and the number of strips
+that predicts their cycles (_CUTS).
 """
 _CUTS = 4
 
@@ -34,7 +32,7 @@ Found = TypeVar("Found")
 
 
 class Streaming(Protocol):
-    """A mapping of which is known what streams and what stays in the array; constants are None."""
+    """A candidate mapping: its cost, its streamed leaves and those that stay in the array; constants are None."""
 
     @property
     def price(self) -> Priced: ...
@@ -46,14 +44,13 @@ class Streaming(Protocol):
 
 @dataclass(frozen=True)
 class Stay:
-    """A tensor that may stay.
+    """A tensor that may stay in the scratchpad.
 
-    rows          of lanes that it takes as each mapping of each layer reads it, by number
-    since, until  the layers between which it is there, by number
-    allows        of each layer that makes or reads it which of its mappings can do so, by number
-    slower        of each mapping of its reader the cycles of the array beside those of whole layers, where there is a
-                  part of it at a time
-    apart         mappings of two readers that have no strides in common, as far as anybody looked
+    rows          scratchpad rows that it takes, for each mapping of each layer that reads it
+    since, until  numbers of the first and the last layer for which it is live
+    allows        for each layer that computes or reads it, which of its mappings allow it
+    slower        for each mapping of its reader, the extra array cycles if the layers are strip-mined
+    apart         pairs of mappings of two readers without common strides, as far as examined
     """
 
     rows: Mapping[str, Sequence[Estimate]]
@@ -68,13 +65,13 @@ class Stay:
         return len(self.allows)
 
     def is_for(self, name: str, which: int, maker: str | None) -> bool:
-        """Whether that layer alone reads it, and may do so as that mapping does."""
+        """True if that layer is the only reader and its mapping can read the resident layout."""
         return self.allows[name][which] and not self.allows.keys() - {name, maker}
 
 
 class Staying:
-    """Of all tensors that are read whether they may stay, but for those that a host takes: `outside`. Layers are in
-    order. A mapping that is not cut into tiles yet allows all that its operands do, in the least room.
+    """Finds which tensors may stay, except for those in `outside`, which the host reads. Layers are in order. A mapping
+    that is not tiled yet allows all its operands, at their least size.
     """
 
     def __init__(
@@ -91,7 +88,7 @@ class Staying:
         self._looked, self._dropped = set[Term](), set[Term]()
         self._known: dict[object, Any] = {}
         self._every: tuple[int, Mapping[Term, Stay]] | None = None
-        """What was found of all, and of how many mappings that were cut into tiles."""
+        """The number of tiled mappings, and the candidates found with them."""
 
     def found(self) -> dict[Term, Stay]:
         """Returns the tensors that may stay and were not given up, with the estimates that were refined."""
@@ -102,20 +99,20 @@ class Staying:
         }
 
     def keep(self, tensors: Container[Term]) -> None:
-        """Give up the others."""
+        """Drops all other tensors."""
         self._dropped |= {tensor for tensor in self.every() if tensor not in tensors}
 
     def look(self, tensors: Iterable[Term]) -> None:
-        """Look at what two mappings of the readers of some do not allow together, which takes a while; or give up those
-        that were looked at before: for them there is no room.
+        """Examines which pairs of mappings of a tensor's readers are incompatible, which takes a while; drops tensors
+        that were examined before, since they do not fit.
         """
         for tensor in tensors:
             (self._dropped if tensor in self._looked else self._looked).add(tensor)
 
     def every(self) -> Mapping[Term, Stay]:
-        """Whatever was looked at or given up."""
+        """Returns all candidates, examined or dropped ones included."""
         cut = sum(option.price.is_cut for own in self.options.values() for option in own)
-        if self._every is None or self._every[0] != cut:  # all else that it is found from stays as it is
+        if self._every is None or self._every[0] != cut:  # all other inputs are constant
             self._every = cut, self._found_of_all()
         return self._every[1]
 
@@ -139,7 +136,7 @@ class Staying:
         return found
 
     def _is_whole(self, option: Streaming) -> bool:
-        """Whether all that it makes are sums."""
+        """True if every cell of its results is an element."""
         return not option.price.is_cut or self._once(
             ("whole", id(option.price)), lambda: bool((option.price.layer.elements > 0).all())
         )
@@ -153,7 +150,7 @@ class Staying:
     def _taken(
         self, tensor: Term, maker: str | None, readers: Sequence[str], allows: Mapping[str, Sequence[bool]]
     ) -> tuple[dict[str, list[Estimate]], dict[str, list[Estimate]]]:
-        """Rows that it takes as mappings read it, and cycles that these take longer where there is a part of it."""
+        """Returns the rows of a tensor for each mapping, and the extra cycles if only a strip of it is resident."""
         options, made = self.options, None
         if maker is not None:
             own = (option for option, may in zip(options[maker], allows[maker], strict=True) if may)
@@ -180,7 +177,7 @@ class Staying:
         return self._once(("slower", tensor, id(option.price)), lambda: Estimate(0.0, find, id(made)))
 
     def _with_looks(self, own: Stay, tensor: Term) -> Stay:
-        """With what two mappings of its readers do not allow together."""
+        """Adds the incompatible pairs of mappings of the tensor's readers."""
         options, dims = self.options, tuple(tensor.access.dims)
         each: dict[str, list[Reads | None]] = {}
         allows = {name: [*every] for name, every in own.allows.items()}
@@ -205,12 +202,12 @@ class Staying:
         return replace(own, allows=allows, apart=apart)
 
     def _fit(self, dims: tuple[int, ...], *reads: Reads) -> bool:
-        """Whether strides are found for all of them."""
+        """True if common strides exist for all of them."""
         return self._once(("fit", *map(id, reads)), lambda: fit_together(dims, reads, self.machine))
 
 
 def _slower(made: Layer, read: Layer, machine: Machine) -> float:
-    """Cycles that two layers take longer strip by strip, along the best axis."""
+    """Returns the extra cycles of two strip-mined layers, along the best axis."""
     whole = sum(len(layer.product.rows.numbers) * layer.product.rows.numbers.shape[1] for layer in (made, read))
     pair = Pair(made, read, machine)
     found = [pair.cycles(axis, _CUTS) for axis, size in enumerate(read.elements.shape) if size >= _CUTS]
@@ -231,7 +228,7 @@ def _takes(option: Streaming, tensor: Term) -> bool:
 
 
 class _Reading:
-    """Which mappings may stream a tensor from where it is held."""
+    """Finds which mappings may stream a tensor from the scratchpad."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -240,7 +237,7 @@ class _Reading:
         self.looked = set[tuple[int, Term]]()
 
     def look(self, options: Mapping[str, Sequence[Streaming]]) -> None:
-        """Find out of all mappings that are cut what they stream so, by all processors at a time."""
+        """Computes how all tiled mappings stream their tensors, on all processors."""
         jobs = {
             (id(option.price), leaf): (option.price.layer, tuple(tensor.access.dims), leaf)
             for own in options.values()
@@ -259,7 +256,7 @@ class _Reading:
         return self._alone(option, tensor) and (not option.price.is_cut or self.of(option, tensor) is not None)
 
     def _alone(self, option: Streaming, tensor: Term) -> bool:
-        """Whether it streams once, and nothing that is computed stays in the array."""
+        """True if the tensor is streamed once, and only constants stay in the array."""
         others = [*option.streams.values()]
         return others.count(tensor) == 1 and None not in others and all(own is None for own in option.stays.values())
 
@@ -274,7 +271,7 @@ class _Reading:
     def rows(self, option: Streaming, tensor: Term, made: Layer | None) -> Estimate:
         """Returns the scratchpad rows of a tensor that this mapping reads and that layer computes."""
         machine = self.machine
-        lanes, size = machine.rows, int(tensor.access.size * _GAPS)
+        lanes, size = machine.rows, int(tensor.access.size * _CELLS_PER_ELEMENT)
         if not self.may(option, tensor) or size * _LARGE <= machine.depth * machine.rows:
             return Estimate(-(-size // lanes))
         if not option.price.is_cut:

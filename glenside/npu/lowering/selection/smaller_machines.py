@@ -1,8 +1,8 @@
-"""Machines that are smaller than the one that a program is for: what is planned for one of them runs there, too.
+"""Lists smaller machines: a plan for one of them also runs on the given machine.
 
-More memory or a wider port does not always make a better plan: tensors are laid out in beats of the port, weights are
-brought as early as there is room for them, rows stream as many at a time as accumulators hold. A program for a smaller
-machine runs on the larger one in no more cycles (`glenside.npu.analysis.retargeting`), so what these take is compared.
+More memory or a wider port does not always give a better plan: tensors are laid out in beats of the port, weights are
+loaded as early as they fit, and as many rows stream at a time as the accumulators hold. A program for a smaller machine
+runs on the larger one in no more cycles (`glenside.npu.analysis.retargeting`), so their cycles are compared.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from glenside.npu.machine.model import HALVES, Machine
 
 
 def smaller(machine: Machine) -> Iterator[Machine]:
-    """Machines with half of one resource, or of lanes and weights together."""
+    """Yields machines with half of one resource, or of scratchpad and weight memory together."""
     lanes, weights = machine.depth * machine.rows, machine.weight_bytes
     sizes = (lanes, weights // 2), (lanes // 2, weights), (lanes // 2, weights // 2)
     changes = [
@@ -25,5 +25,5 @@ def smaller(machine: Machine) -> Iterator[Machine]:
         {"accumulators": machine.accumulators // (2 * HALVES) * HALVES},
     ]
     for change in changes:
-        with suppress(BadInput):  # a machine that small cannot be
+        with suppress(BadInput):  # such a small machine is invalid
             yield replace(machine, **change)  # type: ignore[arg-type]

@@ -1,6 +1,4 @@
-"""Placement of the int8 tensors between layers: resident in the scratchpad, or in DRAM in the layouts their readers
-want.
-"""
+"""Places the int8 tensors between layers: resident in the scratchpad, or in DRAM in the layouts of their readers."""
 
 from __future__ import annotations
 
@@ -30,19 +28,19 @@ from glenside.npu.program.program import Place
 from glenside.quantization.layers import IntegerNetwork
 
 Where = tuple[dict[Term, Held], dict[Term, Passing], list[Chain]]
-"""The tensors that are held, others that would be read in the same way, and the chains of layers that run in strips."""
+"""Resident tensors, other tensors that would be read in the same way, and chains of strip-mined layers."""
 
 _COPIED, _PASSING = 4, 16
-"""What part of the lanes a layer has for rows that are copied, at least, and for windows."""
+"""Least shares of the scratchpad of a layer, 1/_COPIED for copied rows and 1/_PASSING for windows."""
 
 
 @dataclass
 class Somewhere:
     """An int8 tensor between layers.
 
-    place   where its elements are, one address each, (dims); -1 where nobody wants one
-    pairs   all that is to be written: elements and addresses, (n)(2)
-    streams whether it is there for those who stream it: then whole, at its place, which are the first pairs
+    place    address of each element, (dims); -1 if nobody reads it
+    pairs    all writes: elements and addresses, (n)(2)
+    streams  True if it is stored whole for readers that stream it; its writes are the first pairs
     """
 
     place: Array
@@ -50,27 +48,27 @@ class Somewhere:
     streams: bool = False
 
     def stays(self, pairs: Array) -> None:
-        """Adds places of elements in tiles."""
+        """Adds the addresses of elements in tiles."""
         self.pairs.append(pairs)
         flat = self.place.reshape(-1)
         new = pairs[flat[pairs[:, 0]] < 0]
         flat[new[:, 0]] = new[:, 1]
 
     def stream_from(self, places: Array) -> None:
-        """Sets the place of the whole tensor."""
+        """Sets the addresses of the whole tensor."""
         self.place, self.streams = places, True
         self.pairs.insert(0, np.stack([np.arange(places.size), places.ravel()], axis=1))
 
 
 class Tensors(MappedNetwork):
-    """The tensors of a network.
+    """The tensors of a network and their places.
 
-    axes     of those that stream from DRAM, which is innermost there; of others it is what the first reader wants
-    stay     which stay in lanes where they can; all of them where it is None
-    where    what was found for the same before
-    held     those that do
-    passing  those that would be read in the same way, and are in DRAM
-    chains   layers that run strip by strip, of tensors of which a strip at a time stays
+    axes     innermost axis of tensors that stream from DRAM; other tensors have the layout of their first reader
+    stay     tensors that may be resident; None: all
+    where    the result of an earlier placement
+    held     resident tensors
+    passing  tensors in DRAM that would be read in the same way
+    chains   strip-mined layers, with tensors of which one strip is resident
     """
 
     def __init__(
@@ -96,7 +94,7 @@ class Tensors(MappedNetwork):
 
     @property
     def where(self) -> Where:
-        """All that was found."""
+        """The whole placement."""
         return self.held, self.passing, self.chains
 
     def order(self, name: str) -> Order:
@@ -106,14 +104,14 @@ class Tensors(MappedNetwork):
             there = [own for own in self.held.values() if own.since <= number <= own.until]
             depth, firsts = free(there, self.machine, self.reserved)
             if depth < 1:
-                raise BadInput("tensors that are held leave no lanes for the rows that it copies")
+                raise BadInput("resident tensors leave no scratchpad rows for the rows that the layer copies")
             whole = self.network.layers[number].normalised is not None
             self.orders[name] = Order(layer, self.machine, depth, firsts, whole)
         return self.orders[name]
 
     @cached_property
     def reserved(self) -> int:
-        """Rows at both ends of the lanes that results pass through on their way to DRAM."""
+        """Rows at both ends of the scratchpad through which results pass to DRAM."""
         return self._reserved(self.held)
 
     def _reserved(self, held: Container[Term]) -> int:
@@ -131,7 +129,7 @@ class Tensors(MappedNetwork):
         asked = [term for term in dict.fromkeys(terms) if term in inputs or term not in self.outside]
         every = dict[Term, Wanted | None].fromkeys(asked)
         for layer in self.network.layers:
-            self.own(layer)  # whatever is wrong is met in order
+            self.own(layer)  # errors are reported in the order of layers
         in_parallel(lambda term, _: every.update({term: self._wanted(term)}), asked, lambda _: None)
         wanted = {term: own for term, own in every.items() if own is not None}
         shaped = [own for term, own in wanted.items() if self.stay is None or term in self.stay]
@@ -144,7 +142,7 @@ class Tensors(MappedNetwork):
         return found
 
     def _held_beside(self, reserved: int, wanted: Mapping[Term, Wanted]) -> Where:
-        """Allocates tensors with so many rows reserved at both ends."""
+        """Allocates tensors; `reserved` rows at both ends of the scratchpad stay free."""
         rows = range(reserved, self.machine.depth - reserved)
         stay, crowding = {term for term in wanted if self.stay is None or term in self.stay}, set[Term]()
         while True:
@@ -152,7 +150,7 @@ class Tensors(MappedNetwork):
             there, passing, chains = self._candidates(wanted, rows).chains(stay, there, passing)
             more = self._crowding(there, passing, reserved)
             if more is not None and not there[more].strips:
-                crowding.add(more)  # a strip of it at a time may have room
+                crowding.add(more)  # one strip of it may fit
                 continue
             more = more or self._apart(there)
             if more is None:
@@ -169,7 +167,7 @@ class Tensors(MappedNetwork):
         return Candidates([own.layer for own in owns], results, sources, wanted, whole, self.machine, rows)
 
     def _apart(self, there: Mapping[Term, Held]) -> Term | None:
-        """A tensor that is there of a layer whose rows are also made of one that is not; None: there is none."""
+        """Returns a resident tensor of a layer that streams another tensor from DRAM; None if there is none."""
         for layer in self.network.layers:
             own = self.own(layer)
             rows = [own.operands[leaf] for leaf in own.layer.product.rows.first]
@@ -179,7 +177,9 @@ class Tensors(MappedNetwork):
         return None
 
     def _crowding(self, there: Mapping[Term, Held], passing: Container[Term], reserved: int) -> Term | None:
-        """The largest tensor of those that leave a layer too little room for what comes from DRAM; None: none does."""
+        """Returns the largest tensor that leaves a layer too little capacity for data from DRAM;
+        None if there is none.
+        """
         for number, layer in enumerate(self.network.layers):
             rows = [self.own(layer).operands[leaf] for leaf in self.own(layer).layer.product.rows.first]
             alive = [term for term, own in there.items() if own.since <= number <= own.until]
@@ -194,7 +194,7 @@ class Tensors(MappedNetwork):
     def _wanted(self, term: Term) -> Wanted | None:
         layers = self.network.layers
         readers = [layer for layer in layers if term in self.read[layer.name]]
-        readers = [layer for layer in readers if term in self.own(layer).operands.values()]  # and not merely names it
+        readers = [layer for layer in readers if term in self.own(layer).operands.values()]  # not only named
         dims, reads = tuple(term.access.dims), dict[str, Reads]()
         for layer in readers:
             own = self.own(layer)
@@ -219,11 +219,11 @@ class Tensors(MappedNetwork):
         return Wanted(dims, reads, writes, begin, max(self.numbers[layer.name] for layer in readers))
 
     def zero(self, term: Term) -> int:
-        """The byte of a zero in a tensor that is held."""
+        """Returns the byte of a zero in a resident tensor."""
         return next(iter(self._zeros(self.held[term].reads)), 0)
 
     def _zeros(self, reads: Mapping[str, Reads]) -> set[int]:
-        """The bytes of zeros that count, of those who read a tensor."""
+        """Returns the bytes of the zeros that readers of a tensor use."""
         layers = (self.network.layers[self.numbers[name]] for name, own in reads.items() if own.has_zeros)
         return {self.own(layer).zeros[0] for layer in layers}
 
@@ -251,7 +251,7 @@ class Tensors(MappedNetwork):
         return found
 
     def _passed(self, term: Term) -> Array:
-        """The places of a tensor in DRAM, of which windows are read."""
+        """Returns the addresses of a tensor in DRAM that is read by windows."""
         return laid_out(tuple(term.access.dims), self.inner(term), self.machine.bandwidth)
 
     def comes_by_windows(self, term: Term) -> bool:
@@ -273,7 +273,7 @@ class Tensors(MappedNetwork):
         return True
 
     def _copied(self, term: Term, name: str) -> float:
-        """Cycles of DMA that copy the rows which a layer makes of a tensor, in the order that was chosen for it."""
+        """Predicts the cycles of DMA that copy a layer's rows of a tensor, in its chosen layout."""
         own = self.own(self.network.layers[self.numbers[name]])
         if term not in self.axes:
             return inf
@@ -286,14 +286,14 @@ class Tensors(MappedNetwork):
         return found
 
     def skew(self, term: Term) -> Skew:
-        """The strides with which windows of a tensor are read."""
+        """Returns the strides with which windows of a tensor are read."""
         skews, axis = self.passing[term].skews, self.passing[term].axis
         if term in self.makers or axis in skews:
             return skews[self.inner(term)]
         return min(skews.values(), key=lambda each: each.extra)
 
     def room_for_windows(self, name: str) -> tuple[int, int]:
-        """The first row of lanes that a layer has for two windows, and how many each of these has."""
+        """Returns the first scratchpad row for two windows of a layer, and the rows of each window."""
         number = self.numbers[name]
         taken = [each for each in self.held.values() if each.since <= number <= each.until]
         found = gaps(taken, self.machine, self.reserved)
@@ -305,8 +305,8 @@ class Tensors(MappedNetwork):
         return first, rows // HALVES
 
     def inner(self, term: Term) -> int:
-        """The axis that is innermost there: that which was chosen, or for which its maker writes it, and windows are
-        read, soonest.
+        """Returns the innermost axis of a tensor: the chosen one, or the one with the least cost of storing and of
+        reading windows.
         """
         if (axis := self.passing[term].axis) is not None and axis in self.passing[term].skews:
             return axis
@@ -342,7 +342,7 @@ class Tensors(MappedNetwork):
     def computed_tiles(self, name: str, own: Own) -> Tiles:
         if name not in self.tiles:
             if any(self.is_constant(own.operands[leaf]) for leaf in own.layer.product.weights.first):
-                raise BadInput("what stays in the array is made of constants and of what was computed")
+                raise BadInput("weights that combine constants with computed values are not supported")
             self.tiles[name] = Tiles.computed(self.writer.image, own.layer, own.zeros[1])
         return self.tiles[name]
 

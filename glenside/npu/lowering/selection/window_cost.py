@@ -14,14 +14,16 @@ from glenside.npu.lowering.emission.resident_rows import Windows
 from glenside.npu.lowering.transfer.dram_operands import laid_out
 from glenside.npu.machine.model import Machine
 
-_SOME = 6
-"""Windows that are written; the others are taken to be as the last half of these, which find most tables there."""
+_EMITTED_WINDOWS = 6
+"""Number of windows that are emitted; the others are assumed to cost as the last half of these, which reuse most
+tables.
+"""
 
 
 def cycles_of_windows(reads: Reads, strides: Array, axis: int | None, rows: int, machine: Machine) -> float:
-    """Cycles of DMA that bring windows of a tensor in DRAM with that axis innermost, or as a host puts it, to so many
-    rows of lanes each, with these strides there; infinitely many where a run of rows needs more, or is made of several
-    tensors, of which no windows come. Known to who reads so.
+    """Predicts the cycles of DMA that load windows of a tensor into `rows` scratchpad rows each. In DRAM `axis` is
+    innermost, or None if the host stores it; `strides` are those in the scratchpad. Infinity if a run of rows needs
+    more, or rows read several tensors. Memoized in `reads`.
     """
     key = "by windows", reads.dims, strides.tobytes(), axis, rows, machine
     if key not in reads.shapes:
@@ -41,8 +43,8 @@ def _cycles(reads: Reads, strides: Array, axis: int | None, rows: int, machine: 
     except BadInput:
         return inf
     count, taken = len(windows.windows), [0]
-    for number in range(min(count, _SOME)):
+    for number in range(min(count, _EMITTED_WINDOWS)):
         windows.bring(number)
         taken.append(writer.busy["dma"])
     last = taken[-1] - taken[len(taken) // 2]
-    return taken[-1] + last * max(0, count - _SOME) / max(1, len(taken) - 1 - len(taken) // 2)
+    return taken[-1] + last * max(0, count - _EMITTED_WINDOWS) / max(1, len(taken) - 1 - len(taken) // 2)

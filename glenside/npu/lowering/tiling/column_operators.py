@@ -1,7 +1,7 @@
-"""Layers of which whole items stand in columns of the accumulators, where softmax and layer norms change them.
+"""Tiles layers whose items are columns of the accumulators, where softmax and layer norms change them.
 
-The layer's product is one with a single weight. Items go side by side over the lanes, an element of each in a row, and
-a diagonal of that weight brings item j to column j: so an item is a column of as many rows as it has elements.
+The layer's product has a single weight. Items are side by side in the banks, one element of each in a row; a diagonal
+of the weight moves item j to column j. So an item is a column with as many rows as it has elements.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from glenside.quantization.layers import IntegerLayer
 
 
 def columnwise(layer: IntegerLayer, machine: Machine) -> Layer:
-    """A layer that is normalised, as tiles. Raises BadInput: an item is longer than half of the accumulators."""
+    """Returns the tiles of a normalized layer. Raises BadInput if an item is longer than half of the accumulators."""
     a, b = layer.operands.children
     rows, weights = places(a), places(b)
     numbers = rows.numbers.reshape(-1, *layer.sums.access.dims[-2:]).reshape(len(rows.numbers), -1)
     items, n = numbers.shape
     if n > machine.half_accumulators:
-        assert layer.normalised is not None, "else it is mapped"
+        assert layer.normalised is not None, "other layers are mapped"
         raise BadInput(
-            f"a {layer.normalised.kind} of {n:,} numbers takes as many rows of half of the accumulators, and {machine}"
-            f" has {machine.half_accumulators:,}: accumulators={2 * n} do"
+            f"a {layer.normalised.kind} of {n:,} numbers needs as many rows of half of the accumulators, and {machine}"
+            f" has {machine.half_accumulators:,}; accumulators={2 * n} would suffice"
         )
     width = min(machine.rows, machine.columns)
     tiles = -(-items // width)
@@ -44,8 +44,8 @@ def columnwise(layer: IntegerLayer, machine: Machine) -> Layer:
 
 
 def side_by_side(layer: IntegerLayer, machine: Machine) -> Layer:
-    """A layer that takes each element times one weight, as tiles: as many elements in a row as there are lanes, in
-    their order, and a diagonal of that weight.
+    """Returns the tiles of a layer that multiplies each element by one weight: elements fill rows in order, and the
+    weights are a diagonal.
     """
     a, b = layer.operands.children
     rows, weights = places(a), places(b)

@@ -1,4 +1,4 @@
-"""Elements of a mapped layer as sums of elements of products of the array."""
+"""Expresses the elements of a mapped layer as sums of elements of products on the array."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glenside.ir.term import Term, weave
 from glenside.ir.types import Dims
 
 WINDOWS = "access-overlap-add"
-"""What adds up windows: moves them, where each element is in one."""
+"""The operator that adds overlapping windows; if each element is in one window, it only moves them."""
 
 
 def summands(term: Term) -> list[Term]:
@@ -40,9 +40,9 @@ def _reduces(term: Term) -> bool:
 class Sums:
     """The elements of a term as sums of elements of products.
 
-    of    of each element which sum it is, from 1 on; 0 is a zero, (dims)
-    rows  the sums: numbers of elements of products, from 1 on, (n)(terms), 0 where there are fewer. None: each element
-          of the only product, in order
+    of    for each element the number of its sum, from 1 on; 0 is a zero, (dims)
+    rows  element numbers of the summands of each sum, from 1 on, (n)(terms), padded with 0; None: the
+          elements are those of the only product, in order
     """
 
     of: Array
@@ -50,7 +50,9 @@ class Sums:
 
 
 def sums(term: Term, products: Sequence[Term]) -> Sums:
-    """The elements of a term as sums of those of products. Raises BadInput where it computes anything else."""
+    """Expresses the elements of a term as sums of elements of products. Raises BadInput if the term computes anything
+    else.
+    """
     first, count = {}, 1
     for product in products:
         first[product] = count
@@ -64,7 +66,7 @@ def sums(term: Term, products: Sequence[Term]) -> Sums:
 
 
 def _added(term: Term, first: Mapping[Term, int], dtype: np.dtype[np.signedinteger]) -> Array:
-    """The sums that its elements are, (dims)(terms); 0 where there are fewer."""
+    """Returns the summands of each element, (dims)(terms), padded with 0."""
     if term in first:
         begin, dims = first[term], tuple(term.access.dims)
         return np.arange(begin, begin + term.access.size, dtype=dtype).reshape((*dims, 1))
@@ -81,7 +83,7 @@ def _added(term: Term, first: Mapping[Term, int], dtype: np.dtype[np.signedinteg
         taken = np.where((of >= 0)[..., None], found[..., of, :], dtype.type(0))
         return taken.reshape(*taken.shape[:-2], -1)
     words = weave(term.operator, ["..."] * len(term.children), term.attributes)
-    raise BadInput(f"the machine adds up sums, and moves them, and has nothing for {term.operator.name} {words}")
+    raise BadInput(f"the machine only adds and moves sums; it cannot compute {term.operator.name} {words}")
 
 
 def sources_of_windows(term: Term) -> Array:
@@ -103,7 +105,7 @@ def sources_of_windows(term: Term) -> Array:
 
 
 def expanded(rows: Array, of: Array) -> Array:
-    """Of each element its sum itself, (dims)(terms)."""
+    """Returns the sum of each element, (dims)(terms)."""
     return np.concatenate([np.zeros_like(rows[:1]), rows]).take(of, axis=0)
 
 

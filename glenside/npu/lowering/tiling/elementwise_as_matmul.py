@@ -1,8 +1,7 @@
-"""Layers whose elements are sums of a few weighted ones each, as additions are, or the greatest of these, as max-pools
-are, by diagonals.
+"""Maps layers whose elements are weighted sums of few elements, as in additions, or their maximum, as in max-pools.
 
-Each tile takes one of those of each element: rows of one tensor, which may stream from where it is held in the lanes,
-and a diagonal of its weights. What is added up, or compared, are the tiles of a group, in the accumulators.
+Each tile takes one summand of each element: its rows are of one tensor, which may be resident, and its weights are a
+diagonal. The tiles of a group are added up, or compared, in the accumulators.
 """
 
 from __future__ import annotations
@@ -22,22 +21,25 @@ from glenside.npu.lowering.tiling.mapped_layers import Mapped
 from glenside.npu.machine.model import Machine
 from glenside.quantization.layers import IntegerLayer, leaf_of
 
-_FEW = 8
-"""Summands of an element, at most: of more the products that are searched for make better use of the array."""
+_MAX_SUMMANDS = 8
+"""Maximum number of summands per element: with more, mappings found by the search use the array better."""
 
 
 def every_mapping(
     layer: IntegerLayer, found: Sequence[tuple[Mapped, int]], machine: Machine
 ) -> Sequence[tuple[Mapped, int]]:
-    """The mappings of a layer with the cycles of their tiles: those that were found and, of weighted elements and of
-    functions of bytes, one more; the one that there is where columns are changed, or products compared.
+    """Returns the mappings of a layer with the array cycles of their tiles: those found by the search, and a diagonal
+    one.
+
+    The diagonal mapping is added for weighted elements and for lookup tables; it is the only one for layers with column
+    operations, and for maxima.
     """
     if layer.normalised is not None:
         return [(Mapped(layer.sums, {}), layer.sums.access.size)]
     if layer.greatest:
         own = greatest_elements(layer, machine)
         tiles, m, _ = own.product.rows.numbers.shape
-        return [(Mapped(layer.sums, {}, own), machine.rows + tiles * m)]  # weights of all tiles are the same
+        return [(Mapped(layer.sums, {}, own), machine.rows + tiles * m)]  # the weights of all tiles are equal
     if layer.requantised is None or layer.requantised.table is None:
         diagonal = weighted_elements(layer, machine)
     else:
@@ -50,10 +52,10 @@ def every_mapping(
 
 @dataclass(frozen=True)
 class _Items:
-    """The operand elements and weights of each result: by channel, place and index k.
+    """The operand elements and weights of each result: by channel, position and index k.
 
-    across  axes of places
-    axis    which one of all axes that of channels is
+    across  axes of positions
+    axis    the axis of channels
     """
 
     rows: Places
@@ -88,7 +90,7 @@ class _Items:
         yield replace(self, numbers=alone, across=whole.shape[:-1], by=self.by[:1], axis=0)
 
     def tiles(self, layer: IntegerLayer, together: int, parts: int, machine: Machine) -> Layer:
-        """As tiles of `parts` of the channels, and so many places side by side."""
+        """Returns the tiles, with channels in `parts` parts and `together` positions side by side."""
         numbers, rows, weights = self.numbers, self.rows, self.weights
         channels, _, k = numbers.shape
         size = -(-channels // parts)
@@ -112,12 +114,12 @@ class _Items:
 
 
 def weighted_elements(layer: IntegerLayer, machine: Machine) -> Layer | None:
-    """The layer as such tiles, of as many channels as there are lanes, or of some places of fewer; None: its elements
-    are sums of more, or rows of it belong to several.
+    """Returns diagonal tiles of a layer with as many channels as banks, or of several positions of fewer channels. None
+    if elements are sums of more summands, or rows of the operand have different weights.
     """
     a, b = layer.operands.children
     shared, k = int(str(layer.operands.attributes[0])), a.access.item.product()
-    if k > _FEW or prod(b.access.shape[shared:]) != 1 or not layer.sums.access.size:
+    if k > _MAX_SUMMANDS or prod(b.access.shape[shared:]) != 1 or not layer.sums.access.size:
         return None
     items = _Items.of(layer)
     parts, every = _side_by_side(items, machine)
@@ -125,11 +127,12 @@ def weighted_elements(layer: IntegerLayer, machine: Machine) -> Layer | None:
 
 
 def greatest_elements(layer: IntegerLayer, machine: Machine) -> Layer:
-    """A layer of which the greatest of each item stays, as such tiles.
+    """Returns diagonal tiles of a layer that computes the maximum of each item.
 
-    A lane that no row of a tile has an element for adds nothing, and a 0 there is not the byte of a zero, where bytes
-    have a zero point. Those have the least one, so that no item misses its zeros: tiles of nothing else are left out,
-    and lanes are of an axis, and of so many places side by side, that each has an element in some row.
+    A bank for which no row of a tile has an element contributes nothing; a 0 there is not the byte of a zero if the
+    bytes have a zero point. Zero points of maxima are the least byte, so an item needs no zeros: tiles of zeros only
+    are dropped. The axis of banks, and the number of positions side by side, are chosen so that each bank has an
+    element in some row.
     """
     items = _Items.of(layer)
     if all(leaf_of(leaf)[1] == 0 for leaf in items.rows.first):
@@ -147,14 +150,16 @@ def greatest_elements(layer: IntegerLayer, machine: Machine) -> Layer:
 
 
 def _channels(numbers: Array, axis: int) -> tuple[Array, Sequence[int]]:
-    """Numbers (dims)(k) as (channels)(places)(k), channels along an axis; and the dims of places."""
+    """Reshapes numbers (dims)(k) to (channels)(positions)(k), with channels along an axis; also returns the dims of
+    positions.
+    """
     found = np.moveaxis(numbers, axis, 0)
     return found.reshape(len(found), -1, found.shape[-1]), found.shape[1:-1]
 
 
 def _side_by_side(items: _Items, machine: Machine) -> tuple[int, Sequence[int]]:
-    """Into how many parts channels are cut, and how many places may go into a row, the most first: as many of a line as
-    divide it.
+    """Returns the number of parts of the channels, and the possible numbers of positions in a row, most first: they
+    divide the innermost axis.
     """
     channels, width = len(items.numbers), min(machine.rows, machine.columns)
     parts = -(-channels // width)

@@ -1,4 +1,4 @@
-"""The tiles of a mapped layer: rows that stream, weights that stay, and where the sums of both belong."""
+"""Represents a mapped layer as tiles: streamed rows, stationary weights, and the element of each sum."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _UNIT = "systolic-array"
 
 @dataclass(frozen=True)
 class Product:
-    """One instruction of the array in a term, as tiles.
+    """One array instruction of a term, as tiles.
 
-    rows     numbers of elements, (tiles)(m)(R); 0 is a zero
-    weights  the same of what stays, (tiles)(R)(C)
+    rows     element numbers, (tiles)(m)(R); 0 is a zero
+    weights  the same for the stationary operand, (tiles)(R)(C)
     """
 
     term: Term
@@ -37,7 +37,7 @@ class Product:
 
     @staticmethod
     def of(term: Term, machine: Machine, ends: Container[Term]) -> Product:
-        """Of operands that `ends` are among."""
+        """Returns the tiles of an instruction; elements are traced back to leaves or to terms in `ends`."""
         a, b = term.children
         tiles = b.access.shape.product()
         rows, weights = places(a, ends), places(b, ends)
@@ -59,10 +59,9 @@ class Group:
 class Layer:
     """A layer as tiles of one product, and its elements.
 
-    groups    tiles that are added up, in the order of what they are for
-    elements  for each element of the term the number of its sum among those of the groups' first tiles, from 1 on; 0 is
-              a zero: (dims)
-    greatest  whether of the tiles of a group the greatest products stay, and are not added up
+    groups    tiles that are added up, in the order of their sums
+    elements  number of each element's sum among those of the groups' first tiles, from 1 on; 0 is a zero, (dims)
+    greatest  True if a group computes the maximum of its tiles' products instead of their sum
     """
 
     term: Term
@@ -78,7 +77,7 @@ class Layer:
 
     @concurrent_cached_property
     def enabled(self) -> Array:
-        """The lanes that rows of each tile have elements in, (tiles)(R)."""
+        """Flags of the banks in which rows of each tile have elements, (tiles)(R)."""
         found: Array = self.product.rows.numbers.max(axis=1, initial=0) > 0
         return found
 
@@ -91,12 +90,12 @@ class Layer:
 
     @property
     def weights(self) -> list[Array]:
-        """The numbers of the elements of each tile's weights, as many rows of these as it needs."""
+        """Element numbers of each tile's weights, only the rows that it needs."""
         return [own[:rows] for own, rows in zip(self.product.weights.numbers, self.loaded, strict=True)]
 
     @concurrent_cached_property
     def used(self) -> Array:
-        """The columns of each tile whose sums are elements, (tiles)(C)."""
+        """Flags of the columns of each tile whose sums are elements, (tiles)(C)."""
         of_group = np.asarray(self.wanted().any(axis=1))
         found = np.zeros((len(self.product.rows.numbers), of_group.shape[1]), bool)
         for group, used in zip(self.groups, of_group, strict=True):
@@ -108,7 +107,7 @@ class Layer:
         tiles, m, _ = self.product.rows.numbers.shape
         columns = self.product.weights.numbers.shape[2]
         found = np.zeros(1 + tiles * m * columns, bool)
-        found[self.elements.reshape(-1).astype(np.intp)] = True  # which numpy goes through in half the time
+        found[self.elements.reshape(-1).astype(np.intp)] = True  # numpy takes half the time with this dtype
         return self.of_first(found[1:].reshape(tiles, m, columns))
 
     def of_first(self, of_tiles: Array) -> Array:
@@ -124,14 +123,16 @@ class Layer:
     def _lines(self) -> tuple[Array, Array]:
         tiles, m, _ = self.product.rows.numbers.shape
         row, column = divided(self.elements - 1, self.product.weights.numbers.shape[2])
-        line = np.tile(np.arange(m), tiles)  # of each row of all tiles
+        line = np.tile(np.arange(m), tiles)  # row number within each of all tiles
         for number, each in enumerate(self.groups):
             line[each.tiles[0] * m : (each.tiles[0] + 1) * m] += number * m
         return line.take(row), column
 
     @staticmethod
     def of(term: Term, machine: Machine, others: Container[Term] = ()) -> Layer:
-        """Of a term that may read other layers. Raises BadInput: what the machine cannot do, by name."""
+        """Returns the layer of a term that may read other layers. Raises BadInput with the operation that the machine
+        cannot run.
+        """
         own = instruction_of(term, machine)
         product, added = Product.of(own, machine, others), sums(term, [own])
         tiles, m, _ = product.rows.numbers.shape
@@ -140,8 +141,8 @@ class Layer:
 
 
 def instruction_of(term: Term, machine: Machine) -> Term:
-    """The instruction of the array whose sums a term is made of. Raises BadInput: there is none, or of an array of
-    another size.
+    """Returns the array instruction whose sums a term consists of. Raises BadInput if there is none, or it is for
+    another array size.
     """
     found = summands(term)
     if [each.operator.name for each in found] != [_UNIT]:
@@ -158,22 +159,22 @@ def _no_sums(found: Sequence[Term], machine: Machine) -> str:
     """Explains why a layer of these terms cannot run on the array."""
     others = [each for each in found if each.operator.name != _UNIT]
     if not others:
-        return f"its mapping adds up or moves {len(found)} products of the array; {machine} makes one of a layer"
+        return f"its mapping combines {len(found)} products of the array; {machine} supports one per layer"
     words = ", ".join(dict.fromkeys(str(name_of(each)) for each in others))
     if any(is_product(each) for each in others):
-        return f"no mapping of its product onto {machine} was found: it is left as it was written, {words}"
-    return f"its mapping computes {words} of what the array makes; {machine} adds up sums there, and moves them"
+        return f"no mapping of its product onto {machine} was found; it still computes {words}"
+    return f"its mapping computes {words} of the sums of the array; {machine} can only add and move them"
 
 
 def _groups(added: Sums, tiles: int, size: int) -> tuple[list[tuple[int, ...]], Array]:
-    """Tiles that are added up, and the elements as sums of the first of each. Raises BadInput where sums of different
-    places of tiles are added up.
+    """Returns the groups of tiles that are added up, and the elements as sums of each group's first tile. Raises
+    BadInput if sums at different positions of tiles are added up.
     """
     rows, of = added.rows, added.of
     if rows is None:
         return [(tile,) for tile in _tiles_of(of, size)], of
     together = _together(rows, tiles, size)
-    if together is None:  # few layers are so: there are zeros, or what no element is made of is added up otherwise
+    if together is None:  # few layers are so: with zeros, or with sums of unused elements
         return _groups_of_rows(expanded(rows, of), tiles, size)
     elements = np.append(rows.dtype.type(0), rows[:, 0]).take(of)
     first = _tiles_of(elements, size)
@@ -182,26 +183,28 @@ def _groups(added: Sums, tiles: int, size: int) -> tuple[list[tuple[int, ...]], 
 
 
 def _tiles_of(numbers: Array, size: int) -> list[int]:
-    """The tiles that have sums of these numbers, each once, in order; 0 is none of any."""
+    """Returns the tiles that contain sums of these numbers, each once, in order; number 0 is in none."""
     tile = numbers.reshape(-1) - numbers.dtype.type(1)
     tile //= numbers.dtype.type(size)
     if not len(tile):
         return []
-    ends = np.flatnonzero(tile[1:] != tile[:-1])  # most are of the tile of the one before
+    ends = np.flatnonzero(tile[1:] != tile[:-1])  # most are in the tile of the one before
     found = distinct(np.append(tile[ends], tile[-1]))
     tiles: list[int] = found[found >= 0].tolist()
     return tiles
 
 
 def _together(rows: Array, tiles: int, size: int) -> Array | None:
-    """By how many tiles those of each row of sums, (n)(terms), are behind the first of them, (tiles)(terms): where rows
-    of one first tile are alike in this, and all have their sums in order and at one place. None where they are not.
+    """Returns the distances from the first tile of each row of sums to its other tiles, (tiles)(terms); `rows` is
+    (n)(terms).
+
+    None unless rows with the same first tile have equal distances, and all have their sums in order at one position.
     """
     if not len(rows) or rows.min() <= 0:
         return None
     first = np.ascontiguousarray(rows[:, 0])
     tile = (first - 1) // first.dtype.type(size)
-    some = np.append(np.flatnonzero(tile[1:] != tile[:-1]), len(tile) - 1)  # of each first tile a row
+    some = np.append(np.flatnonzero(tile[1:] != tile[:-1]), len(tile) - 1)  # one row for each first tile
     apart = np.zeros((tiles, rows.shape[1]), rows.dtype)
     apart[tile[some]] = rows[some] - first[some, None]
     found, rest = divided(apart, size)
@@ -212,7 +215,7 @@ def _together(rows: Array, tiles: int, size: int) -> Array | None:
 
 
 def _groups_of_rows(rows: Array, tiles: int, size: int) -> tuple[list[tuple[int, ...]], Array]:
-    """Groups tiles for sums, (dims)(terms), in each of which an element is one sum."""
+    """Returns groups of tiles for sums, (dims)(terms), in which an element is one sum, and the elements."""
     flat = rows.reshape(-1, rows.shape[-1])
     none = np.iinfo(flat.dtype).max
     flat = np.sort(np.where(flat > 0, flat, none), axis=1)
@@ -220,8 +223,8 @@ def _groups_of_rows(rows: Array, tiles: int, size: int) -> tuple[list[tuple[int,
     used = flat[some]
     tile, place = divided(np.where(used < none, used - 1, -1), size)
     if ((place != place[:, :1]) & (used < none)).any():
-        raise BadInput("sums of different places of tiles are added up: accumulators add up those of one place")
-    example = np.zeros(tiles, np.int64)  # of each first tile, an element
+        raise BadInput("sums at different positions of tiles are added up: accumulators only add sums at one position")
+    example = np.zeros(tiles, np.int64)  # an element for each first tile
     example[tile[:, 0]] = np.arange(len(tile))
     if (tile != tile[example[tile[:, 0]]]).any():
         raise BadInput(_SEVERAL)
@@ -230,11 +233,11 @@ def _groups_of_rows(rows: Array, tiles: int, size: int) -> tuple[list[tuple[int,
 
 
 def _each_once(groups: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Raises BadInput where a tile is in several."""
+    """Raises BadInput if a tile is in several groups."""
     every = [tile for group in groups for tile in group]
     if len(every) != len({*every}):
         raise BadInput(_SEVERAL)
     return groups
 
 
-_SEVERAL = "a tile is added to several sums: accumulators keep one"
+_SEVERAL = "a tile is part of several sums: accumulators keep one"

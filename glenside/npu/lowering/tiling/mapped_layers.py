@@ -1,4 +1,4 @@
-"""Networks of integer layers that are mapped: what each layer is made of, and who reads what."""
+"""Represents networks of mapped integer layers: the operands of each layer, and the readers of each tensor."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of, 
 
 @dataclass(frozen=True)
 class Mapped:
-    """A layer's product as it is mapped: of tensors that stand for its operands, or of those themselves; and its tiles
-    where they are known.
+    """A layer's product as it is mapped, over placeholders of its operands or over the operands; and its tiles if
+    computed.
     """
 
     term: Term
@@ -47,14 +47,14 @@ class Unlowered(BadInput):
 
     @staticmethod
     def of(message: str, *layers: str) -> Unlowered:
-        """With its layers."""
+        """Returns the error with its layers."""
         found = Unlowered(message)
         found.layers = layers
         return found
 
 
 def tiled(layer: IntegerLayer, mapped: Mapped, machine: Machine) -> Layer:
-    """A layer as tiles: as it is mapped, or by columns where those are changed. Raises BadInput."""
+    """Returns the tiles of a layer: those of its mapping, or columns if it is normalized. Raises BadInput."""
     if layer.normalised is not None:
         return columnwise(layer, machine)
     return mapped.layer or Layer.of(mapped.term, machine)
@@ -62,10 +62,10 @@ def tiled(layer: IntegerLayer, mapped: Mapped, machine: Machine) -> Layer:
 
 @dataclass
 class Own:
-    """A layer, with what its operands are.
+    """A tiled layer with its operands.
 
     operands  leaves of the mapped product -> the int8 tensor; constants have no zero points
-    zeros     the zero point of what streams, and that of what stays
+    zeros     zero point of the streamed operand, and of the stationary one
     """
 
     layer: Layer
@@ -77,23 +77,23 @@ def _one_zero(zeros: Iterable[int]) -> int:
     """Returns the zero point of an operand. Raises BadInput if there are several."""
     found = {*zeros}
     if len(found) > 1:
-        raise BadInput(f"an operand is made of tensors of several zero points, {', '.join(map(str, sorted(found)))}")
+        raise BadInput(f"an operand joins tensors with several zero points, {', '.join(map(str, sorted(found)))}")
     return found.pop() if found else 0
 
 
 def results_of(network: IntegerNetwork) -> Sequence[Term]:
-    """The terms that the host takes."""
+    """Returns the terms that the host reads."""
     whole = network.program.term
     return whole.children if whole.operator.name == "construct-tuple" else (whole,)
 
 
 class MappedNetwork:
-    """A network, its layers as they are mapped, by name.
+    """A network and its mapped layers by name.
 
-    makers   of each result of a layer its name
-    read     of each layer the tensors that it reads
-    numbers  of each layer
-    outside  the tensors that the host brings or takes
+    makers   result -> name of its layer
+    read     name of a layer -> the tensors that it reads
+    numbers  number of each layer
+    outside  tensors that the host writes or reads
     """
 
     def __init__(self, network: IntegerNetwork, mapped: Mapping[str, Mapped], machine: Machine) -> None:
@@ -111,7 +111,7 @@ class MappedNetwork:
         }
 
     def inputs(self) -> list[Term]:
-        """The tensors that the host brings."""
+        """Returns the tensors that the host writes."""
         return self.network.input_terms()
 
     def own(self, layer: IntegerLayer) -> Own:

@@ -1,8 +1,7 @@
-"""Chains of layers strip by strip: of tensors for which lanes have no room, a part is there at a time.
+"""Strip-mines chains of layers: only a part of a tensor that does not fit the scratchpad is resident at a time.
 
-The last layer's result is cut along one axis. What each layer computes for a part of it follows backwards: the rows of
-sums in which elements lie that are wanted, and the elements that those rows read; what two strips read is computed for
-both.
+The last layer's result is cut along one axis. The part of each layer that a strip needs follows backwards: the rows of
+sums with the needed elements, and the elements that these rows read. Elements that two strips read are computed twice.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from glenside.npu.lowering.tiling.layer_tiles import Layer
 from glenside.npu.lowering.tiling.tile_order import Run, parts
 from glenside.npu.machine.model import HALVES, Machine
 
-_FEW = 16
-"""Rows for which instructions of their own are worth their while."""
+_MIN_ROWS = 16
+"""Least number of rows of a run, for which separate instructions pay."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +34,10 @@ class Part:
 
     @concurrent_cached_property
     def reads(self) -> Array:
-        """The elements of the tensor that streams that it reads, by number, (n)."""
+        """Numbers of the elements of the streamed tensor that the part reads, (n)."""
         numbers, first = self.layer.product.rows.numbers, self.layer.product.rows.first
         seen = np.zeros(1 + sum(leaf.access.size for leaf in first), bool)
-        seen[numbers[self.streaming()].astype(np.intp)] = True  # which takes half the time that int32 takes
+        seen[numbers[self.streaming()].astype(np.intp)] = True  # half the time of int32
         return np.flatnonzero(seen[1:])
 
     def streaming(self) -> Array:
@@ -54,7 +53,7 @@ class Part:
         return _ranges(self.rows)
 
     def cycles(self, machine: Machine) -> int:
-        """Of the array: of a range of few rows those that load the next weights."""
+        """Returns the array cycles; a range of few rows takes at least the cycles of loading the next weights."""
         return _cycles(self.layer, self._ranges, machine)
 
 
@@ -79,11 +78,11 @@ def _cycles(layer: Layer, ranges: tuple[Array, Array, Array], machine: Machine) 
 
 
 def runs_of(layer: Layer, ranges: Iterator[tuple[int, int, int]], machine: Machine) -> Iterator[Run]:
-    """Range by range, as many rows at a time as half of the accumulators hold; where no tile is added to another few of
-    them: some are stored while others come, and the last ones soon after they are complete.
+    """Yields runs range by range, with as many rows as half of the accumulators holds; with fewer if no tiles are added
+    up: results are then stored while others arrive, and soon after the last row.
     """
     alone = all(len(group.tiles) == 1 for group in layer.groups)
-    few = max(_FEW, (machine.rows + machine.columns) // HALVES)
+    few = max(_MIN_ROWS, (machine.rows + machine.columns) // HALVES)
     most = max(1, min(machine.half_accumulators // HALVES, few) if alone else machine.half_accumulators)
     for number, low, high in ranges:
         group = layer.groups[number]
@@ -93,14 +92,14 @@ def runs_of(layer: Layer, ranges: Iterator[tuple[int, int, int]], machine: Machi
 
 
 def whole(layer: Layer) -> Iterator[tuple[int, int, int]]:
-    """All rows of all groups."""
+    """Yields all rows of all groups as ranges."""
     m = layer.product.rows.numbers.shape[1]
     yield from ((number, 0, m) for number in range(len(layer.groups)))
 
 
 def side_by_side(layer: Layer, machine: Machine) -> Iterator[Run]:
-    """All rows, of as many groups as half of the accumulators hold: the first tile of each, then the second of each.
-    What spreads the weights of these over columns is mostly alike.
+    """Yields all rows of as many groups as half of the accumulators holds: the first tile of each, then the second of
+    each. Their sparse weight loads are mostly equal.
     """
     m = layer.product.rows.numbers.shape[1]
     most = machine.half_accumulators // m
@@ -109,7 +108,7 @@ def side_by_side(layer: Layer, machine: Machine) -> Iterator[Run]:
         for place in range(max(len(group.tiles) for _, group in own)):
             for number, group in own:
                 if place < len(group.tiles):
-                    tiles = group.tiles[::-1] if turn % 2 else group.tiles  # what the last ones needed is still there
+                    tiles = group.tiles[::-1] if turn % 2 else group.tiles  # the last tables are still loaded
                     yield Run(number, tiles[place], 0, m, place == 0, place == len(tiles) - 1)
 
 
@@ -132,8 +131,8 @@ def strips(layers: Sequence[Layer], dims: Sequence[int], axis: int, count: int) 
 
 
 class Pair:
-    """A layer and the only one that reads what it makes: which rows of sums each row of the second one reads is found
-    once for all ways to cut its result.
+    """A layer and the only reader of its result. The rows of sums that each row of the reader needs are computed once
+    for all ways to cut the result.
     """
 
     def __init__(self, made: Layer, read: Layer, machine: Machine) -> None:
@@ -141,10 +140,12 @@ class Pair:
         self.m = made.product.rows.numbers.shape[1]
         self.none = len(made.groups) * self.m
         line = np.append(self.none, made.lines()[0].reshape(-1)).astype(np.int32)
-        self.lines = line.take(read.product.rows.numbers)  # of sums that each lane reads, (tiles)(m)(R)
+        self.lines = line.take(read.product.rows.numbers)  # row of the sum that each bank reads, (tiles)(m)(R)
 
     def cycles(self, axis: int, count: int) -> int:
-        """Of the array, where both run strip by strip, so many along an axis of what the second one makes."""
+        """Returns the array cycles if both layers are strip-mined in `count` strips along an axis
+        of the second result.
+        """
         dims, total = self.read.elements.shape, 0
         lines = self.read.lines()[0].reshape(-1, dims[axis], int(np.prod(dims[axis + 1 :])))
         for low, high in _ends(dims[axis], count):

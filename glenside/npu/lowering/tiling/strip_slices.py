@@ -15,15 +15,17 @@ from glenside.ir.operand import Array
 class Cut:
     """The slice of a tensor that is resident for one strip.
 
-    elements  those that are there, by number, (n)
-    streaming which rows of each tile of its reader stream, (tiles)(m)
+    elements   numbers of its elements, (n)
+    streaming  flags of the rows of each tile of its reader that stream, (tiles)(m)
     """
 
     elements: Array
     streaming: Array
 
     def ends(self, dims: tuple[int, ...], strides: Array, cells: Callable[[], Array]) -> tuple[int, int]:
-        """The first and the last cell of its elements, seen from that of coordinates 0; `cells` are those of all."""
+        """Returns the first and the last cell of its elements, relative to coordinates 0; `cells` returns those of all
+        elements.
+        """
         box = _box_of(self, dims)
         if box is None:
             part = cells()[self.elements]
@@ -34,13 +36,13 @@ class Cut:
 
 @lru_cache(maxsize=1 << 8)
 def _box_of(cut: Cut, dims: tuple[int, ...]) -> tuple[Array, Array] | None:
-    """The least and the greatest coordinates of elements that are all between these; None: some others are too."""
+    """Returns the least and greatest coordinates if the elements are exactly the box between them; else None."""
     if not len(cut.elements):
         return None
     there: Array = np.zeros(int(np.prod(dims)), bool)
     ends = list[Array]()
     there[cut.elements] = True
-    for size in reversed(dims):  # from the innermost axis on, of which nothing is left then
+    for size in reversed(dims):  # from the innermost axis on; each step removes one axis
         lines = there.reshape(-1, size)
         ends.insert(0, np.flatnonzero(lines.any(axis=0))[[0, -1]])
         there = np.asarray(lines.any(axis=1))

@@ -1,4 +1,4 @@
-"""The order in which tiles stream: runs of rows that fit the accumulators, and the rows of lanes that they read."""
+"""Orders the streaming of tiles: runs of rows that fit the accumulators, and the scratchpad rows that they read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from glenside.npu.machine.model import Machine
 
 @dataclass(frozen=True)
 class Run:
-    """Rows of a tile that stream one after the other into accumulators of one group.
+    """Rows of a tile that stream one after another into accumulators of one group.
 
-    group        which one, by number
-    tile         which tile, by number
+    group        its number
+    tile         its number
     begin, end   its rows
-    first, last  whether sums begin, and are complete
+    first, last  True if the run starts sums, and if it completes them
     """
 
     group: int
@@ -34,10 +34,10 @@ class Run:
 
 
 class Rows:
-    """The distinct rows of a layer: what a row of lanes holds.
+    """The distinct rows of a layer, each stored in one scratchpad row.
 
-    numbers  of elements, (distinct rows)(R)
-    of_tile  which of them each row of a tile is, (tiles)(m)
+    numbers  element numbers, (distinct rows)(R)
+    of_tile  number of the distinct row of each row of a tile, (tiles)(m)
     """
 
     def __init__(self, layer: Layer) -> None:
@@ -48,7 +48,7 @@ class Rows:
         _, first, which = placed((hashed >> np.uint64(len(flat).bit_length() + 2)).astype(np.int64))
         if not _are_equal(flat, first[which]):
             _, first, which = np.unique(hashed, return_index=True, return_inverse=True)
-        if not _are_equal(flat, first[which]):  # two of one number
+        if not _are_equal(flat, first[which]):  # two distinct rows with one hash
             _, first, which = np.unique(flat, axis=0, return_index=True, return_inverse=True)
         self.numbers: Array = flat[first]
         self.of_tile: Array = which.reshape(tiles, m)
@@ -61,7 +61,7 @@ def _are_equal(rows: Array, others: Array) -> bool:
 
 
 def _hashed(rows: Array) -> Array:
-    """A number for each row, (n), that few others have: sums of products, which wrap around."""
+    """Returns a hash of each row, (n): sums of products, which wrap around."""
     words = np.ascontiguousarray(rows)
     if words.dtype.itemsize * words.shape[1] % _WORD == 0:
         words = words.view(np.uint64)
@@ -77,14 +77,14 @@ _WORD = 8
 class Order:
     """A layer's runs, in order.
 
-    Groups stream strip by strip: as many rows as half of the lanes hold of all their tiles, for each group, then the
-    next rows. So a beat is read for all of them, and what several tiles read is there once. A group of so many tiles
-    that lanes hold fewer rows of each than it takes to load weights streams as many rows as the accumulators hold
-    instead: else all of its weights would be brought and loaded again for a few rows.
+    Groups are strip-mined: as many rows as half of the scratchpad holds of all their tiles stream for each group, then
+    the next rows. So a beat is loaded once for all groups, and rows that several tiles read are stored once. If the
+    scratchpad holds so few rows of each tile that weight loads are exposed, a group streams as many rows as the
+    accumulators hold instead: otherwise all of its weights would be loaded again for a few rows.
 
-    depth   rows of half of the lanes that there are for them
-    firsts  where these begin in each half
-    whole   whether all rows of a group stream one after the other instead
+    depth   available rows of half of the scratchpad
+    firsts  begin of these rows in each half
+    whole   True if all rows of a group stream one after another instead
     """
 
     layer: Layer
@@ -98,7 +98,7 @@ class Order:
         return Rows(self.layer)
 
     def runs(self) -> Iterator[Run]:
-        """All of them."""
+        """Yields all runs."""
         m = int(self.rows.of_tile.shape[1])
         if self.whole:
             for number in range(len(self.layer.groups)):
@@ -112,19 +112,19 @@ class Order:
                     yield from self._of_group(number, begin, end)
 
     def _tiles(self, number: int) -> Array:
-        """The rows of a group's tiles, (tiles)(m)."""
+        """Returns the distinct rows of a group's tiles, (tiles)(m)."""
         found: Array = self.rows.of_tile[list(self.layer.groups[number].tiles)]
         return found
 
     @property
     def _most(self) -> int:
-        """Tiles of which lanes hold so many rows that weights load unseen."""
+        """Number of tiles for which the scratchpad holds enough rows to hide weight loads."""
         m = int(self.rows.of_tile.shape[1])
-        rows = -(-m // max(1, m // self.machine.rows))  # the shortest part of all rows that no weights wait for
+        rows = -(-m // max(1, m // self.machine.rows))  # the shortest part of all rows that hides weight loads
         return max(1, self.depth // max(1, rows))
 
     def _together(self) -> Iterator[list[int]]:
-        """Groups that stream strip by strip: all for which lanes hold as many rows as make weights load unseen."""
+        """Yields groups that are strip-mined together: as many as allow enough rows of each to hide weight loads."""
         groups, held = list[int](), set[bytes]()
         for number in range(len(self.layer.groups)):
             own = {tile.tobytes() for tile in self._tiles(number)}
@@ -143,7 +143,9 @@ class Order:
 
 
 def parts(begin: int, end: int, most: int) -> Iterator[tuple[int, int]]:
-    """As few parts as there are of at most so many, none much shorter than the others: weights load in the meantime."""
+    """Splits a range into the fewest parts of at most `most` rows, of nearly equal length, so that each hides weight
+    loads.
+    """
     count = -(-(end - begin) // most)
     ends = [begin + (end - begin) * part // count for part in range(count + 1)]
     yield from pairwise(ends)

@@ -1,4 +1,4 @@
-"""Bytes to and from lanes as a memory of rows of R bytes: patterns of bytes that move in one cycle, and their loops."""
+"""Permutes bytes to and from scratchpad cells: patterns of bytes that move in one cycle, and loops over them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from glenside.npu.isa.fields import Address, Counts
 from glenside.npu.lowering.transfer.permutation_table_transfers import Table, in_order
 from glenside.npu.lowering.util.fast_unique import distinct
 
-_TIMES = 3
-"""How often patterns of cells are put together that are there already."""
-_SHORT = 4
-"""Cells of runs that are taken apart."""
+_MERGE_ROUNDS = 3
+"""Number of times that patterns are merged."""
+_MAX_SPLIT_RUN = 4
+"""Length of runs that may be split into single cells."""
 
 
 def carried(source: Array, select: Array, cells: Array, lanes: int, more: Array) -> Iterator[tuple[Table, Nest]]:
-    """Bytes from sources, beats or rows of sums, each of its place in that and to a cell of the lanes, (n) each: by
-    lanes what each takes, and loops over the first cell, and what goes with a source, (sources)(k).
+    """Moves bytes from sources, which are beats or rows of sums, to scratchpad cells.
 
-    A source comes as often as the lane needs that takes most of its bytes.
+    `source`, `select` and `cells` give the source of each byte, its position there and its cell, (n) each. Yields
+    tables by bank, and loops over the first cell and the values `more` of a source, (sources)(k). A source occurs as
+    often as the bank that takes most of its bytes needs.
     """
     if not len(source):
         return
@@ -37,8 +38,8 @@ def carried(source: Array, select: Array, cells: Array, lanes: int, more: Array)
 
 @lru_cache(maxsize=1 << 10)
 def _carried(moved: bytes, content: bytes, width: int, lanes: int) -> Sequence[tuple[Table, Nest]]:
-    """The same seen from the first cell, and from what goes with the first source: wherever these are, tables and loops
-    are alike, and most bytes of a layer move as others of it do.
+    """Computes `carried` relative to the first cell and the first source, memoized: tables and loops do not depend on
+    them, and most bytes of a layer move alike.
     """
     source, select, cells = np.frombuffer(moved, np.int64).reshape(3, -1)
     more = np.frombuffer(content, np.int64).reshape(-1, width)
@@ -66,7 +67,7 @@ def _carried(moved: bytes, content: bytes, width: int, lanes: int) -> Sequence[t
 
 
 def _times(source: Array, lane: Array) -> Array:
-    """How often a lane took of a source before, (n)."""
+    """Returns how many bytes of the same source the same bank took before each byte, (n)."""
     order = in_order(source, lane)
     fresh = np.append(True, (source[order][1:] != source[order][:-1]) | (lane[order][1:] != lane[order][:-1]))
     starts = np.flatnonzero(fresh)
@@ -76,14 +77,14 @@ def _times(source: Array, lane: Array) -> Array:
 
 
 def gone_on(cells: Address, lanes: int) -> tuple[Address, Address]:
-    """Cells as rows of lanes and turns, which go on from one row to the next."""
+    """Splits cell addresses into rows and rotations, which carry from one row to the next."""
     row, turn = zip(*(divmod(own, lanes) for own in (cells.base, *cells.strides)), strict=True)
     return Address(row[0], row[1:]), Address(turn[0], turn[1:])
 
 
 def blank(cells: Array, lanes: int, byte: int, beats: int = 1) -> Iterator[tuple[Table, Nest]]:
-    """What puts a byte into cells, (n), some of them twice: runs of them, as many at a time as are in distinct lanes;
-    then as many of these at a time as are, as long as that spares more cycles than it takes beats of tables.
+    """Yields fills of cells, (n), with a byte; some cells are filled twice. Runs of consecutive cells in distinct banks
+    are filled at once, and runs are merged if that saves more cycles than a table costs; `beats` are those of a table.
     """
     if not len(cells):
         return
@@ -96,19 +97,19 @@ def blank(cells: Array, lanes: int, byte: int, beats: int = 1) -> Iterator[tuple
 
 
 _Patterns = Mapping[tuple[int, ...], Array]
-"""Cells that are filled at once, seen from the first, and where each of these begins, in order."""
+"""Cells that are filled at once, relative to the first -> the first cells in order."""
 
 
 def _cycles(patterns: _Patterns, beats: int) -> int:
-    """What they take, tables included."""
+    """Returns the cycles of patterns, tables included."""
     return sum(map(len, patterns.values())) + beats * len(patterns)
 
 
 def _runs_of_few_sizes(runs: Mapping[int, Array], beats: int) -> Iterator[_Patterns]:
-    """Runs of cells by their size: those of a size that is rare as several of a smaller one; and the same where short
-    ones are taken apart first, as single cells of many are more often in distinct lanes.
+    """Yields runs of cells by size: rare sizes are split into several runs of a smaller size. Also yields variants with
+    short runs split into single cells, which are more often in distinct banks.
     """
-    short = {size: firsts for size, firsts in runs.items() if 1 < size <= _SHORT}
+    short = {size: firsts for size, firsts in runs.items() if 1 < size <= _MAX_SPLIT_RUN}
     apart = [(firsts[:, None] + np.arange(size)).reshape(-1) for size, firsts in short.items()]
     others = {size: firsts for size, firsts in runs.items() if size not in short}
     single = np.concatenate([others.pop(1, np.zeros(0, np.int64)), *apart])
@@ -127,7 +128,7 @@ def _runs_of_few_sizes(runs: Mapping[int, Array], beats: int) -> Iterator[_Patte
 
 def _put_together(patterns: _Patterns, lanes: int, beats: int) -> _Patterns:
     """Merges patterns to larger ones as long as that saves cycles."""
-    for _ in range(_TIMES):
+    for _ in range(_MERGE_ROUNDS):
         ways = [_abreast(patterns, parts, lanes, beats) for parts in (_chains, _loops)]
         best = min(ways, key=lambda own: _cycles(own, beats))
         if _cycles(best, beats) >= _cycles(patterns, beats):
@@ -137,9 +138,9 @@ def _put_together(patterns: _Patterns, lanes: int, beats: int) -> _Patterns:
 
 
 def _abreast(patterns: _Patterns, parts: Callable[[Array], Iterator[Nest]], lanes: int, beats: int) -> _Patterns:
-    """Patterns that are equally far apart as one, as many as are in distinct lanes, along the loop of their parts of
-    which that are most, where that spares more than a table takes. The last ones of a loop are met twice rather than
-    alone, which would be a pattern of its own.
+    """Merges patterns at equal distances into one, as many as are in distinct banks, along the loop with the most of
+    them, if that saves more than a table costs. The last patterns of a loop may be filled twice, as a pattern of their
+    own would need another table.
     """
     found: dict[tuple[int, ...], list[Array]] = {}
     for pattern, firsts in patterns.items():
@@ -153,7 +154,7 @@ def _abreast(patterns: _Patterns, parts: Callable[[Array], Iterator[Nest]], lane
             loop = int(np.argmax(most))
             count, apart, size = counts[loop], strides[loop], most[loop]
             every = generated(Address(0, strides), counts)
-            rest = every.reshape(counts[::-1]).take(0, 2 - loop).reshape(-1)  # of the first step of that loop
+            rest = every.reshape(counts[::-1]).take(0, 2 - loop).reshape(-1)  # the first step of that loop
             begins = np.minimum(np.arange(0, count, size), count - size) * apart
             fewer = (rest[:, None] + begins).reshape(-1)
             from_ = np.array(bases)[:, None]
@@ -167,7 +168,7 @@ def _abreast(patterns: _Patterns, parts: Callable[[Array], Iterator[Nest]], lane
 
 
 def _runs(cells: Array, most: int) -> tuple[Array, Array]:
-    """Cells that follow each other: where each run of at most so many begins, and its size."""
+    """Returns the begin and size of each run of at most `most` consecutive cells."""
     begins = np.flatnonzero(np.append(True, np.diff(cells) != 1))
     sizes = np.diff(np.append(begins, len(cells)))
     parts = -(-sizes // most)
@@ -177,7 +178,7 @@ def _runs(cells: Array, most: int) -> tuple[Array, Array]:
 
 
 def _chains(starts: Array) -> Iterator[Nest]:
-    """Numbers that are equally far apart, from the front on, each as a loop."""
+    """Yields maximal sequences of numbers at equal distances as loops, from the front on."""
     steps, at = np.diff(starts), 0
     changes = np.flatnonzero(np.append(np.diff(steps) != 0, True)) + 1 if len(steps) else np.zeros(0, int)
     while at < len(starts):
@@ -188,13 +189,13 @@ def _chains(starts: Array) -> Iterator[Nest]:
 
 
 def _loops(starts: Array) -> Iterator[Nest]:
-    """The same as loops within loops."""
+    """Yields the same numbers as nested loops."""
     yield from nests(starts[:, None])
 
 
 @lru_cache(maxsize=1 << 12)
 def _distinct_lanes(pattern: tuple[int, ...], apart: int, lanes: int) -> int:
-    """How many of a pattern, that far apart, are in distinct lanes."""
+    """Returns how many copies of a pattern, at a distance `apart`, are in distinct banks."""
     every, taken = np.array(pattern), np.zeros(lanes, bool)
     count = 0
     while (count + 1) * len(pattern) <= lanes:

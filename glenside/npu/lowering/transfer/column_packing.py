@@ -1,7 +1,7 @@
-"""Tiles of few columns beside each other, so that rows of parameters are of several: stores take a row of all columns.
+"""Packs tiles of few columns side by side, so that they share rows of parameters: a store reads a row for all columns.
 
-Depthwise tiles make some places of some channels, a few columns of which each channel has its own parameters. A row of
-parameters comes from DRAM with entries of all columns, so tiles that leave most of them alone take others.
+A depthwise tile computes some positions of some channels, in few columns, and each channel has its own parameters. A
+row of parameters in DRAM has entries for all columns, so tiles that leave most of them unused share a row.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from glenside.npu.lowering.tiling.layer_tiles import Layer
 from glenside.npu.lowering.transfer.sparse_weight_loads import spreadings
 from glenside.npu.machine.model import HALVES, Machine
 
-_PARTS = 4
-"""What part of the rows of parameters is taken from end to end before groups go on with others."""
+_ROW_SHARE = 4
+"""Groups are shifted after they have used 1/4 of the rows of parameters."""
 
 
 def abreast(layer: Layer, parameters: Array, machine: Machine) -> Layer:
-    """The layer with columns of its groups beside those of others, where that spares more beats of parameters than it
-    takes of lane tables; `parameters` are numbers of those that elements have, which broadcast to (dims): equal ones
-    are alike.
+    """Returns the layer with columns of its groups beside those of others, if that saves more beats of parameters than
+    it costs of permutation tables. `parameters` are the parameter numbers of elements, which broadcast to (dims).
     """
     every = np.broadcast_to(parameters, layer.elements.shape)
     line, column, entry = (own.reshape(-1) for own in (*layer.lines(), every))
@@ -36,13 +35,13 @@ def abreast(layer: Layer, parameters: Array, machine: Machine) -> Layer:
     several = _best(layer, groups, machine.columns // (last - first), machine)
     if several == 1:
         return layer
-    block = max(1, min(machine.parameters // _PARTS, -(-groups // several)))
+    block = max(1, min(machine.parameters // _ROW_SHARE, -(-groups // several)))
     offset = np.arange(groups) // block % several * (last - first) - first
     return _shifted(layer, offset, line // m, there)
 
 
 def _differ(line: Array, entry: Array) -> bool:
-    """Whether columns of a row of sums have several parameters."""
+    """True if columns of a row of sums have different parameters."""
     order = np.argsort(line, kind="stable")
     line, entry = line[order], entry[order]
     return bool(((line[1:] == line[:-1]) & (entry[1:] != entry[:-1])).any())
@@ -61,7 +60,7 @@ def _best(layer: Layer, groups: int, most: int, machine: Machine) -> int:
 
 
 def _shifted(layer: Layer, offset: Array, group: Array, there: Array) -> Layer:
-    """The layer with columns of each group that much further; `group` is that of each element that is there."""
+    """Shifts the columns of each group by its offset; `group` is that of each element that exists."""
     weights, elements = layer.product.weights, layer.elements.reshape(-1).copy()
     elements[there] += offset[group]
     moved = weights.numbers.copy()

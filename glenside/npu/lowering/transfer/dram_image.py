@@ -1,4 +1,4 @@
-"""The DRAM of a program as it grows: weights, lane tables, and room for what comes in and goes out."""
+"""Builds the DRAM contents of a program: weights, permutation tables, and space for inputs and results."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from glenside.npu.machine.model import Machine
 
 
 class Image:
-    """Bytes, each part from a beat on; what is the same is there once."""
+    """DRAM contents in parts of whole beats; equal parts are stored once."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine, self.size = machine, 0
         self._parts: list[tuple[int, Array]] = []
         self.read_by_units: list[tuple[int, Array]] = []
-        """Where what says what instructions do is, and its bytes: tables, functions, parameters."""
+        """Address and bytes of data that control instructions: permutation tables, lookup tables, parameters."""
         self._known: dict[tuple[str, bytes], int] = {}
 
     def room(self, size: int) -> int:
-        """The address of so many bytes."""
+        """Allocates a number of bytes; returns their address."""
         begin, beat = self.size, self.machine.bandwidth
         self.size = begin + -(-size // beat) * beat
         return begin
 
     def put(self, content: Array) -> int:
-        """The address of bytes that are there from the begin on."""
+        """Stores bytes that are there from the start; returns their address."""
         begin = self.room(content.size)
         self._parts.append((begin, content.ravel()))
         return begin
 
     def weights(self, rows: Array) -> int:
-        """Rows of C int8, each of whole beats."""
+        """Stores rows of C int8 weights, each in whole beats; returns their address."""
         width = self.machine.weight_beats * self.machine.bandwidth
         whole = np.ascontiguousarray(rows)
         if width > rows.shape[1]:
@@ -41,19 +41,19 @@ class Image:
         return self._once("weights", whole.view(np.uint8))
 
     def packed(self, content: Array) -> int:
-        """Bytes of whole beats."""
+        """Stores bytes of whole beats; returns their address."""
         return self._once("packed", content)
 
     def table(self, table: Table) -> int:
-        """A lane table, of whole beats."""
+        """Stores a permutation table of whole beats; returns its address."""
         return self._once("table", table.array(self.machine.entries))
 
     def function(self, content: Array) -> int:
-        """The bytes of a function, of whole beats."""
+        """Stores the bytes of a lookup table of whole beats; returns their address."""
         return self._once("function", content)
 
     def parameters(self, row: Array) -> int:
-        """The bytes of a row of parameters, of whole beats."""
+        """Stores a row of parameters of whole beats; returns its address."""
         return self._once("parameters", row)
 
     def _once(self, what: str, content: Array) -> int:
@@ -65,7 +65,7 @@ class Image:
         return self._known[key]
 
     def bytes(self) -> Array:
-        """All of it; what is only room is 0."""
+        """Returns all bytes; allocated space is 0."""
         found = np.zeros(self.size, np.uint8)
         for begin, content in self._parts:
             found[begin : begin + content.size] = content

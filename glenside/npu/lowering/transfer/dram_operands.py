@@ -1,4 +1,6 @@
-"""Operands of layers in DRAM: what streams in the order that fills lanes soonest, what stays as tiles read it."""
+"""Lays out the operands of layers in DRAM: streamed ones in the order that is loaded fastest,
+stationary ones as tiles.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +22,20 @@ from glenside.npu.lowering.transfer.sparse_weight_loads import Spreading, spread
 from glenside.npu.lowering.util.fast_divmod import divided
 from glenside.npu.machine.model import Machine
 
-_SOME = 1 << 16
-"""Elements of rows by which the order of an operand in DRAM is chosen."""
+_SAMPLE_ELEMENTS = 1 << 16
+"""Elements of rows by which the axis order of an operand is chosen."""
 _PADDING_OF = 4
-"""Of how many bytes one may be padding."""
+"""Padding is at most 1/4 of the unpadded size."""
 
 
 def arranged(order: Order, leaf: Term) -> Array:
-    """The places of the elements of an operand that streams, (dims), from 0 on, with that axis innermost for which
-    lanes fill soonest, tables included.
+    """Returns the addresses of a streamed operand's elements, (dims), from 0 on, in the axis order that is loaded
+    fastest, tables included.
     """
     dims = tuple(leaf.access.dims)
     product, machine = order.layer.product, order.machine
     first = product.rows.first[leaf]
-    some = order.rows.numbers[: max(1, _SOME // product.rows.numbers.shape[-1])]
+    some = order.rows.numbers[: max(1, _SAMPLE_ELEMENTS // product.rows.numbers.shape[-1])]
     row, lane = np.nonzero((some >= first) & (some < first + leaf.access.size))
     wanted = some[row, lane] - first
 
@@ -47,8 +49,8 @@ def arranged(order: Order, leaf: Term) -> Array:
 
 
 def laid_out(dims: Sequence[int], axis: int, beat: int) -> Array:
-    """The places of elements, (dims), one after the other with that axis innermost; the innermost axes begin at beats
-    where that takes a quarter more at most: then beats are filled and made in few ways.
+    """Returns the addresses of elements, (dims), with that axis innermost. The innermost axes are padded to whole beats
+    if that adds a quarter at most: beats are then loaded and stored in few patterns.
     """
     found = np.zeros(tuple(dims), np.int64)
     for each, (size, stride) in enumerate(zip(dims, _strides(dims, axis, beat), strict=True)):
@@ -67,7 +69,7 @@ def laid_out_at(elements: Array, dims: Sequence[int], axis: int, beat: int) -> A
 
 
 def _strides(dims: Sequence[int], axis: int, beat: int) -> list[int]:
-    """How far elements are from the next one along each axis."""
+    """Returns the stride of each axis."""
     order = [*(other for other in range(len(dims)) if other != axis), axis]
     strides, stride, padded = [0] * len(dims), 1, False
     for each in reversed(order):
@@ -81,8 +83,8 @@ def _strides(dims: Sequence[int], axis: int, beat: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Brought:
-    """The weights of a tile in DRAM: the address of what is there, its rows, and how they are spread over columns; None
-    where they are there row by row. Sums of columns that are not `used` are no one's, (C); None: all are.
+    """The weights of a tile in DRAM: address, rows, and the sparse load; None for dense rows. `used` flags the columns
+    whose sums are used, (C); None: all.
     """
 
     address: int
@@ -98,8 +100,8 @@ class Brought:
 
 
 def _part(tiles: Sequence[int], numbers: Array, brought: Sequence[Brought], width: int) -> tuple[Array, Array]:
-    """Elements by number, 0 for none, and their addresses, (n) each: of tiles that are there row by row, as many of
-    each, a row taking so many bytes; or of one that is spread.
+    """Returns element numbers, 0 for none, and their addresses, (n) each: of several tiles of dense rows of `width`
+    bytes, all with equally many rows, or of one sparsely loaded tile.
     """
     first = brought[tiles[0]]
     own = numbers[tiles[0] : tiles[-1] + 1] if len(tiles) == tiles[-1] + 1 - tiles[0] else numbers[tiles]
@@ -117,9 +119,9 @@ def _part(tiles: Sequence[int], numbers: Array, brought: Sequence[Brought], widt
 class Tiles:
     """The weights of a layer's tiles in DRAM.
 
-    brought  how each tile's are brought, (tiles)
-    first    the number of the first element of each leaf
-    parts    elements by number, 0 for none, and where a byte of each is, (n) each
+    brought  the loads of each tile, (tiles)
+    first    number of the first element of each leaf
+    parts    element numbers, 0 for none, and their addresses, (n) each
     """
 
     brought: list[Brought]
@@ -201,7 +203,7 @@ class Tiles:
 
     @staticmethod
     def _placed(image: Image, layer: Layer, brought: list[Brought], tiles: Sequence[int]) -> Tiles:
-        """With the elements of those tiles: of equal ones, the first."""
+        """Builds the tiles with the elements of the given tiles, one of each set of equal ones."""
         weights, width = layer.product.weights, image.machine.weight_beats * image.machine.bandwidth
         alike = groupby(tiles, key=lambda tile: tile if brought[tile].spread is not None else -brought[tile].rows)
         parts = [_part([*group], weights.numbers, brought, width) for _, group in alike]
@@ -223,7 +225,7 @@ def _put(image: Image, layer: Layer, zero: int) -> tuple[list[Brought], list[int
 
 
 def _distinct(brought: Sequence[Brought], layer: Layer) -> list[int]:
-    """Tiles but those that are there already: tiles of other elements may have the same bytes."""
+    """Returns the tiles without repetitions; tiles of other elements may have the same bytes."""
     several, known = Counter(own.address for own in brought), set[tuple[int, bytes]]()
     tiles = list[int]()
     for tile, own in enumerate(brought):

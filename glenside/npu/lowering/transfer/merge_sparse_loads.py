@@ -1,9 +1,9 @@
-"""Beats of weights that are spread, by as few instructions as may be: one walks over the lane tables that lie side by
-side, where its beats go on by equal steps.
+"""Merges sparse loads of beats: one instruction covers consecutive permutation tables whose beats have a constant
+stride.
 
-DMA brings new tables one after the other, each of several beats, and uses those that are there meanwhile. So of new
-ones that lie side by side the last is used by itself, and those before it, as many as there is time for: nothing takes
-a cycle longer than if each were.
+DMA loads new tables one after another, each in several beats, and meanwhile uses those that are loaded. So of
+consecutive new tables the last one is used alone, and before it as many at a time as there is time for. The merged
+instructions take no more cycles than single ones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from glenside.npu.machine.model import Machine
 
 @dataclass(frozen=True)
 class Step:
-    """A beat that is spread: the slot of its table, where it is in DRAM, and, of a new table, where that is."""
+    """A sparse load of one beat: the slot of its table, its DRAM address, and the table's DRAM address if it is not
+    loaded.
+    """
 
     slot: int
     beat: int
@@ -26,9 +28,7 @@ class Step:
 
 
 def walks(steps: Iterable[Step], machine: Machine) -> list[Sequence[Step]]:
-    """Steps, which may be done in any order, in the one in which they are: those together that one instruction does.
-    What is new comes last.
-    """
+    """Groups consecutive steps that one instruction can execute; steps may run in any order. New tables come last."""
     found = list[list[Step]]()
     for own in sorted(steps, key=lambda own: (own.table is not None, own.slot)):
         if found and _goes_on(found[-1], own):
@@ -39,7 +39,7 @@ def walks(steps: Iterable[Step], machine: Machine) -> list[Sequence[Step]]:
 
 
 def _goes_on(walk: Sequence[Step], own: Step) -> bool:
-    """Whether a step is the next one of some."""
+    """True if a step can be added to a sequence."""
     last = walk[-1]
     beats = len(walk) < 2 or own.beat - last.beat == last.beat - walk[-2].beat
     return own.slot == last.slot + 1 and (own.table is None) == (last.table is None) and beats

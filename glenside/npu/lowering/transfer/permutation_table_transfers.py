@@ -1,4 +1,4 @@
-"""Bytes between beats and rows of lanes: the lane tables that say which is where, and the loops of both."""
+"""Transfers bytes between beats and scratchpad rows: permutation tables, and loops over both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from glenside.npu.machine.model import Machine
 
 @dataclass(frozen=True)
 class Table:
-    """A lane table: of each entry that is enabled what it selects, and its offset; sorted by entries."""
+    """A permutation table: for each enabled entry its selected byte or bank, and its offset; sorted by entries."""
 
     entries: tuple[tuple[int, int, int], ...]
 
@@ -32,10 +32,10 @@ class Table:
         return hash(self.entries)
 
     def __hash__(self) -> int:
-        return self._hash  # of many entries, and asked for often
+        return self._hash  # computed once: tables are long and hashed often
 
     def array(self, entries: int) -> Array:
-        """As it is in DRAM: select, enabled, offset; 8 bytes an entry."""
+        """Encodes the table as in DRAM: select, enabled, offset; 8 bytes an entry."""
         found = np.zeros((3, entries), np.int64)
         for entry, select, offset in self.entries:
             found[:, entry] = select, 1, offset
@@ -44,21 +44,21 @@ class Table:
 
 @dataclass(frozen=True)
 class Transfer:
-    """Beats whose bytes are in the same lanes, but for a turn, and rows apart.
+    """Beats whose bytes are in the same banks up to a rotation, and at the same distances of rows.
 
-    bytes  (byte of the beat, lane before turns, row above the first one) of each
-    nests  the loops of beats, of rows of lanes, and of turns
+    bytes  (byte of the beat, bank before rotation, row above the first one) of each
+    nests  loops over beats, scratchpad rows and rotations
     """
 
     bytes: tuple[tuple[int, int, int], ...]
     nests: tuple[Nest, ...]
 
     def fills(self) -> Table:
-        """By lanes: which byte each takes."""
+        """Returns the table of a load: the byte of each bank."""
         return Table(tuple(sorted((lane, byte, row) for byte, lane, row in self.bytes)))
 
     def empties(self) -> Table:
-        """By bytes: which lane gives each."""
+        """Returns the table of a store: the bank of each byte."""
         return Table(self.bytes)
 
 
@@ -70,7 +70,7 @@ class Transfers:
         self._known: dict[tuple[int, ...], tuple[tuple[Array, ...], list[Transfer]]] = {}
 
     def of(self, addresses: Array, lanes: Array, rows: Array) -> list[Transfer]:
-        """As `transfers` has them."""
+        """Returns `transfers` of bytes, memoized."""
         if not len(addresses):
             return []
         beat, row = int(addresses.min()) // self.machine.bandwidth, int(rows.min())
@@ -81,19 +81,19 @@ class Transfers:
             found = transfers(*own, self.machine)
             self._known.pop(key, None)
             self._known[key] = own, found
-            if len(self._known) > _KEPT:
+            if len(self._known) > _MAX_MEMOIZED:
                 del self._known[next(iter(self._known))]
         return [replace(each, nests=tuple(nest.moved((beat, row, 0)) for nest in each.nests)) for each in found]
 
 
-_KEPT = 8
-"""Of how many kinds of bytes transfers are kept: alike layers follow each other, or nearly so."""
+_MAX_MEMOIZED = 8
+"""Number of memoized sets of transfers; similar layers follow each other closely."""
 
 
 def transfers(addresses: Array, lanes: Array, rows: Array, machine: Machine) -> list[Transfer]:
-    """Bytes at those addresses of DRAM, each of a lane and a row, (n) each, beat by beat.
+    """Returns the transfers between DRAM addresses and banks and rows, (n) each, beat by beat.
 
-    A lane takes or gives one byte a cycle: a beat comes as often as the lane that has most of its bytes needs.
+    A bank takes or gives one byte a cycle: a beat occurs as often as the bank with most of its bytes needs.
     """
     begins, entries, places = _cycles(addresses, lanes, rows, machine)
     sizes = np.diff(np.append(begins, len(addresses)))
@@ -110,7 +110,7 @@ def transfers(addresses: Array, lanes: Array, rows: Array, machine: Machine) -> 
 
 
 def beats_and_tables(addresses: Array, lanes: Array, rows: Array, machine: Machine) -> tuple[int, int]:
-    """How many beats `transfers` has, and how many tables."""
+    """Returns the number of beats of `transfers`, and of its tables."""
     if not len(addresses):
         return 0, 0
     begins, entries, _ = _cycles(addresses, lanes, rows, machine)
@@ -125,8 +125,8 @@ _MIXERS = np.random.default_rng(0).integers(1, 1 << 62, 2) | 1
 
 @dataclass(frozen=True)
 class _Entries:
-    """Of each byte its place in the beat, its lane before the turn, of so many, and its row above the first, less than
-    so many: as one number, (n).
+    """For each byte its position in the beat, its bank before rotation and its row above the first, packed into one
+    number, (n); `lanes` and `rows` are the radixes.
     """
 
     packed: Array
@@ -134,7 +134,7 @@ class _Entries:
     rows: int
 
     def of(self, begin: int, end: int) -> tuple[tuple[int, int, int], ...]:
-        """Those of some bytes."""
+        """Unpacks the entries of a range of bytes."""
         rest, row = np.divmod(self.packed[begin:end], self.rows)
         byte, lane = np.divmod(rest, self.lanes)
         return tuple(zip(byte.tolist(), lane.tolist(), row.tolist(), strict=True))
@@ -157,13 +157,13 @@ def _cycles(addresses: Array, lanes: Array, rows: Array, machine: Machine) -> tu
 
 
 def _steps(addresses: Array, lanes: Array, rows: Array, width: int) -> tuple[Array, Array]:
-    """The order in which bytes are moved, (n), those of a beat by their places in it, and where each cycle begins."""
+    """Returns the order in which bytes are moved, (n), by position within a beat, and the begin of each cycle."""
     beats = addresses // width
     order = in_order(beats, lanes, rows)
     beats, taken = beats[order], lanes[order]
     fresh = np.append(True, (beats[1:] != beats[:-1]) | (taken[1:] != taken[:-1]))
     starts = np.flatnonzero(fresh)
-    times = np.arange(len(beats)) - starts[np.cumsum(fresh) - 1]  # how often the lane took of this beat before
+    times = np.arange(len(beats)) - starts[np.cumsum(fresh) - 1]  # bytes of this beat that the bank took before
     by_time = in_order(beats, times, addresses[order] % width, taken)
     beats, times = beats[by_time], times[by_time]
     begins = np.flatnonzero(np.append(True, (beats[1:] != beats[:-1]) | (times[1:] != times[:-1])))
@@ -171,7 +171,7 @@ def _steps(addresses: Array, lanes: Array, rows: Array, width: int) -> tuple[Arr
 
 
 def in_order(*keys: Array) -> Array:
-    """Their order by the first keys, then the next: by one number for all of them, as that is quicker."""
+    """Returns the order by the first key, then the next; packed into one number if possible, which sorts faster."""
     every, room = keys[0].astype(np.int64), 1
     for key in keys[1:]:
         least, most = int(key.min(initial=0)), int(key.max(initial=0))
@@ -182,7 +182,7 @@ def in_order(*keys: Array) -> Array:
 
 
 def batches(parts: Iterable[tuple[Table, Nest]], most: int) -> Iterator[list[tuple[Table, Nest]]]:
-    """Parts in order, with as many tables at once as there is room for: all of them are fetched before any is used."""
+    """Yields batches of parts with at most `most` distinct tables, which are loaded before any is used."""
     held, known = list[tuple[Table, Nest]](), set[Table]()
     for table, nest in parts:
         if table not in known and len(known) == most:
@@ -195,13 +195,13 @@ def batches(parts: Iterable[tuple[Table, Nest]], most: int) -> Iterator[list[tup
 
 
 def unwrapped(turns: Array, lanes: int) -> Array:
-    """Numbers modulo the lanes as ones that go on, so that equal steps are equal."""
+    """Returns rotations that continue beyond the number of banks, so that equal steps have equal differences."""
     steps = np.diff(turns, prepend=0) % lanes
     found: Array = np.cumsum(steps)
     return found
 
 
 def modulo(turn: Address, lanes: int) -> Address:
-    """A turn's numbers, each less than the lanes."""
+    """Reduces a rotation modulo the number of banks."""
     first, second, third = (stride % lanes for stride in turn.strides)
     return Address(turn.base % lanes, (first, second, third))

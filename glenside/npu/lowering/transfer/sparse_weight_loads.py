@@ -1,7 +1,7 @@
-"""Loads of weight tiles: row by row, or, if most weights are zeros, a sparse load of the others over columns.
+"""Loads weight tiles by dense rows, or by sparse loads if most weights are zeros.
 
-Tiles of depthwise layers are bands and blocks of few values: a column takes each of its own from a beat that holds them
-for all columns, one a cycle, and the zeros between them stay in weight memory from the tile before.
+Tiles of depthwise layers are bands and blocks of few values. A sparse load lets each column take its values from a beat
+with the values of all columns, one a cycle; the zeros between them remain in weight memory from the tile before.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from glenside.npu.lowering.transfer.permutation_table_transfers import Table
 from glenside.npu.lowering.util.fast_unique import distinct
 from glenside.npu.machine.model import Machine
 
-_AT_ONCE = 64
-"""Tiles that are looked at together."""
+_BATCH = 64
+"""Tiles that are analysed together."""
 
 
 @dataclass(frozen=True)
 class Spreading:
-    """The values of a tile, in beats.
+    """The sparse load of a tile.
 
-    rows   rows of the tile
-    places where in the beats each value is: pairs of the number of a value's element in the tile and a byte, (n)(2)
-    beats  how many there are
-    steps  of each cycle the beat, and of each column the byte of it and the row
-    zeros  of each column which elements are zeros, as a number; 0 where all are, (C)
+    rows    rows of the tile
+    places  pairs of the number of a value's element in the tile and its byte in the beats, (n)(2)
+    beats   number of beats
+    steps   for each cycle the beat, and the table with each column's byte and row
+    zeros   hash of each column's pattern of zeros; 0 for a zero column, (C)
     """
 
     rows: int
@@ -45,8 +45,8 @@ class Spreading:
 
 @dataclass
 class Remains:
-    """A slot of weights that were spread: how many rows are zeros elsewhere, of each column the pattern of those that
-    are not, 0 for none, (C), and the tables by which these came.
+    """A slot of weight memory after sparse loads: its rows, the pattern of nonzeros of each column, 0 for none, (C),
+    and the tables that loaded them.
     """
 
     rows: int
@@ -62,7 +62,7 @@ class Remains:
         if id(whom) not in self._known:
             apart = (self.patterns != 0) & (self.patterns != spread.zeros)
             found = rows <= self.rows and not (apart if used is None else apart & used).any()
-            self._known[id(whom)] = whom, found  # as long as it is there, the number is its own
+            self._known[id(whom)] = whom, found  # kept alive, so that its id is not reused
         return self._known[id(whom)][1]
 
     def spread(self, spread: Spreading) -> None:
@@ -91,9 +91,11 @@ class Spreadings:
     def _of_alike(self, tiles: Array) -> list[Spreading | None]:
         """Returns the sparse loads of tiles with equal row counts, (tiles)(rows)(C)."""
         unsigned = np.dtype(f"u{tiles.dtype.itemsize}")
-        least = (tiles - 1).view(unsigned).min(axis=(1, 2), initial=np.iinfo(tiles.dtype).max)  # zeros are large there
+        least = (
+            (tiles - 1).view(unsigned).min(axis=(1, 2), initial=np.iinfo(tiles.dtype).max)
+        )  # zeros wrap to the largest
         alike = np.maximum(tiles - least.astype(tiles.dtype)[:, None, None], 0)
-        short = np.all(alike <= np.iinfo(np.uint16).max, axis=(1, 2)).tolist()  # of which there is less to look up by
+        short = np.all(alike <= np.iinfo(np.uint16).max, axis=(1, 2)).tolist()  # fewer bytes to hash
         return [
             self._once(own, own.astype(np.uint16 if few else np.int64)) for own, few in zip(alike, short, strict=True)
         ]
@@ -114,12 +116,12 @@ class Spreadings:
         found: list[Spreading | None] = layer.known[key]
         steps = [() if own is None else own.steps for own in found]
         tables = {table for own in steps for _, table in own}
-        most = self.machine.tables - self.machine.tables // _TABLES
+        most = self.machine.tables - self.machine.tables // _TABLE_SHARE
         if len(tables) <= most:
             return found
         order = range(len(found)) if order is None else order
         rows = sum(len(own) * self.machine.weight_beats for own, by in zip(layer.weights, steps, strict=True) if by)
-        return found if self.beats(found, order) * _WORTH <= rows else [None] * len(found)
+        return found if self.beats(found, order) * _MIN_GAIN <= rows else [None] * len(found)
 
     def _every(self, layer: Layer) -> list[Spreading | None]:
         """Returns the sparse load of each tile; early exit for tiles with too many values in a column."""
@@ -129,9 +131,9 @@ class Spreadings:
             tiles = np.flatnonzero(rows == count)
             own = numbers[:, :count] if len(tiles) == len(numbers) else numbers[tiles, :count]
             most = np.count_nonzero(own, axis=1).max(axis=1)
-            may = np.flatnonzero(most * _WORTH <= count * self.machine.weight_beats)
-            for begin in range(0, len(may), _AT_ONCE):
-                some = may[begin : begin + _AT_ONCE]
+            may = np.flatnonzero(most * _MIN_GAIN <= count * self.machine.weight_beats)
+            for begin in range(0, len(may), _BATCH):
+                some = may[begin : begin + _BATCH]
                 for tile, spread in zip(tiles[some].tolist(), self._of_alike(own[some]), strict=True):
                     found[tile] = spread
         return found
@@ -149,20 +151,22 @@ class Spreadings:
         return found
 
     def _worth(self, steps: int, tile: Array) -> bool:
-        """True if a tile, (rows)(C), is worth a sparse load of so many steps."""
-        return steps * _WORTH <= len(tile) * self.machine.weight_beats and steps <= self.machine.tables // _TABLES
+        """True if a sparse load of `steps` steps pays for a tile, (rows)(C)."""
+        return (
+            steps * _MIN_GAIN <= len(tile) * self.machine.weight_beats and steps <= self.machine.tables // _TABLE_SHARE
+        )
 
     def _found(self, alike: Array) -> Spreading | None:
         machine = self.machine
         row, column = np.nonzero(alike)
         values, value = np.unique(alike[row, column], return_inverse=True)
         if len(distinct(value * alike.shape[1] + column)) < len(value):
-            return None  # a column takes a value twice
+            return None  # a column uses a value twice
         if not self._worth(max(int(np.bincount(column).max(initial=0)), -(-len(values) // machine.bandwidth)), alike):
-            return None  # a column takes one a cycle, and all of them as many as a beat has
+            return None  # a column takes one value a cycle, and a beat has a limited number
         ways = _steps_by_rows(value, row, column, len(values)), _steps(value, column, len(values), machine)
         fits = [own for own in ways if own is not None and np.bincount(own, minlength=1).max() <= machine.bandwidth]
-        step = min(fits, key=lambda own: own.max(initial=-1))  # the first of those that take as long
+        step = min(fits, key=lambda own: own.max(initial=-1))  # the first of the shortest ones
         count = int(step.max(initial=-1)) + 1
         if not self._worth(count, alike):
             return None
@@ -183,8 +187,8 @@ class Spreadings:
 
 
 def _patterns(there: Array) -> Array:
-    """A number for each column, (C), equal of equal columns of (rows)(C), and 0 where nothing is there; the same in
-    every process, as Python's own hashes of bytes are not.
+    """Returns a hash of each column, (C), equal for equal columns of (rows)(C), 0 for a zero column. It is the same in
+    every process, unlike Python's hash of bytes.
     """
     packed = np.packbits(there, axis=0)
     return np.array([_number(own.tobytes()) if own.any() else 0 for own in packed.T], np.int64)
@@ -210,8 +214,8 @@ def _steps_by_rows(value: Array, row: Array, column: Array, values: int) -> Arra
 
 
 def _steps(value: Array, column: Array, values: int, machine: Machine) -> Array:
-    """A cycle for each value, in which all columns take it that have it: none takes two in one, and no more come than a
-    beat has.
+    """Assigns a cycle to each value, in which all of its columns take it: no column takes two values in one cycle, and
+    a cycle has no more values than a beat.
     """
     of_value: list[list[int]] = [[] for _ in range(values)]
     for each, place in zip(value.tolist(), column.tolist(), strict=True):
@@ -231,7 +235,7 @@ def _steps(value: Array, column: Array, values: int, machine: Machine) -> Array:
     return found
 
 
-_WORTH = 2
-"""How many times as long rows would take, at least."""
-_TABLES = 4
-"""What part of the lane tables a tile may use, and others have."""
+_MIN_GAIN = 2
+"""Minimum ratio of the beats of dense rows to those of a sparse load."""
+_TABLE_SHARE = 4
+"""A tile may use 1/4 of the permutation tables; sparse loads leave 1/4 of them free."""

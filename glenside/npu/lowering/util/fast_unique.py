@@ -1,5 +1,6 @@
-"""Numbers each once, and in order: by the places of a table where there is one for few numbers that are not there, else
-by sorting values, which takes far less than hashing, or than sorting places.
+"""Sorts and deduplicates integers: with a lookup table if their range is small, else by sorting values.
+
+Both are much faster than hashing, or than sorting indices.
 """
 
 from __future__ import annotations
@@ -9,19 +10,19 @@ import numpy as np
 from glenside.ir.operand import Array
 
 _BITS = 62
-_BYTES = 32
-"""How many bytes a table has for each number, at most: to go through it takes less than to sort."""
-_RUN = 4
-"""How many numbers are in order before one is less, where it takes less to put such runs together than to sort."""
-_FEW = 64
-"""Numbers that are sorted as soon as it is known how far apart they are."""
+_TABLE_BYTES_PER_NUMBER = 32
+"""Maximum table size per number; scanning a larger table is slower than sorting."""
+_MIN_RUN = 4
+"""Average length of ascending runs from which on merging them is faster than sorting."""
+_MAX_SORTED_DIRECTLY = 64
+"""Number of integers up to which sorting is fastest."""
 
 
 def distinct(numbers: Array) -> Array:
-    """Each of them once, in order, (n)."""
-    if numbers.size > _FEW:
+    """Returns the distinct numbers in ascending order, (n)."""
+    if numbers.size > _MAX_SORTED_DIRECTLY:
         least = int(numbers.min())
-        if (size := int(numbers.max()) - least + 1) <= _BYTES * numbers.size:
+        if (size := int(numbers.max()) - least + 1) <= _TABLE_BYTES_PER_NUMBER * numbers.size:
             seen = np.zeros(size, bool)
             seen[np.subtract(numbers, least, dtype=np.intp)] = True
             return (np.flatnonzero(seen) + least).astype(numbers.dtype, copy=False)
@@ -31,17 +32,17 @@ def distinct(numbers: Array) -> Array:
 
 
 def ordered(numbers: Array) -> Array:
-    """The places of integers in order, (n), of equal ones as they come. Runs that are in order are put together; of
-    others a number and its place are sorted as one.
+    """Returns the indices that sort integers stably, (n). Long ascending runs are merged; otherwise each number is
+    sorted together with its index as one integer.
     """
     falls = int(np.count_nonzero(numbers[1:] < numbers[:-1]))
     if not falls:
         return np.arange(len(numbers))
-    if falls * _RUN < len(numbers):
+    if falls * _MIN_RUN < len(numbers):
         return np.argsort(numbers, kind="stable")
     least = int(numbers.min())
     size, bits = int(numbers.max()) - least + 1, len(numbers).bit_length()
-    if len(numbers) > _FEW and 4 * size <= _BYTES * len(numbers):
+    if len(numbers) > _MAX_SORTED_DIRECTLY and 4 * size <= _TABLE_BYTES_PER_NUMBER * len(numbers):
         table = np.full(size, -1, np.int32)
         table[np.subtract(numbers, least, dtype=np.intp)] = np.arange(len(numbers))
         if len(found := table[table >= 0]) == len(numbers):  # no two are equal
@@ -55,7 +56,9 @@ def ordered(numbers: Array) -> Array:
 
 
 def placed(numbers: Array) -> tuple[Array, Array, Array]:
-    """Each of them once, in order; where each of these is first; and which of these every one is, (n)."""
+    """Returns the distinct numbers in order, the index of the first of each, and the number's
+    position among them, (n).
+    """
     order = ordered(numbers)
     own = numbers[order]
     fresh = np.append(True, own[1:] != own[:-1])[: len(own)]

@@ -18,6 +18,6 @@ class Memo:
         """Returns the memoized result for these arguments: bytes by value, other objects by identity."""
         key = what, *(own if isinstance(own, bytes) else id(own) for own in of)
         if key not in self._known:
-            self._known[key] = find(), of  # kept, so that an id is one thing's
+            self._known[key] = find(), of  # keeps the objects alive, so that no id is reused
         found: Found = self._known[key][0]
         return found
