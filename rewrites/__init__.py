@@ -18,7 +18,7 @@ from glenside.ir.packages import load
 from glenside.rewrites import declare
 from glenside.rewrites.declare import Clause, Example, analysis, rewrite, rule, when
 
-if __name__ == "rewrites":  # a second copy of all modules, whose rules nothing would use
+if __name__ == "rewrites":  # a second copy of all modules, whose rules would be unused
     raise ImportError("the package is glenside.rewrites: import it by that name")
 
 RULES: Mapping[str, Rule]

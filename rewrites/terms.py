@@ -60,9 +60,9 @@ def padded(x: Any, axis: Any, after: Any, before: Any = 0) -> Any:
 
 
 def diagonal(blocks: Any, g: Any, p: Any, o: Any, k: Any) -> Any:
-    """Matrices (g, p o)(p k) with the blocks ()(g p o k) on their diagonals, zeros elsewhere.
+    """Returns matrices (g, p o)(p k) with the blocks ()(g p o k) on their diagonals and zeros elsewhere.
 
-    p zeros between neighbours put block i at place i (p + 1) of p p places: row i, column i of p x p of them.
+    p zeros between neighbours put block i at index i (p + 1) of p p: row i, column i of p x p blocks.
     """
     apart = reshaped(op.dilate(op.access(blocks, 0), 1, p), vec(g, p, p, o, k), 0)
     return reshaped(transposed(apart, 0, 1, 3, 2, 4), vec(g, p * o, p * k), 2)

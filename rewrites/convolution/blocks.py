@@ -1,7 +1,7 @@
 """The polyphase form of windows with a stride above 1: windows of stride 1 over blocks, which may be added up.
 
-Root is a product as in `transposed`. Its axis i steps by t over windows of k elements of an input without gaps, which
-has n elements that start at `begin`. Over blocks of t elements it steps by 1.
+`root` is a product as in `transposed`. Its axis i has stride t over windows of k elements of an input without gaps,
+which has n elements that start at `begin`. Over blocks of t elements the stride is 1.
 """
 
 from __future__ import annotations

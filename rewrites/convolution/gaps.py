@@ -1,10 +1,11 @@
-"""Gaps: the axes along which the elements of a tensor are separated by zeros, and that tensor without the zeros.
+"""Finds gaps: the axes along which the elements of a tensor are separated by zeros, and the tensor without these zeros.
 
-A tensor has gaps along an axis if its `n` elements there are those of a smaller tensor, the first at `begin`, which is
-negative where elements were cut off, and consecutive ones `gap` apart; all others are zero. The bare tensor is that
-smaller tensor, with all that was done to the other axes. Consecutive elements have a gap of 1, whatever they come from.
+A tensor has gaps along an axis if its `n` elements there are those of a smaller tensor: the first at `begin`, which is
+negative if elements were cut off, and consecutive ones `gap` apart; all others are zero. The bare tensor is that
+smaller tensor, after the same operations on all other axes. Consecutive elements have a gap of 1, whatever operator
+computes them.
 
-Bare tensors are made on demand; nothing in the program is equal to them.
+Bare tensors are computed on demand; nothing in the program is equal to them.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ _END = begin + (1 + gap * (n - 1))
 
 
 class _Move(NamedTuple):
-    """A form of a that keeps its gaps: the facts, how far it moves the gaps, and the form applied to b, the bare a."""
+    """A form of a that keeps its gaps: its facts, the distance that it moves the gaps, and the form applied to b, the
+    bare a.
+    """
 
     where: Facts
     shift: V | int
@@ -138,13 +141,13 @@ def _padding(before: V, after: V, size: V) -> Facts:
 
 @analysis(FAMILY, *EXAMPLES)
 def gaps_are_known(more: V) -> Clauses:
-    """Finds the axes along which a tensor was spread, how far, and where its first element is now.
+    """Finds the axes along which a tensor was spread, the gap, and the position of its first element.
 
-    Where the target asks for it ($scatter), consecutive elements count as gaps of 1: ordinary convolutions then have a
-    form as sums of windows too, whatever their operand. Zeros around such elements are not counted as elements.
+    If the target demands it ($scatter), consecutive elements count as gaps of 1: then ordinary convolutions, too, have
+    a form as sums of windows, for any operand. Zeros around such elements are not counted as elements.
 
     An analysis: it adds no e-node. Sound because it only reads facts that hold. Elements that were cut off do not come
-    back: zeros in their place are not gaps, so all that such a pad pads counts as consecutive elements.
+    back: zeros in their place are not gaps, so after such a pad all elements count as consecutive.
     """
     before, after, size = variables("before after size")
     return (

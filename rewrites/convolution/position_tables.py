@@ -1,4 +1,4 @@
-"""Tables of transposed convolutions: which elements of an input with gaps meet which positions of a result.
+"""Tables of transposed convolutions: the elements of an input with gaps that contribute to each position of a result.
 
 Windows of k elements, d apart, step by 1 to h positions over n elements, the first at `begin` and consecutive ones
 `gap` apart.

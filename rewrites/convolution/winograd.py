@@ -40,7 +40,7 @@ _count = Function("count-matches", (Column("text", TEXT), Column("part", TEXT)),
 
 
 def _steps(words: V) -> V:
-    """The number of axes along which a form already is one of these."""
+    """Number of axes along which a form already uses Winograd's algorithm."""
     return _count(words, "winograd:")
 
 

@@ -1,1 +1,1 @@
-"""Rules for the order in which tensors lie in memory."""
+"""Rules for the layout of tensors in memory."""

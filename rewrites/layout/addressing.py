@@ -1,7 +1,7 @@
-"""How a unit addresses a product: where the parts of its operands and of its result lie in memory.
+"""Describes how a unit addresses a product: the layouts of its operands and of its result in memory.
 
 A unit reads operands and stores results through affine addresses, as far as its target allows: `NONE`, those that keep
-`RUNS` of neighbors together, or `ALL`. It may require a certain axis to be innermost in memory.
+`RUNS` of neighbors contiguous, or `ALL`. It may require a certain axis to be innermost in memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from glenside.rewrites.facts import table
 from glenside.rewrites.layout.rearranging import canonical_pair, cut_at_axes
 
 ANY, CHANNELS_LAST, CHANNELS_FIRST = 0, 1, 2
-"""Which axis a unit requires innermost in memory; 4 and above are blocks of that many channels."""
+"""The axis that a unit requires innermost in memory; 4 and above are blocks of that many channels."""
 NONE, RUNS, ALL = 0, 1, 2
 """The addresses that cost nothing."""
 
@@ -51,7 +51,7 @@ def _cut_alike(
     """Cuts both operands so that their shared parts and their items are cut equally."""
     shared: tuple[int, ...] = tuple(da[:n])
     item: tuple[int, ...] = (math.prod(da[sa:]),)
-    for _ in range(3):  # each pass cuts both as finely as either was: the third finds them alike
+    for _ in range(3):  # each pass cuts both as finely as either was; after three they are equal
         a = _operand(p, o, shared, math.prod(da[n:sa]), item)
         b = _operand(q, r, shared, math.prod(db[n:sb]), item)
         if a is None or b is None:
@@ -71,7 +71,7 @@ def _accepts(layout: int, a: _Operand, held: Dims, axis: int, windowed: bool) ->
     runs = runs_of(held, a.parts)
     if layout == ANY or runs is None:
         return layout == ANY
-    large = [part for part in runs[axis] if a.parts[part] != 1] if runs else []  # one number has no axis
+    large = [part for part in runs[axis] if a.parts[part] != 1] if runs else []  # a size of 1 has no axis
     if not large or (layout == CHANNELS_FIRST and not windowed):
         return True
     if layout == CHANNELS_FIRST:

@@ -32,7 +32,7 @@ moved_in_pair = relation(
     ),
 )
 def rearrangement_leaves_pointwise(b: V, p: V, o: V, s: V, i: V, f: V, t: V, u: V, v: V) -> Clauses:
-    """f(rearrange(b)) = rearrange(f(b)), for pointwise f and for casts, and for an f of items wherever they lie.
+    """f(rearrange(b)) = rearrange(f(b)), for pointwise f and for casts, and for an f of items in any layout.
 
     Sound because each element is computed by itself; only its position differs, and an f that names axes gets their new
     numbers.

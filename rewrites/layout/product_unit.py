@@ -140,10 +140,10 @@ def what_lies_innermost_is_known(
 
 @analysis(FAMILY, Example(ex.moved("2 3", "1 0", "", "3 2"), {"x": "6"}))
 def what_has_its_own_order_is_known(x: V, n: V, s: V, i: V, c: V, p: V, o: V, size: V) -> Clauses:
-    """Of all layouts of a tensor of the program, records the program's own, and the rearrangements of it.
+    """Records, among all layouts of a tensor of the program, the program's own, and the rearrangements of it.
 
-    An analysis: it adds no e-node. Sound because it only reads facts that hold. It only matches flat tensors, whichever
-    rule ran before, since other dims are not another layout.
+    An analysis: it adds no e-node. Sound because it only reads facts that hold. It only matches flat tensors, for any
+    order of rules, since other dims are not another layout.
     """
     parts, order = variables("parts order")
     return (

@@ -25,14 +25,14 @@ class Cut:
     axes: tuple[tuple[int, ...], ...]
 
     def kind(self, split: int) -> list[bool]:
-        """For each part, whether it is in the item of d."""
+        """For each part, True if it is in the item of d."""
         item = {part for axis in self.axes[split:] for part in axis}
         return [part in item for part in range(len(self.parts))]
 
 
 def _cut(r: Rearrangement, dims: Sequence[int]) -> tuple[Rearrangement, Sequence[Sequence[int]]] | None:
-    """A rearrangement whose result is cut at these dims, and the axes of it that are each of them; None where it cannot
-    be cut there.
+    """Returns a rearrangement whose result is cut at these dims, and its axes for each dim; None if it cannot be cut
+    there.
     """
     sizes = refined(r.result, dims)
     fine = None if sizes is None else r.cut_result(sizes)
@@ -130,7 +130,7 @@ def _with_ones(cut: Cut, axes: Sequence[int]) -> tuple[list[int], list[int], dic
 
 @table(parts=Dims, axes=Dims)
 def places_before(p: Dims, o: Dims, u: Dims, v: Dims) -> tuple[Dims, Dims] | None:
-    """The parts and axes of b along which the places lie that are those of (p, o) of b along axes v of its parts u."""
+    """Returns the parts and axes of b that precede those of (p, o), along the axes v of the parts u of b."""
     if not v:
         return u, v
     if (found := _cut(Rearrangement(tuple(p), tuple(o)), u)) is None:
@@ -142,7 +142,9 @@ def places_before(p: Dims, o: Dims, u: Dims, v: Dims) -> tuple[Dims, Dims] | Non
 
 @table(ones=Dims, parts=Dims, after=Dims, order=Dims)
 def broadcasting(p: Dims, o: Dims, d: Dims, wide: Dims) -> tuple[Dims, Dims, Dims, Dims] | None:
-    """b with parts of size 1 where c is repeated to `wide`, those parts repeated, and how the result is of that."""
+    """Returns b with parts of size 1 where c is repeated to `wide`, those parts repeated, and the result as a
+    rearrangement.
+    """
     if _still(o) or 0 in wide:
         return None
     cut = cut_at_axes(p, o, d)
@@ -158,9 +160,10 @@ def broadcasting(p: Dims, o: Dims, d: Dims, wide: Dims) -> tuple[Dims, Dims, Dim
 
 @table(parts=Dims, order=Dims, small=Dims, large=Dims)
 def before_broadcast(p: Dims, o: Dims, narrow: Dims, wide: Dims) -> tuple[Dims, Dims, Dims, Dims] | None:
-    """(p, o) of broadcast(z: narrow -> wide): how z is rearranged instead, and what it is repeated from and to.
+    """Moves (p, o) before a broadcast(z: narrow -> wide): the rearrangement of z, and the dims it is repeated from and
+    to.
 
-    In the fewest dims, so that what is the same is written alike; None where it is written so already.
+    In the fewest dims, so that equal terms have one form; None if it already has this form.
     """
     if 0 in wide:
         return None

@@ -54,7 +54,7 @@ def operands_are_flattened(a: V, b: V, n: V, d: V, s: V, shape: V, item: V, shar
 
 
 def _on_array(text: str, x: str, w: str) -> Example:
-    """A product of such operands, for an array of 3 rows and 2 columns."""
+    """Returns an example with such operands, for an array of 3 rows and 2 columns."""
     return Example(text, {"x": x, "w": w}, parameters={"rows": 3, "columns": 2})
 
 

@@ -56,9 +56,9 @@ _FEW = Example(
 def crossed_groups_are_known(
     a: V, p: V, left: V, cost: V, weights: V, p_rows: V, p_columns: V, s: V, plan: V, larger: V
 ) -> Clauses:
-    """Finds products whose groups may be crossed by p, the cost of that, and the next step of such a plan.
+    """Finds products whose groups may be crossed by p, their cost, and the next step of such a plan.
 
-    An analysis: it adds no e-node. Sound because it only reads sizes, and demands what rules make.
+    An analysis: it adds no e-node. Sound because it only reads sizes and adds demands.
     """
     g, m, k, o = SIZES
     factor, own = cross_factor(ROOT, p), (p_rows == m * p, p_columns == o * p)

@@ -1,9 +1,9 @@
-"""Mappings that cost more than the cheapest but need less memory, from which a machine with memories chooses.
+"""Selects mappings that cost more than the cheapest but need less memory; a machine with memories chooses among them.
 
-At each level above the least cost, it makes the mappings of least second cost, of least third cost, and of the least
-sum of both, separately for swapped and for other operands, since their right operands differ. Levels are denser near
-the least cost; the highest is `within` of it. The product as it is written is also always a choice
-(`baseline_mapping_is_made`). A product has at most 3 x 2 x LEVELS mappings, most of which coincide.
+At each cost level above the least, the mappings of least second cost, of least third cost, and of the least sum of both
+are kept, separately for swapped operands, since their right operands differ. Levels are denser near the least cost; the
+highest is `within` of it. The product as it is written is also always a choice (`baseline_mapping_is_made`). A product
+has at most 3 x 2 x LEVELS mappings, most of which coincide.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from glenside.rewrites.parameters import within
 FAMILY = "mapping-front"
 LEVELS = 6
 FINE = 1024
-"""Of mappings that need equal memory the cheapest is kept; costs are compared in this many steps."""
+"""Number of steps in which costs are compared; among mappings of equal memory the cheapest is kept."""
 level = relation("front-level", number=INT, rows=range(LEVELS))
 _HELD = {
     what: function(f"front-least-{what}", INT, "min", product=ACCESS, swapped=INT, level=INT)

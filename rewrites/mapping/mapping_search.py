@@ -1,19 +1,19 @@
-"""The search for the cheapest mapping of a product: branch and bound over facts, before any e-node is made.
+"""Searches for the cheapest mapping of a product: branch and bound over facts, before any e-node is made.
 
-A plan regroups windows axis by axis, takes rows together, packs groups and swaps operands, in this order; its vector is
-(axis of windows, axis of elements, q) for each regrouping, then r, p and 1 if swapped. What a plan makes of a product
-is again g matrices of (m)(k) and (o)(k), so all that a target need give are two functions: the price of such sizes, and
-a bound of it for everything that the steps still to come may reach:
+A plan regroups windows axis by axis, joins rows, packs groups and swaps operands, in this order; its vector is
+(axis of windows, axis of elements, q) for each regrouping, then r, p and 1 if swapped. After each step the product is
+again g matrices of (m)(k) and (o)(k). So a target only defines two functions: the cost of such sizes, and a lower bound
+on the cost after all further steps:
 
     regroup by q      m -> m ceil(h/q)/h    k -> k (((w-1) d + (q-1) t)/c + 1)/w   o -> o q
-    r rows together   m -> ceil(m/r)        k -> k r                            o -> o r
+    join r rows       m -> ceil(m/r)        k -> k r                            o -> o r
     pack p groups     g -> ceil(g/p)        k -> k p                            o -> o p
 
-No step makes the work (g m k o), the results (g m o), the depth of all groups (g k) or the weights (g k o) less. A plan
-is followed while its bound is not above `cheapest`, the price of the best mapping known so far, which only falls: a
-price known late weakens a guard, and never makes it wrong. Where a target keeps a front of mappings (`mapping_front`),
-it is followed while its bound is `within` reach of that price. Factors that leave as many windows, rows or groups as a
-smaller one only add zeros, and are skipped. Of plans that cost the same, by the second objective too, those with the
+No step reduces the work (g m k o), the results (g m o), the depth of all groups (g k) or the weights (g k o). A plan
+is followed while its bound is not above `cheapest`, the cost of the best mapping known so far, which only falls: a cost
+that is found late weakens a guard, and never makes it wrong. If a target keeps a front of mappings (`mapping_front`), a
+plan is followed while its bound is `within` reach of that cost. Factors that leave as many windows, rows or groups as a
+smaller one only add zeros, and are skipped. Of plans with equal cost, by the second objective too, those with the
 fewest weights and steps are made.
 """
 
@@ -54,7 +54,7 @@ _CONV = ex.dot(ex.windows(ex.X, "2 3", "1 2"), ex.W, 1)
 
 
 def _price(g: int, m: int, k: int, o: int) -> int:
-    """The target of the examples: a weight-stationary array of 4 x 3."""
+    """The cost model of the examples: a weight-stationary array of 4 x 3."""
     tiles: int = g * types.ceil_div(k, 4) * types.ceil_div(o, 3)
     return tiles * (m + 9)
 
@@ -147,8 +147,8 @@ def _row_factors() -> Clauses:
 
 
 def a_candidate(where: Facts, swapped: int, sides: tuple[V, V, V, V], weights: V, plan: V) -> Clauses:
-    """A whole plan, which leaves these sizes and so many weights, if it costs no more than the best; `swapped` is what
-    it ends with.
+    """Records a complete plan with these sizes and weights if it costs no more than the best one; `swapped` is its last
+    step.
     """
     cost, second, weight, whole = variables("cost second weight whole")
     return when(*(where, light(weights)), *(cost == price(*sides), cost <= within(_BEST))).then(

@@ -1,6 +1,6 @@
 """The algebra of overlap-add, dilate and flip: among each other, with windows, and past slices, pads and sums.
 
-Flips and dilations sink towards the tensors, slices and pads of what overlap-add leaves alone go inside it.
+Flips and dilations sink towards the tensors. Slices and pads of axes that overlap-add does not change move inside it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _added(x: str, out: str, strides: str) -> str:
 def flips_cancel(a: V, x: V, d: V) -> Clauses:
     """flip(flip(a, x), x) = a, and the flip of one element is itself.
 
-    Sound because the order that is reversed twice is as it was.
+    Sound because reversing an order twice restores it.
     """
     return (rewrite(op.flip(op.flip(a, x), x), a), rewrite(op.flip(a, x), a, d == dims(a), d[x] == 1))
 
@@ -53,10 +53,10 @@ def _on(form: str, *axes: int) -> tuple[Example, ...]:
     *_on(f"(access-dilate {ex.X} 1 2)", 1, 2),
 )
 def flip_sinks(a: V, b: V, x: V, y: V, lo: V, hi: V, n: V, d: V, size: V) -> Clauses:
-    """flip(form(a, x), x) = form'(flip(a, x), x), with before and after exchanged; on another axis form is as it was.
+    """flip(form(a, x), x) = form'(flip(a, x), x), with before and after exchanged; on another axis form stays the same.
 
-    Sound because reversing an axis reverses its parts and their order; of dilate, whose first and last elements are a's
-    own, only the elements. Reversing another axis does not meet what is done to this one.
+    Sound because reversing an axis reverses its parts and their order; a dilate begins and ends with elements of a, so
+    only its elements are reversed. Reversing another axis does not affect this one.
     """
     kind, before, after = variables("kind before after")
 
@@ -82,8 +82,8 @@ def flip_sinks(a: V, b: V, x: V, y: V, lo: V, hi: V, n: V, d: V, size: V) -> Cla
 def flipped_windows_are_windows_of_the_flipped(a: V, w: V, k: V, t: V, i: V, j: V, e: V, s: V, d: V) -> Clauses:
     """flip(flip(windows(a), counts), elements) = windows(flip(a)), where the windows reach the end of a.
 
-    Sound because the last window then begins the flipped axis. Where they leave a rest, those of the flipped axis begin
-    elsewhere.
+    Sound because the last window then begins the flipped axis. If elements remain behind the last window, the windows
+    of the flipped axis begin elsewhere.
     """
     to_the_end = (
         *(w == op.windows(a, k, t), s == split(a), e == i - s, e >= 0, e < k.length, j == i + k.length),
@@ -118,9 +118,10 @@ def flips_of_both_items_cancel(a: V, b: V, n: V, x: V, y: V, sa: V, sb: V) -> Cl
     Example(f"(access-dilate {ex.X} 1 3)", {"x": "m 1"}),
 )
 def dilations_compose(a: V, x: V, m: V, n: V, d: V) -> Clauses:
-    """dilate(dilate(a, m), n) = dilate(a, (m + 1)(n + 1) - 1); dilate(a, 0) = a, and so with at most one element.
+    """dilate(dilate(a, m), n) = dilate(a, (m + 1)(n + 1) - 1); dilate(a, 0) = a, and dilate(a, m) = a for at most one
+    element.
 
-    Sound because neighbours that were m + 1 places apart are n + 1 times as far apart.
+    Sound because neighbours at a distance of m + 1 are then n + 1 times as far apart.
     """
     return (
         rewrite(op.dilate(op.dilate(a, x, m), x, n), op.dilate(a, x, (m + 1) * (n + 1) - 1), d == dims(a), d[x] > 1),
@@ -140,10 +141,12 @@ def _spread(form: str, *axes: int) -> tuple[Example, ...]:
     *_spread(f"(access-concatenate {ex.X} {_Y} 1)", 2),
 )
 def dilation_sinks(a: V, b: V, x: V, y: V, n: V, lo: V, hi: V, before: V, after: V, d: V) -> Clauses:
-    """dilate(form(a, x), y) = form(dilate(a, y), x); along x itself what form says of places is n + 1 times as much.
+    """dilate(form(a, x), y) = form(dilate(a, y), x); along x itself the sizes and positions in form are multiplied by n
+    + 1.
 
-    Sound because an element at place i goes to place i (n + 1). A pad must be of zeros, as what is put between is, and
-    there must be an element: of none, nothing is between. Of a slice of one element nothing new would be said.
+    Sound because an element at index i moves to index i (n + 1). A pad must be of zeros, as dilate inserts zeros, and
+    there must be an element, since an empty axis has no gaps. For a slice of one element the rule would add nothing
+    new.
     """
     step = n + 1
 
@@ -166,9 +169,10 @@ def dilation_sinks(a: V, b: V, x: V, y: V, n: V, lo: V, hi: V, before: V, after:
     Example(_added(ex.access("x", 3), "4 5", "1 1"), {"x": "m 4 5 1 1"}),
 )
 def windows_side_by_side_are_a_reshape(a: V, out: V, t: V, d: V, s: V, k: V, item: V, size: V) -> Clauses:
-    """overlap-add(a) = reshape(a), where windows along one axis follow one another, or each is one element.
+    """overlap-add(a) = reshape(a), where windows along one axis are adjacent, or each is one element.
 
-    Sound because no two windows meet, and row-major order has the elements of one after those of the other.
+    Sound because no two windows overlap, and row-major order puts the elements of one window after those of the one
+    before.
     """
     dr, axes, lead = variables("dr axes lead")
     sizes = (d == dims(a), s == split(a), axes == out.length)
@@ -184,7 +188,9 @@ def windows_side_by_side_are_a_reshape(a: V, out: V, t: V, d: V, s: V, k: V, ite
 
 @table(order=Dims)
 def one_after_another(rank: int, p: Dims) -> tuple[Dims] | None:
-    """Windows (S c k c' k') whose k' were added up, then moved as p says, then their k: the order (S c' c k' k)."""
+    """Returns the order (S c' c k' k) of windows (S c k c' k') whose k' were added up, then permuted by p, then their
+    k.
+    """
     lead = rank - 3  # of (S c k out')
     if lead < 0 or tuple(p) != (*range(lead), lead + 2, lead, lead + 1):
         return None
@@ -226,8 +232,8 @@ _SHAPES = {"x": "5 4 3", "y": "5 4 3"}
 def what_is_not_added_up_goes_inside(a: V, b: V, x: V, out: V, t: V, s: V, sums: V) -> Clauses:
     """form(overlap-add(a), x) = overlap-add(form(a, x)), on an axis x along which nothing is added up.
 
-    Sound because such an axis only says which windows: for each of its places the same is done. Windows of zeros add up
-    to zeros.
+    Sound because such an axis only enumerates sums: the same is computed for each of its indices. Windows of zeros add
+    up to zeros.
     """
     lo, hi, before, after, n = variables("lo hi before after n")
 

@@ -1,7 +1,8 @@
 """The algebra of movement: slices, concatenations, pads, reshapes, transposes and splits among each other.
 
-Slices sink towards the tensors and cancel against what made the axis; transposes, reshapes and splits of the program
-itself rise, meet and compose. Both directions only ever shorten a path or move one step along it, so they end.
+Slices sink towards the tensors and cancel against the operators that built the axis; transposes, reshapes and splits of
+the program itself rise, meet and compose. Both directions only ever shorten a path or move one step along it, so they
+end.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def slices_have_one_order(a: V, x: V, lo: V, hi: V, y: V, low: V, high: V) -> Cl
 def slice_of_everything_is_nothing(a: V, x: V, hi: V, d: V) -> Clauses:
     """slice(a, x, 0, size) = a.
 
-    Sound because every element stays where it is.
+    Sound because every element keeps its index.
     """
     return rewrite(op.slice(a, x, 0, hi), a, d == dims(a), hi == d[x])
 
@@ -76,10 +77,10 @@ def slice_of_everything_is_nothing(a: V, x: V, hi: V, d: V) -> Clauses:
     Example(f"(access-slice (access-concatenate {ex.X} {ex.X} 1) 2 1 3)", {"x": "m 4 5"}),
 )
 def slice_sinks_into_concatenate(a: V, b: V, x: V, whole: V, y: V, lo: V, hi: V, d: V, at: V) -> Clauses:
-    """slice(concatenate(a, b, x), x) = the slice of the part that it lies in; on another axis, both parts are sliced.
+    """slice(concatenate(a, b, x), x) = the slice of the part that contains it; on another axis, both parts are sliced.
 
-    Joins the tiles of one product to those of the next without going through the whole. Sound because the parts of a
-    concatenation stand one after the other on x and side by side on every other axis.
+    Joins the tiles of one product to those of the next without building the whole. Sound because the parts of a
+    concatenation are adjacent on x, and side by side on every other axis.
     """
     both = (whole == op.concatenate(a, b, x), tiled(whole), ROOT == op.slice(whole, y, lo, hi))
     cut = (x == y, d == dims(a), at == d[x])
@@ -123,7 +124,7 @@ def slice_sinks_into_transpose(a: V, p: V, x: V, lo: V, hi: V) -> Clauses:
 def slice_sinks_into_access(a: V, d: V, x: V, lo: V, hi: V) -> Clauses:
     """slice(access(a, d), x) = access(slice(a, x), d).
 
-    Sound because a split only says where the item begins.
+    Sound because a split only marks where the item begins.
     """
     return rewrite(op.slice(op.access(a, d), x, lo, hi), op.access(op.slice(a, x, lo, hi), d), tiled(a))
 
@@ -143,8 +144,8 @@ def reshape_leaves_the_leading_axis(
     """slice, pad and concatenate on the first axis of reshape(a) = reshape of them on a, when the reshape keeps that
     axis.
 
-    Sound because behind an index of the first axis lies the same block of elements before and after the reshape. Where
-    that axis is empty, the blocks may be of different sizes, and a pad would show it.
+    Sound because an index of the first axis selects the same block of elements before and after the reshape. If that
+    axis is empty, the blocks may have different sizes, and a pad would expose them.
     """
     leading = (da == dims(a), sa == split(a), sa > 0, s.length > 0, da[0] == s[0])
     alike = (
@@ -225,7 +226,7 @@ def transpose_to_the_same_order_is_nothing(a: V, p: V) -> Clauses:
     Example("(access (access (access-tensor x) 1) 0)", {"x": "m n k"}),
 )
 def accesses_compose(a: V, d: V, e: V) -> Clauses:
-    """access(access(a, d), e) = access(a, e), which is a when a is split there already.
+    """access(access(a, d), e) = access(a, e), which is a if a is already split there.
 
     Sound because only the last split counts.
     """
@@ -247,7 +248,7 @@ def transpose_leaves_access(a: V, p: V, d: V) -> Clauses:
     Example(ex.reshaped(ex.X, "$m", "$k"), {"x": "m k"}),
 )
 def reshapes_compose(a: V, s: V, i: V, t: V, j: V, d: V, n: V) -> Clauses:
-    """reshape(reshape(a), s) = reshape(a, s), which is a when a has those dims already.
+    """reshape(reshape(a), s) = reshape(a, s), which is a if a already has those dims.
 
     Sound because row-major order is kept throughout.
     """
@@ -299,10 +300,10 @@ _PUT = "(access-scatter-nd (full (shape {0}) 0 float32) (cast (access-tensor i) 
 def sum_of_what_is_added_to_zeros(z: V, i: V, u: V, n: V, d: V, t: V, di: V, last: V) -> Clauses:
     """reduce-sum(scatter-add(0, i, u, n)) = reduce-sum(u), over all but the n axes that both share.
 
-    Log-softmax's derivative, g - softmax(x) sum(g), is then probabilities minus labels where g is what a gather sends
-    back. Sound because each number of u is added to one element of its own row, and zeros add nothing; each is one
-    number where the indices name all axes of a row. Where sums are of a wider dtype they could wrap before, and
-    nothing is said.
+    The derivative of log-softmax, g - softmax(x) sum(g), then becomes probabilities minus labels if g is the derivative
+    of a gather. Sound because each number of u is added to one element of its own row, and zeros add nothing; each is
+    one number if the indices name all axes of a row. It does not apply to sums of a wider dtype, which could wrap
+    before.
     """
     numbers = (di == dims(i), last == di.length - 1, d.length == n + di[last], t == dtype(u), t == dtype(ROOT))
     put = op.scatter_nd(op.full(d, "0", t), i, u, n, "add")

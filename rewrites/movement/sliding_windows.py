@@ -22,14 +22,14 @@ FAMILY = "windows"
 slides = relation("slides", access=ACCESS, i=INT, j=INT, stride=INT, apart=INT, common=INT)
 view = relation("view", form=ACCESS, access=ACCESS)  # the same elements in their order, under other dims
 same_axis = relation("same-axis", form=ACCESS, access=ACCESS, axis=INT, form_axis=INT)
-lies = relation("lies", dims=INTS, axis=INT, size=INT, before=INT)  # so many elements are before the axis
+lies = relation("lies", dims=INTS, axis=INT, size=INT, before=INT)  # elements before the axis
 kept_axes = relation("kept-axes", form=ACCESS, access=ACCESS, i=INT, j=INT, form_i=INT, form_j=INT)
 # The form has every d-th element of each window along j; `common` is as above.
 picks = relation("picks", form=ACCESS, access=ACCESS, i=INT, j=INT, common=INT)
 axis_number = relation("axis-number", axis=INT, rows=range(12))
-# Windows that each hold those of q neighbours, elements `common` apart. One is enough: any of them serves.
+# Windows that each cover those of q neighbours, elements `common` apart. One is enough, since all are equivalent.
 want_wider, wider = on_demand("wider", access=ACCESS, i=INT, j=INT, q=INT)
-searched = relation("searched", product=ACCESS)  # products for which mappings are looked for
+searched = relation("searched", product=ACCESS)  # products for which mappings are searched
 want_regroup = relation("want-regroup", product=ACCESS, i=INT, j=INT, q=INT)
 # A product with b, n axes shared, whose windows w are wider: t and d in their elements, axis j of w is axis e of items.
 regroup = relation("regroup", product=ACCESS, b=ACCESS, n=INT, i=INT, e=INT, q=INT, t=INT, d=INT, w=ACCESS, j=INT)
@@ -67,13 +67,13 @@ def picking(a: V, w: V, j: V, apart: V) -> tuple[Facts, V]:
 
 
 def _along(x: V, z: V) -> tuple[V, ...]:
-    """Returns what may be done to z along an axis x without a change to any other axis."""
+    """Returns the operators that can be applied to z along an axis x without changing any other axis."""
     kind, before, after, lo, hi, rows, numbers = variables("kind before after lo hi rows numbers")
     return op.pad(z, kind, x, before, after), op.slice(z, x, lo, hi), op.linear_map(z, x, rows, numbers)
 
 
 def forms(a: V, i: V, j: V, form_i: V, form_j: V, w: V) -> tuple[tuple[Facts, V], ...]:
-    """Returns the forms that keep axes i and j of a, and the same forms of w, which is a with other windows."""
+    """Returns the forms of a that keep its axes i and j, and the same forms of w, which is a with other windows."""
     x, dr, dw, sa, sr, s, p = variables("x dr dw sa sr s p")
     viewed = (
         *(same_axis(ROOT, a, i, form_i), same_axis(ROOT, a, j, form_j)),
@@ -200,7 +200,9 @@ WEIGHTS_FIRST = (
 
 
 def turned(which: Facts, said: Callable[[V], Actions]) -> Clauses:
-    """dot(a x b) = transpose(dot(b x a)), where b is windows: of `which` products, and what is said of dot(b x a)."""
+    """dot(a x b) = transpose(dot(b x a)), where b is windows: matches products of `which`, with the facts on dot(b x
+    a).
+    """
     a, b, n, i, j, t, d, c, sa, sb, product = variables("a b n i j t d c sa sb turned")
     axes, shared, rest, of_b, of_a, back = variables("axes shared rest of-b of-a back")
     return when(

@@ -1,7 +1,8 @@
-"""Movement and computations on items: each item is computed by itself, so what moves whole items can move outside.
+"""Moves data movement past computations on items: each item is computed by itself, so moves of whole items can go
+outside.
 
-What rises (concatenate, pad, reshape, transpose) rises only where the program itself has it, not where tiling put
-it; slices sink, because only a product's demand makes them.
+concatenate, pad, reshape and transpose rise only where the program itself has them, not where tiling put them; slices
+sink, because only a product's demand creates them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _TILED = [tiled(access_at("x2"))]
 
 
 def _apart(f: V, a: V, x: V) -> tuple[Facts, Facts]:
-    """Where f sees what axis x of a has at one place apart from the rest: on the shape, and, pointwise, on the item."""
+    """Matches axes x of a along which f computes each index separately: shape axes, and for
+    pointwise f also item axes.
+    """
     c, s = variables("c s")
     return (
         (category(f, c), c != "contraction", s == split(a), x < s),
@@ -36,7 +39,7 @@ def _apart(f: V, a: V, x: V) -> tuple[Facts, Facts]:
 def concatenate_leaves_compute(a: V, b: V, x: V, f: V) -> Clauses:
     """f(concatenate(a, b)) = concatenate(f(a), f(b)), on a shape axis for every f, on any axis for a pointwise one.
 
-    Sound because f sees one item, or one element, at a time, and each of them lies in one part.
+    Sound because f reads one item, or one element, at a time, and each of them is in one part.
     """
     return tuple(
         rewrite(
@@ -56,7 +59,7 @@ def concatenate_leaves_compute(a: V, b: V, x: V, f: V) -> Clauses:
 def slice_sinks_into_compute(a: V, x: V, lo: V, hi: V, f: V) -> Clauses:
     """slice(f(a)) = f(slice(a)), on a shape axis for every f but a product, on any axis for a pointwise one.
 
-    Sound because f sees one item, or one element, at a time. Products are left out: their slices are the tiles.
+    Sound because f reads one item, or one element, at a time. Products are left out: their slices are the tiles.
     """
     return tuple(
         rewrite(op.slice(op.compute(f, a), x, lo, hi), op.compute(f, op.slice(a, x, lo, hi)), tiled(a), apart)
@@ -72,8 +75,8 @@ def slice_sinks_into_compute(a: V, x: V, lo: V, hi: V, f: V) -> Clauses:
 def pad_leaves_compute(a: V, x: V, before: V, after: V, f: V, d: V, s: V, item: V, n: V) -> Clauses:
     """f(pad(a)) = pad(f(a)) with zeros, for pointwise f with f(0) = 0, and for reductions on a shape axis.
 
-    Sound because f makes zero of what was added: an element 0, or an item of zeros whose sum, mean, largest and
-    smallest are 0. Not for softmax, whose item of zeros gives 1/n, and not on an item that a reduction reads.
+    Sound because f maps the padding to zero: an element 0, or an item of zeros, whose sum, mean, maximum and minimum
+    are 0. Not for softmax, which maps an item of zeros to 1/n, and not on an item that a reduction reads.
     """
     left, right = op.compute(f, padded(a, x, after, before)), padded(op.compute(f, a), x, after, before)
     whole_items = (category(f, "reduction"), s == split(a), x < s)
@@ -91,7 +94,7 @@ def pad_leaves_compute(a: V, x: V, before: V, after: V, f: V, d: V, s: V, item: 
     Example(f"(compute softmax {ex.reshaped(_X, '3 2', '$k')})", {"x": "2 3 k"}),
 )
 def reshape_leaves_compute(a: V, shape: V, item: V, f: V, d: V, s: V, item_of_a: V) -> Clauses:
-    """f(reshape(a)) = reshape(f(a)), for pointwise f; for every other, when the reshape leaves the items as they are.
+    """f(reshape(a)) = reshape(f(a)), for pointwise f; for every other f, if the reshape keeps the items.
 
     Sound because the same elements, or the same items, are computed in the same order.
     """
@@ -111,9 +114,9 @@ def reshape_leaves_compute(a: V, shape: V, item: V, f: V, d: V, s: V, item_of_a:
     Example(f"(compute reduce-max (access-transpose {_X} (list 1 0 2)))", {"x": "m n k"}),
 )
 def transpose_leaves_compute(a: V, p: V, f: V, s: V, shape: V, item: V, axes: V, unmoved: V) -> Clauses:
-    """f(transpose(a)) = transpose(f(a)), for pointwise f; for reductions, when only shape axes move among themselves.
+    """f(transpose(a)) = transpose(f(a)), for pointwise f; for reductions, if only shape axes are permuted.
 
-    Sound because the same elements, or the same items, are computed; only their places differ.
+    Sound because the same elements, or the same items, are computed; only their indices differ.
     """
     left = op.compute(f, op.transpose(a, p))
     item_stays = (
@@ -132,10 +135,10 @@ def transpose_leaves_compute(a: V, p: V, f: V, s: V, shape: V, item: V, axes: V,
     Example(f"(compute reduce-max {ex.reshaped(ex.X, '$m', '6')})", {"x": "m 2 3"}),
 )
 def reductions_ignore_order(a: V, p: V, sizes: V, item: V, f: V, d: V, s: V, shape: V, unmoved: V) -> Clauses:
-    """reduce(transpose(a)) = reduce(a) and reduce(reshape(a)) = reduce(a), when only the item is rearranged.
+    """reduce(transpose(a)) = reduce(a) and reduce(reshape(a)) = reduce(a), if only the item is rearranged.
 
     Sound because a sum, product, mean, maximum or minimum over the whole item does not depend on the order of its
-    elements. The place of a maximum does, so argmax and argmin are left out.
+    elements. The index of a maximum does, so argmax and argmin are left out.
     """
     any_order = (category(f, "reduction"), f != "argmax", f != "argmin")
     shape_stays = (s == split(a), shape == p.take(s), unmoved == vec_range(s), shape == unmoved)

@@ -16,7 +16,7 @@ from glenside.rewrites.movement.algebra import tiled
 from glenside.rewrites.terms import dot, padded, sided, variables, vec, vec_range
 
 FAMILY = "through-products"
-# Candidates are few: found first, they are joined with the tables of shapes at far less than all at once.
+# The few candidates first: joining them with the tables of shapes at once is much slower.
 reshaped_product = relation(
     "reshaped-product", product=ACCESS, a=ACCESS, shape=INTS, item=INTS, b=ACCESS, shape_b=INTS, shared=INT
 )
@@ -35,7 +35,9 @@ def _product(a: str, b: str, n: int = 1) -> str:
 
 
 def _alike(a: V, b: V, x: V, y: V, n: V) -> tuple[tuple[Facts, V], ...]:
-    """Where axes x of a and y of b, of one size, are one axis of a x b, and that axis: of the item, or a shared one."""
+    """Matches axes x of a and y of b, of one size, that are one axis of a x b, and that axis: an item axis or a shared
+    one.
+    """
     da, sa, db, sb = variables("da sa db sb")
     one_size = (da == dims(a), db == dims(b), da[x] == db[y])
     return (
@@ -55,7 +57,7 @@ def concatenate_leaves_product(a: V, b: V, c: V, d: V, n: V, x: V, y: V, sa: V, 
     """concatenate(a, c) x b = concatenate(a x b, c x b), and likewise on the right, on the item and on shared axes.
 
     Sound because a product pairs every item of one side with every item of the other, so a part of one side gives a
-    part of the result. Item and shared axes must be cut on both sides at the same place.
+    part of the result. Item and shared axes must be cut at the same index on both sides.
     """
     return (
         rewrite(
@@ -231,11 +233,11 @@ _PAIRS = _product(ex.access("a", 1), ex.access("b", 1))
 
 @rule(FAMILY, Example(_dot(ex.reshaped(_PAIRS, "1 $g", "2 1 12")), {"a": "g 3 4", "b": "g 3 4"}))
 def reshape_leaves_dot_product(p: V, s: V, i: V, dp: V, sp: V) -> Clauses:
-    """dot(reshape(p; (S)(2, I))) = reshape(dot(p); (S)()), when the reshape keeps the tuple axis first.
+    """dot(reshape(p; (S)(2, I))) = reshape(dot(p); (S)()), if the reshape keeps the tuple axis first.
 
-    Sound because the first item axis keeps its size and its place, so the same pairs are multiplied, and the order of a
-    sum does not matter. A reshape that merges the tuple axis into the item changes the meaning and does not match. Of
-    no operands a product is 1, and how many are added up then differs: that axis is not empty.
+    Sound because the first item axis keeps its size and its position, so the same pairs are multiplied, and the order
+    of a sum does not matter. A reshape that merges the tuple axis into the item changes the meaning and does not match.
+    The tuple axis must not be empty: an empty product is 1, and the number of such terms in the sum would change.
     """
     return rewrite(
         op.dot_product(op.reshape(p, s, i)),
@@ -256,7 +258,7 @@ def _operands(a: V, b: V, n: V) -> Facts:
 
 
 def _own_axes_move(a: V, b: V, p: V, n: V) -> Clauses:
-    """transpose(a) x b, and a x transpose(b), where p moves neither shared axes nor the item."""
+    """transpose(a) x b, and a x transpose(b), where p permutes neither shared axes nor the item."""
     shape, item, axes, unmoved, shared, first = variables("ps pi range keep pn front")
     own, by, moved, before, behind, rest = variables("own by moved before after rest")
 
@@ -280,7 +282,7 @@ def _own_axes_move(a: V, b: V, p: V, n: V) -> Clauses:
 
 
 def _items_move(a: V, b: V, p: V, q: V, n: V) -> Clauses:
-    """transpose(a) x transpose(b), where both move the axes of the item alike, and no other."""
+    """transpose(a) x transpose(b), where both permute the axes of the item equally, and no other."""
     shape_p, shape_q, first_p, first_q, item_p, item_q = variables("ps qs sr tr pi qi")
     back_p, back_q, order_p, order_q, at, moved, before = variables("back forth order other at moved before")
     return when(
@@ -327,9 +329,10 @@ def transpose_leaves_product(a: V, b: V, p: V, q: V, n: V) -> Clauses:
     Example(_dot("(access-transpose (access (access-tensor p) 2) (list 1 0 2 4 3))"), {"p": "m n 2 k l"}),
 )
 def transpose_leaves_dot_product(p: V, order: V, sp: V, shape: V, top: V) -> Clauses:
-    """dot(transpose(p)) = transpose(dot(p)), when shape and item axes do not mix and the tuple axis stays first.
+    """dot(transpose(p)) = transpose(dot(p)), if shape and item axes do not mix and the tuple axis stays first.
 
-    Sound because the pairs that are multiplied and summed for one place of the shape are the same; a sum has no order.
+    Sound because the same pairs are multiplied and summed for each index of the shape; the order of a sum does not
+    matter.
     """
     return rewrite(
         op.dot_product(op.transpose(p, order)),

@@ -1,4 +1,6 @@
-"""Products of a batch as products of elements: more bytes than matrices, but one message for all of them."""
+"""Computes the products of a batch as products of elements: more bytes than matrix products, but
+one message for all.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ FAMILY = "products-of-elements"
 
 @table(left=Dims, right=Dims, whole=Dims, more=str)
 def beside_each_other(da: Dims, sa: int, db: Dims, sb: int, n: int, words: str) -> tuple[Dims, Dims, Dims, str] | None:
-    """(G, A)(I) and (G, B)(I) as (G, A, 1 .., I), (G, 1 .., B, I), and (G, A, B, I), and the words of a form with one
-    step more; None for a batch of one, or one that Winograd's algorithm made: there are forms without it.
+    """Returns (G, A)(I) and (G, B)(I) as (G, A, 1 .., I) and (G, 1 .., B, I), their product (G, A, B, I), and the words
+    of the form with one step more; None for a batch of one, or one from Winograd's algorithm, which has other forms.
     """
     shared, rows, columns, item = da.take(n), da.take(sa).drop(n), db.take(sb).drop(n), da.drop(sa)
     if shared.product() < 2 or "winograd" in words:
@@ -42,9 +44,9 @@ def products_of_a_batch_are_of_elements(
 ) -> Clauses:
     """truncate(dot(a x b)) = sum(truncate((a repeated along b) * (b repeated along a))), the sum over the items.
 
-    Matrices of a batch are multiplied one after the other, elements all at once: where messages take longer than bytes.
-    Precision: one rounding becomes one of each element that is added. Sound because that is what a product of matrices
-    is, and truncation stands for the identity.
+    Matrices of a batch are multiplied one after the other, elements all at once. It pays if messages cost more than
+    bytes. Precision: one rounding becomes one of each element that is added. Sound because this is the definition of a
+    matrix product, and truncation stands for the identity.
     """
     da, sa, db, sb = variables("da sa db sb")
     sides = (

@@ -1,4 +1,5 @@
-"""Where to truncate fixed-point products: early, as current protocols do, or late, where there are fewer elements.
+"""Chooses where to truncate fixed-point products: early, as current protocols do, or late, where there are fewer
+elements.
 
 In secure computation each truncated element has a cost, whereas additions and movement are free. A truncation rounds by
 at most one unit in the last place, u = 2^-f; later operations scale that error, so each rule states its effect.
