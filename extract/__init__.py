@@ -1,6 +1,6 @@
 """Extracts from an e-graph with costs: one e-node for each class that is needed, at the least total cost.
 
-Start at `problem.py` for what is asked and answered. The method `greedy` is optimal for trees, `dag` sees sharing and
+Problem and answer are declared in `problem.py`. The method `greedy` is optimal for trees, `dag` sees sharing and
 is fast, `exact` proves the optimum, and `auto` (see `extract`) joins the last two.
 """
 

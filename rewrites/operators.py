@@ -29,7 +29,7 @@ tensor = leaves.access_tensor
 product = products.access_product
 gather = gathering.access_gather
 scatter_nd = gathering.access_scatter_nd
-# Parts of tensors, and what is around them.
+# Parts of tensors, and padding.
 concatenate = slices.access_concatenate
 slice = slices.access_slice
 dilate = padding.access_dilate

@@ -1,7 +1,7 @@
-"""The cheapest order of pairwise contractions of operands, by dynamic programming over their sets.
+"""Finds the cheapest order of pairwise contractions of operands, by dynamic programming over their subsets.
 
-Contractions of constants cost nothing, since they are computed once; what they give is read where it is used, and its
-bytes count there. The number of sets is 2^n for n operands, so only forms of few operands are ordered exactly.
+Contractions of constants cost nothing, since they are computed once; their results are read at run time, and these
+bytes count. There are 2^n subsets of n operands, so only forms of few operands are ordered exactly.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def best_order(
                     cost = a.cost + b.cost + (0.0 if known[subset] else _cost(pair, prices))
                     if cost < least:
                         first = known[half] and not known[subset ^ half]
-                        best = _turned(pair) if first else pair  # what is constant stays in an array, and comes second
+                        best = _turned(pair) if first else pair  # constant operands stay in the array, and come second
                         least = cost
             half = (half - 1) & subset
         found[subset] = None if best is None else Ordered(best, least)

@@ -99,7 +99,7 @@ class Factoring:
     def _factored(
         self, monomials: Sequence[Sequence[Operand]], result: Sequence[Index], dtype: str
     ) -> list[Sequence[Operand]] | None:
-        """Returns the monomials with the operand factored out of two of them that spares most; None if none does."""
+        """Factors the operand out of the two monomials for which that saves most; None if it saves nothing."""
         best, most = None, 0.0
         for i, first in enumerate(monomials):
             for j in range(i + 1, len(monomials)):
@@ -156,12 +156,13 @@ class Factoring:
         result: Sequence[Index],
         dtype: str,
     ) -> Sequence[Operand] | None:
-        """Returns the common operands, times the sum of what is left of both monomials."""
+        """Returns the common operands, times the sum of the remaining factors of both monomials."""
         left = [one for k, one in enumerate(first) if k not in {i for i, _ in common}]
         right = [one for k, one in enumerate(second) if k not in {j for _, j in common}]
         shared = [first[i] for i, _ in common]
         renamed = [_renamed(one, names) for one in right]
-        # An index of the result stands for itself: where it has another name, an identity matrix says that it is it.
+        # An index of the result keeps its name: if an operand names it otherwise, an identity matrix connects both
+        # names.
         for index in result:
             name = names.get(index, index)
             if name is not index:

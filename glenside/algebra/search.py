@@ -18,8 +18,9 @@ from glenside.ir.types import Tensor
 from glenside.targets.base import ProductPrices
 
 MARGIN = 0.03
-"""Minimum share of a region's cost that another form must spare: predicted ratios of two forms are off by 3 % in the
-median."""
+"""Minimum share of a region's cost that another form must save: predicted ratios of two forms are off by 3 % in the
+median.
+"""
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def _leaves(form: NormalForm) -> list[Term]:
 
 
 def _uses(program: Program) -> Mapping[Term, int]:
-    """Returns for each term how many computations and results read its elements, by whatever movement."""
+    """Returns for each term how many computations and results read its elements, through any movement."""
     users = program.info.users
     uses: dict[Term, int] = {}
     for term in reversed(program.info.order):

@@ -1,1 +1,1 @@
-"""Facts about a program that need no search: what is constant, how long values live, what is copied."""
+"""Facts about a program that need no search: constants, live ranges, copies."""

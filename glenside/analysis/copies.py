@@ -93,7 +93,7 @@ def _copies_of_operands(product: Term, copied: Copied, layout: int, place: dict[
 
 
 def _places(root: Term, constant: Mapping[Term, bool]) -> dict[Term, str]:
-    """For each term, True if only movement lies between it and the inputs, or between it and the result."""
+    """For each term, True if only movement separates it from the inputs, or from the result."""
     of_input: set[Term] = set()
     terms = list(postorder(root))
     for term in terms:
@@ -104,7 +104,7 @@ def _places(root: Term, constant: Mapping[Term, bool]) -> dict[Term, str]:
             of_input.add(term)
     users = [t for t in terms if t.operator.index_map is None and t.operator.name != "construct-tuple"]
     inner = {c for term in users for c in term.children}
-    for term in reversed(terms):  # what an inner term is made of by movement is read inside
+    for term in reversed(terms):  # movement of an inner term is read inside
         if term in inner and term.operator.index_map is not None:
             inner.update(term.children)
     return {t: "input" if t in of_input else "inside" if t in inner else "output" for t in terms}

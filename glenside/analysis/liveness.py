@@ -281,7 +281,7 @@ class Simulation(Run):
         self.memory = Memory()
         self.roots = roots
         constants = [term for term, constant in constants_under(*roots).items() if constant]
-        given = {  # what is computed beforehand: everything of constants alone but what has no array
+        given = {  # folded: everything that depends on constants alone, except terms without arrays
             term: prepared(term, self.memory)
             for term in constants
             if isinstance(term.type, AccessType) and term.operator.name != "access-product"
@@ -310,7 +310,7 @@ class Simulation(Run):
         value = self.memory.apply(term, arguments, out)
         self.operations += operations(term)
         self.moved += bytes_moved(term, arguments, value, self.memory.live - before)
-        if gathers(term):  # what is in its place is neither read nor written
+        if gathers(term):  # this value is neither read nor written
             in_place = [c.access for c in term.children if c in self.placement and self.placement[c][0] is term]
             self.moved -= 2 * sum(a.size * np.dtype(a.dtype).itemsize for a in in_place)
         return value
@@ -328,7 +328,7 @@ class Simulation(Run):
 
 
 def prepared(term: Term, memory: Memory) -> Array:
-    """Returns the stand-in for a value computed beforehand; a constant fill takes no memory per element."""
+    """Returns the stand-in for a folded value; a constant fill takes no memory per element."""
     type, plain = term.access, term
     while plain.operator.name == "access":
         plain = plain.children[0]

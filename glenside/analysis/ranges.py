@@ -101,7 +101,7 @@ def _of_compute(term: Term, operand: Range, parts: Sequence[Range], seen: Seen) 
             return _of_expression(term, expression, [operand], seen)
         if term.children[0].access.item[0] <= arity(expression):
             return _of_expression(term, expression, parts if len(parts) == arity(expression) else [operand], seen)
-        made = _of_expression(term, expression, [operand], seen)  # of what was folded so far, and the next
+        made = _of_expression(term, expression, [operand], seen)  # of the values folded so far, and the next
         return operand if made.joined(operand) == operand else _of_expression(term, expression, [EVERY], seen)
     if record.category is Category.CONTRACTION:
         return _sum_of(_corners(np.multiply, parts)) if len(parts) == 2 else EVERY

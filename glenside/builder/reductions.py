@@ -88,9 +88,10 @@ def weighted_elements(found: Term, weights: Term, kind: str = "reduce-sum") -> T
 
 
 def determinant(x: Term) -> Term:
-    """The determinants of the last two axes, ()(S.. n n) -> ()(S..); the largest element of a column is its pivot.
+    """Returns the determinants of the last two axes, ()(S.. n n) -> ()(S..). The pivot is the largest element of a
+    column.
 
-    The rows change places by what they hold, and no term depends on that.
+    Rows are exchanged by selecting elements, so the terms do not depend on the values.
     """
     fits = x.access.rank >= 2 and x.access.dims[-1] == x.access.dims[-2]
     require(fits, "determinant", "x of ()(S.. n n)", x.access)

@@ -37,8 +37,8 @@ def pairs_per_axis(operation: str, value: Padding, axes: int, least: int | None 
 def windows(x: Term, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Term:
     """(S)(I) -> (S, counts)(window): every window of the item.
 
-    Dilated windows are every dilation-th element of larger ones. Dilating what they are multiplied with would be
-    equal, but would multiply by the zeros too.
+    Dilated windows are every dilation-th element of larger ones. Dilating the other operand would be equal, but would
+    also multiply by zeros.
     """
     spans = [(k - 1) * d + 1 if k else 0 for k, d in zip(window, dilations, strict=True)]
     found = build("access-windows", x, spans, strides)

@@ -63,7 +63,7 @@ def _folder() -> Path:
 
 
 def _is_own(folder: Path) -> bool:
-    """True if nobody else can have put files there, or replaced the folder."""
+    """True if no other user can have put files there, or replaced the folder."""
     if not hasattr(os, "geteuid"):
         return False
     try:

@@ -196,7 +196,7 @@ class _Kept:
 
 
 def _typed(kind: Any, value: Any) -> Any:
-    """Converts JSON to a type: dataclasses, containers and what they hold. Raises TypeError and ValueError."""
+    """Converts JSON to a type: dataclasses, containers and their elements. Raises TypeError and ValueError."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
         return value

@@ -104,7 +104,7 @@ class Cache:
             raise IsADirectoryError(errno.EISDIR, "it is a folder")
         connection = sqlite3.connect(self.path, timeout=_BUSY, isolation_level=None)
         try:
-            with suppress(sqlite3.OperationalError):  # another process opens it: whatever mode it finds will do
+            with suppress(sqlite3.OperationalError):  # another process opens it; any mode that it finds will do
                 connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute(f"CREATE TABLE IF NOT EXISTS answers ({_COLUMNS})")
@@ -193,7 +193,7 @@ class Cache:
             total -= size
 
     def distrust(self, why: str) -> None:
-        """Notes that what was read is not trusted."""
+        """Marks an entry that was read as not trusted."""
         self._say(f"an answer in the cache {self.path} is not believed ({why})")
 
     def _number(self, query: str) -> int:

@@ -51,7 +51,7 @@ _OWN_ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class NestRounding:
-    """The rounding error of what a nest stores.
+    """The rounding error of a nest's results.
 
     share    largest error relative to the bound: 1 is at the bound
     bound    largest bound relative to the largest number of the nest; inf where there is no bound

@@ -301,7 +301,7 @@ class _LayerComparison:
         suspects: list[str] = []
         results: list[Any] = []
         found: list[str | None] = []
-        """The difference of the result, once the result is computed and if it is to be compared."""
+        """The difference of the result, if the result is compared."""
 
         def note(term: Term, value: Any) -> None:
             if term in self.expected:

@@ -38,7 +38,7 @@ def _depends_on_equality(term: Term) -> bool:
     A selection by truth values does not count: these are drawn, or results of a comparison.
     """
     if term.operator is not compute:
-        return any(attribute in ("min", "max") for attribute in term.attributes)  # of what is scattered
+        return any(attribute in ("min", "max") for attribute in term.attributes)  # of the scattered operand
     record, parameters = compute_of(term)
     found = primitives(record.expression(*parameters)) if record.scalar is not None else set()
     return not found.isdisjoint(("eq", "ne")) or ("select" in found and not _has_truths(term.children[0]))

@@ -21,7 +21,7 @@ _BLAS = "OPENBLAS_NUM_THREADS"
 """The environment variable for threads that the BLAS of numpy's wheels reads when it is loaded."""
 
 _SEARCHES = ("--no-cache", "--quantize")
-"""Options with which a command always searches, whatever answers are cached."""
+"""Options with which a command always searches, even if an answer is cached."""
 _FOLDING = "glenside.passes.network:folding_ahead"
 """module:function that returns the rules of the first search of a command that quantizes."""
 
@@ -50,7 +50,7 @@ def main() -> None:
         print(f"glenside: interrupted: {said}", file=sys.stderr)
         status = interrupts.INTERRUPTED
     interrupts.ignore()
-    # If an import of native code was interrupted, Python exits by SIGINT whatever the status. And freeing all objects
+    # If an import of native code was interrupted, Python exits by SIGINT with any status. And freeing all objects
     # one by one takes 0.1 s, with a large e-graph 0.5 s.
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

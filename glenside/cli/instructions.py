@@ -216,7 +216,10 @@ class Instructions:
         self.accuracy = self._measured()
 
     def run(self) -> None:
-        """Runs the instructions if asked for. Raises BadInput, or KeyboardInterrupt after the file is written."""
+        """Runs the instructions if `--on` is given.
+
+        Raises BadInput, or KeyboardInterrupt after the file is written.
+        """
         if self.on is None or self.made is None or self.output is None:
             return
         with status_line("npu: simulated") as show:

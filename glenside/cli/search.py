@@ -66,7 +66,7 @@ def _plot(result: Result, path: str, *, compare: bool) -> None:
 
 
 def in_runtime(check: str) -> bool:
-    """True if a check in onnxruntime is asked for. Raises BadInput, also if its packages are missing."""
+    """True if a check in onnxruntime is requested. Raises BadInput, also if its packages are missing."""
     if check not in CHECKS:
         raise BadInput(f"--check is one of {', '.join(CHECKS)}, got {check!r}")
     if check == "onnxruntime":
@@ -136,7 +136,7 @@ class Outcome:
     code: Instructions = field(default_factory=Instructions)
 
     def save(self, path: str) -> None:
-        """Write the program; a function that a machine runs is made of `Target.ready`, a file of standard operators of
+        """Writes the program: a compiled function from `Target.ready`, a file of standard operators from
         `Result.standard`.
         """
         from glenside.formats import ending
@@ -185,7 +185,7 @@ class Outcome:
             self.result.report.of_program = self.code.made.predicted
 
     def run(self) -> None:
-        """Runs the instructions if asked for, unless Ctrl-C ended the search. Raises BadInput."""
+        """Runs the instructions if requested, unless Ctrl-C ended the search. Raises BadInput."""
         try:
             if self.exit_status(checked=False) != INTERRUPTED:
                 self.code.measure()
@@ -270,7 +270,7 @@ def report(
     on: str | None = None,
     passes: bool = False,
 ) -> NoReturn:
-    """Optimizes, prints the table, writes the outputs, runs the instructions if asked for, and exits."""
+    """Optimizes, prints the table, writes the outputs, runs the instructions if requested, and exits."""
     refuse(target, pareto=pareto, plot=plot, compare=compare)
     from glenside.report.html_file import require_page
     from glenside.report.progress import shown

@@ -93,7 +93,7 @@ def fault(request: Request, iterations: int, error: BaseException) -> tuple[str,
     Takes as long as the search.
     """
     trail: list[str] = [""]
-    with suppress(BaseException):  # the replay may fail in another way: then report what is known
+    with suppress(BaseException):  # the replay may fail in another way: then this fault is reported
         rule = None
         try:
             rule = _Replay(request, trail).rule_that_fails(iterations)

@@ -56,8 +56,8 @@ def part(snapshot: Snapshot, root: int) -> Part:
 
 
 def unshared(nodes: Sequence[Term], count: int) -> list[list[int]]:
-    """The places of the nodes of a program, children first, in so many parts that share none and compute the like, in
-    order: where that is much, as many layers are, else all in one.
+    """Returns the indices of the nodes of a program, children first, in parts that share no node and have similar size,
+    in order; a small program is one part.
     """
     whole = [[*range(len(nodes))]]
     if count < 2:

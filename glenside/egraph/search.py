@@ -1,4 +1,4 @@
-"""The interface of a search: anytime, bounded, and never longer than its limits, whatever a rule does."""
+"""The interface of a search: anytime, and bounded by its limits for any rules."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _FRAME = re.compile(r'File "([^"]*/(?:glenside|rewrites|extract)/[^"]*)", line \
 
 
 class Stopped(Exception):
-    """The run ends: the worker was asked to stop."""
+    """The run ends: the worker received a request to stop."""
 
 
 class Child:

@@ -92,7 +92,7 @@ class _Request:
         return Program(term, name, layers, old.labels, old.constants, names, signature)
 
     def with_origin(self, answer: Program, of: Names | None, cotangents: Iterable[Tensor]) -> Program:
-        """Records in the answer of what it is the gradient, for checks."""
+        """Records in a gradient program the program that it differentiates, for checks."""
         names = None if of is None else [*self.results]
         weights = [tensor.name for tensor in cotangents]
         return replace(answer, gradient_of=GradientOf(answer.term, self.program, [*self.wrt], names, weights))

@@ -1,6 +1,6 @@
 """Computes results in blocks, in row-major order, so that operators need little memory besides operands and result.
 
-Every array that an operator computes is new and in row-major order, whatever views its operands are. Its temporaries
+Every array that an operator computes is new and in row-major order, even if its operands are views. Its temporaries
 are a known number of blocks, so `glenside.analysis.liveness` can predict the memory of a program.
 """
 

@@ -19,7 +19,7 @@ MOST_FACTOR = 1e6
 MOST_TAPS = 64
 """m + r - 1 of Winograd's F(m, r): each increment doubles the entries of its matrices."""
 MOST_NODES = 100_000
-"""Nodes of one ONNX model, counting functions and loops at each use: a small file can ask for any number."""
+"""Nodes of one ONNX model, counting functions and loops at each use: a small file can expand to any number."""
 TEXT_BYTES = 1 << 30
 """Bytes of a text file."""
 _DIGITS = re.compile(r"-?[0-9]{1,20}")

@@ -71,7 +71,7 @@ def _end_with(parent: int) -> None:
 
 
 def answers() -> IO[bytes]:
-    """Reserves standard output for answers: what libraries print goes to standard error from now on."""
+    """Reserves standard output for answers: output of libraries goes to standard error from now on."""
     stream = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return stream

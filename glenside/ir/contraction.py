@@ -1,4 +1,6 @@
-"""Contracts arrays in blocks, so that the temporaries of a large product stay in the cache, whatever views it reads."""
+"""Contracts arrays in blocks, so that the temporaries of a large product stay in the cache, for
+operands in any layout.
+"""
 
 from __future__ import annotations
 

@@ -287,7 +287,9 @@ def write_bytes(path: PathLike, content: bytes, verify: Verify | None = None) ->
 
 
 def write_array(path: PathLike, array: Array) -> None:
-    """Writes one array as .npy, whole or not at all, after comparing it with what is read back. Raises BadInput."""
+    """Writes one array as .npy after comparing it with what is read back; the file is complete or not written. Raises
+    BadInput.
+    """
     with replacing(path, lambda written: _require_same(path, "", read_array(written), array)) as file:
         np.lib.format.write_array(file, _plain(path, array), allow_pickle=False)
 

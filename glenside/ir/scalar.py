@@ -1,4 +1,4 @@
-"""Defines scalar expressions: what a compute type does to one element of each operand.
+"""Defines scalar expressions: the function of a compute type on one element of each operand.
 
 `maximum(x, 0)` is relu and `x + y` is a sum. An expression is built with Python's operators and the primitives of
 `glenside.ir.primitives`, and prints as it is written. Its meaning in numpy, prime fields, ONNX and JAX derives from the

@@ -24,7 +24,7 @@ def _controller() -> Any:
 
 
 class _OneThread:
-    """Limits BLAS to one thread while any caller asks for it; setting the limit costs more than a small product."""
+    """Limits BLAS to one thread while any caller needs it; setting the limit costs more than a small product."""
 
     def __init__(self) -> None:
         self._lock, self._asking = Lock(), 0

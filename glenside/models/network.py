@@ -1,4 +1,4 @@
-"""What built-in networks share: layers with constants, random or from a file, and checks of parameters."""
+"""Builds layers of the built-in networks, with constants that are random or from a file, and checks parameters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from glenside.ir.types import Tensor
 class Network:
     """A builder of layers with their constants: NAME.weight and so on, for the layer NAME.
 
-    Weights are He-initialised, and batch norms keep the scale of what they see, so that numbers stay moderate.
+    Weights are He-initialised, and batch norms keep the scale of their operands, so that numbers stay moderate.
     """
 
     def __init__(self, name: str, seed: int) -> None:

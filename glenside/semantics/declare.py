@@ -174,7 +174,7 @@ def _test(record: Operator | Compute, example: Example, seed: int) -> None:
 
 
 def _tried(what: str, make: Callable[[], Any]) -> Any:
-    """Returns what a function of the user returns. Raises BadInput for any error of it."""
+    """Returns the result of a user's function. Raises BadInput for any error in it."""
     try:
         return make()
     except GlensideError as error:

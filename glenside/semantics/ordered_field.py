@@ -72,7 +72,7 @@ class OrderedField(Native):
         return a.imag.astype(np.float32) if is_number(a) else np.asarray(a)
 
     def ranked(self, a: Array) -> Array:
-        """Gives equal numbers equal positions, whatever their rounding errors."""
+        """Gives equal numbers equal positions, despite rounding errors."""
         if not is_number(a) or a.size < 2:
             return a
         order = np.lexsort((a.real.ravel(), a.imag.ravel()))

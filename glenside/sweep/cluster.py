@@ -125,7 +125,7 @@ def _answers(client: Any, waiting: dict[int, Any], stop: Stop) -> Iterator[tuple
         now = time.monotonic()
         if now - asked > ASK_SECONDS:
             asked = now
-            with suppress(Exception):  # it is asked again, and not hearing from it is what counts
+            with suppress(Exception):  # it is asked again; only a missing answer counts
                 heard = now if client.sync(client.scheduler.ncores, callback_timeout=1.0) else heard
         if now - heard > LONELY_SECONDS:
             for number in list(waiting):

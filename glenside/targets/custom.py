@@ -88,7 +88,7 @@ class _CostFunction(Prices):
         return amount
 
     def amount(self, node: Node, *costs: Sequence[int]) -> int | None:
-        """Returns what the function returns. Raises BadInput for anything but a whole number and None."""
+        """Returns the result of the function. Raises BadInput for anything but a whole number and None."""
         found = self.function(node, *costs)
         if found is None:
             return None

@@ -57,7 +57,7 @@ def _first(program: Program, values: Mapping[str, Array], wrong: Any, what: str)
 
 
 def _place(program: Program, term: Term) -> str:
-    """Returns the layer of a term, or the nearest layer below it, and what the term computes."""
+    """Returns the layer of a term, or the nearest layer below it, and the operation of the term."""
     names = by_node({**program.names, **program.layers})
     below = next((t for t in reversed([*postorder(term)]) if t in names), None)
     words = [term.operator.name, *(str(a) for a in term.attributes[:1] if isinstance(a, str))]

@@ -163,7 +163,7 @@ def gaps_are_known(more: V) -> Clauses:
 
 @analysis(FAMILY, *EXAMPLES)
 def gaps_are_taken_out(more: V, end: V) -> Clauses:
-    """undilated(dilate(a, x)) = a, and undilated(recipe(z)) = recipe(undilated(z)) for what is done to the other axes.
+    """undilated(dilate(a, x)) = a, and undilated(recipe(z)) = recipe(undilated(z)) for operators on the other axes.
 
     It makes e-nodes only on demand, and they equal no existing class. Sound because moves, cuts and pads of the other
     axes treat all elements of this axis equally.

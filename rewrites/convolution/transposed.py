@@ -236,7 +236,7 @@ def windows_are_added_up(
 
     Each element of z, times b backwards, is a window of the result, along all axes with gaps at once. Sound because an
     element of z meets element u of b at the position u before it, which is position k - 1 - u of a window that ends at
-    it; what lies outside of the result is cut off.
+    it; elements outside of the result are cut off.
     """
     sums = (scattering(ROOT, inner, *_SUMS), dr == dims(ROOT), rank == dr.length)
     dilating = (spreading(ROOT, inner, x, done), sums, done < axes.length)

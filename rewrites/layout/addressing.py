@@ -107,8 +107,8 @@ def unit(
 
     Rows and items are read in memory order, which is given by `held`, with `axis` innermost. Rows are stored in that
     order too, unless all addresses are free: then they are stored in the order of the product itself, since the order
-    of a's memory would only add another layout of all that follows. A fixed operand b is rearranged beforehand into the
-    order in which it is read.
+    of a's memory would only add another layout of all that follows. A fixed operand b is rearranged at compile time
+    into the order in which it is read.
     """
     if 0 in da or 0 in db:
         return None

@@ -87,8 +87,8 @@ def scale_goes_into_weights(a: V, b: V, n: V, linear: V, m: V, layer: V, z: V, w
     """dot(a x b) * s = dot(a x (b * s)), for constants b and s, where s does not differ between rows of a.
 
     Sound because a common factor of all terms of a sum is a factor of the sum, and each row of b gives the results that
-    share its scale. Only where b is constant: the product is then computed beforehand, and nothing is multiplied at run
-    time.
+    share its scale. Only where b is constant: the product is then computed at compile time, and nothing is multiplied
+    at run time.
     """
     few, many, d, sa, db, sb, dr, fd, s, i = variables("few many d sa db sb dr fd s i")
     narrow, repeated, size, weights, results, dots = variables("narrow repeated size weights results scaled-dots")

@@ -61,7 +61,7 @@ RANK4 = {"x": "m n k l"}
 ANYWHERE = "(list) (list)"
 """The parts and axes of a function that does not depend on positions."""
 BOXES = (op.opaque_pointwise, op.opaque_items)
-"""Functions of elements, or of items, that name the axes of parts along which they lie."""
+"""Functions of elements, or of items, with their attributes renumbered for the axes of the parts."""
 OURS = (source(ROOT), varies(ROOT))
 
 
@@ -230,8 +230,8 @@ _TWICE = ex.rearranged(ex.moved("$m $n", "1 0", "", "$n $m"), "$n $m", "1 0", ""
 def operands_are_flat(b: V, p: V, o: V, s: V, i: V, d: V, n: V, size: V, shape: V, item: V, linear: V) -> Clauses:
     """rearrange(b; p, o) = rearrange(flat(b); p, o), where flat(b) are its elements along one axis.
 
-    Tensors that differ only in dims then are rearrangements of one tensor, and each layout of a tensor is one class, in
-    whatever shapes it is seen; so the first form is not explored further. Sound because a rearrangement reads its
+    Tensors that differ only in dims then are rearrangements of one tensor, and each layout of a tensor is one class, for
+    all of its shapes; so the first form is not explored further. Sound because a rearrangement reads its
     operand in row-major order, whatever its dims.
     """
     return when(

@@ -1,4 +1,4 @@
-"""Moves rearrangements up through what is computed element by element."""
+"""Moves rearrangements up through elementwise computations."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def rearrangement_leaves_reduction(f: V, c: V, b: V, p: V, o: V, d: V, n: V, siz
 def rearrangement_leaves_softmax(c: V, b: V, p: V, o: V, s: V, i: V, d: V, n: V, size: V, shape: V, item: V) -> Clauses:
     """softmax(rearrange(b)) = rearrange(softmax(b)), where the parts of b that are the item come last.
 
-    Sound because each item is normalized as a whole, in whatever order its elements are.
+    Sound because each item is normalized as a whole, in any order of its elements.
     """
     return rewrite(
         op.softmax(c),

@@ -36,7 +36,7 @@ FAMILY, ANALYSES = "product-unit", "product-unit-analyses"
 # An operand of a product, and the tensor that it rearranges.
 seen = relation("seen", operand=ACCESS, x=ACCESS, parts=INTS, order=INTS)
 in_memory = relation("in-memory", x=ACCESS)
-# x is in memory under some dims, with that axis innermost; `windowed` is 1 if x is windows of what is in memory.
+# x is in memory under some dims, with that axis innermost; `windowed` is 1 if x is windows of a tensor in memory.
 held = relation("held", x=ACCESS, dims=INTS, axis=INT, windowed=INT)
 want_layout = relation("want-layout", x=ACCESS)
 # A tensor of the program that is in memory in the program's own order, along one axis.
@@ -355,7 +355,7 @@ def units_take_the_cheapest_mapping(cycles: V, unit: V, linear: V, other: V) -> 
     """cycles(unit) = cycles(dot(p)) if dot(p) = rearrange(unit), and the same for two units that are rearrangements.
 
     An analysis: it adds no e-node. Sound because it only reads facts that hold: a mapping consists of addresses and
-    constants, so a unit with free addresses runs it whatever the order of its operands.
+    constants, so a unit with free addresses runs it for any order of its operands.
     """
     flat = linear == op.rearrange(unit, *variables("parts order shape item"))
     moved = ROOT == op.rearrange(linear, *variables("parts1 order1 shape1 item1"))

@@ -191,7 +191,7 @@ def cheapest_mapping_is_known(a: V, b: V, n: V, p: V, g: V, m: V, k: V, o: V, ba
         when(source(ROOT), ROOT == op.dot_product(p)).then(searched(ROOT)),
         # A product of another form of it.
         when(recipe(ROOT, words), ROOT == op.dot_product(p)).then(searched(ROOT)),
-        # A form of the program's own pairs: what was between the pairs and their sum has moved away.
+        # A form of the program's own pairs: operators between the pairs and their sum have moved away.
         when(p == op.product(a, b, n), source(p), ROOT == op.dot_product(p)).then(searched(ROOT)),
         when(sized(a, b, n, g, m, k, o), searched(ROOT), (g * m) * (k * o) > 0, baseline == price(g, m, k, o)).then(
             product_of(ROOT, a, g, m, k, o),

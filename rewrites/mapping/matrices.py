@@ -47,8 +47,8 @@ def product_is_a_product_of_matrices(
 ) -> Clauses:
     """dot(a x b) = reshape(dot(reshape(a; (g m)(k)) x reshape(b; (g o)(k)))), with g for all shared axes.
 
-    One form for what follows. Sound because reshape keeps the elements of shared axes, of other axes and of items each
-    in row-major order, so the way back restores every axis.
+    One form for the next steps. Sound because reshape keeps the elements of shared axes, of other axes and of items
+    each in row-major order, so the way back restores every axis.
     """
     return when(want_matrices(ROOT), sized(a, b, n, g, m, k, o), d == dims(ROOT)).then(
         let(left, reshaped(a, vec(g, m, k), 2)),

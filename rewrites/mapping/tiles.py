@@ -76,8 +76,8 @@ def smallest_tile(da: Dims, sa: int, db: Dims, sb: int, m: int, axes: Dims, dtyp
 def windows_are_added_up_in_tiles(a: V, b: V, m: V, inner: V, axes: V, tile: V, positions: V, larger: V) -> Clauses:
     """overlap-add(dot(a x b)) = overlap-add-product(a, b), for tiles of a few positions up to all of them.
 
-    Sound because that operator is defined as the one on the left, whatever its tile is: the places in which windows
-    overlap are sums, in any order.
+    Sound because that operator is defined as the one on the left, for any tile: elements of overlapping windows are
+    sums, in any order.
     """
     steps, spread, outs, firsts, sizes, rank, made = variables("steps spread outs firsts sizes rank made")
     da, sa, db, sb, dt, dr, rank_a, order, back = variables("da sa db sb dt dr rank-a order back")

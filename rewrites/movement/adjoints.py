@@ -204,7 +204,7 @@ _ALONG_ONE = f"(access (access-transpose {_added(ex.access('x', 4), '9', '2')} (
 def sums_along_two_axes_are_one(a: V, p: V, s: V, order: V, rank: V, di: V, inner: V, moved: V, sr: V) -> Clauses:
     """overlap-add(overlap-add(a, axis 2), axis 1) = overlap-add(a, both).
 
-    Sound because each element of a goes to one place along each axis, whichever comes first.
+    Sound because each element of a is added to one index along each axis, in either order.
     """
     out, strides, inner_out, inner_strides = variables("out t out2 t2")
     ordered = op.access(op.transpose(a, order), rank - 1)

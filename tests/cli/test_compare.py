@@ -93,7 +93,7 @@ def test_a_broken_cache_is_a_note_and_no_error(
 
 
 BAD = {
-    "objective twice": ("--objective cycles,cycles", "each can stand there once"),
+    "objective twice": ("--objective cycles,cycles", "each may be given once"),
     "unknown objective": ("--objective joules", "one of cycles, bytes"),
     "no rows": ("--max-rows 0", "from 1 to 2147483647, got 0"),
     "growth": ("--max-weight-growth 0.5", "from 1 to 1e+06, got 0.5"),

@@ -106,7 +106,7 @@ def test_calibrate_writes_a_machine(
     ("arguments", "words"),
     [
         (("cpu:mill", "a.toml"), "a machine is native, plain"),
-        (("cpu:plain", "a.toml"), "what is measured is native"),
+        (("cpu:plain", "a.toml"), "calibration measures a native processor"),
         (("cpu", "a.json"), "costs are written as TOML"),
         (("cpu", "nowhere/a.toml"), "there is no folder"),
     ],

@@ -399,7 +399,7 @@ def test_sequences_and_optional_values_are_inputs_of_a_call() -> None:
     [
         ("input 1 requires a value that is known", "Reshape", (X, ints(24)), {}),
         ("shape requires sizes of 24 elements, got", "Reshape", (X, ints(5, 5)), {"known": [1]}),
-        ("shape requires a 0 to stand for one of 3", "Reshape", (X, ints(2, 3, 4, 0)), {"known": [1]}),
+        ("shape requires each 0 at one of the 3 axes", "Reshape", (X, ints(2, 3, 4, 0)), {"known": [1]}),
         ("attribute perm requires an order of 3 axes", "Transpose", (X,), {"perm": [0, 1, 1]}),
         ("attribute perm requires a list of whole", "Transpose", (X,), {"perm": [0.5, 1.0]}),
         ("axes requires axes of size 1", "Squeeze", (X, ints(1)), {"known": [1]}),

@@ -267,7 +267,7 @@ BAD = {
     "array too large": ("sweep {small} --arrays 4097x1", "from 1 to 4096"),
     "array twice": ("sweep {small} --arrays 4x4,8x8,4x4", "each array once, got 4x4"),
     "unknown objective": ("sweep {small} --arrays 4x4 --objectives joules", "one of cycles, bytes"),
-    "objective twice": ("sweep {small} --arrays 4x4 --objectives cycles,cycles", "each can stand there once"),
+    "objective twice": ("sweep {small} --arrays 4x4 --objectives cycles,cycles", "each may be given once"),
     "objectives twice": ("sweep {small} --arrays 4x4 --objectives bytes;cycles;bytes", "list of objectives once"),
     "unknown model": ("sweep {small} mobilnet --arrays 4x4", "did you mean mobilenet-v"),
     "model twice": ("sweep mobilenet-v1 mobilenet_v1 --arrays 4x4", "each model once"),

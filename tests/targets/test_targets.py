@@ -50,7 +50,7 @@ BAD = {
     "rate": (ARRAY + '[vector]\nrate = "fast"\n', "a whole rate such as '128 MAC/cycle'"),
     "an empty vector": (ARRAY + '[vector]\nspeed = "1 MAC/cycle"\n', "there is no speed in [vector]"),
     "objective": ('objective = "watts"\n' + ARRAY, "an objective is one of cycles, bytes, copies, got 'watts'"),
-    "objective twice": ('objective = "cycles,cycles"\n' + ARRAY, "each can stand there once"),
+    "objective twice": ('objective = "cycles,cycles"\n' + ARRAY, "each may be given once"),
     "growth": ("max_weight_growth = 0.5\n" + ARRAY, "a number from 1 to 1e+06"),
     "not TOML": ("[array\n", "is not TOML"),
 }

@@ -1,1 +1,1 @@
-"""The commands: what each reads, does and prints. `glenside.cli.application` puts them together."""
+"""The commands: their inputs, actions and outputs. `glenside.cli.application` assembles them."""

@@ -62,7 +62,7 @@ def bench(
     counts, names = _counts(threads), _named(peers)
     machines, wanted = machines_for(machine, target)
     if len(machines) > 1:
-        raise BadInput(f"what is timed is for one machine, got {machine}")
+        raise BadInput(f"a benchmark is for one machine, got {machine}")
     (of,) = machines
     with json_report(json_path) as content:
         found = prepared(source, of, wanted, bounds, by_default=target is None)
@@ -125,7 +125,7 @@ def _write_page(
     words: Sequence[str],
     facts: Mapping[str, str],
 ) -> None:
-    """Writes the timings as a page, if one was asked for. Raises BadInput."""
+    """Writes the timings as a page, if `--html` is given. Raises BadInput."""
     if path is None:
         return
     from glenside.ir.files import write_text

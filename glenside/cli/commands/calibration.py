@@ -56,7 +56,7 @@ def calibrate(
 def _write_page(
     path: str | None, machine: str, timed: Sequence[tuple[str, float, float]], costs: str, rounds: int
 ) -> None:
-    """Writes the measurements as a page, if one was asked for. Raises BadInput."""
+    """Writes the measurements as a page, if `--html` is given. Raises BadInput."""
     if path is None:
         return
     from glenside.ir.files import write_text
@@ -81,7 +81,7 @@ def _processor(name: str, output: str, runs: int | None, html: str | None, conte
 
     machine = machine_of(name)
     if machine is None or machine.name not in MACHINES:
-        raise BadInput(f"what is measured is native, {', '.join(MACHINES)}, got {name}")
+        raise BadInput(f"calibration measures a native processor, {', '.join(MACHINES)}, got {name}")
     writable(output)
     rounds = ROUNDS if runs is None else runs
 

@@ -41,7 +41,7 @@ def extract(
         str | None, typer.Option("-o", "--output", metavar="FILE.json", help="Write the chosen e-nodes to this file.")
     ] = None,
 ) -> None:
-    """Extract the cheapest program from an e-graph in a JSON file, and print what is proven about it."""
+    """Extract the cheapest program from an e-graph in a JSON file, and print its cost and the proven bound."""
     from glenside.extract import METHODS as KNOWN
     from glenside.extract import ExtractionError
     from glenside.extract.gym import read_gym

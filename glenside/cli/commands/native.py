@@ -142,7 +142,7 @@ def _require_here(machines: Sequence[Machine | None]) -> None:
 
     for machine in machines:
         if machine is not None and not is_here(machine):
-            raise BadInput(f"--check runs what is compiled, and this computer has no {machine.name}")
+            raise BadInput(f"--check runs the compiled program, and this computer has no {machine.name}")
 
 
 @dataclass
@@ -217,7 +217,7 @@ class _Made:
         with observed(observe):
             made = keeping(found.programs, machine, found.most_bytes, self.without)
         if self.after is not None and self.loops is None:
-            raise BadInput(f"the pass {self.after} did not run: it was left out, or nothing asked for it")
+            raise BadInput(f"the pass {self.after} did not run: it was left out, or this program does not need it")
         return made
 
     def as_dict(self) -> dict[str, Any]:
@@ -237,7 +237,7 @@ class _Made:
         return {"program": self.lowered[0].program.name, "machines": of, **files}
 
     def show(self) -> None:
-        """Prints what was written, or the loops or passes if there is no file."""
+        """Prints the path of the file, or the loops or passes if there is no file."""
         from glenside.codegen.runtime.compiled_function import budget_words
         from glenside.codegen.runtime.export import machine_name
 

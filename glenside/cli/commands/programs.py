@@ -77,7 +77,7 @@ def run(
     if plot is not None:
         raise BadInput("--plot is for programs of an npu: give --on simulator or --on rtl too")
     if html is not None and on != "spu":
-        raise BadInput("--html tells what a machine takes: give --on simulator, --on rtl or --on spu too")
+        raise BadInput("--html reports cycles or traffic of a machine: give --on simulator, --on rtl or --on spu too")
     require_page(html)
     of_machine = (("target", target), ("link", link), ("runs", runs), ("json", json_path))
     given = [name for name, value in of_machine if value is not None]
@@ -214,7 +214,7 @@ def _like(program: Program, other: Program) -> list[str]:
 
 
 def _write_page(path: str | None, title: str, report: CheckReport | GradientReport, seed: int) -> None:
-    """Writes the verdicts of a check as a page, if one was asked for. Raises BadInput."""
+    """Writes the verdicts of a check as a page, if `--html` is given. Raises BadInput."""
     if path is None:
         return
     from glenside.check import CheckReport

@@ -64,7 +64,7 @@ def is_shared(nest: Nest) -> bool:
 
 
 def predicted_time_alone(nests: Sequence[Nest], machine: Machine) -> float:
-    """Returns the predicted nanoseconds of consecutive nests, whatever ran before: machine threads x slowest thread."""
+    """Returns the predicted nanoseconds of consecutive nests with cold caches: machine threads x slowest thread."""
     cache = _second_cache(machine)
     works = (_work(nest, _counted(Like.of(nest.body), machine), cache, machine.threads) for nest in nests)
     return sum(work.priced(machine.nanoseconds) for work in works)
@@ -160,7 +160,7 @@ def works(loops: Loops, machine: Machine, threads: int = 1) -> list[Work]:
     last, found_there = Cache(machine.l3, _LARGE_PART, plan.places).warm(stored), list[Work]()
     for work, (buffer, reach) in zip(found, stored, strict=True):
         far = last.touch(buffer, reach.footprint).work()
-        found_there.append(work if work.matrices else work.plus(far))  # AMX tiles prefetch what follows
+        found_there.append(work if work.matrices else work.plus(far))  # AMX tiles prefetch the next rows
     return found_there
 
 

@@ -204,7 +204,7 @@ def apply_one(primitive: Primitive, operand: Formula) -> Formula:
 
 
 # The order and the rounding are those of the "Intel 64 and IA-32 Architectures Software Developer's Manual", VDPBF16PS:
-# round to nearest even whatever the rounding mode, subnormal operands and results flushed to 0.
+# round to nearest even in any rounding mode, subnormal operands and results flushed to 0.
 _DOT_2 = """static inline f32xLANES NAME(f32xLANES sum, uint32_t pair, const void *block)
 {
     u8xBYTES b = *(const u8xBYTES *)block;

@@ -20,7 +20,7 @@ _MAX_UNROLLED = 8
 
 
 def category_of(compute: Term) -> Category:
-    """Returns the category of a compute: what it does to its items."""
+    """Returns the category of a compute, by its effect on items."""
     return compute_of(compute)[0].category
 
 

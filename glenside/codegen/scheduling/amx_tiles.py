@@ -208,7 +208,7 @@ class MatrixTiles:
         return [(axis, at(axis) + first, vectors) for axis, first, vectors in axes]
 
     def _apart(self, rows: PartPacking, columns: PartPacking) -> list[Statement]:
-        """Returns the loops over panels, with all tiles of a panel inside, for rows packed beforehand.
+        """Returns the loops over panels, with all tiles of a panel inside, for packed rows.
 
         If the packed rows exceed half of the L2 cache, the reduction is cut into pieces: a group of panels runs one
         piece at a time.

@@ -138,7 +138,7 @@ class Reads:
 class Seldom:
     """A prefetch that is issued once in `steps` steps.
 
-    asked  returns the prefetch statements, given the index of the block of steps
+    asked  function that returns the prefetch statements, given the index of the block of steps
     """
 
     steps: int

@@ -42,7 +42,7 @@ _SAMPLES_PER_PACKING = 256
 _SAMPLE_THINNING = 2
 """If all samples cost too much, one of this many is kept."""
 _MIN_SAMPLES = 2
-"""Samples that are validated whatever they cost."""
+"""Number of samples that are always validated."""
 _MAX_PRODUCTS = 1 << 18
 """Maximum cost of more than `_MIN_SAMPLES` samples of a nest: elements times steps of sums."""
 
@@ -159,7 +159,7 @@ class _Validating:
                 self.held.setdefault(origin(layout.buffer), []).append(layout)
 
     def nest(self, number: int, nest: Nest, report: Validation) -> Iterator[str]:
-        """Yields what is wrong with the samples of a nest."""
+        """Yields the faults of the samples of a nest."""
         written = self.written[number]
         held = {buffer: self._layouts_in(buffer, nest) for buffer in written}
         key = likeness(

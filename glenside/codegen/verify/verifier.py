@@ -84,7 +84,7 @@ def _sentence(fault: Fault, loops: Loops, program: Program) -> str:
 
 
 def _layer(nest: Nest, loops: Loops, program: Program) -> str:
-    """Returns a description of a nest: its number, what it computes, and its layers of the program."""
+    """Returns a description of a nest: its number, its operation, and its layers of the program."""
     names = {term: name for name, term in (*program.names.items(), *program.layers.items())}
     layers = list(dict.fromkeys(names[term] for term in nest.terms if term in names))
     of = f"layer {', '.join(layers[:3])}, " if layers else ""

@@ -132,7 +132,7 @@ class Checker:
                         state.clear()
 
     def _record_writes(self, accesses: Sequence[Access], malformed: bool) -> dict[Buffer, list[Box]] | None:
-        """Records what a nest writes; returns it as boxes, or None if boxes do not cover all of it."""
+        """Records the writes of a nest; returns them as boxes, or None if boxes do not cover all of them."""
         found: dict[Buffer, list[Box]] | None = {}
         for access in accesses:
             if not access.writes or access.buffer not in self.written:

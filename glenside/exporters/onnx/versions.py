@@ -87,7 +87,7 @@ def _added(op: str, version: int, later: int) -> dict[str, bool] | None:
 
 
 def _only_got_dtypes(op: str, version: int) -> bool:
-    """Whether an operator is as of OPSET what it was, but for dtypes that it takes."""
+    """True if an operator has been unchanged since OPSET, except for the dtypes that it takes."""
     if _is_deprecated(op, OPSET):
         return False
     return since(op, version) == since(op, OPSET) or _added(op, version, OPSET) == {}

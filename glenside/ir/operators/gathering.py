@@ -62,7 +62,7 @@ access_gather = operator(
     adjoint=_adjoint_gather,
     doc="The elements of one axis at computed indices: all axes of the indices stand in place of that axis, "
     "on its side of the split. Indices below 0 count from the end.",
-    symbolic=False,  # on which side of the split the axis stands is a condition
+    symbolic=False,  # the side of the split that has the axis is a condition
     examples=example("(access-gather (access (access-tensor x) 1) (cast (access-tensor i) int64) 1)", x="m n k", i="l"),
 )
 

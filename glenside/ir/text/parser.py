@@ -139,7 +139,7 @@ class _Parser:
         return self._fitting(owner, field, value, opening)
 
     def let(self, owner: str, field: Field | None) -> Form:
-        """Reads (let ((name value) ..) body), sequential; the body is what the owner expects there."""
+        """Reads (let ((name value) ..) body), sequential; the body is parsed as at the place of the let."""
         self.arguments.open("let", "bindings", "a list of bindings, such as ((a (access-tensor x)))")
         bound: list[str] = []
         self.scope.open_list()

@@ -124,7 +124,7 @@ def read_options(text: str) -> Machine:
         if not equals:
             raise BadInput(f"the option {name} of npu is written {name}=VALUE: {known[name].words}")
         if name in options:
-            raise BadInput(f"the option {name} of npu stands twice in {text!r}")
+            raise BadInput(f"the option {name} of npu is given twice in {text!r}")
         try:
             options[name] = known[name].read(value)
         except ValueError:

@@ -77,7 +77,7 @@ class Times:
 
 
 _LAST: list[tuple[NpuProgram, Times]] = []
-"""The last program and its times: compiling, reporting and saving each ask for the times of one program."""
+"""The last program and its times, since compiling, reporting and saving use the times of one program."""
 
 
 def times(program: NpuProgram) -> Times:

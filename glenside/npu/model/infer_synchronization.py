@@ -173,7 +173,7 @@ class Inferred:
         conflicting = (True, False) if effect.writes else (True,)
         for writes in conflicting if memory is not ARRAY else conflicting[1:]:  # the interlock orders these
             for other, newest in history.newest[writes].items():
-                # A unit accesses memories in order, but what DMA reads may overtake what it writes.
+                # A unit accesses memories in order, except that DMA reads may overtake DMA writes.
                 if other == unit and (effect.writes or unit != "dma"):
                     continue
                 if newest >= waits.known[INDEX[other]]:

@@ -154,7 +154,7 @@ class PricesAlgebra(ABC):
 
 
 class BoundsProducts(ABC):
-    """The first objective has a lower bound for any program of so many multiply-accumulates."""
+    """The first objective has a lower bound for any program with a given number of multiply-accumulates."""
 
     @abstractmethod
     def bound(self, macs: int) -> int:

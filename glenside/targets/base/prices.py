@@ -74,7 +74,7 @@ def parse_objectives(text: str, known: Sequence[str] = OBJECTIVES) -> tuple[str,
     if unknown is not None:
         raise BadInput(f"an objective is one of {', '.join(known)}, got {unknown!r}{suggestion(unknown, known)}")
     if len(set(names)) < len(names):
-        raise BadInput(f"objectives are compared in the order given, so each can stand there once, got {text!r}")
+        raise BadInput(f"objectives are compared in the order given, so each may be given once, got {text!r}")
     return names
 
 

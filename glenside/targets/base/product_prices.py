@@ -13,7 +13,7 @@ class ProductPrices(Protocol):
         """Returns the cost of `groups` products of (rows depth) and (depth columns)."""
 
     def elementwise(self, read: int, written: int) -> float:
-        """Returns the cost of an elementwise function, or a sum, that reads and writes so many elements."""
+        """Returns the cost of an elementwise function, or a sum, by the number of elements read and written."""
 
 
 @dataclass(frozen=True, slots=True)

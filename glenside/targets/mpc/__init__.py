@@ -1,1 +1,1 @@
-"""Secure computation by two parties: the target, what its protocol sends, and what a program does by it."""
+"""Secure computation by two parties: the target, and the traffic of its protocol and of programs."""

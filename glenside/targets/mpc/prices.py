@@ -27,7 +27,7 @@ Price = Callable[..., Traffic | None]
 def node_traffic(
     protocol: Semi2k, operator: str, attributes: Sequence[Any], operands: Sequence[Operand], result: Type
 ) -> Traffic | None:
-    """Returns what one party sends for one node; None without a formula.
+    """Returns the traffic of one node; None without a formula.
 
     Results of dot products and tile instructions keep twice the fractional bits: a `truncate`, or else
     `product_truncation`, prices their truncation. Elementwise products and linear maps are truncated at once.
@@ -89,7 +89,7 @@ def _times(protocol: Semi2k, elements: int, dtype: str, a: bool, b: bool) -> Tra
 
 
 def _dot_product(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
-    if operand.shared is None:  # elements are multiplied, and added then
+    if operand.shared is None:  # elements are multiplied, then added
         size = operand.access.dims.remove(operand.access.split).product()
         return _folded(operand, lambda a, b: _times(protocol, size, result.dtype, a.secret, b.secret))
     a, b = operand.parts
@@ -124,7 +124,7 @@ def _folded(operand: Operand, step: Callable[[Operand, Operand], Traffic | None]
 
 
 def _multiply(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
-    """Of a product by several public ones after each other SPU's compiler makes one."""
+    """Returns the traffic of a product; SPU's compiler merges several public factors into one."""
     total, scaled = NOTHING, False
     left, *others = operand.along()
     if any(part.number == 0 for part in (left, *others)):
@@ -139,12 +139,12 @@ def _multiply(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic
 
 
 def _divide(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
-    """By a public one it is a product by its reciprocal."""
+    """Returns the traffic of a quotient; with a public divisor it is a product by its reciprocal."""
 
     def step(a: Operand, b: Operand) -> Traffic | None:
         if result.dtype not in FLOATS:
             return None
-        if not b.secret:  # by numbers of the program it is a product, by others SPU cuts twice
+        if not b.secret:  # a product for numbers of the program; for others SPU truncates twice
             return NOTHING if b.number == 1 else protocol.truncation(result.size).times(1 if b.known else 2)
         if a.secret:
             return protocol.function("quotient", result.size)
@@ -170,7 +170,7 @@ def _compare(protocol: Semi2k, operand: Operand, result: AccessType, relation: s
 
 
 def _select(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
-    """By whether the condition is 0."""
+    """Returns the traffic of a selection, which tests if the condition is 0."""
     condition, then, otherwise = operand.along()
     if not condition.secret:
         return NOTHING

@@ -1,4 +1,4 @@
-"""Products by what both parties know, and where SPU's compiler puts them: into the next one, or to what is repeated."""
+"""Finds products by public values that SPU's compiler moves: into the next product, or to a repeated operand."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from glenside.targets.mpc.analysis import Operand
 
 
 def merged(uses: Mapping[Term, list[Term]], known: Mapping[Term, Operand]) -> set[Term]:
-    """Products by what is public that SPU's compiler puts into the next one: (x * p) * q is x * (p * q).
+    """Returns the products by public values that SPU's compiler merges into the next product: (x * p) * q is x * (p *
+    q).
 
-    The result has no other use, and only movement stands between them that the compiler puts before or after both.
+    The result has no other use, and between the products there is only movement that the compiler moves before or after
+    both.
     """
     found: set[Term] = set()
     for term in uses:
@@ -37,8 +39,8 @@ def merged(uses: Mapping[Term, list[Term]], known: Mapping[Term, Operand]) -> se
 
 @dataclass(frozen=True)
 class Scale:
-    """What becomes of a product by one public number: `moved` are the elements that SPU's compiler scales instead, for
-    each use that it moves it from; `own` says whether the product itself is left, for another use.
+    """The effect on a product by one public number: `moved` has for each use that it is moved from the number of
+    elements scaled instead; `own` is True if the product itself remains for another use.
     """
 
     moved: tuple[int, ...]
@@ -46,10 +48,11 @@ class Scale:
 
 
 def scales_before_repeated(uses: Mapping[Term, list[Term]], known: Mapping[Term, Operand]) -> dict[Term, Scale]:
-    """Products by one public number that SPU's compiler moves to the other operand of the next product, where that
-    repeats itself: (x * c) * repeated(w) is x * repeated(w * c), and (x * c) * repeated(w * d) is x * repeated(w * cd).
+    """Returns the products by one public number that SPU's compiler moves to the other operand of the next product, if
+    that operand repeats its elements: (x * c) * repeated(w) is x * repeated(w * c), and (x * c) * repeated(w * d) is x
+    * repeated(w * cd).
 
-    A mean is such a product, of a sum. Not where x * c is repeated itself before that product.
+    A mean is such a product, of a sum. Not if x * c itself is repeated before the next product.
     """
     found: dict[Term, Scale] = {}
     for term in uses:
@@ -65,7 +68,7 @@ def scales_before_repeated(uses: Mapping[Term, list[Term]], known: Mapping[Term,
 
 
 def _users(term: Term, uses: Mapping[Term, list[Term]]) -> Iterator[Term]:
-    """What uses a term, whatever its split is there."""
+    """Yields the terms that use a term, through all splits."""
     for user in uses[term]:
         if user.operator is views.access:
             yield from _users(user, uses)
@@ -76,8 +79,8 @@ def _users(term: Term, uses: Mapping[Term, list[Term]]) -> Iterator[Term]:
 def _scaled_instead(
     term: Term, user: Term, uses: Mapping[Term, list[Term]], known: Mapping[Term, Operand]
 ) -> int | None:
-    """The elements of the other operand of the next product that are scaled instead of a term; 0 where they are scaled
-    already. None where the term is.
+    """Returns the number of elements of the next product's other operand that are scaled instead of a term; 0 if that
+    operand is already scaled; None if the term itself is scaled.
     """
     after = _after([user], uses, set())
     other = None if after is None or after.attributes[0] != "elementwise-mul" else _beside(term, after)
@@ -90,12 +93,12 @@ def _scaled_instead(
 
 
 def _distinct(term: Term, known: Mapping[Term, Operand]) -> int:
-    """The elements of a term that do not only repeat others."""
+    """Returns the number of elements of a term without repetitions."""
     return prod(n for axis, n in enumerate(term.access.dims) if axis not in known[term].repeats)
 
 
 def _beside(term: Term, product: Term) -> Term | None:
-    """The other operand of a product of two of which one is a term that was moved."""
+    """Returns the other operand of a product if exactly one operand is the term or movement of it; else None."""
     pair = product.children[0]
     while pair.operator in _KEEPING and pair.operator is not access_product:
         (pair,) = pair.children
@@ -107,7 +110,7 @@ def _beside(term: Term, product: Term) -> Term | None:
 
 
 def _moved_from(term: Term) -> list[Term]:
-    """The term, and what it is only moved from."""
+    """Returns the term and the terms that it is movement of."""
     found = [term]
     while found[-1].operator in _CROSSED and len(found[-1].children) == 1:
         found += found[-1].children
@@ -119,8 +122,8 @@ def _is_scaled(term: Term, known: Mapping[Term, Operand]) -> bool:
     return factor is not None and factor.number is not None
 
 
-# Movement that the compiler puts before or after a product by what is public, as was measured; all but the splits only
-# where that is the same everywhere: the first product for a flip, else the second.
+# Movement that the compiler moves before or after a product by a public value, as measured. Except for splits this
+# requires that the public value is one number: of the first product for a flip, else of the second.
 _KEEPING = {views.access, views.access_shift_right, access_product}
 _CROSSED = _KEEPING | {
     *(views.access_transpose, views.access_reshape, views.access_rearrange, views.access_flatten),
@@ -129,7 +132,7 @@ _CROSSED = _KEEPING | {
 
 
 def _after(used: list[Term], uses: Mapping[Term, list[Term]], crossed: set[Operator]) -> Term | None:
-    """The compute that alone uses what `used` use, with the movement between them; through a pair of its own."""
+    """Returns the only compute that uses the given terms, through movement and one pair; None if there is none."""
     paired = False
     while len(used) == 1:
         (user,) = used
@@ -145,7 +148,7 @@ def _after(used: list[Term], uses: Mapping[Term, list[Term]], crossed: set[Opera
 
 
 def _factor(term: Term, known: Mapping[Term, Operand]) -> Operand | None:
-    """The public operand of a product with a secret one, which SPU truncates; a mean has one too."""
+    """Returns the public operand of a product with a secret one, which SPU truncates; a mean has one, too."""
     if term.operator.name != "compute" or not known[term].secret or term.access.dtype not in FLOATS:
         return None
     kind, operand = str(term.attributes[0]), known[term.children[0]]

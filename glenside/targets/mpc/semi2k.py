@@ -22,10 +22,10 @@ _TRUNCATED_ELEMENT = 4
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What one party sends.
+    """The traffic of one party.
 
     bytes      bytes sent
-    messages   messages sent; each waits for one of the other party, so that they are also rounds
+    messages   messages sent, which equals the rounds, since each waits for a message of the other party
     truncated  elements that are truncated to the fractional bits after a product
     """
 

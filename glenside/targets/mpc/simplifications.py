@@ -1,8 +1,8 @@
-"""What SPU's compiler makes of a compute whose operand is directly a compute: other ones, which send less.
+"""Models SPU's compiler, which replaces a compute of a compute by computes that send less.
 
-The equations are those of XLA's simplifier: x / sqrt y is x * rsqrt y, x / exp y is x * exp(-y), (x / y) / z is
-x / (y * z) and x / (y / z) is (x * z) / y, exp x * exp y is exp(x + y), log(exp x) is x, relu(relu x) is relu x,
-|x| is x where no element can be below 0. A root is changed only where it has no other use.
+The equations are those of XLA's simplifier: x / sqrt y is x * rsqrt y, x / exp y is x * exp(-y), (x / y) / z is x / (y
+* z) and x / (y / z) is (x * z) / y, exp x * exp y is exp(x + y), log(exp x) is x, relu(relu x) is relu x, |x| is x if
+no element can be below 0. A root is only changed if it has no other use.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _SPLITS: set[Operator] = {views.access, views.access_shift_right}
 
 
 def computed(uses: Mapping[Term, list[Term]], known: Mapping[Term, Operand]) -> dict[Term, frozenset[str]]:
-    """The computes that SPU computes in the place of each term: of other terms it is what stands there.
+    """Returns the computes that SPU runs instead of a term, for each term that it replaces.
 
-    uses  the terms of a program in order of evaluation, each with those that it is an operand of
+    uses the terms of a program in order of evaluation, each with its users
     """
     own: dict[Term, str] = {}
     needed: dict[Term, set[str]] = defaultdict(set)
@@ -48,7 +48,7 @@ def _kind(term: Term) -> str:
 
 
 def _operands(term: Term) -> list[Term]:
-    """What a term computes with, where only splits stand between."""
+    """Returns the operands of a term, through all splits."""
     found: list[Term] = []
     for child in term.children:
         while child.operator in _SPLITS:
@@ -60,7 +60,7 @@ def _operands(term: Term) -> list[Term]:
 def _rewritten(
     term: Term, operands: list[tuple[Term, str]], uses: Mapping[Term, list[Term]], known: Mapping[Term, Operand]
 ) -> tuple[str, list[str]]:
-    """What a term is computed as, "" for nothing that is sent, and what its operands are."""
+    """Returns the replacement of a term and of its operands; "" sends nothing."""
     kind, kinds = _kind(term), [own for _, own in operands]
     if not kind or not known[term].secret or term.access.dtype not in FLOATS:
         return kind, kinds
@@ -83,7 +83,7 @@ def _rewritten(
 
 
 def _is_not_negative(term: Term, known: Mapping[Term, Operand]) -> bool:
-    """Whether the compiler sees that no element is below 0."""
+    """True if the compiler can prove that no element is below 0."""
     kind, operands = _kind(term), _operands(term)
     number = known[term].number
     if number is not None:
@@ -92,30 +92,30 @@ def _is_not_negative(term: Term, known: Mapping[Term, Operand]) -> bool:
         return kind != "maximum" or any(_is_not_negative(o, known) for o in operands)
     if kind == "minimum":
         return all(_is_not_negative(o, known) for o in operands)
-    if kind.startswith("(clip ") and term.access.size == 1:  # in larger arrays its numbers are broadcast
+    if kind.startswith("(clip ") and term.access.size == 1:  # in larger arrays the bounds are broadcast
         low, high = map(Fraction, kind.strip("()").split()[1:])
         return high >= 0 and (low >= 0 or _is_not_negative(operands[0], known))
     return kind == "elementwise-mul" and len(operands) == 2 and operands[0] is operands[1]
 
 
 def _pair_below(term: Term, uses: Mapping[Term, list[Term]]) -> Term:
-    """The last split of a term that has no other use, or the term."""
+    """Returns the last of the splits of a term that are its only uses, or the term."""
     while len(uses[term]) == 1 and uses[term][0].operator in _SPLITS:
         (term,) = uses[term]
     return term
 
 
 def _product(a: Operand, b: Operand) -> str:
-    """What a product by a secret one is: nothing where the other is 1."""
+    """Returns the kind of a product with a secret operand: "" if the other operand is 1."""
     if 1 in (a.number, b.number):
         return ""
     return PRODUCT if a.secret and b.secret else SCALED
 
 
 def _quotients(a: tuple[Term, str], b: tuple[Term, str], known: Mapping[Term, Operand]) -> tuple[str, list[str]] | None:
-    """The quotient of two of which one is a quotient itself: that becomes a product, and it a quotient of other ones.
+    """Returns the replacement of a quotient whose operand is a quotient: one of them becomes a product.
 
-    None where it is of no quotient by a secret one.
+    None if no operand is a quotient by a secret one.
     """
     kinds = [a[1], b[1]]
     parts = [[known[o] for o in _operands(x)] if kind == "elementwise-div" else [] for x, kind in (a, b)]

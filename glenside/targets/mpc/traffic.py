@@ -26,7 +26,7 @@ from glenside.targets.mpc.simplifications import (
 def program_traffic(
     program: Program, public: Iterable[str] = (), prepared: bool = False, protocol: Semi2k | None = None
 ) -> dict[Term, Traffic | None]:
-    """Returns what one party sends for each term of the program, in order of evaluation; None without a formula.
+    """Returns the traffic of one party for each term of the program, in order of evaluation; None without a formula.
 
     public    names of tensors that both parties know; numbers in the program are public too
     prepared  True: the owner of the constants folds terms over them before sharing

@@ -29,7 +29,7 @@ def reshaped(node: Node) -> Term:
     target = required(numbers(node, 1, "shape", 5), "shape")
     if not node.integer("allowzero", 0):
         if any(n == 0 and i >= len(dims) for i, n in enumerate(target)):
-            raise BadInput(f"shape requires a 0 to stand for one of {len(dims)} axes, got {target}")
+            raise BadInput(f"shape requires each 0 at one of the {len(dims)} axes of the input, got {target}")
         target = [dims[i] if n == 0 else n for i, n in enumerate(target)]
     if min(target, default=0) < -1 or (-1 not in target and prod(target) != x.access.size):
         raise BadInput(f"shape requires sizes of {x.access.size} elements, got {target}")

@@ -104,7 +104,7 @@ class Reads:
 
     @property
     def has_zeros(self) -> bool:
-        """True if zeros are read, whatever byte they are."""
+        """True if zeros are read, of any byte value."""
         return bool(len(self.zeros) or self.nothing.any())
 
     @concurrent_cached_property

@@ -1,4 +1,4 @@
-"""Emits the column instructions of layers whose items stand in columns of the accumulators: softmax and layer norms."""
+"""Emits the column instructions of layers whose items are columns of the accumulators: softmax and layer norms."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Choice:
     solution: Solution | None = field(default=None, repr=False, compare=False)
 
     def is_like(self, other: Choice) -> bool:
-        """True if both choose the same, whatever the cost."""
+        """True if both make the same choice; costs are ignored."""
         return (self.mappings, self.axes, self.held) == (other.mappings, other.axes, other.held)
 
 
@@ -267,9 +267,7 @@ class _Model(WholeNumbers):
                 self.row(0, room, [(self.rooms[tensor], 1.0) for tensor in alive])
 
     def _add_others(self, tensor: Term, take: Mapping[str, Sequence[int]]) -> None:
-        """Requires that rows made of several tensors are streamed from the scratchpad only if all
-        of them are resident.
-        """
+        """Requires that rows of several tensors are streamed from the scratchpad only if all of these are resident."""
         for name, own in self.may_stay[tensor].allows.items():
             for by, may, option in zip(take[name], own, self.options[name], strict=True):
                 others = [other for other in option.streams.values() if other is not None and other != tensor]

@@ -71,7 +71,7 @@ def context_of(node: Node, shares: Term, v: Term) -> Term:
 
 
 def _filter(node: Node, kept: Term, like: Term) -> Term:
-    """Returns what a mask adds to scores: 0 where `kept`, otherwise the attribute mask_filter_value."""
+    """Returns the addend of a mask to scores: 0 where `kept`, otherwise the attribute mask_filter_value."""
     removed = node.number("mask_filter_value", -10000.0)
     none = build("full", kept.access.dims, 0, like.access.dtype)
     return select(kept, none, filled(none, removed))
