@@ -230,9 +230,9 @@ _TWICE = ex.rearranged(ex.moved("$m $n", "1 0", "", "$n $m"), "$n $m", "1 0", ""
 def operands_are_flat(b: V, p: V, o: V, s: V, i: V, d: V, n: V, size: V, shape: V, item: V, linear: V) -> Clauses:
     """rearrange(b; p, o) = rearrange(flat(b); p, o), where flat(b) are its elements along one axis.
 
-    Tensors that differ only in dims then are rearrangements of one tensor, and each layout of a tensor is one class, for
-    all of its shapes; so the first form is not explored further. Sound because a rearrangement reads its
-    operand in row-major order, whatever its dims.
+    Tensors that differ only in dims then are rearrangements of one tensor, and each layout of a tensor is one class,
+    for all of its shapes; so the first form is not explored further. Sound because a rearrangement reads its operand in
+    row-major order, whatever its dims.
     """
     return when(
         *(ROOT == op.rearrange(b, p, o, s, i), d == dims(b), n == split(b), size == d.product(), size > 0),
