@@ -5,7 +5,7 @@
 
 "children" is [] when left out, "cost" 1 and "subsumed" false; other keys, "class_data" among them, say nothing about
 costs and are passed over. A child stands for its whole class, so cycles among classes are allowed. A cost is a decimal
-number; the decimals that are written, and not doubles near them, are what is added up.
+number; its exact decimal value is added up, not a double near it.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ ROUNDS = 4
 
 
 class Storing(Enum):
-    """Where a node may store its result."""
+    """The buffers in which a node may store its result."""
 
     NOWHERE = "in a buffer of its own"
     ANYWHERE = "in any buffer that is given"

@@ -232,7 +232,7 @@ def compile(
              loops of the unoptimized program, which compute each step as the interpreter does
     memory   maximum bytes of temporaries and results on one thread, or text such as "64MB". Values that do not fit are
              recomputed, with the least work. With "cpu" it is the budget of `gl.CPU("64MB")`, which the choice of
-             variants respects first; other targets have a budget of their own
+             variants must respect; other targets have a budget of their own
     check    True: require that `f.check()` is ok: exact over residues, and within the bounds of rounding
     without  loop passes to leave out, such as "fuse-padding" (`glenside compile --emit passes` lists them)
     how      arguments of `optimize`

@@ -63,7 +63,7 @@ def known_rules(given: Iterable[str | Rule]) -> tuple[str | Rule, ...]:
     rules = (given,) if isinstance(given, str | Rule) else tuple(given)
     for wanted in rules:
         if not isinstance(wanted, str | Rule):
-            raise BadInput(f"a rule is what gl.rule declares, or the name of a family, got {wanted!r}")
+            raise BadInput(f"a rule is declared by gl.rule, or is the name of a family, got {wanted!r}")
         if isinstance(wanted, str) and wanted not in families():
             raise BadInput(f"there is no family of rules {wanted!r}{suggestion(wanted, families())}")
     return rules

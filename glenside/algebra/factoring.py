@@ -1,8 +1,8 @@
 """The cheapest way to compute a normal form: like terms collected, common operands factored out, products in order.
 
-Two monomials with a common operand F are F a + F b = F (a + b), once the indices of one are named as those of the
-other. Of what is left, constants are added once, and computed operands where that is cheaper. Where F has an index that
-stays in one monomial and that is summed over in the other, the one takes an identity matrix: x + x W = x (I + W).
+Two monomials with a common operand F are F a + F b = F (a + b), once both use the same index names. Of the remaining
+terms, constants are added once, and computed operands where that is cheaper. Where F has an index that stays in one
+monomial and that is summed over in the other, the one takes an identity matrix: x + x W = x (I + W).
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _one(dtype: str) -> Operand:
 
 
 def _matched(one: Operand, other: Operand, names: Mapping[Index, Index]) -> Mapping[Index, Index] | None:
-    """Returns the names of the indices of `other` in those of `one`, added to known ones; None where they disagree."""
+    """Maps the index names of `other` to those of `one`, in addition to a known mapping; None if they conflict."""
     found = dict(names)
     for ours, theirs in zip(one.axes, other.axes, strict=True):
         if [index.size for index in ours] != [index.size for index in theirs]:

@@ -3,7 +3,7 @@
 Each value is modeled by a stand-in, a numpy array that is never read or written, so that transposes, slices, windows
 and broadcasts are views of it as they are of the real array, numpy decides whether a reshape is a view or a copy, and a
 buffer is freed with its last view. It counts results of operators and their temporaries, but not what exists before and
-after: inputs, constants, and what is computed from constants alone, since that is done beforehand.
+after: inputs, constants, and values computed from constants alone, which are folded.
 """
 
 from __future__ import annotations

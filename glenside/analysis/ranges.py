@@ -165,7 +165,7 @@ def _of_expression(term: Term, expression: Scalar, operands: Sequence[Range], se
 
 _SCALES = ("multiply", "divide")
 """Primitives of two numbers that are monotonic in each; the sign of the other number gives the direction."""
-_ROUNDED = 1e-6  # of their results, which are not those of exact bounds
+_ROUNDED = 1e-6  # of rounded results, not of the exact bounds
 
 
 def _corners(function: Callable[..., Any], operands: Sequence[Range], unknown: float | None = 0.0) -> Range:

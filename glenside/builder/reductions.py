@@ -52,7 +52,7 @@ def position(kind: str, x: Term, axis: int, *, last: bool = False) -> Term:
 
 
 def running(combine: Combine, x: Term, axis: int, neutral: str, *, exclusive: bool = False) -> Term:
-    """Each element combined with all before it along one axis, or with `exclusive` those before it alone.
+    """Combines each element with all elements before it along one axis; with `exclusive`, only the elements before it.
 
     Distances double, so that the term is logarithmic in the size. What is combined is associative; `neutral` changes
     nothing.

@@ -142,7 +142,7 @@ def largest_positions(x: Term, window: Sizes, **lie: Unpack[Windowing]) -> Term:
 
 
 def average_pool(x: Term, window: Sizes, *, count_padding: bool = True, **lie: Unpack[Windowing]) -> Term:
-    """The mean of each window; without `count_padding`, of those of its elements that are not padding.
+    """The mean of each window; without `count_padding`, of its elements without padding.
 
     What a window has beyond the padding, with `ceil`, is never counted.
     """

@@ -149,8 +149,8 @@ def beside(
 ) -> Array | None:
     """Returns a tensor near a constant value with which two operands are equal.
 
-    Some elements are below that value and some above, or all on one side. Returns None if the deciding value is not
-    affine while all elements grow alike.
+    Some elements are below that value and some above, or all on one side. Returns None if the difference of the
+    operands is not affine in a common change of all elements.
     """
     if tensor.dtype in WHOLE:
         return _integers_beside(goal, tensor, arithmetic, values, rng)

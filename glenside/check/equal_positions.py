@@ -76,7 +76,7 @@ def _unordered_hash(residues: Array) -> int:
 
 def _hash(residues: Array) -> int:
     mixed = residues.astype(np.int64).view(np.uint64)
-    mixed += _OFFSET  # without it, -2 and 0 sum up to what -1 and -1 do
+    mixed += _OFFSET  # without it, -2 and 0 have the same sum as -1 and -1
     mixed *= _MIX
     mixed ^= mixed >> np.uint64(29)
     return int((mixed * _MIX).sum(dtype=np.uint64))

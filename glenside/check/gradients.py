@@ -292,7 +292,7 @@ class _AdjointTest:
     # The two sides.
 
     def _compare(self, point: _Point) -> dict[str, str]:
-        """Returns the differences at a point of what did not differ before."""
+        """Returns the gradients that differ at a point and did not differ before."""
         found: dict[str, str] = {}
         moved = {name: self._direction(point, name) for name in self.equal if name and name not in self.differs}
         forward, results = self._forward(point, moved)

@@ -92,8 +92,8 @@ class Turns:
     def _with_own(self, turns: int) -> int:
         """Returns the number of rounds, of the first `turns`, in which constants have their own values.
 
-        These are every second of the first eight rounds, and every eighth after them. With drawn scales, a deep
-        integer network loses what it computes.
+        These are every second of the first eight rounds, and every eighth after them. With drawn scales, results of a
+        deep integer network hardly depend on its inputs.
         """
         return (min(turns, _OFTEN) // 2 + max(0, turns - _OFTEN) // _SELDOM) if self.own else 0
 

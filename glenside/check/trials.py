@@ -110,7 +110,7 @@ class _Numbers(Native):
 
 
 class Field(_Numbers, PrimeField):
-    """A prime field that records replaced functions, those of reals included, and the residues that it drew itself."""
+    """A prime field that records the functions that it replaced, on reals too, and the residues that it drew."""
 
     @cached_property
     def _drawn(self) -> WeakValueDictionary[str, Array]:

@@ -278,7 +278,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Ways:
-    """How to search, where the target leaves a choice."""
+    """Options of the search, for targets that leave a choice."""
 
     blocking: Annotated[
         str,

@@ -36,7 +36,7 @@ class Pass:
 
     name      of dumps, times and options
     run       the function
-    purpose   what it does, in a sentence
+    purpose   its effect, in a sentence
     optional  True if a program is right without it
     """
 
@@ -93,7 +93,7 @@ def require_optional(names: Collection[str]) -> None:
 def lower(program: Program, machine: Machine | None = None, without: Collection[str] = ()) -> Loops:
     """Lowers a program to loop nests, for a machine by all passes but those named in `without`; plain loops for None.
 
-    Raises BadInput for a black box, by its name; and for what is no optional pass.
+    Raises BadInput for a black box, by its name, and for the name of no optional pass.
     """
     require_optional(without)
     lowering = Lowering(program, machine)

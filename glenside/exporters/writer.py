@@ -1,4 +1,4 @@
-"""Defines what exporters share: exported values, and exports that are the same steps for every format."""
+"""Defines the common parts of exporters: exported values, and exports with the same steps for every format."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ class Generator(Leaves):
         return self.attribute(kind, a)
 
     def attribute(self, kind: Kind, a: AccessType) -> Any:
-        """Returns numbers or a text, drawn from what occurs in an operand's type."""
+        """Returns numbers or a text, drawn from the numbers or texts of an operand's type."""
         pick = self.pick
         if kind is Kind.INT:
             return pick.choice((0, 1, 1, 2, 3, a.split, a.rank, max(0, a.rank - 1), *a.dims))

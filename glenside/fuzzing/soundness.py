@@ -115,7 +115,7 @@ def check_rule(rule: Rule, *, seeds: int = 3) -> RuleReport:
     BadInput for an argument that is not a rule.
     """
     if not isinstance(rule, Rule):
-        raise BadInput(f"a rule is what gl.rule declares, got {rule!r}")
+        raise BadInput(f"a rule is declared by gl.rule, got {rule!r}")
     whole("seeds", seeds, least=1)
     clauses: tuple[Rule, ...] = (rule,)
     if len(rule.clauses) > 1 and not rule.analysis:

@@ -287,7 +287,7 @@ def write_bytes(path: PathLike, content: bytes, verify: Verify | None = None) ->
 
 
 def write_array(path: PathLike, array: Array) -> None:
-    """Writes one array as .npy after comparing it with what is read back; the file is complete or not written. Raises
+    """Writes one array as .npy and compares it with the file as read back; the file is complete or not written. Raises
     BadInput.
     """
     with replacing(path, lambda written: _require_same(path, "", read_array(written), array)) as file:

@@ -57,7 +57,7 @@ def fields(**kinds: Kind | Field) -> tuple[Field, ...]:
 
 
 class OperatorKind(Enum):
-    """What an operator does with the elements of its operands."""
+    """The kind of an operator: movement, computation or others, by its use of elements."""
 
     LEAF = "leaf"  # no operands: a tensor or numbers
     VIEW = "view"  # the same elements under other indices: nothing is copied
@@ -246,7 +246,7 @@ def _fact(fact: Any, arguments: tuple[Any, ...], default: Any) -> Any:
 
 
 class Category(Enum):
-    """What a compute type does to (S)(I)."""
+    """The effect of a compute type on (S)(I)."""
 
     POINTWISE = "pointwise"  # (S)(I), each element by itself
     FOLD = "fold"  # (S)(I[1:]), folds the first item axis, left to right

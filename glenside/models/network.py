@@ -50,7 +50,7 @@ class Network:
     ) -> Term:
         """Convolution, padded to keep the size but for the stride, batch norm, and the activation if there is one.
 
-        `gain` is the sum of the weights' squares expected in each filter: 2 after relu, which halves what it sees.
+        `gain` is the sum of the weights' squares expected in each filter: 2 after relu, which halves its operand.
         """
         b, dims = self.b, (filters, x.access.dims[1] // groups, window, window)
         weight = self.normal(f"{name}.weight", dims, math.sqrt(gain / math.prod(dims[1:])))

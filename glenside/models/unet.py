@@ -24,7 +24,7 @@ def unet_small(
     """U-Net of 4 levels, 32 to 256 channels: 18 layers; the probability of each class at each pixel.
 
     Level i has base * 2^(i - 1) channels and half the size of the one before it. Layers are down1.conv1, down1.conv2,
-    .., down4.conv2, then up3.resize (after upsampling), up3.conv1 (after concatenation with what down3 gave),
+    .., down4.conv2, then up3.resize (after upsampling), up3.conv1 (after concatenation with the result of down3),
     up3.conv2, .., up1.conv2, and head. Weights are as in mobilenet_v1. Raises BadInput.
     """
     require_integers("unet_small", seed, base=base, levels=levels, resolution=resolution, batch=batch, classes=classes)

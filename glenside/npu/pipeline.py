@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stage:
-    """A measured part of a pass: what it needs and gives, and what holds after it."""
+    """A measured part of a pass: its inputs and outputs, and the invariant after it."""
 
     name: str
     purpose: str

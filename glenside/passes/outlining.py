@@ -171,7 +171,7 @@ class _Parts:
         found: set[Term] = set()
         pairs = {pair_of(term) for term in self.reads}
         for reader in self.order:
-            if reader not in pairs:  # what reads a pair reads its operands
+            if reader not in pairs:  # a reader of a pair reads its operands
                 operands = [c for child in reader.children for c in (child.children if child in pairs else (child,))]
                 found |= {o for o in operands if o in self.bases and self.bases[o] is not self.bases.get(reader)}
         return found

@@ -118,9 +118,7 @@ class Network:
         return _stored(value.moved, leaves, dtype, zero, own)
 
     def _with_fill_values(self, value: Affine, around: Array, dtype: str) -> Affine:
-        """Returns rounded numbers of which some replace filled zeros among sums, as bytes of the sums padded with
-        zeros.
-        """
+        """Returns rounded sums with filled zeros as the bytes of the sums, padded with zeros."""
         without = replace(value, shift=narrow(np.where(around, 0, value.shift)))
         if without.around() is not None:
             raise BadInput("a padding with 0 requires numbers whose clip range contains 0")

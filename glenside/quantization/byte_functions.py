@@ -38,7 +38,7 @@ class Curve:
 def base_of(term: Term, constant: Mapping[Term, bool]) -> Term | None:
     """Returns the tensor of bytes of which a term is an elementwise function; None if there is none, or several.
 
-    Of several candidates it is the nearest of which all the others are functions.
+    Of several candidates, the nearest one from which all others are computed.
     """
     found, stack, seen = set[Term](), [term], set[Term]()
     while stack:
@@ -58,7 +58,7 @@ def base_of(term: Term, constant: Mapping[Term, bool]) -> Term | None:
 
 
 def _below(part: Term, constant: Mapping[Term, bool]) -> list[Term]:
-    """Returns a tensor of bytes, the one of which it is a function, and so on."""
+    """Returns a tensor of bytes, the tensor that it is computed from, and so on."""
     base = base_of(part.children[0], constant) if part.operator.name == "cast" else None
     return [part, *([] if base is None else _below(base, constant))]
 

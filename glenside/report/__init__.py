@@ -1,1 +1,1 @@
-"""What an optimization did: rows of measures, the words for mappings, plots, pages and pictures of e-graphs."""
+"""Reports optimizations: rows of measures, texts, plots, pages and pictures of e-graphs."""

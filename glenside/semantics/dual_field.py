@@ -1,10 +1,10 @@
 """Computes with dual numbers a + b e, e^2 = 0, over a prime field: the value of a program and its tangent.
 
-Dual numbers run through the operators' own meanings, so the derivative of a program follows from what it computes and
-from no second definition of the operators. As in `OrderedField`, a dual number is stored as a complex number: the real
-part is its position on the real line, and the imaginary part packs two residues as r 2^24 + t: of the value (r) and of
-the tangent (t). A selection by order takes the tangent of the selected operand. Equal numbers with different tangents
-are a corner, where no derivative exists; random numbers are equal only if they are the same number.
+Dual numbers run through the operators' own meanings, so the derivative of a program follows from its semantics, without
+a second definition of the operators. As in `OrderedField`, a dual number is stored as a complex number: the real part
+is its position on the real line, and the imaginary part packs two residues as r 2^24 + t: of the value (r) and of the
+tangent (t). A selection by order takes the tangent of the selected operand. Equal numbers with different tangents are a
+corner, where no derivative exists; random numbers are equal only if they are the same number.
 
 Rounding to integers, and values of integer, bool or bitwise operators, have tangent 0. A cast between floats passes the
 tangent on.

@@ -334,7 +334,7 @@ def _finite(x: Array) -> Array:
 
 
 class _Tail(NamedTuple):
-    """Where a function is too near to its limit, or too large, to distinguish its values in float64.
+    """The range of arguments in which float64 distinguishes the values of a function.
 
     at         beyond this magnitude it approaches its limits as 1/x does, or grows as x
     low, high  its limits below and above; None where it grows

@@ -57,7 +57,7 @@ class Cell:
     """The number of multipliers of that machine, by which plots order machines."""
     objectives: tuple[str, ...]
     check: bool = False
-    """Whether the result is checked to be equal."""
+    """True if the result was checked to be equal."""
     code: str = ""
     """Version and fingerprint of the code that must run the cell; empty for any."""
     quantize: str = ""
@@ -109,7 +109,7 @@ class Row:
     lower_bound: int = 0
     """The proven lower bound of the first objective, in its units."""
     gap: int = 0
-    """How far the result is above that bound."""
+    """Distance of the result to that bound."""
     bytes: int = 0
     seconds: float = 0.0
     """Seconds of loading, search, extraction, check, and the program."""
@@ -241,7 +241,7 @@ def cells(
     dims         sizes of named dimensions, each NAME=1, for those .onnx files among the sources that have them
     quantize     "random": networks are quantized, and each becomes one program of each machine
     allow_opaque whether operators of those files that have no meaning here are kept as black boxes
-    Raises GlensideError, also for what is given twice.
+    Raises GlensideError, also for options given twice.
     """
     if not sources:
         raise BadInput("a sweep requires at least one model or file, got none")
@@ -379,7 +379,7 @@ def _optimized(cell: Cell) -> Row:
 
 
 # A runner yields the position and the row of each cell as it is finished. It looks at `stop` at least every 0.2 s, and
-# when that says so, or when it is closed, it ends what it has started and is done.
+# when that is true, or when the runner is closed, it ends its processes and returns.
 Stop = Callable[[], bool]
 Runner = Callable[[Sequence[Cell], Stop], Generator[tuple[int, Row], None, None]]
 

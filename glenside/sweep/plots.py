@@ -1,5 +1,5 @@
 """Pictures of a sweep, readable in grey, each line with a marker and a dash of its own: cycles over array sizes, and
-what machines cost for them.
+the cost of machines for them.
 """
 
 from __future__ import annotations

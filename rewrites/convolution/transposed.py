@@ -136,7 +136,8 @@ def _phases_are_demanded() -> Clauses:
 
 @analysis(ANALYSES, *EXAMPLES, _ROWS)
 def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, made: V, words: V) -> Clauses:
-    """Finds the products of a form that step by 1 over windows of an input with gaps, and what their other forms need.
+    """Finds the products of a form that step by 1 over windows of an input with gaps, and the facts that their other
+    forms need.
 
     An analysis: it adds no e-node. Sound because it only reads facts that hold.
     """

@@ -88,7 +88,7 @@ def windows_leave_gaps_out(
     """subwindow(windows(z)) = windows(section(bare z)), and so on under the forms that keep both axes.
 
     It makes e-nodes only on demand, and they equal no existing class. Sound because windows along one axis are
-    independent of what is done to the others; elements that are apart are picked from windows that span them.
+    independent of operators on the other axes; elements that are apart are picked from windows that span them.
     """
     steps = (windows_of_gaps(ROOT, i, j, *_OF, taps, x, size), z == undilated(x, i, gap, begin, n))
     picked, picked_of_w = picking(a, w, j, apart)
@@ -125,9 +125,9 @@ _SECTIONS = tuple(
 
 @analysis(FAMILY, *_SECTIONS)
 def sections_are_made(x: V, axis: V, first: V, size: V, lo: V, hi: V, before: V, after: V, d: V, n: V) -> Clauses:
-    """section(x, first, size) = pad(slice(x)), of which it has only the parts that it needs.
+    """section(x, first, size) = pad(slice(x)); the pad or the slice is left out if it changes nothing.
 
-    It makes e-nodes only on demand. Sound because what is outside of x is zero by definition.
+    It makes e-nodes only on demand. Sound because elements outside of x are zero by definition.
     """
     known = (sectioned(x, axis, first, size, lo, hi, before, after), d == dims(x), n == d[axis])
     cut, added, part = n - (hi - lo), before + after, op.slice(x, axis, lo, hi)

@@ -1,5 +1,4 @@
-"""Moves rearrangements up: what is computed of a rearranged tensor is a rearrangement of what is computed of the
-tensor.
+"""Moves rearrangements up: f of a rearranged tensor equals a rearrangement of f of the tensor.
 
 A layout that one product gives its result thereby extends over everything up to the next product, where two
 rearrangements meet and become one, or none. Each chain of reshapes, transposes and splits is one `access-rearrange`
@@ -237,7 +236,7 @@ def operands_are_flat(b: V, p: V, o: V, s: V, i: V, d: V, n: V, size: V, shape: 
     return when(
         *(ROOT == op.rearrange(b, p, o, s, i), d == dims(b), n == split(b), size == d.product(), size > 0),
         d.push(n) != vec(size, 0),  # not flat already,
-        o.append(s, i, vec(s.length)) != vec(0, size, 0),  # nor what makes it flat
+        o.append(s, i, vec(s.length)) != vec(0, size, 0),  # nor the form that makes it flat
         *(shape == d.take(n), item == d.drop(n)),
     ).then(
         let(linear, whole(b, size, vec(size))),

@@ -75,7 +75,7 @@ def flat_products_are_known(a: V, b: V, n: V, da: V, sa: V, db: V, sb: V, depth:
 def width_is_padded_to_a_multiple(a: V, b: V, n: V, depth: V, width: V, axis: V, more: V, d: V, size: V) -> Clauses:
     """b = slice(pad(b, N, 0, p), N, 0, size): the width of a product becomes a multiple of the array's columns.
 
-    Sound because the slice takes back exactly what was there before the pad.
+    Sound because the slice exactly undoes the pad.
     """
     return (
         when(flat(ROOT, a, b, n, depth, width), width % columns != 0).then(

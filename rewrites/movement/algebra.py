@@ -99,7 +99,7 @@ def slice_sinks_into_concatenate(a: V, b: V, x: V, whole: V, y: V, lo: V, hi: V,
     Example(f"(access-slice (access-pad {ex.X} zero-padding 1 2 1) 2 1 3)", {"x": "m 4 4"}),
 )
 def slice_sinks_into_pad(a: V, kind: V, x: V, before: V, after: V, whole: V, y: V, lo: V, hi: V, d: V) -> Clauses:
-    """slice(pad(a, x, before, after), x, lo, hi) = slice(a, x, lo - before, hi - before), inside what was padded.
+    """slice(pad(a, x, before, after), x, lo, hi) = slice(a, x, lo - before, hi - before), for elements of a.
 
     Sound because those elements are a's own, shifted by `before`; on another axis the pad does not move them.
     """

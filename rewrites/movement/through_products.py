@@ -171,7 +171,7 @@ def pad_crosses_product(a: V, b: V, n: V, x: V, before: V, after: V, sa: V, sb: 
     """pad(a x b, item axis) = pad(a) x pad(b); and dot(pad(a, shape axis) x b) = pad(dot(a x b)).
 
     Sound because the product pairs items element by element, so both halves of a pair are padded; and because an
-    item of zeros gives 0 with every other, which is what the pad holds. The tuple axis is left alone.
+    item of zeros gives 0 with every other item, as the pad does. The tuple axis is left alone.
     """
 
     def pad(z: V, axis: V) -> Any:

@@ -73,7 +73,7 @@ def extract(
 
 
 def _found(graph: GymGraph, method: str, answer: Extraction, seconds: float) -> dict[str, Any]:
-    """What is printed; costs are in the unit of the file, exactly.
+    """The content of the output; costs are exact, in the unit of the file.
 
     e_nodes    in the file, subsumed ones included
     chosen     classes that the answer needs

@@ -13,7 +13,7 @@ from glenside.ir.dtypes import RECORDS, limits
 _WIDE = ("int32", "uint32")
 _NARROW = ("int8", "uint8", "int16", "uint16")
 IN_LANES = ("float32", "bfloat16", *_WIDE, *_NARROW)
-"""Dtypes that one vector formula may mix: each has as many lanes as the dtypes of 32 bits."""
+"""Dtypes that one vector formula may mix: their vectors have the lanes of 32-bit dtypes."""
 _TRUTHS = {"bool": "uint8"}
 """The dtype as which truths (0 or 1) are read."""
 _LETTERS = {"float": "f", "integer": "i"}

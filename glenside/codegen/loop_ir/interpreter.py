@@ -1,9 +1,8 @@
 """The interpreter of loop nests, which defines their meaning: runs them on arrays, in any arithmetic, nest by nest.
 
 Loops with independent steps are executed at once, with an array axis per loop: vector and parallel loops always, which
-exposes those that are wrongly marked; other loops if their independence can be proved. The interpreter reports, with
-the place, an access outside a buffer, a read of an unwritten element, and two writes to one element by steps that are
-executed at once.
+exposes wrong marks; other loops if their independence can be proved. The interpreter reports, with the place, an access
+outside a buffer, a read of an unwritten element, and two writes to one element by steps that are executed at once.
 """
 
 from __future__ import annotations

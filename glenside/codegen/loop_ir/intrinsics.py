@@ -43,7 +43,7 @@ class Operand(Enum):
 
 
 def _nothing_of_its_own(*_: Any, **__: Any) -> Any:
-    raise TypeError("an instruction is what its formula is")
+    raise TypeError("an intrinsic equals its formula")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

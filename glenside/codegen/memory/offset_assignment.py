@@ -140,7 +140,7 @@ def _improved(intervals: Sequence[Interval], bound: int) -> tuple[int, ...]:
 def _orders(intervals: Sequence[Interval]) -> Iterator[list[int]]:
     """Yields candidate orders.
 
-    By the time of most live memory, those that end last first; by size; by size x live range; by live range; by start.
+    Orders: live at the peak, latest end first; by size; by size x live range; by live range; by start.
     """
     span = [i.last - i.first + 1 for i in intervals]
     numbers = range(len(intervals))

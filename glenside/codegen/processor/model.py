@@ -53,7 +53,7 @@ class Machine:
     pairs      vector instructions per cycle that add pairs of bfloat16 products; 0 if there are none
     matrix     bfloat16 multiply-adds of a matrix unit per cycle; 0 if there is none
     peak       most float32 multiply-adds of a core per nanosecond; 0 if not measured
-    shared     (threads, cost of one unit of each kind of work on so many threads), where measured
+    shared     (threads, cost of one unit of each kind of work on that number of threads), if measured
     threads    number of threads that schedules are chosen for
     """
 
@@ -177,7 +177,7 @@ _PRICES, _SHARED, _PEAK = "nanoseconds", "threads", "peak"
 _MOST_PEAK = 1e6
 _MOST_THREADS = 1024
 _TABLES = (_PRICES, _SHARED, "fit", "machine")
-"""Tables of a machine file: unit costs, and what calibration records beside them."""
+"""Tables of a machine file: unit costs, and further records of the calibration."""
 
 
 def machine_of(name: str) -> Machine | None:

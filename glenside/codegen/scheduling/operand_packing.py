@@ -25,7 +25,7 @@ from glenside.ir.types import Dims
 _LEAST_TILES = 4
 """The fewest tiles that read a panel for which the panel is copied: the first tile pays for the copy."""
 _LEAST_PANELS = 16
-"""The fewest panels that read rows for which the rows are packed: packing costs what some eight panels save."""
+"""The fewest panels that read rows for which the rows are packed: packing costs as much as about eight panels save."""
 _PART = 4
 """A copied panel takes at most this fraction (1 / 4) of the L2 cache, beside the rows and the results of the tiles."""
 

@@ -129,7 +129,7 @@ class NestFaults:
             axes = read.axes[:depth]
             same = [w for w, common in shared.items() if common == depth]
             moves = {moves_evenly(access, axes) for access in (read, *same)}
-            if len(moves) == 1 and None not in moves:  # what holds at one step holds at all
+            if len(moves) == 1 and None not in moves:  # a condition that holds at one step holds at all
                 fixed = dict.fromkeys(axes, 0)
                 known = before if not axes else np.zeros(before.size, bool)
                 if self._missing(read, fixed, dict.fromkeys(same, fixed), known) is None:

@@ -33,7 +33,7 @@ class Peer:
 
     @property
     def missing(self) -> str:
-        """How to install it, or ""."""
+        """Returns the command that installs the runtime, or ""."""
         absent = [pip for name, pip in self.packages.items() if find_spec(name) is None]
         return f"{self.name} is not installed: pip install {' '.join(absent)}" if absent else ""
 

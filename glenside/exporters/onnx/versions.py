@@ -95,10 +95,10 @@ def _only_got_dtypes(op: str, version: int) -> bool:
 
 @lru_cache(maxsize=4096)
 def at_opset(key: str, operands: tuple[Given, ...]) -> tuple[BlackBox, tuple[Any, ...]] | None:
-    """The node of a key, where it was older as of OPSET, and the arrays of inputs that it got for attributes.
+    """Returns the node of a key as of OPSET, and the arrays of the inputs that replace its former attributes.
 
-    These come after the operands. The converter of the package onnx proposes a node, which counts only where the
-    importer reads the same term from both; None where it proposes none of the same operator.
+    These come after the operands. The converter of the package onnx proposes a node; it is used only if the importer
+    reads the same term from both. None if it proposes no node of the same operator.
 
     operands  their types, or the terms of those that are numbers
     """

@@ -75,7 +75,7 @@ MOST = (1 << 20) - 1
 
 
 _REQUEST, _FILL = Delay(4), Delay(6, latency=True)
-"""DMA: a request at the DRAM port; a write of what a read brought. What reads nothing takes as long as a read."""
+"""DMA: a request at the DRAM port; a write of the data of a read. What reads nothing takes as long as a read."""
 _FILL_TABLE = Delay(4, latency=True)
 
 
@@ -232,8 +232,8 @@ class Stream(Instruction):
     (l + turn) mod R at address + offset[l], and one address further where l + turn >= R; else 0.
 
     Address and turn are always one number of base R, as those of a store that carries are. The C sums of the row are
-    added to, or with `accumulate` unset take the place of, accumulators[address]; with `greatest` beside `accumulate`
-    each takes the place of what is there where it is greater, and is not added.
+    added to, or with `accumulate` unset take the place of, accumulators[address]; with `greatest` and `accumulate` each
+    accumulator takes the maximum instead of the sum.
     """
 
     unit = "stream"

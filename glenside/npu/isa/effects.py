@@ -125,7 +125,7 @@ class Interlock:
 
     event   the event: START, END or COMPLETED; `serial` is the event in an array that is not pipelined
     when    the flag field that makes an instruction interlocked; "" for every one
-    reason  what the instruction waits for, in messages about deadlocks
+    reason  the event that the instruction waits for, in messages about deadlocks
     """
 
     other: str

@@ -1,7 +1,8 @@
 """Simulates programs in numpy: exact results and cycles, with checks of order, bounds and ports of each access.
 
-An instruction is a few array operations, not a loop over cycles. `cycle_model` computes when it runs, `happens_before`
-what is surely completed then. Programs whose results depend on latencies are refused, with unit and instruction number.
+An instruction is a few array operations, not a loop over cycles. `cycle_model` computes its cycles, `happens_before`
+the instructions that are completed by then. Programs whose results depend on latencies are refused, with unit and
+instruction number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Capabilities: what only some targets have. A target inherits those that it has; users test `isinstance`."""
+"""Capabilities that only some targets have. A target inherits those that it has; users test `isinstance`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The traffic of each operator and compute type with a secret operand, as SPU 0.9.5 runs the output of `export_jax`.
 
 Operators outside these tables are priced by their records: movement to known indices and linear operators send nothing,
-matrix instructions send what matrix products do. None: there is no formula, because it was not measured or depends on
-more than the operands. `node_traffic` prices terms and e-nodes alike: an operator with its attributes and operands.
+matrix instructions send as much as matrix products. None: there is no formula, because it was not measured or depends
+on more than the operands. `node_traffic` prices terms and e-nodes alike: an operator with its attributes and operands.
 """
 
 from __future__ import annotations

@@ -31,8 +31,9 @@ def program_traffic(
     public    names of tensors that both parties know; numbers in the program are public too
     prepared  True: the owner of the constants folds terms over them before sharing
 
-    A product without a later `truncate` is truncated at once, and that counts with it. The sum is what SPU sends for
-    `export_jax(program)` (if prepared: of `prepare(program)`), unless truncations are deferred, which SPU does not do.
+    A product without a later `truncate` is truncated at once, and that counts with it. The sum is the traffic of SPU
+    for `export_jax(program)` (if prepared: of `prepare(program)`), unless truncations are deferred, which SPU does not
+    do.
     """
     protocol = protocol or Semi2k()
     known = secrets(program, public)

@@ -25,7 +25,7 @@ INT8 = BitWidths(8, 8, 32)
 class NpuArray(Array):
     """The array of an npu; `drain`: cycles from the last row of a tile to its last sum.
 
-    Bytes are those of weight rows: C bytes each, however few columns are used, padded to whole beats: `row_bytes`.
+    Bytes count weight rows: C bytes each, even if fewer columns are used, padded to whole beats: `row_bytes`.
     """
 
     widths: BitWidths = INT8

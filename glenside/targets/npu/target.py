@@ -54,11 +54,11 @@ class NPU(MatrixArray, EmitsInstructions):
     energy        picojoules per operation and access; None: energy is not reported
     objectives    the measures to minimize, in order, of "cycles" and "bytes"
 
-    Each layer keeps a front of mappings: none of them has another that takes no more cycles, moves no more bytes, in
-    all and of what passes DRAM wherever tensors are kept, and needs no more buffers. They are found among those within
-    SLACK times the least cycles, and the layer as written. Operands that are swapped stay in the array as weights do,
-    so activations pass DRAM: it is the only way to the weight memory.
-    Cycles are those of the array, as if all that it reads were in its memories. Raises BadInput.
+    Each layer keeps a front of mappings: a mapping is dropped if another one is no worse in cycles, in bytes moved, in
+    DRAM bytes for any placement of tensors, and in buffers. They are found among those within SLACK times the least
+    cycles, and the layer as written. Operands that are swapped stay in the array as weights do, so activations pass
+    DRAM: it is the only way to the weight memory. Cycles are those of the array, as if all operands were in its
+    memories. Raises BadInput.
     """
 
     ways = frozenset({"mapping", "explain", "algebra"})

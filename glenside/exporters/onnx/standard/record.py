@@ -17,7 +17,7 @@ class Standard:
 
     op        its name
     of        names of operators and compute types of the terms that may match
-    equation  what it computes, and from what it is matched
+    equation  its meaning, and the terms that it is matched from
     write     exports a term as the operator; returns None if it does not match
     """
 

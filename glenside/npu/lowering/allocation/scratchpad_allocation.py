@@ -138,7 +138,7 @@ class _Placed:
             at = at.others
 
     def seen(self, since: int) -> tuple[object, ...]:
-        """Returns a key of what matters to tensors from that layer on."""
+        """Returns a key of the state that affects tensors from that layer on."""
         return (self.low, *sorted(own for own in self.alive if own[2] >= since))
 
     def more(

@@ -68,7 +68,7 @@ class Sink(Protocol):
         """True if the rows of a group are sent together."""
 
     def begin(self) -> None:
-        """Emits what is needed before the first sums."""
+        """Emits the loads needed before the first sums."""
 
     def expect(self, run: Run) -> None:
         """Emits the DRAM loads needed to send the sums of a run."""

@@ -74,7 +74,9 @@ def finished(
     outputs: Mapping[str, Place] | None = None,
     beside: ForkedWaits | None = None,
 ) -> NpuProgram:
-    """Builds the program from what was emitted: infers its waits, unless they are known, and predicts its cycles."""
+    """Builds the program from the emitted instructions: infers its waits, unless they are known, and predicts its
+    cycles.
+    """
     dram = writer.image.bytes()
     for place, values in filled:
         place.write(dram, values)

@@ -48,8 +48,8 @@ class Bytes:
 def rows_needed(machine: Machine) -> int:
     """Returns the rows of each scratchpad half through which bytes pass.
 
-    They are twice as many as half of the accumulators has, since DMA empties one part while the other is filled; at
-    most a quarter of them. Raises BadInput if the scratchpad is too small.
+    Twice the rows of half of the accumulators, since DMA empties one part while the other is filled; at most a quarter
+    of the scratchpad rows. Raises BadInput if the scratchpad is too small.
     """
     passes = -(-machine.columns // machine.rows)
     found = _SIDES * max(1, min(machine.half_accumulators * passes, machine.half_depth // (4 * _SIDES)))

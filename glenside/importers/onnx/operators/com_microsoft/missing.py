@@ -1,4 +1,4 @@
-"""Lists operators of onnxruntime of unknown meaning, and what an import would need."""
+"""Lists operators of onnxruntime without import, and the constructs that an import would need."""
 
 from __future__ import annotations
 
