@@ -52,10 +52,10 @@ def _without_hopeless(
     """Drops e-node a of class c if the exclusive cost of a is at least the total cost of the picked e-node b.
 
     Sound because any answer with a can be changed to one with b that costs no more: c takes b, and the picks are taken
-    for all classes that c dominates and for classes not chosen yet. The classes that c dominates and b does not need
-    are no longer paid for: at least the exclusive cost of a. b adds at most its total, in which forced classes are
-    free, since every answer pays for them. No cycle appears if c is on none. Picks are never dropped, so the argument
-    can be repeated.
+    for all classes that c dominates and for classes not chosen yet. This saves the classes that c dominates and b does
+    not need, which cost at least the exclusive cost of a. The classes of b add at most its total, in which forced
+    classes are free, since every answer pays for them. No cycle appears if c is on none. Picks are never dropped, so
+    the argument can be repeated.
     """
     nodes = list(live.nodes)
     for group in live.order:

@@ -2,7 +2,7 @@
 
 egglog matches a rule once for each of its facts that may be new, and each time scans all rows of every other fact on
 e-nodes: the time of a search depends on the number of joins far more than on matches. So the type of a class is one
-row, and matches before the first demand of a shape are stored, and not searched for again when the shape is known.
+row, and matches that wait for a shape are stored; they are not searched again when the shape is known.
 """
 
 from __future__ import annotations

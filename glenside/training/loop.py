@@ -50,7 +50,8 @@ Run = Callable[[Mapping[str, Array]], Any]
 class Epoch:
     """The results of one epoch, counted from 1: means over its steps, and over the examples that are held out.
 
-    Shares are those of correct outputs; None if the loss does not define correctness, or no examples are held out.
+    An accuracy is the share of correct outputs; None if the loss does not define correctness, or no examples are held
+    out.
     """
 
     number: int

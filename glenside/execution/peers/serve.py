@@ -2,9 +2,9 @@
 
   python -m glenside.execution.peers.serve NAME MODEL THREADS FOLDER
 
-FOLDER holds the inputs, `inputs.npz`, and gets the results, NAME.npz. NAME is a runtime, or ours; modules that it
-imports are loaded before memory is measured. Each input line is a number of consecutive runs; each answer is a line of
-JSON.
+FOLDER holds the inputs, `inputs.npz`, and gets the results, NAME.npz. NAME is a peer runtime, or `ours` for Glenside;
+modules that it imports are loaded before memory is measured. Each input line is a number of consecutive runs; each
+answer is a line of JSON.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ _function = partial(Kind, Form.NUMBER, bits=4)
 
 
 def _carry() -> Kind:
-    return _flag("address and turn are one number of base R: lanes past the last go on in the next row")
+    return _flag("address and turn are one number in base R: lanes past the last continue in the next row")
 
 
 MOST = (1 << 20) - 1
@@ -219,7 +219,7 @@ class Load(Instruction):
     )
 
     weights: Annotated[int, _row("the first row in weight memory")]
-    rows: Annotated[int, _rows("rows that are read, at most those of the array; the others are zeros")]
+    rows: Annotated[int, _rows("the number of rows read, at most those of the array; the others become zeros")]
     wait: _Waits = _NO_WAIT
 
     def cycles(self, machine: Machine) -> int:
@@ -231,8 +231,8 @@ class Stream(Instruction):
     """A row enters the array per cycle: where entry l of the table enables it, its element l is the byte of lane
     (l + turn) mod R at address + offset[l], and one address further where l + turn >= R; else 0.
 
-    Address and turn are always one number of base R, as those of a store that carries are. The C sums of the row are
-    added to, or with `accumulate` unset take the place of, accumulators[address]; with `greatest` and `accumulate` each
+    Address and turn are always one number in base R, as for a store with `carry`. The C sums of the row are added to
+    accumulators[address] with `accumulate`, and replace them without it; with `greatest` and `accumulate` each
     accumulator takes the maximum instead of the sum.
     """
 
@@ -249,13 +249,13 @@ class Stream(Instruction):
     carry = True
 
     counts: _Loops
-    lanes: Annotated[Address, _lanes("where rows are read")]
-    table: Annotated[int, _table("the lane table: which elements of a row are read, and their offsets")]
+    lanes: Annotated[Address, _lanes("the address read in each lane")]
+    table: Annotated[int, _table("the permutation table: the enabled elements of a row, and their offsets")]
     accumulators: Annotated[Address, _accumulators("the row of sums")]
-    accumulate: Annotated[bool, _flag("add to what the row holds")]
-    fresh: Annotated[bool, _flag("take the weights that were loaded last; else go on with those in use")]
-    turn: Annotated[Address, _turn("by how many lanes the table is turned")] = _ZERO_ADDRESS
-    greatest: Annotated[bool, _flag("keep the greater one where it would add; only with `accumulate`")] = False
+    accumulate: Annotated[bool, _flag("add to the row instead of replacing it")]
+    fresh: Annotated[bool, _flag("switch to the weights loaded last; else keep those in use")]
+    turn: Annotated[Address, _turn("the number of lanes by which the table is rotated")] = _ZERO_ADDRESS
+    greatest: Annotated[bool, _flag("keep the maximum instead of the sum; only with `accumulate`")] = False
     wait: _Waits = _NO_WAIT
 
 
@@ -264,10 +264,10 @@ class Store(Instruction):
     """v[c] = requantised(accumulators[address][c] + bias[c]); for each enabled entry l of the table, lane
     (l + turn) mod R takes v[select[l]] at address + offset[l].
 
-    The turn is less than R in every iteration, counted modulo R. With `carry`, address and turn are one number of base
-    R instead, address * R + turn, that counts on through the loops; and where l + turn >= R the byte goes one address
-    further. Column c has its own entry of the row of parameters, or, where they are alike, every column that of one:
-    then sums of one channel, whose parameters are one entry, may lie in any columns.
+    The turn is modulo R in every iteration. With `carry`, address and turn are one number in base R instead,
+    address * R + turn, which the loops increment; if l + turn >= R, the byte is stored one address further. Column c
+    uses its own entry of the row of parameters; with `alike` every column uses one entry, so that sums of one channel
+    may be in any columns.
     """
 
     unit = "store"
@@ -282,30 +282,30 @@ class Store(Instruction):
 
     counts: _Loops
     accumulators: Annotated[Address, _accumulators("the row of sums")]
-    lanes: Annotated[Address, _lanes("where lanes are written")]
-    table: Annotated[int, _table("the lane table: which lanes are enabled, the column each takes, and their offsets")]
+    lanes: Annotated[Address, _lanes("the address written in each lane")]
+    table: Annotated[int, _table("the permutation table: the enabled lanes, the column of each, and their offsets")]
     parameters: Annotated[Address, _parameters("the row of parameters")]
-    alike: Annotated[bool, _flag("every column takes one entry of that row")] = False
-    column: Annotated[Address, _column("which one that is; 0 where they are not alike")] = _ZERO_ADDRESS
-    turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _ZERO_ADDRESS
+    alike: Annotated[bool, _flag("every column uses one entry of that row")] = False
+    column: Annotated[Address, _column("the column of that entry; 0 without `alike`")] = _ZERO_ADDRESS
+    turn: Annotated[Address, _turn("the number of lanes by which the table is rotated, modulo R")] = _ZERO_ADDRESS
     carry: Annotated[bool, _carry()] = False
     applies: Annotated[bool, _flag("lanes take the lower byte of a function of v")] = False
-    function: Annotated[int, _function("which function; 0 where none is applied")] = 0
+    function: Annotated[int, _function("the function; 0 if none is applied")] = 0
     wait: _Waits = _NO_WAIT
 
 
 @dataclass(frozen=True)
 class Weights(Instruction):
-    """Rows of C bytes, each of whole beats in DRAM, go to weight memory."""
+    """Copies rows of C bytes, each of whole beats in DRAM, to weight memory."""
 
     unit = "dma"
     operation = 0
     effects = reads(DRAM, "dram", _REQUEST), writes(WEIGHTS, "weights", _FILL, count="rows")
     purpose = "weights"
 
-    dram: Annotated[int, _from("where the first row is, aligned to beats")]
+    dram: Annotated[int, _from("the address of the first row, aligned to beats")]
     weights: Annotated[int, _row("the first row in weight memory")]
-    rows: Annotated[int, _rows("how many rows")]
+    rows: Annotated[int, _rows("the number of rows")]
     wait: _Waits = _NO_WAIT
 
     def cycles(self, machine: Machine) -> int:
@@ -314,8 +314,8 @@ class Weights(Instruction):
 
 @dataclass(frozen=True)
 class Lanes(Instruction):
-    """A beat from DRAM per cycle: for each enabled entry l of the table, lane (l + turn) mod R takes byte select[l] of
-    it at address + offset[l]. Turn and carry are as those of a store.
+    """A beat from DRAM per cycle: for each enabled entry l of the table, lane (l + turn) mod R takes its byte select[l]
+    at address + offset[l]. Turn and carry as in a store.
     """
 
     unit = "dma"
@@ -328,18 +328,18 @@ class Lanes(Instruction):
     purpose = "inputs"
 
     counts: _Loops
-    dram: Annotated[Address, _dram("the beats, aligned")]
-    lanes: Annotated[Address, _lanes("where lanes are written")]
-    table: Annotated[int, _table("the lane table: which lanes are enabled, the byte each takes, and their offsets")]
-    turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _ZERO_ADDRESS
+    dram: Annotated[Address, _dram("the addresses of beats, aligned")]
+    lanes: Annotated[Address, _lanes("the address written in each lane")]
+    table: Annotated[int, _table("the permutation table: the enabled lanes, the byte of each, and their offsets")]
+    turn: Annotated[Address, _turn("the number of lanes by which the table is rotated, modulo R")] = _ZERO_ADDRESS
     carry: Annotated[bool, _carry()] = False
     wait: _Waits = _NO_WAIT
 
 
 @dataclass(frozen=True)
 class Fill(Instruction):
-    """For each enabled entry l of the table, lane (l + turn) mod R takes the byte select[l] itself at address +
-    offset[l]; nothing is read. Turn and carry are as those of a store.
+    """For each enabled entry l of the table, lane (l + turn) mod R takes the byte select[l] itself
+    at address + offset[l]; nothing is read. Turn and carry as in a store.
     """
 
     unit = "dma"
@@ -348,25 +348,25 @@ class Fill(Instruction):
     purpose = "fills"
 
     counts: _Loops
-    lanes: Annotated[Address, _lanes("where lanes are written")]
-    table: Annotated[int, _table("the lane table: which lanes are enabled, the byte of each, and their offsets")]
-    turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _ZERO_ADDRESS
+    lanes: Annotated[Address, _lanes("the address written in each lane")]
+    table: Annotated[int, _table("the permutation table: the enabled lanes, the byte of each, and their offsets")]
+    turn: Annotated[Address, _turn("the number of lanes by which the table is rotated, modulo R")] = _ZERO_ADDRESS
     carry: Annotated[bool, _carry()] = False
     wait: _Waits = _NO_WAIT
 
 
 @dataclass(frozen=True)
 class Tables(Instruction):
-    """Lane tables from DRAM, each of whole beats, 8 bytes an entry."""
+    """Loads permutation tables from DRAM, each of whole beats, 8 bytes an entry."""
 
     unit = "dma"
     operation = 3
     effects = reads(DRAM, "dram", _REQUEST), writes(TABLES, "table", _FILL, count="number")
     purpose = "tables"
 
-    dram: Annotated[int, _from("where the first table is, aligned to beats")]
-    table: Annotated[int, _table("the first table that is written")]
-    number: Annotated[int, _tables("how many tables")]
+    dram: Annotated[int, _from("the address of the first table, aligned to beats")]
+    table: Annotated[int, _table("the first table to write")]
+    number: Annotated[int, _tables("the number of tables")]
     wait: _Waits = _NO_WAIT
 
     def cycles(self, machine: Machine) -> int:
@@ -375,16 +375,16 @@ class Tables(Instruction):
 
 @dataclass(frozen=True)
 class Parameters(Instruction):
-    """Rows of C parameters from DRAM, each of whole beats, 16 bytes an entry."""
+    """Loads rows of C parameters from DRAM, each of whole beats, 16 bytes an entry."""
 
     unit = "dma"
     operation = 4
     effects = reads(DRAM, "dram", _REQUEST), writes(PARAMETERS, "parameters", _FILL, count="rows")
     purpose = "parameters"
 
-    dram: Annotated[int, _from("where the first row is, aligned to beats")]
-    parameters: Annotated[int, _row("the first row of parameters that is written")]
-    rows: Annotated[int, _rows("how many rows")]
+    dram: Annotated[int, _from("the address of the first row, aligned to beats")]
+    parameters: Annotated[int, _row("the first row of parameters to write")]
+    rows: Annotated[int, _rows("the number of rows")]
     wait: _Waits = _NO_WAIT
 
     def cycles(self, machine: Machine) -> int:
@@ -393,8 +393,8 @@ class Parameters(Instruction):
 
 @dataclass(frozen=True)
 class Out(Instruction):
-    """A beat to DRAM per cycle: byte j, where enabled, is lanes[(select[j] + turn) mod R][address + offset[j]]; others
-    stay. Turn and carry are as those of a store: with `carry`, one address further where select[j] + turn >= R.
+    """A beat to DRAM per cycle: byte j, if enabled, is lanes[(select[j] + turn) mod R][address + offset[j]]; others are
+    not written. Turn and carry as in a store: with `carry`, one address further if select[j] + turn >= R.
     """
 
     unit = "dma"
@@ -408,17 +408,17 @@ class Out(Instruction):
     purpose = "outputs"
 
     counts: _Loops
-    dram: Annotated[Address, _dram("the beats, aligned")]
-    lanes: Annotated[Address, _lanes("where lanes are read")]
-    table: Annotated[int, _table("the lane table, by bytes of a beat: which are written, of which lane, and offsets")]
-    turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _ZERO_ADDRESS
+    dram: Annotated[Address, _dram("the addresses of beats, aligned")]
+    lanes: Annotated[Address, _lanes("the address read in each lane")]
+    table: Annotated[int, _table("the permutation table: the enabled bytes of a beat, the lane of each, and offsets")]
+    turn: Annotated[Address, _turn("the number of lanes by which the table is rotated, modulo R")] = _ZERO_ADDRESS
     carry: Annotated[bool, _carry()] = False
     wait: _Waits = _NO_WAIT
 
 
 @dataclass(frozen=True)
 class Sums(Instruction):
-    """Rows of C int32 to DRAM, little-endian, each of whole beats; bytes behind the last sum stay."""
+    """Stores rows of C int32 to DRAM, little-endian, each of whole beats; bytes behind the last sum are not written."""
 
     unit = "dma"
     operation = 6
@@ -429,7 +429,7 @@ class Sums(Instruction):
     purpose = "sums"
 
     counts: _Loops
-    dram: Annotated[Address, _dram("where rows begin, aligned to beats")]
+    dram: Annotated[Address, _dram("the addresses of rows, aligned to beats")]
     accumulators: Annotated[Address, _accumulators("the row of sums")]
     wait: _Waits = _NO_WAIT
 
@@ -440,8 +440,8 @@ class Sums(Instruction):
 @dataclass(frozen=True)
 class Spread(Instruction):
     """A beat from DRAM per cycle: for each enabled entry c of the table, column c takes byte select[c] of it in the row
-    of weights at address + offset[c]: tiles of many zeros, and of few values in regular places, need no whole rows.
-    With `increment`, an iteration's table is table + i0: the beats of a tile come one after the other, each by its own.
+    of weights at address + offset[c]: tiles of mostly zeros need no dense rows. With `increment`, an iteration's table
+    is table + i0: consecutive beats of a tile have consecutive tables.
     """
 
     unit = "dma"
@@ -455,12 +455,10 @@ class Spread(Instruction):
     purpose = "weights"
 
     counts: _Loops
-    dram: Annotated[Address, _dram("the beats, aligned")]
+    dram: Annotated[Address, _dram("the addresses of beats, aligned")]
     weights: Annotated[Address, _weights("the row in weight memory")]
-    table: Annotated[int, _table("the lane table, by columns: which are written, the byte each takes, and offsets")]
-    increment: Annotated[bool, _flag("each iteration of the innermost loop takes the table behind the one before")] = (
-        False
-    )
+    table: Annotated[int, _table("the permutation table: the enabled columns, the byte of each, and offsets")]
+    increment: Annotated[bool, _flag("each iteration of the innermost loop uses the next table")] = False
     wait: _Waits = _NO_WAIT
 
     @property

@@ -40,16 +40,16 @@ _own = Kind(Form.NUMBER, "a row of parameters, an entry of each column", 16, pla
 
 @dataclass(frozen=True)
 class Functions(Instruction):
-    """Functions from DRAM, each of whole beats: 256 int16, little-endian, that of byte v being number v modulo 256."""
+    """Loads lookup tables from DRAM, in whole beats: 256 int16, little-endian; byte v has entry v modulo 256."""
 
     unit = "dma"
     operation = 8
     effects = reads(DRAM, "dram", _REQUEST), writes(FUNCTIONS, "function", _FILL, count="number")
     purpose = "functions"
 
-    dram: Annotated[int, Kind(Form.NUMBER, "where the first one is, aligned to beats", 32, place="dram_base")]
-    function: Annotated[int, _row("the first function that is written")]
-    number: Annotated[int, _tables("how many functions")]
+    dram: Annotated[int, Kind(Form.NUMBER, "the address of the first one, aligned to beats", 32, place="dram_base")]
+    function: Annotated[int, _row("the first function to write")]
+    number: Annotated[int, _tables("the number of functions")]
     wait: _Waits = _NO_WAIT
 
     def cycles(self, machine: Machine) -> int:
@@ -115,7 +115,7 @@ class Mean(_Scaled):
 @dataclass(frozen=True)
 class Deviation(_Scaled):
     """factor[c] <- scale / sqrt(float32(bias + the sum of the squares of accumulators[address][c] + offset[c])), of
-    column c's bias and scale. What is squared is less than 2^17, and the sum less than 2^47 and above 0.
+    column c's bias and scale. The squared numbers are less than 2^17, and the sum is less than 2^47 and above 0.
     """
 
     operation = 3
@@ -133,8 +133,8 @@ class Total(_Scaled):
 
 @dataclass(frozen=True)
 class Scale(Rewriting):
-    """accumulators[address][c] <- int16(round(float32(accumulators[address][c] + offset[c]) * factor[c])). No row comes
-    twice.
+    """accumulators[address][c] <- int16(round(float32(accumulators[address][c] + offset[c]) * factor[c])). Each row
+    occurs once.
     """
 
     unit = "store"
@@ -148,7 +148,7 @@ class Scale(Rewriting):
 @dataclass(frozen=True)
 class Apply(Rewriting):
     """accumulators[address][c] <- function(requantised(accumulators[address][c] + offset[c])), of column c's parameters
-    but for its bias. No row comes twice.
+    but for its bias. Each row occurs once.
     """
 
     unit = "store"
@@ -158,5 +158,5 @@ class Apply(Rewriting):
     counts: _Loops
     accumulators: Annotated[Address, _accumulators("the row of sums")]
     parameters: Annotated[int, _own]
-    function: Annotated[int, _function("which function")]
+    function: Annotated[int, _function("the function")]
     wait: _Waits = _NO_WAIT

@@ -132,7 +132,7 @@ class Target(metaclass=_TargetType):
 
     def variant(self, product: Term, cone: Cone, term: Term, searched: SearchResult) -> Variant:
         """Returns the variant of a cone, for prices that add up over e-nodes; `term` computes the product."""
-        raise NotImplementedError(f"{self.name} takes its variants otherwise")
+        raise NotImplementedError(f"{self.name} does not define `variant`")
 
     def rank(self, variant: Variant) -> tuple[float, ...]:
         """Returns the sort key of a variant: within the budget first, then the objectives, then the other measures."""

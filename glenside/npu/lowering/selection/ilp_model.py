@@ -110,10 +110,10 @@ def chosen(
     residency candidates: if it is still feasible, it is the best here too. The result is deterministic. Raises BadInput
     if none was found.
 
-    Mappings are tiled and costs refined only if a choice uses them; then the choice is made again, until it uses
-    nothing that is unrefined. This is sound because unrefined costs are lower bounds. Costs used repeatedly, with
-    another mapping each time, are refined for all mappings of similar speed. Until then the gap is `first`. Before all
-    that the relaxed program is solved: it needs at most a tenth of the solver's time, and uses most of the costs.
+    Mappings are tiled and costs refined only if a choice uses them; then the choice is made again, until all costs that
+    it uses are refined. This is sound because unrefined costs are lower bounds. Costs used repeatedly, with another
+    mapping each time, are refined for all mappings of similar speed. Until then the gap is `first`. Before all that the
+    relaxed program is solved: it needs at most a tenth of the solver's time, and uses most of the costs.
     """
     known = {} if known is None else known
     within, often = max(gap, first), Counter[object]()
