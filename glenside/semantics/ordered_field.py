@@ -38,7 +38,9 @@ _SAME_NUMBER_TOLERANCE = 1e-9
 _SUM_ERROR = 2.0**-48
 """Relative rounding error of sums and products of some numbers."""
 _MAX_EXACT_MAGNITUDE = 3e11
-"""Beyond this, rounding has lost the last bits, which remain when an integer wraps: the residue replaces them."""
+"""Magnitude above which float64 has lost the last bits of an integer, which matter if it wraps: the residue replaces
+them.
+"""
 _WIDEST_INTEGER_BITS = 64  # bits
 _PERTURBATION = 2.0**-26
 """Relative perturbation of a function's argument, by the residue of its result.

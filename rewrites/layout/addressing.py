@@ -106,9 +106,9 @@ def unit(
     """Describes how a unit reads the operands of a product, the parts of its result, and how they become the product.
 
     Rows and items are read in memory order, which is given by `held`, with `axis` innermost. Rows are stored in that
-    order too, unless all addresses are free: then they are stored in the order of the product itself, since the order
-    of a's memory would only add another layout of all that follows. A fixed operand b is rearranged at compile time
-    into the order in which it is read.
+    order too, unless all addresses are free: then they are stored in the order of the product itself, since the memory
+    order of a would only add more layouts of later terms. A fixed operand b is rearranged at compile time into the
+    order in which it is read.
     """
     if 0 in da or 0 in db:
         return None

@@ -150,8 +150,8 @@ def rearranged_broadcasts_are_known(b: V, z: V, linear: V, p: V, o: V, s: V, i: 
 def rearrangement_sinks_into_broadcast(linear: V, b: V, z: V, p: V, o: V, s: V, i: V, v: V, k: V) -> Clauses:
     """rearrange(broadcast(z)) = broadcast(rearrange(z)): the small tensor is rearranged, and repeated in its new place.
 
-    A bias is a vector in every layout, and one number has no layout. Sound because along a repeated axis all elements
-    are the same one of z. If z is constant or one number, this moves nothing, and the first form is not explored
+    A bias is a vector in every layout, and one number has no layout. Sound because all elements along a repeated axis
+    are one element of z. If z is constant or one number, this moves nothing, and the first form is not explored
     further: a repeated tensor equals many rearrangements of itself, and of those.
     """
     size, narrow, wide, parts, order, few, many = variables("size narrow wide parts order few many")

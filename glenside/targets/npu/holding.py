@@ -15,7 +15,7 @@ from glenside.targets.npu.array import NpuArray
 
 @dataclass(frozen=True)
 class Operands:
-    """Returns the bytes of a product as written: distinct elements read of each operand, and results, one byte each.
+    """The bytes of a product as written: distinct elements that are read of each operand, and results, one byte each.
 
     `given`: for each operand, True if it is constant and so is loaded from DRAM.
     """

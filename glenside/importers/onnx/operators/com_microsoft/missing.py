@@ -39,4 +39,4 @@ MISSING: Mapping[str, str] = {
     "Inverse": "it needs the inverse of a matrix",
     "CropAndResize": "it samples at positions that depend on data",
 }
-"""Operator -> what its import would need, as the end of a sentence."""
+"""Operator -> the constructs that its import would need, as the end of a sentence."""
