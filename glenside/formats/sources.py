@@ -131,7 +131,7 @@ def require_given(program: Program) -> None:
         ways = " ".join(f"--input {spelled_name(name)}={_file_of(name)}" for name in missing[:3])
         name, kind = spelled_name(missing[0]), program.inputs[missing[0]]
         one = f"of {spelled(kind.dims)} {kind.dtype}, or --input {name}=0.5 for one number everywhere"
-        raise BadInput(f"the program takes {words} too: give {ways}{' ..' * (len(missing) > 3)}, {one}")
+        raise BadInput(f"missing inputs: {words}; give {ways}{' ..' * (len(missing) > 3)}, {one}")
 
 
 def _file_of(name: str) -> str:

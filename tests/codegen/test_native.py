@@ -177,7 +177,7 @@ def test_tensors_are_given_by_place_or_by_name() -> None:
         assert (np.asarray(got) == -4).all()
     assert "int run(" in compiled.source
     for arguments, named, words in (
-        ((one,), {}, "takes y too"),
+        ((one,), {}, "missing inputs: y"),
         ((one, one, one), {}, "takes at most 2 arrays, got 3"),
         ((one, one), {"x": one}, "x is not an input of the program, or was given twice"),
         ((one,), {"z": one}, "z is not an input of the program, or was given twice"),

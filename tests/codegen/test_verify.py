@@ -19,7 +19,7 @@ from glenside.builder import pointwise
 from glenside.check.compiled import CheckFailed
 from glenside.codegen import pipeline
 from glenside.codegen.emit_c.translation_units import Source
-from glenside.codegen.loop_ir.conditions import Condition
+from glenside.codegen.loop_ir.faults import Condition
 from glenside.codegen.loop_ir.footprints import footprint_of
 from glenside.codegen.loop_ir.index_boxes import Box, contains, is_apart, is_apart_each_step, merged
 from glenside.codegen.loop_ir.ir import Loops, Nest

@@ -5,7 +5,7 @@ import pytest
 
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.npu.lowering.tiling.dot_product_rows import Sums
+from glenside.npu.lowering.tiling.element_sums import Sums
 from glenside.npu.lowering.tiling.layer_tiles import _groups
 
 TILES, SIZE = 6, 5

@@ -19,7 +19,7 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.npu.analysis.retargeting import cycles_on, is_at_least, retargeted
 from glenside.npu.lowering.pipeline.compile_network import map_layers
-from glenside.npu.lowering.selection.known_programs import forget
+from glenside.npu.lowering.selection.program_memo import forget
 from glenside.npu.machine.model import Machine, with_useful_beats
 from glenside.npu.model.execute import run
 from glenside.npu.model.reference_results import wrong

@@ -2,7 +2,7 @@
 
 _OPERANDS = "glenside/npu/lowering/transfer/dram_operands.py"
 _TILES = "glenside/npu/lowering/tiling/layer_tiles.py"
-_SUMS = "glenside/npu/lowering/tiling/dot_product_rows.py"
+_SUMS = "glenside/npu/lowering/tiling/element_sums.py"
 _RUNS = "glenside/npu/lowering/tiling/tile_order.py"
 
 FAULTS = (

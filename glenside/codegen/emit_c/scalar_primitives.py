@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from string import Template
 from typing import Protocol
 
-from glenside.codegen.emit_c.subbyte_storage import functions_of_stored
+from glenside.codegen.emit_c.storage_only_dtypes import functions_of_stored
 from glenside.ir.dtypes import HALVES, INTEGERS, RECORDS, STORED
 
 STORED_AS: Mapping[str, str] = {

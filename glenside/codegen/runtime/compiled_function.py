@@ -356,7 +356,7 @@ class Compiled:
         if missing:
             own = [name for name in missing if name in ("out", "threads")]
             how = f"; an input named like an option is passed in a dict: f({{'{own[0]}': ..}})" if own else ""
-            raise BadInput(f"the program takes {', '.join(missing)} too{how}")
+            raise BadInput(f"missing inputs: {', '.join(missing)}{how}")
         return {b: found[b] if is_plain(found[b], b) else given_array(b, found[b]) for b in self.inputs}
 
     def _made(self, out: Array | Sequence[Array] | None) -> dict[Buffer, Array]:

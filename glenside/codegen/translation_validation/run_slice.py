@@ -31,7 +31,9 @@ from glenside.codegen.loop_ir.ir import (
 from glenside.codegen.translation_validation.backward_slice import Demand
 from glenside.codegen.translation_validation.buffer_values import Values
 from glenside.codegen.translation_validation.element_indices import MOST, NotSampled
-from glenside.codegen.translation_validation.local_elements import (
+from glenside.codegen.translation_validation.nest_structure import PRIVATE, Node, joined
+from glenside.codegen.translation_validation.residue_primitives import Numbers
+from glenside.codegen.translation_validation.run_state import (
     Elements,
     OutOfBounds,
     Scope,
@@ -40,8 +42,6 @@ from glenside.codegen.translation_validation.local_elements import (
     masked,
     squeezed,
 )
-from glenside.codegen.translation_validation.nest_structure import PRIVATE, Node, joined
-from glenside.codegen.translation_validation.residue_primitives import Numbers
 from glenside.ir.dtypes import wider
 from glenside.ir.index_map import Guard, Index
 from glenside.ir.operand import Array

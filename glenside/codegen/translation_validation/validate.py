@@ -16,16 +16,16 @@ import numpy as np
 
 from glenside.codegen.loop_ir.accesses import used_buffers
 from glenside.codegen.loop_ir.bf16_split_matmul import PartPacking
-from glenside.codegen.loop_ir.conditions import Condition, Fault
+from glenside.codegen.loop_ir.faults import Condition, Fault
 from glenside.codegen.loop_ir.ir import Buffer, For, Layout, Loops, Nest, Packing, Role, Sort, Statement, Store, When
 from glenside.codegen.loop_ir.pass_observer import OBSERVER
 from glenside.codegen.translation_validation.backward_slice import Demand
 from glenside.codegen.translation_validation.buffer_values import Values, origin, source_places
 from glenside.codegen.translation_validation.element_indices import NotSampled, flattened, unflattened
-from glenside.codegen.translation_validation.local_elements import OutOfBounds
 from glenside.codegen.translation_validation.nest_key import likeness
 from glenside.codegen.translation_validation.nest_structure import PRIVATE, Structure
 from glenside.codegen.translation_validation.run_slice import Run
+from glenside.codegen.translation_validation.run_state import OutOfBounds
 from glenside.codegen.translation_validation.sample_elements import elements
 from glenside.codegen.translation_validation.term_elements import Meaning
 from glenside.ir.operand import Array

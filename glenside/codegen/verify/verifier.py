@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from glenside.codegen.loop_ir.conditions import Condition, Fault
+from glenside.codegen.loop_ir.faults import Condition, Fault
 from glenside.codegen.loop_ir.ir import Buffer, Loops, Nest, Role
 from glenside.codegen.loop_ir.pass_observer import observed
 from glenside.codegen.memory.buffer_arena import Arena

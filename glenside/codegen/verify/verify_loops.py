@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from glenside.codegen.loop_ir.accesses import Access
-from glenside.codegen.loop_ir.conditions import Condition, Fault
+from glenside.codegen.loop_ir.faults import Condition, Fault
 from glenside.codegen.loop_ir.footprints import footprint
 from glenside.codegen.loop_ir.index_boxes import Box, box_of
 from glenside.codegen.loop_ir.ir import Buffer, Loops, Nest, Packing, Role, Statement

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from glenside.codegen.loop_ir.accesses import Access, accesses, is_written_first
-from glenside.codegen.loop_ir.conditions import Condition, Fault
+from glenside.codegen.loop_ir.faults import Condition, Fault
 from glenside.codegen.loop_ir.footprints import Footprint, axes_in, counted, footprint, holds, moves_evenly
 from glenside.codegen.loop_ir.index_boxes import Box, box_of, contains, is_apart, is_apart_each_step
 from glenside.codegen.loop_ir.ir import Buffer, For, Nest, Require, Role, Statement, Way, When, is_parallel

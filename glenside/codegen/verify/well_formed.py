@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from glenside.codegen.loop_ir.accesses import changed_locals
 from glenside.codegen.loop_ir.affine_analysis import coefficient, indices_of, is_direct, loads_in, parts_in, substituted
-from glenside.codegen.loop_ir.conditions import Condition, Fault
+from glenside.codegen.loop_ir.faults import Condition, Fault
 from glenside.codegen.loop_ir.footprints import axes_in
 from glenside.codegen.loop_ir.intrinsics import MAX_INTERLEAVE, Instruction
 from glenside.codegen.loop_ir.ir import (

@@ -18,8 +18,8 @@ from glenside.npu.model.access_sets import access_sets
 from glenside.npu.model.cycle_model import Times, times
 from glenside.npu.model.execute import in_order
 from glenside.npu.model.happens_before import Now
-from glenside.npu.program.permutation_tables import LaneTables
 from glenside.npu.program.program import NpuProgram
+from glenside.npu.program.table_memory import LaneTables
 
 Shares = npt.NDArray[np.float64]
 STEPS = 1200

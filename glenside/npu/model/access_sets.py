@@ -14,7 +14,7 @@ from glenside.npu.isa.effects import DRAM, LANES, TABLES, Effect
 from glenside.npu.isa.fields import Address
 from glenside.npu.machine.model import Machine
 from glenside.npu.model.bounds import require_within
-from glenside.npu.program.permutation_tables import LaneTables
+from glenside.npu.program.table_memory import LaneTables
 
 
 def access_sets(

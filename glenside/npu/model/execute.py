@@ -40,8 +40,8 @@ from glenside.npu.model.column_execute import ColumnRegisters
 from glenside.npu.model.cycle_model import Times, times
 from glenside.npu.model.happens_before import Known, Now, Places, known
 from glenside.npu.program import requantization
-from glenside.npu.program.permutation_tables import LaneTables
 from glenside.npu.program.program import NpuProgram
+from glenside.npu.program.table_memory import LaneTables
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from glenside.npu.model.access_sets import access_sets
 from glenside.npu.model.happens_before import INDEX, Known, guaranteed
 from glenside.npu.model.interlocks import Interlocks
 from glenside.npu.model.split_execution import require_values
-from glenside.npu.program.permutation_tables import LaneTables
 from glenside.npu.program.program import NpuProgram
+from glenside.npu.program.table_memory import LaneTables
 
 _Any = TypeVar("_Any", bound=Instruction)
 

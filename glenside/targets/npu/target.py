@@ -13,7 +13,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.packages import load
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
-from glenside.npu.lowering.tiling.dot_product_rows import WINDOWS, sources_of_windows
+from glenside.npu.lowering.tiling.element_sums import WINDOWS, sources_of_windows
 from glenside.npu.machine.config_text import NAME, read_machine, read_options
 from glenside.npu.machine.model import Energy, Machine, with_useful_beats
 from glenside.npu.model.cycle_model import delays

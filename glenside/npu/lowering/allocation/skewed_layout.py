@@ -18,7 +18,7 @@ import numpy as np
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.threads import concurrent_cached_property
-from glenside.npu.lowering.allocation.bank_conflict_test import are_apart, distances, most_in_one
+from glenside.npu.lowering.allocation.conflict_free_strides import are_apart, distances, most_in_one
 from glenside.npu.lowering.tiling.layer_tiles import Layer
 from glenside.npu.lowering.util.fast_divmod import divided
 from glenside.npu.lowering.util.fast_unique import distinct

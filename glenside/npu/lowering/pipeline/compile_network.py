@@ -22,9 +22,9 @@ from glenside.npu.lowering.pipeline.emit_network import chained
 from glenside.npu.lowering.selection.candidates import Options, options_of
 from glenside.npu.lowering.selection.feasible_choice import best
 from glenside.npu.lowering.selection.ilp_model import Choice, Known
-from glenside.npu.lowering.selection.known_programs import Remembered
 from glenside.npu.lowering.selection.lower_bounds import LowerBounds
 from glenside.npu.lowering.selection.neighbourhood_search import Evaluation, Search, Way, is_small
+from glenside.npu.lowering.selection.program_memo import Remembered
 from glenside.npu.lowering.selection.smaller_machines import smaller
 from glenside.npu.lowering.selection.tensor_placement import Tensors, Where
 from glenside.npu.lowering.tiling.mapped_layers import Front, Mapped, Unlowered

@@ -15,7 +15,7 @@ from glenside.ir.operators.compute import name_of
 from glenside.ir.program import is_product
 from glenside.ir.term import Term
 from glenside.ir.threads import concurrent_cached_property
-from glenside.npu.lowering.tiling.dot_product_rows import Sums, expanded, summands, sums
+from glenside.npu.lowering.tiling.element_sums import Sums, expanded, summands, sums
 from glenside.npu.lowering.util.fast_divmod import divided
 from glenside.npu.lowering.util.fast_unique import distinct
 from glenside.npu.machine.model import Machine

@@ -1,4 +1,4 @@
-"""The conditions that the verifier checks of loops before they run; a violation is reported as a `Fault`."""
+"""Declares the faults that the verifier reports: a `Fault` violates a `Condition` of loops."""
 
 from __future__ import annotations
 
