@@ -1,4 +1,4 @@
-"""Verifies loops before they run: every condition of `conditions` for all nests, the arena, inputs and results.
+"""Verifies loops before they run: every `Condition` of `loop_ir.faults` for all nests, the arena, inputs and results.
 
 The product verifies once, before it compiles or writes code; tests verify after each pass. Safety is checked
 completely: no access out of bounds, no read before a write, no race. That nests compute the elements of their terms is
