@@ -25,7 +25,7 @@ class NoExtraction(ExtractionError):
 
 @dataclass
 class Live:
-    """The usable e-nodes of the classes that the roots can reach.
+    """The usable e-nodes of the classes reachable from the roots.
 
     Usable: derivable from leaves, without its own class as a child, and not beaten by an e-node of the same class with
     the same children.

@@ -71,10 +71,10 @@ class Problem:
 
     @cached_property
     def digits(self) -> tuple[int, ...]:
-        """Bits kept for each component when a cost vector is packed into one int.
+        """Number of bits for each component when a cost vector is packed into one int.
 
-        No answer costs more in a component than every class at its worst, so sums of packed costs never carry from one
-        component into the next: comparing packed ints is comparing vectors, at the speed of an int.
+        Each component has bits for the sum of the worst cost of every class, so sums of packed costs never carry into
+        the next component. Comparing packed ints therefore compares the vectors.
         """
         worst = [0] * self.dimension
         for nodes in self.classes:
@@ -122,7 +122,7 @@ class Extraction:
 
     @property
     def gap(self) -> Cost | None:
-        """Cost minus bound, from the first component in which they differ on; zeros when proven."""
+        """Cost minus bound, componentwise from the first component that differs; all zeros when proven optimal."""
         if self.bound is None:
             return None
         same = next((i for i, (a, b) in enumerate(zip(self.cost, self.bound, strict=True)) if a != b), len(self.cost))
@@ -131,9 +131,9 @@ class Extraction:
 
 @dataclass(frozen=True)
 class Limits:
-    """When an exact search stops; None is no limit.
+    """Limits of an exact search; None means no limit.
 
-    Sizes and branches give the same answer on every machine; a deadline does not.
+    With limits on sizes and branches the answer is the same on every machine; with a deadline it is not.
     """
 
     deadline: float | None = None

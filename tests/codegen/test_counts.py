@@ -216,7 +216,8 @@ def test_what_threads_share_has_prices_of_its_own() -> None:
 
 
 def test_a_compiled_function_has_the_predicted_seconds_of_its_nests() -> None:
-    program = _product(28, 64, 64)
+    b = gl.Builder("product")
+    program = b.finish(b.relu(b.linear(b.input("x", (28, 64)), b.input("w", (64, 64)))))
     f = gl.compile(program, gl.CPU(machine="avx2"), verify=False)
     for threads in (1, 2):
         assert f.predicted(threads) == [1e-9 * own for own in predicted_nanoseconds(f.loops, f.machine, threads)]

@@ -160,4 +160,4 @@ def test_a_calibration_and_an_area_write_pages(
     assert run("area", "npu:8x8", "--html", page) == 0
     assert "1,500 gates" in page.read_text()
     printed = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in printed[-5:]] == ["gates", "array", "lanes", "all", "an"]
+    assert [line.split()[0] for line in printed[-5:]] == ["gates", "array", "lanes", "all", "one"]

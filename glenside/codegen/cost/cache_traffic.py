@@ -90,7 +90,7 @@ class Brought:
 class Cache:
     """A cache model for a program that runs repeatedly: blocks of memory with LRU replacement.
 
-    Temporaries have addresses in the arena, so one finds in cache what another has left at its address. A new
+    Temporaries are allocated in the arena. A temporary is in cache if another one at the same address was. A new
     temporary without an address is assumed to reuse memory that is in cache, if it is not large.
 
     parts  resident block -> True if it is dirty and is written back on eviction; least recently used first

@@ -19,14 +19,14 @@ from glenside.ir.index_map import Atom, Axis, Guard, Index
 from glenside.ir.operand import Array
 
 _ENUMERATED = 1 << 24
-"""The most steps of coupled axes that are enumerated; of more steps only the bounds are known."""
+"""Largest number of steps of coupled axes that are enumerated; above it, only the bounds are computed."""
 _LISTED = 64
 """Number of offsets above which indices are listed one by one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Footprint:
-    """A set of flat indices: `offsets`, ascending, plus `steps`, (stride, count), smallest stride first.
+    """A set of flat indices: `offsets`, ascending, plus `steps`, (stride, count) pairs, smallest stride first.
 
     exact  True if every index is touched; else the set is an upper bound
     """

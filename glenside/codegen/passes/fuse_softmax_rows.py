@@ -101,7 +101,7 @@ def fuse_softmax_rows(module: Module, machine: Machine) -> Module:
 def _best_blocks(
     chain: _Chain, machine: Machine, known: dict[Hashable, int | None]
 ) -> tuple[list[Nest], list[Packing]] | None:
-    """Returns a chain in blocks of rows of the least predicted time; None if the unfused chain is as fast.
+    """Returns the chain fused over the blocks of rows with the least predicted time; None if unfused is as fast.
 
     `known` memoizes the rows per block of structurally equal chains.
     """

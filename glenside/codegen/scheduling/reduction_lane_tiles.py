@@ -1,7 +1,8 @@
 """Tiles with few columns, such as image channels: each accumulator is a vector along a contiguous reduction axis.
 
 The lanes of an accumulator are added last. Constants are packed along the reduction; each vector of constants is used
-for several rows. Without a contiguous axis, accumulators are scalars, of several rows at once to hide latency.
+for several rows. Without a contiguous axis, accumulators are scalars; several rows are computed at once to hide
+latency.
 """
 
 from __future__ import annotations
