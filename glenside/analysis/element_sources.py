@@ -1,4 +1,4 @@
-"""Finds which elements of other terms the elements of a term are.
+"""Traces each element of a term to the element of another term that it copies.
 
 Movement is evaluated on element numbers, so this works for every operator that moves elements to known positions:
 windows, pads, transposes, regroupings. It stops at terms that compute.

@@ -64,7 +64,7 @@ def program_snapshot(nodes: Sequence[Term]) -> Snapshot:
 
 
 def as_written(snapshot: Snapshot, nodes: Sequence[Term]) -> tuple[Fact, ...]:
-    """Returns the e-nodes of the program as written: (class, operator, attributes, children..), each once."""
+    """Returns the distinct e-nodes of the program as written: (class, operator, attributes, children..)."""
     place = dict(zip(nodes, snapshot.program, strict=True))
     rows: dict[Fact, None] = {}
     for term, own in place.items():

@@ -142,8 +142,8 @@ def what_lies_innermost_is_known(
 def what_has_its_own_order_is_known(x: V, n: V, s: V, i: V, c: V, p: V, o: V, size: V) -> Clauses:
     """Records, among all layouts of a tensor of the program, the program's own, and the rearrangements of it.
 
-    An analysis: it adds no e-node. Sound because it only reads facts that hold. It only matches flat tensors, for any
-    order of rules, since other dims are not another layout.
+    An analysis: it adds no e-node. Sound because it only reads facts that hold. It only matches flat tensors, because a
+    tensor with other dims is not another layout; so the result does not depend on the order of the rules.
     """
     parts, order = variables("parts order")
     return (

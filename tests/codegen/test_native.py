@@ -232,7 +232,7 @@ def test_any_name_can_be_given() -> None:
         (
             (),
             {"self": two, "a b": one},
-            r"takes out, threads too; an input named like an option is passed in a dict: f\({'out': ..}\)",
+            r"missing inputs: out, threads; an input named like an option is passed in a dict: f\({'out': ..}\)",
         ),
         ((one, {"out": one}), {}, "out is not an input of the program, or was given twice"),
         (({"out": one, "x": one},), {}, "x is not an input of the program, or was given twice"),

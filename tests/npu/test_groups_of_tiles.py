@@ -17,7 +17,7 @@ def one_by_one(of: Array, rows: Array | None) -> tuple[list[tuple[int, ...]], li
     every = [sorted(n for n in sums[number - 1] if n) if number else [] for number in of.ravel().tolist()]
     there = [own for own in every if own]
     if any(len({(n - 1) % SIZE for n in own}) > 1 for own in there):
-        return "sums of different places"
+        return "sums at different positions"
     groups = {tuple((n - 1) // SIZE for n in own) for own in there}
     if len({tile for group in groups for tile in group}) < sum(map(len, groups)):
         return "a tile is part of several sums"

@@ -128,7 +128,7 @@ class Meaning:
         return np.asarray(in_memory(kind.evaluate(self.field, Operand(own, items), *parameters)))
 
     def _whole(self, term: Term) -> Array:
-        """Evaluates a term whole, from its whole operands."""
+        """Evaluates all elements of a term from all elements of its operands."""
         arrays = [self.all_of(child) for child in term.children]
         typed = [Operand(c.type, a) for c, a in zip(term.children, arrays, strict=True)]
         arguments = weave(term.operator, typed if term.operator.typed else arrays, term.attributes)

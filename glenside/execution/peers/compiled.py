@@ -12,7 +12,7 @@ import numpy as np
 from glenside.execution.peers.peer import Inputs, Run
 
 DESCRIPTION = "compiled.json"
-"""The file next to the shared object with its name in C, its inputs and results."""
+"""The file next to the shared object that describes it: its name in C, its inputs and its results."""
 
 
 def load(path: Path, inputs: Inputs, threads: int) -> Run:

@@ -40,7 +40,9 @@ _own = Kind(Form.NUMBER, "a row of parameters, an entry of each column", 16, pla
 
 @dataclass(frozen=True)
 class Functions(Instruction):
-    """Loads lookup tables from DRAM, in whole beats: 256 int16, little-endian; byte v has entry v modulo 256."""
+    """Loads lookup tables from DRAM, in whole beats. A table is 256 little-endian int16; the int8 v selects entry v
+    modulo 256.
+    """
 
     unit = "dma"
     operation = 8
