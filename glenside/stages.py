@@ -296,7 +296,7 @@ class Clock:
         self.seconds = {"load": load_seconds, "fold": 0.0, "start": 0.0, "saturate": 0.0, "extract": 0.0, "check": 0.0}
 
     def lap(self, stage: str, inside: float | None = None) -> None:
-        """Records the end of a stage; `inside`: its own seconds, the rest counts as the start of its process."""
+        """Records the end of a stage. `inside` is the time in its process; the rest counts as starting that process."""
         now = time.perf_counter()
         taken, self._last = now - self._last, now
         self.seconds[stage] = taken if inside is None else inside

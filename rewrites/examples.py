@@ -14,7 +14,7 @@ def windows(x: str, sizes: str, strides: str) -> str:
 
 
 def dilated(of_all: str, apart: str, dims: str, split: int) -> str:
-    """Returns the elements of windows that are that far apart on each axis, with those dims."""
+    """Selects elements of windows, `apart` on each axis, and reshapes them to `dims`."""
     picked = windows(of_all, " ".join("1" for _ in apart.split()), apart)
     return f"(access (access-reshape {picked} (access-shape (shape {dims}) (shape))) {split})"
 

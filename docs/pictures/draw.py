@@ -81,7 +81,7 @@ def page(path: Path) -> None:
 
 
 def main() -> None:
-    """Draw all of them, and refuse what would be slow to load; the page's only where there is a browser."""
+    """Draw all pictures, and refuse large files; the picture of the page requires a browser."""
     for name, drawn in (("egraph", egraph), ("tile", tile), ("layouts", layouts)):
         (HERE / f"{name}.svg").write_text(drawn(), encoding="utf-8")
     front(HERE / "front.svg")

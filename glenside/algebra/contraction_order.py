@@ -32,7 +32,9 @@ class Leaf:
 class Pair:
     """The contraction of two plans.
 
-    groups  indices of both and of the result, `left` and `right` those of one of them, `summed` those of both alone
+    groups       indices of both plans and of the result
+    left, right  indices of one plan only
+    summed       indices of both plans that the result does not have
     """
 
     first: Plan

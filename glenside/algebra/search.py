@@ -145,7 +145,7 @@ class _Costs:
 
 
 def _leaves(form: NormalForm) -> list[Term]:
-    """Returns the operands of a region, as they are part of it as it is written."""
+    """Returns the operands of a region that occur in it as it is written."""
     written = set(postorder(form.term))
     found: dict[Term, None] = {}
     stack = [one.term for monomial in form.monomials for one in monomial.operands]

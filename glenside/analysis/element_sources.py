@@ -45,7 +45,9 @@ def moves(term: Term) -> bool:
 
 
 def places(term: Term, ends: Container[Term] = ()) -> Places:
-    """Returns the elements of a term by the terms that compute or hold them, or by those of `ends` that it reads."""
+    """Returns for each element of a term its source: an element of a term that computes or holds it, or of one in
+    `ends`.
+    """
     first, count, numbers, stand_ins = dict[Term, int](), 1, dict[str, Array](), dict[Term, Term]()
     leaves = leaves_of(term, ends)
     dtype = "int32" if sum(leaf.access.size for leaf in leaves) < (1 << 31) - 1 else "int64"
@@ -63,8 +65,8 @@ def places(term: Term, ends: Container[Term] = ()) -> Places:
 def sources(term: Term, at: Sequence[Array]) -> tuple[list[Term], Array, Array]:
     """Finds the sources of some elements of a term, whose indices are given as (points) for each of its axes.
 
-    Returns the terms that hold or compute them; which of those each element belongs to, or -1 for a zero; and its
-    position there in row-major order. Only these elements are followed.
+    Returns the source terms; for each element, the number of its source term, or -1 for a zero; and its position in
+    that term in row-major order. Only these elements are followed.
     """
     points = at[0].size if at else 1
     found, whose, place = list[Term](), np.full(points, -1), np.zeros(points, np.int64)
@@ -109,9 +111,7 @@ def distinct_elements(term: Term) -> int:
 
 
 def _once(moved: Array) -> Array:
-    """Returns the elements that an array reads of the memory that it views, each once; windows that overlap contain far
-    fewer than they hold.
-    """
+    """Returns the distinct elements of memory that a view reads: few if its windows overlap much."""
     whole, holder = moved, moved.base
     while holder is not None:  # of a strided view it is not an array, and has one
         whole, holder = holder if isinstance(holder, np.ndarray) else whole, getattr(holder, "base", None)

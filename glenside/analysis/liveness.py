@@ -1,9 +1,9 @@
 """Computes how much memory a program needs, by the steps of the interpreter without their computations.
 
-Each value is modeled by a stand-in, a numpy array that is never read or written, so that transposes, slices, windows
-and broadcasts are views of it as they are of the real array, numpy decides whether a reshape is a view or a copy, and a
-buffer is freed with its last view. It counts results of operators and their temporaries, but not what exists before and
-after: inputs, constants, and values computed from constants alone, which are folded.
+Each value is modeled by a stand-in, a numpy array that is never read or written. Transposes, slices, windows and
+broadcasts are views of it as of the real array; numpy decides whether a reshape is a view or a copy; a buffer is freed
+with its last view. The result counts results of operators and their temporaries, but not what exists before and after:
+inputs, constants, and values computed from constants alone, which are folded.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def untransposed(x: Term, order: Sequence[int]) -> Term:
 
 
 def reshape(x: Term, dims: Sequence[int]) -> Term:
-    """Returns x in row-major order with other dims, one of which may be -1: the size that remains."""
+    """Returns x in row-major order with other dims; one of them may be -1, which stands for the remaining size."""
     x = split_at(x, 0)
     require(list(dims).count(-1) <= 1, "reshape", "at most one dim of -1", tuple(dims))
     if -1 in dims:

@@ -51,7 +51,7 @@ class Watched(NamedTuple):
 
 
 def _equal(a: Array, b: Array) -> Array:
-    """Returns where operands are equal: ordered numbers, where their residues are."""
+    """Returns a mask of equal elements; numbers with an order are compared by their residues."""
     return np.asarray(a.imag == b.imag if a.dtype.kind == "c" else a == b)
 
 

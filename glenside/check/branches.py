@@ -51,7 +51,7 @@ class Branches:
         self._settled: dict[tuple[Term, str], Sides] = {}
         """Counts of each outcome; an outcome that cannot be reached has the count that is wanted."""
         self._done: set[tuple[Term | None, str]] = {(None, name) for name in (*WATCHED, "cast")}
-        """Terms and primitives with nothing left to count: one lookup for each operation of each round."""
+        """Terms and primitives whose counts are complete. This set is looked up for each operation of each round."""
 
     def watched(self, arithmetic: Arithmetic) -> None:
         """Instruments the primitives and the casts of an arithmetic, so that they record branch outcomes."""

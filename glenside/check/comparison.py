@@ -64,7 +64,7 @@ class Clock:
 
 
 def steps(roots: Sequence[Term], given: Mapping[Term, Any] | None = None) -> list[Term]:
-    """Returns the terms between which a run may stop: those that compute and are not given."""
+    """Returns the terms after each of which a run may stop: those that compute and are not given."""
     return [*_computed(tuple(roots), frozenset(given or ()))]
 
 

@@ -114,7 +114,9 @@ _EXCHANGED = (0, 2, 1, 3)
 
 @lru_cache(maxsize=1 << 10)
 def _exchanges(dims: Sequence[int], other: Sequence[int]) -> Iterable[tuple[int, ...]]:
-    """Returns ways to cut an array into four axes, of which the middle two are exchanged: at axes of either dims."""
+    """Returns ways to split an array into four axes, cut where axes of either dims end, such that the middle two may be
+    exchanged.
+    """
     found: dict[tuple[int, ...], None] = {}
     for sizes, turned in ((dims, False), (other, True)):
         total, ends = prod(sizes), sorted({1, *accumulate(sizes, mul)})

@@ -118,7 +118,7 @@ def _layer_by_layer(
     progress: Progress | None,
     deadline: float | None,
 ) -> CheckReport | None:
-    """Checks equations between layers; returns None where these do not prove that all layers are equal."""
+    """Checks equations between layers; returns None if they do not prove that all layers are equal."""
     started = time.perf_counter()
     declared(original.term, optimized.term)
     found = equations(original, optimized, names)
@@ -255,7 +255,7 @@ class _LayerComparison:
         return self.equal.copy(), len(self.differs), self.source_differs
 
     def equal_since(self, mark: Any) -> bool:
-        """True if, in the one round since the snapshot, everything was equal that had not differed before."""
+        """True if the one round since the snapshot has found no new difference."""
         equal = mark[0] + Counter(self._compared())
         return (len(self.differs), self.source_differs) == mark[1:] and all(
             self.equal[name] == equal[name] for name in self._compared()

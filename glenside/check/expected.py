@@ -48,7 +48,7 @@ def values_of(program: Program, seed: int) -> dict[str, Array]:
 def drawn(tensor: Tensor, limit: int | Array | None = None, *, seed: int) -> Array:
     """Draws floats that are normal, small whole numbers, halves or zeros, integers of full range or small, or indices.
 
-    For some seeds all tensors are small whole numbers and halves, of which many are equal and sums are exact.
+    For some seeds all tensors are small whole numbers and halves: many of them are equal, and their sums are exact.
     """
     rng = np.random.default_rng([seed, zlib.crc32(tensor.name.encode())])
     dims, dtype = tuple(tensor.dims), tensor.dtype

@@ -100,10 +100,11 @@ def draw_near(
     2  constants of the program, and numbers beside them
     3  one number far above all others, at another index each time
 
-    Every second time, kind 0 has some tensors beyond a constant and others about 0, and kind 1 has parts of each tensor
-    so: values that pass a threshold then reach the result if later terms do not clamp them again.
+    Every second round of kind 0 has some tensors beyond a constant and the others about 0; every second round of kind 1
+    has some parts of each tensor beyond a constant. Values that pass a threshold then reach the result, unless later
+    terms clamp them again.
 
-    Of every 16 rounds, some are special. In one, each tensor is drawn in its own way. In one, all numbers are -1, 0 or
+    Of every 16 rounds, some are special. In one, the kind is drawn for each tensor. In one, all numbers are -1, 0 or
     1, so that sums are exactly 0 at any depth. In two, integers have their full range, so that a whole window wraps. In
     one, some integers are the least and the most of their dtype.
 
@@ -237,7 +238,7 @@ _SCALED = 8.0
 _PAIRED, _LARGEST_LED = 24, 1e10
 _PEAK = 50.0
 _FEW_VALUES = ("int8", "uint8")
-"""Dtypes with so few values that each is drawn: a sum may wrap for one of them only."""
+"""Dtypes with few values: every value is drawn, because a sum may wrap for a single one."""
 
 
 def _pattern(
@@ -373,7 +374,8 @@ def constants_of(*roots: Term) -> list[Fraction]:
 def periods_of(*roots: Term) -> list[float]:
     """Returns numbers near multiples of the divisors of remainders, at distances that are constants of the program.
 
-    There the remainder is that of a small number, while other functions have other values.
+    There a remainder equals that of a small number, but other functions have different values than for the small
+    number.
     """
     moduli = [term.children[0] for term in postorder(*roots) if term.operator is compute and _is_rest(term)]
     if not moduli:

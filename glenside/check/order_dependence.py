@@ -45,7 +45,7 @@ def _depends_on_equality(term: Term) -> bool:
 
 
 def _has_truths(operand: Term) -> bool:
-    """True if any of the terms of which an operand is a rearrangement has truth values."""
+    """True if an operand rearranges a term with truth values."""
     return any(_is_truth(t) for t in nearest(operand, stops=lambda t: t.operator is compute or _is_truth(t)))
 
 

@@ -48,7 +48,7 @@ class _CannotCompile(BadInput):
 def write(
     lowered: Sequence[Lowered], path: PathLike, around: Callable[[Callable[[], str]], str] = lambda read: read()
 ) -> tuple[Library, str]:
-    """Writes a program, for each machine, as C at a path NAME.c with its other files beside it, and reads them back.
+    """Writes a program as C for each machine, NAME.c and the other files in its folder, and reads them back.
 
     The files get their names after that: all or none. Returns the files, and the sentence of `read_back`.
 

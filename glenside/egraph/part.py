@@ -56,8 +56,8 @@ def part(snapshot: Snapshot, root: int) -> Part:
 
 
 def unshared(nodes: Sequence[Term], count: int) -> list[list[int]]:
-    """Returns the indices of the nodes of a program, children first, in parts that share no node and have similar size,
-    in order; a small program is one part.
+    """Splits the nodes of a program (indices, children first) into disjoint parts of similar size, in order. A small
+    program is one part.
     """
     whole = [[*range(len(nodes))]]
     if count < 2:

@@ -278,8 +278,8 @@ def may_share(limits: Limits, parts: int) -> bool:
 def start_workers_early(limits: Limits, *precompile: Callable[[], str], behind: bool = False, parts: int = 1) -> None:
     """Starts the processes of the next search, so that they start during other work.
 
-    `precompile` functions return declarations of expected searches, which new processes compile in this order: at once,
-    or with `behind` in the first process after its next search.
+    `precompile` functions return declarations of expected searches. New processes compile them in this order at once.
+    With `behind` only the first process does, after its next search.
     """
     if not _spares(limits):
         end_idle()

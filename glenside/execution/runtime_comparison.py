@@ -26,7 +26,7 @@ from glenside.ir.interrupts import answered
 from glenside.ir.operand import Array
 
 _FEW = 3
-"""Rounds of entrants with loops that are not optimized; the last one counts."""
+"""Number of rounds of an entrant whose loops are not optimized; the last one counts."""
 
 
 def peer_names() -> list[str]:

@@ -64,7 +64,7 @@ class Writer(ABC, Generic[V]):
 
     @abstractmethod
     def number(self, value: str | int, dtype: str, rank: int = 0) -> V:
-        """Returns one exact number, for operands of that rank."""
+        """Returns one exact number that broadcasts with operands of this rank."""
 
     @abstractmethod
     def apply(self, primitive: Primitive, operands: Sequence[V]) -> V:
@@ -159,7 +159,9 @@ class Exports(dict[str, Callable[..., T]]):
 
 
 def written(writer: Writer[V], primitives: Exports[V], expression: Scalar, operands: Sequence[V]) -> V:
-    """Exports an expression of operands that broadcast; `primitives` are those of more than one step."""
+    """Exports an expression of operands that broadcast; `primitives` has the primitives that need
+    more than one step.
+    """
     if isinstance(expression, Element):
         return operands[expression.position]
     if isinstance(expression, Number):

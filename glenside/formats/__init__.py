@@ -1,4 +1,4 @@
-"""Files of programs, by their ending: which importer reads them and which exporter writes them."""
+"""Selects the importer or exporter of a program file by the ending of its name."""
 
 from glenside.formats.endings import ENDINGS, ending, load, save
 

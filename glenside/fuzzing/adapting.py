@@ -72,7 +72,7 @@ def adapted(term: Term, dims: Sequence[int], dtype: str, pick: random.Random) ->
 def below(term: Term, size: int, dims: Sequence[int], dtype: str, pick: random.Random) -> Term | None:
     """Returns indices from 0 to size - 1 of these dims and of an integer dtype, computed from a term, or None.
 
-    The last step bounds them for any value of the term.
+    The last step of the computation keeps them in this range, whatever the value of the term.
     """
     dims = tuple(dims)
     most = min(size, limits(dtype)[1] + 1)

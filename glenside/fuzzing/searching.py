@@ -28,7 +28,7 @@ _FEW = Limits(nodes=4_000, seconds=10.0, iterations=12)
 WANTS, ONLY = "; wants: ", "; rules: "
 """Prefixes of a case's first line: of demands to put into the e-graph, and of rules that run with few others."""
 _OTHER_RULES = 12
-"""Other rules that run with those that a case names."""
+"""Rules that run in addition to the rules named by a case."""
 TARGETS = {
     "systolic-array": "systolic-array:{rows}x{columns}",
     "output-stationary": "output-stationary:{rows}x{columns}",

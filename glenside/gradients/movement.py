@@ -93,7 +93,9 @@ def broadcast(x: Term, dims: Sequence[int]) -> Term:
 
 
 def slice(x: Term, axis: int, lo: int, hi: int) -> Term:
-    """Returns elements lo to hi - 1 of one axis; from a concatenation, the operand."""
+    """Returns elements lo to hi - 1 of one axis; for a slice that is an operand of a
+    concatenation, the operand itself.
+    """
     x = whole(x)
     while (lo, hi) != (0, x.access.dims[axis]):
         operator, attributes = x.operator.name, x.attributes
@@ -142,7 +144,7 @@ def _slice_of_overlap_add(x: Term, axis: int, lo: int, hi: int) -> Term | None:
 
 
 def element(x: Term, axis: int, position: int) -> Term:
-    """Returns one element of one axis, without that axis."""
+    """Selects one element of one axis, and drops the axis."""
     return reshape(slice(x, axis, position, position + 1), x.access.dims.remove(axis))
 
 

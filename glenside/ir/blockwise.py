@@ -22,7 +22,8 @@ Index = tuple[int | slice, ...]
 PART = 1 << 14
 """Elements per block: numpy computes a block in a few microseconds, about the time of the call itself."""
 BUFFER = 1 << 10
-"""Elements that numpy converts or gathers at once: its default, 8192 per operand, exceeds the memory of some programs.
+"""Number of elements that numpy buffers at a time. Its default, 8192 per operand, takes more memory than some programs
+need.
 """
 _SMALL_ITEM_ELEMENTS = 64  # items of at most this many elements are reduced by one numpy call per element
 ERF_PART = 1 << 11

@@ -58,7 +58,7 @@ class OutOfBounds(BadInput):
 
 
 class Failed(GlensideError):
-    """A wrong rule, or a search process that died, without which there is no answer."""
+    """No answer, because a rule is wrong or a search process has died."""
 
     status = 3
 

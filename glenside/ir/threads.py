@@ -70,8 +70,7 @@ class concurrent_cached_property(Generic[Found]):
 
 
 def in_parallel(work: Callable[[Job, Space], None], jobs: Iterable[Job], space: Callable[[Job], Space]) -> None:
-    """Runs all jobs, one per core at a time, with BLAS on one thread; each worker has temporaries for jobs like the
-    first.
+    """Runs all jobs, one per core at a time, with BLAS on one thread. `space` allocates the temporaries of a worker.
 
     BLAS threads wait by spinning: while other work ran, small products were 10 times slower. Independent jobs never
     wait.

@@ -20,9 +20,9 @@ from glenside.semantics.interpreter import evaluate
 def fold(program: Program, without: Container[Term] = (), *, lazily: bool = False) -> Program:
     """Replaces each maximal term over constants alone by a constant with its value.
 
-    Weights that a mapping rearranges are such terms. Terms in `without` are not folded, unless a folded term contains
-    them. With `lazily` values are computed on first use, where they are known. Raises BadInput for a constant without a
-    value. A layer that is no longer part of the program keeps its terms without a value.
+    Weights that a mapping rearranges are such terms. Terms in `without` are only folded as part of a larger folded
+    term. With `lazily`, known values are computed on first use. Raises BadInput for a constant without a value. A layer
+    that is no longer part of the program keeps its terms without a value.
     """
     constant = {term: known and term not in without for term, known in program.info.constant.items()}
     roots = program.roots

@@ -28,8 +28,8 @@ _NEAR = 1e-4
 
 
 def ratio(first: float, second: float) -> tuple[int, int]:
-    """Returns the smallest integers close to the ratio of two positive numbers, or else the closest within the
-    limit.
+    """Returns two small integers whose ratio is close to that of two positive numbers. If none within the limit is
+    close enough, returns the closest.
     """
     best = (1, 1)
     for copies in range(1, _COPIES + 1):

@@ -215,7 +215,7 @@ def with_zero(moved: Moved, zero: int) -> Moved:
 
 
 def moved_by(by: Term, parts: list[Affine], least: bool = False) -> Affine:
-    """Moves operands as a term does; fills among bytes are 0, or the least number.
+    """Moves operands as a term does; padding of bytes is 0, or with `least` the least number.
 
     Raises BadInput unless all operands are equally rounded bytes, or sums.
     """

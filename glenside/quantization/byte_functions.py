@@ -38,7 +38,7 @@ class Curve:
 def base_of(term: Term, constant: Mapping[Term, bool]) -> Term | None:
     """Returns the tensor of bytes of which a term is an elementwise function; None if there is none, or several.
 
-    Of several candidates, the nearest one from which all others are computed.
+    Of several candidates, returns the nearest one that alone determines the term.
     """
     found, stack, seen = set[Term](), [term], set[Term]()
     while stack:

@@ -49,7 +49,7 @@ def parts_of(value: Affine, function: Function) -> list[Moved]:
 
 
 def paired(first: Sequence[Moved], second: Sequence[Moved]) -> tuple[list[Moved], list[Moved]]:
-    """Pairs each part of one with each of the other."""
+    """Pairs each part of one operand with each part of the other."""
     return [a for a in first for _ in second], [b for _ in first for b in second]
 
 

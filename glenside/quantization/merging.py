@@ -22,7 +22,8 @@ Agrees = Callable[[Affine, Mapping[Term, Bytes]], bool]
 
 
 def merged(first: Affine, second: Affine, by: int, agrees: Agrees) -> Affine | None:
-    """Returns first + by * second as one product, where one is a product and the other sums of its operand; else None.
+    """Returns first + by * second as one product, if one of them is a product and the other sums its operand; else
+    None.
 
     agrees  True if a value, on bytes of these leaves, equals the intended one
     """

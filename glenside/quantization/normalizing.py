@@ -34,7 +34,7 @@ WIDE = (1 << 15) - 1
 _ONE = 1 << 14
 """The value of 1 in a softmax."""
 _STEPS = 64
-"""Parts of a byte's step in which a mean is subtracted."""
+"""A mean is subtracted in units of this fraction (1/64) of an int8 step."""
 _BYTE = 127
 _VIEWS = ("access", "access-reshape", "access-broadcast")
 

@@ -17,7 +17,7 @@ from glenside.semantics.interpreter import evaluate
 
 
 def columns(product: Product, numbers: Array) -> Array:
-    """Returns numbers of a product's sums as those of its columns, (G, B). Raises BadInput if rows differ."""
+    """Reduces numbers given per sum of a product to one per column, (G, B). Raises BadInput if rows differ."""
     rank = len(product.a.dims) - product.a.term.access.item.length
     if numbers.ndim and any(n != 1 for n in numbers.shape[product.shared : rank]):
         raise BadInput("factors that differ from row to row of a product cannot be folded into its weights")

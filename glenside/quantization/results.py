@@ -95,8 +95,8 @@ class Results:
         return found
 
     def _frontier(self, terms: Sequence[Term], order: Mapping[Term, int], steps: set[Term]) -> list[Term]:
-        """Returns terms that the network computes, from which the host computes `terms` in `steps`: one if one
-        suffices.
+        """Returns the terms that the network must compute so that the host can compute `terms` from them in `steps`;
+        only one if one suffices.
 
         Raises BadInput: the host computes no products.
         """

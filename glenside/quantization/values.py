@@ -93,7 +93,7 @@ class Product:
 
 @dataclass(frozen=True, eq=False)
 class Summed:
-    """Sums of sums of bytes, of `count` elements each."""
+    """Sums of bytes, each over `count` elements."""
 
     bytes: Mapping[Term, Leaf]
     count: int

@@ -268,7 +268,7 @@ class _Layers:
         return [Tiles(pictures), *([Words(said)] if said else [])]
 
     def _front(self, row: LayerRow) -> list[Block]:
-        """Draws every variant, those that no other dominates, and the chosen one."""
+        """Plots all variants, the Pareto front, and the chosen variant."""
         report = self.report
         if not report.front or not row.front:
             return []

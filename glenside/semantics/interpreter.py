@@ -135,7 +135,7 @@ class Run:
         self.held: dict[Term, Value] = {}
         self.order, self._steps, self.placement = _plan(tuple(roots), frozenset(given), keep_roots)
         self.results: dict[Term, Array] = {}
-        """Results that are not computed yet, but of which parts are."""
+        """Results that are only partly computed."""
 
     def step(self, term: Term) -> Value:
         """Evaluates one term whose operands are held, and frees operands after their last read."""

@@ -167,7 +167,7 @@ class CostTarget(Target):
         return of
 
     def remarks(self, program: Program) -> Sequence[str]:
-        """Returns a sentence for each operator of a program without a cost."""
+        """Returns a remark for each operator in the program that has no cost."""
         costs = self._costs(program)
         first = [t for t, cost in costs.items() if cost is None and all(costs[c] is not None for c in t.children)]
         return [f"no cost for {name}" for name in dict.fromkeys(map(name_of, first))]

@@ -65,7 +65,7 @@ _THINNED = Example(
 def weights_are_thinned(axis: V, span: V, part: V, db: V, sb: V, window: V, strides: V) -> Clauses:
     """strided_taps(b, axis, tap, taps, every): elements tap, tap + every, .. of an axis.
 
-    It makes e-nodes only on demand. Sound because windows of one element, `every` apart, hold exactly those.
+    It makes e-nodes only on demand. Sound because windows of one element, `every` apart, hold exactly these elements.
     """
     wanted = (want_strided_taps(b, axis, tap, taps, every), span == 1 + (taps - 1) * every)
     sectioned = (part == section(b, axis, tap, span), db == dims(part), sb == split(b))

@@ -44,8 +44,8 @@ def scatter(gap: int, begin: int, n: int, d: int, h: int, k: int) -> tuple[int, 
 def positions_last(rank: int, rows: int, rank_a: int, axes: Dims) -> tuple[Dims, Dims, Dims]:
     """Returns the order of axes for adding up windows along `axes`, its inverse, and the order for the operand a.
 
-    The result has `rank` axes, of which the first `rows` are those of a, which has `rank_a` axes. The order includes
-    the axes of windows; its inverse does not.
+    The result has `rank` axes; the first `rows` of them are axes of a. `rank_a` is the number of axes of a. The order
+    includes the axes of windows; its inverse does not.
     """
     front = [axis for axis in range(rank) if axis not in axes]
     order = (*front, *axes, *range(rank, rank + len(axes)))

@@ -16,7 +16,7 @@ recipe = relation("recipe", product=ACCESS, steps=TEXT)
 
 @analysis("recipe-analyses", Example(ex.MATMUL, {"x": "m k", "w": "n k"}))
 def products_have_recipes(p: V) -> Clauses:
-    """Records a product of the program as a form of itself, without steps.
+    """Records the empty recipe for each product of the program.
 
     An analysis: it adds no e-node. Sound because it only reads facts that hold.
     """

@@ -176,8 +176,8 @@ def crops_are_known(a: V, y: V, out: V, strides: V, starts: V, sizes: V, cuts: V
 def zeros_are_put_between(a: V, b: V, m: V, y: V, out: V, strides: V, product: V, order: V, spread: V) -> Clauses:
     """slice(overlap-add(dot(x x w))) = dot(windows(pad(dilate(x))) x flip(w)).
 
-    A program that adds up windows itself computes a transposed convolution, so it has all forms of one, at the
-    positions that it keeps. Only for sums and products of the program, since those of other forms come from such a
+    A program that adds up windows itself computes a transposed convolution, so it gets all forms of one, at the
+    positions that it keeps. Only for sums and products of the program, since other forms are derived from such a
     convolution. Sound because element u of the window at position m is added to position t m + d u, where window t m +
     d u of the spread input has position m at element k - 1 - u.
     """

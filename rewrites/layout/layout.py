@@ -58,7 +58,7 @@ TURNED = ex.moved("$m $n $k $l", "0 2 3 1", "", "$m $k $l $n")
 _X = access_at("x")
 RANK4 = {"x": "m n k l"}
 ANYWHERE = "(list) (list)"
-"""The parts and axes of a function that does not depend on positions."""
+"""The parts and axes of a function that is the same at all positions."""
 BOXES = (op.opaque_pointwise, op.opaque_items)
 """Functions of elements, or of items, with their attributes renumbered for the axes of the parts."""
 OURS = (source(ROOT), varies(ROOT))

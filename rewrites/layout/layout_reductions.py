@@ -19,8 +19,8 @@ from glenside.rewrites.terms import rearranged, under, variables, vec, whole
 def rearrangement_leaves_reduction(f: V, c: V, b: V, p: V, o: V, d: V, n: V, size: V, dr: V) -> Clauses:
     """reduce(rearrange(b)) = rearrange(reduce(b)), over the parts of b that are the item.
 
-    Where they do not come last in b, they are the item of one window that is whole along them: a view. Sound because
-    a sum, product, mean, maximum or minimum does not depend on the order of its elements; the place of one does, so
+    If they are not the last parts of b, the item is one window, a view, that spans these parts. Sound because a sum,
+    product, mean, maximum or minimum does not depend on the order of its elements; the position of an element does, so
     argmax and argmin are left out.
     """
     shape, item, of_windows, window, strides, parts, order = variables("shape item whole window strides parts order")

@@ -272,7 +272,7 @@ def rearrangement_sinks_to_the_unit(
 ) -> Clauses:
     """rearrange(f(b)) = f(rearrange(b)), for pointwise f and for an f of two whole tensors.
 
-    In turn, f(b) is a rearrangement of its form in the other layout, so that all readers may read it there. A layout
+    In turn, f(b) is a rearrangement of f(rearrange(b)), so all readers of f(b) may read that form instead. A layout
     that a unit stores without cost thereby extends past a bias and an activation. Only from the program's own layout,
     since other layouts would give the same results again. Sound because each element is computed by itself, and its
     operands are moved equally.
@@ -310,8 +310,8 @@ def layouts_are_wanted(
     """Demands the unit's layout for the tensor under the windows of a product, and for the tensor that was padded to
     it.
 
-    Only for windows of the program itself, since those that layouts make already have theirs. An analysis: it adds no
-    e-node. Sound because a demand only says where a rule applies.
+    Only for windows of the program itself; windows that layout rules have added already have the layout. An analysis:
+    it adds no e-node. Sound because a demand only says where a rule applies.
     """
     return (
         when(

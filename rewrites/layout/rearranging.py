@@ -81,7 +81,9 @@ def undone(p: Dims, o: Dims) -> tuple[Dims, Dims] | None:
 
 @table(at=int, parts=Dims, after=Dims, order=Dims)
 def one_axis(p: Dims, o: Dims, d: Dims, axis: int, size: int) -> tuple[int, Dims, Dims, Dims] | None:
-    """Returns parts of b, one of which, `at`, is the axis of c, and the parts after that axis changed its size."""
+    """Returns parts of b such that part `at` is the given axis of c, and the parts after that axis has changed its
+    size.
+    """
     cut = None if _still(o) else cut_at_axes(p, o, d)
     if cut is None or len(cut.axes[axis]) > 1:
         return None
@@ -142,8 +144,8 @@ def places_before(p: Dims, o: Dims, u: Dims, v: Dims) -> tuple[Dims, Dims] | Non
 
 @table(ones=Dims, parts=Dims, after=Dims, order=Dims)
 def broadcasting(p: Dims, o: Dims, d: Dims, wide: Dims) -> tuple[Dims, Dims, Dims, Dims] | None:
-    """Returns b with parts of size 1 where c is repeated to `wide`, those parts repeated, and the result as a
-    rearrangement.
+    """Repeats c to `wide`: returns the dims of b with parts of size 1, the dims with these parts repeated, and the
+    rearrangement to the result.
     """
     if _still(o) or 0 in wide:
         return None
@@ -245,7 +247,7 @@ def windowing(p: Dims, o: Dims, d: Dims, split: int, k: Dims, t: Dims) -> tuple[
 
 @table(shape=Dims, item=Dims, parts=Dims, order=Dims)
 def reducing(p: Dims, o: Dims, d: Dims, split: int) -> tuple[Dims, Dims, Dims, Dims] | None:
-    """Returns the item of c as the last parts of b, if it is those, and the order of the rest."""
+    """Returns the item of c as the last parts of b, if they are equal, and the order of the other parts."""
     found = None if _still(o) else _apart(p, o, d, split)
     if found is None:
         return None

@@ -9,12 +9,12 @@ on the cost after all further steps:
     join r rows       m -> ceil(m/r)        k -> k r                            o -> o r
     pack p groups     g -> ceil(g/p)        k -> k p                            o -> o p
 
-No step reduces the work (g m k o), the results (g m o), the depth of all groups (g k) or the weights (g k o). A plan
-is followed while its bound is not above `cheapest`, the cost of the best mapping known so far, which only falls: a cost
-that is found late weakens a guard, and never makes it wrong. If a target keeps a front of mappings (`mapping_front`), a
-plan is followed while its bound is `within` reach of that cost. Factors that leave as many windows, rows or groups as a
-smaller one only add zeros, and are skipped. Of plans with equal cost, by the second objective too, those with the
-fewest weights and steps are made.
+No step reduces the work (g m k o), the results (g m o), the depth of all groups (g k) or the weights (g k o). A plan is
+followed while its bound is not above `cheapest`, the cost of the best mapping known so far. `cheapest` only falls, so a
+cost that is found late admits more plans and never excludes the best one. If a target keeps a front of mappings
+(`mapping_front`), a plan is followed while its bound is `within` reach of that cost. Factors that leave as many
+windows, rows or groups as a smaller one only add zeros, and are skipped. Of plans with equal cost, by the second
+objective too, those with the fewest weights and steps are made.
 """
 
 from __future__ import annotations

@@ -59,9 +59,7 @@ def inside(a: V, i: V, j: V, t: V, d: V, c: V, shared: V, sa: V) -> Facts:
 
 
 def picking(a: V, w: V, j: V, apart: V) -> tuple[Facts, V]:
-    """Matches a root that picks elements of a, by windows of one, and picks those of w that are `apart` along axis
-    j.
-    """
+    """Matches a root that selects elements of a by windows of one; selects elements `apart` along axis j of w."""
     window, strides, s = variables("window strides s")
     return (ROOT == op.windows(a, window, strides), s == split(a)), op.windows(w, window, strides.set(j - s, apart))
 

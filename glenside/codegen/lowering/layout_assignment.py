@@ -65,7 +65,8 @@ def best_order(axes: Sequence[Axis], joined: Sequence[Joined], value: Formula, l
 def _cycles_in_vectors(axes: Sequence[Axis], joined: Joined, lanes: int) -> dict[Axis, float]:
     """Returns the cycles of sums vectorized along an axis, packing of strided operands included.
 
-    Only axes with fewer cycles than every axis whose operands are contiguous; empty if one of those fills a vector.
+    Contains only axes with fewer cycles than every axis along which operands are contiguous; empty if such an axis
+    fills a vector.
     """
     every, loads = (*axes, *joined.axes), [*loads_in(joined.element)]
     places, steps = [load.place for load in loads], prod(axis.size for axis in every)

@@ -95,7 +95,7 @@ class _Planned:
 
 
 def _planned(lives: Mapping[Buffer, tuple[int, int]], over: Mapping[Buffer, Buffer]) -> _Planned:
-    """Plans buffers, with those that share memory by `over` as one buffer with their joint live range."""
+    """Plans buffers. Buffers that share memory by `over` count as one buffer with their joint live range."""
     below, ends = {buffer: _lowest(buffer, over) for buffer in lives}, _together(lives, over)
     plan = placed(tuple(Interval(lines(buffer), *life) for buffer, life in ends.items()))
     places = {buffer: place * LINE for buffer, place in zip(ends, plan.places, strict=True)}

@@ -53,7 +53,7 @@ _LEAST_BANDS = 4
 
 
 def fuse_producer_consumer(module: Module, machine: Machine) -> Module:
-    """Fuses nests with those that fill their operands, along one axis."""
+    """Fuses nests with the producers of their operands, along one axis."""
     blocks = {number: nest.block for number, nest in enumerate(module.nests) if isinstance(nest.block, Block)}
     found = list[Nest | None](module.nests)
     dropped: list[Packing] = []

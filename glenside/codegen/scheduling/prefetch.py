@@ -80,7 +80,7 @@ class Reads:
     def _new_lines(self) -> list[int]:
         """Returns the offsets of the next tile's lines, without a line that this tile reads too.
 
-        In contiguous tiles, offsets are those of the last element of each line, which is surely new.
+        In contiguous tiles, an offset is that of the last element of a line, which is certain to be new.
         """
         if self.apart != 1 or self.jump != self.count:
             return self._lines()
@@ -201,7 +201,7 @@ def read_at_end(
 ) -> list[Statement]:
     """Prefetches the large operands of a tile's results besides its accumulators, with one element per result.
 
-    Into the second-level cache if the reduction reads more than the L1 cache holds, which would evict them.
+    They go into the L2 cache if the reduction reads more than the L1 cache holds and so would evict them.
     """
     found: list[Statement] = []
     far = depth * (tile.row.size + tile.width) * LINE // in_line(tile.registers.dtype) > machine.l1

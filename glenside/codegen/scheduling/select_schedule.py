@@ -78,7 +78,7 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Known:
-    """A memoized schedule, the block that it was made for, and the number after those of its loops."""
+    """A memoized schedule, the block that it was built for, and the first number that its loops leave free."""
 
     made: ScheduledBlock | None
     like: Like
@@ -132,8 +132,8 @@ def _better(block: Block, made: ScheduledBlock, axes: Iterator[int], machine: Ma
 def _passed(block: Block, made: ScheduledBlock, machine: Machine) -> float:
     """Returns the predicted nanoseconds of cache-to-cache transfers if threads divide a matrix by columns.
 
-    All threads read all packed rows, of which each has packed some. They also fetch results, because the next nest is
-    likely to be divided by rows.
+    All threads read all packed rows; each thread has packed some of them. They also fetch results, because the next
+    nest is likely to be divided by rows.
     """
     packed = sum(p.buffer.bytes for p in made.packings if p.source.role is not Role.CONSTANT)
     stored = prod(axis.size for axis in block.axes) * RECORDS[block.buffer.dtype].numpy.itemsize

@@ -41,7 +41,7 @@ class Elements:
             gathered = np.empty(unique.size, new.dtype)
             gathered[inverse] = new
         elif name == "multiply":
-            raise NotSampled("several factors of one element")
+            raise NotSampled("one element is multiplied several times")
         elif name == "add":
             kind = np.float64 if new.dtype.kind == "f" else new.dtype
             gathered = np.zeros(unique.size, kind)

@@ -23,7 +23,7 @@ from glenside.targets.mpc.traffic import counted, program_traffic
 from glenside.targets.mpc.work import program_work
 
 RUNS = 7
-"""Timed runs of each program, of which the fastest counts, since other work only slows it down."""
+"""Number of timed runs of each program. The fastest counts, since other work can only slow a run down."""
 
 
 # The transforms of a window in Winograd's F(2, 3) and F(4, 3).

@@ -20,7 +20,7 @@ from glenside.targets.mpc.work import program_work
 
 LINK = "link"
 RUNS = 3
-"""Timed runs of a program, of which the median counts."""
+"""Number of timed runs of a program; their median is reported."""
 ALLOWED = {32: 0.5, 64: 0.05, 128: 0.05}
 """The allowed error of a result, relative to its largest number, since fixed point rounds."""
 _UNITS = 8  # units in the last place, in addition

@@ -256,7 +256,7 @@ def _guards_whole(guard: object, index: Index, size: int) -> bool:
 
 
 def _request_split(loop: Loop, atom: Divided) -> None:
-    """Raises _Split for an axis of the loop of which this is a quotient or remainder, if it can be split there."""
+    """Raises _Split if this is a quotient or remainder of an axis of the loop that can be split there."""
     terms = atom.expression.terms
     while isinstance(terms[0][0], Divided):
         atom = terms[0][0]

@@ -279,8 +279,8 @@ class Emitter(Writer[Value]):
         return self.graph.node("Transpose", [x], dims, x.dtype, {"perm": tuple(order)})
 
     def _merged(self, x: Value, how: Rearrangement) -> tuple[Value, Rearrangement]:
-        """Returns the base from which a chain of transposes is cheapest as one, and that rearrangement; the first of
-        equals.
+        """Returns the value in a chain of transposes from which one merged transpose is cheapest, and that
+        rearrangement.
         """
         chain, below = [(x, how)], list[int]()
         while (first := self.graph.producer(self.base(x), "Transpose")) is not None:

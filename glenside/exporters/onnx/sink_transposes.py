@@ -39,7 +39,8 @@ class Sunk:
 
 
 def sunk(graph: Graph, operands: Sequence[Value], dims: Dims) -> Sunk | None:
-    """Returns operands that broadcast to `dims`, in the order of one that is transposed; None if others are not.
+    """Returns the operands in the axis order of one that is transposed, broadcast to `dims`; None if another operand
+    has not this order.
 
     Constants may be in any order.
     """

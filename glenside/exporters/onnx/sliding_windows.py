@@ -143,7 +143,7 @@ def images(
 
 
 def arranged(emit: Emitter, loop: Loop, x: Value, axes: Sequence[Axis], dims: Sequence[int]) -> Value:
-    """Returns a value with these loop axes in the order of the loop's dims, of which `dims` are in use."""
+    """Transposes a value with these loop axes into the order of the loop's dims, and reshapes it to `dims`."""
     wanted = [axis for own in loop.parts for axis in own if axis in axes]
     x = emit.view(x, [axis.size for axis in axes])
     return emit.view(emit.transpose(x, [axes.index(axis) for axis in wanted]), dims)

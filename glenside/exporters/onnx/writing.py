@@ -64,7 +64,7 @@ class Writing:
             graph.label, graph.doc = before
 
     def _as_short(self, term: Term, box: Term) -> None:
-        """Exports a term by its meaning if that is one node too, else as its original node."""
+        """Exports the meaning of a term if it also is a single node; otherwise exports the original node."""
         inner = [*postorder(term, without=self.emit.held)]
         if outputs_of(box) == 1:
             mark = self.emit.mark()

@@ -38,7 +38,9 @@ class Body:
 
 
 def functions_of(model: Any) -> Mapping[FunctionName, Any]:
-    """Returns the functions of a model by name. Raises BadInput for two of one name, and for one that calls itself."""
+    """Returns the functions of a model by name. Raises BadInput for two functions of one name, and for a function that
+    calls itself.
+    """
     functions: dict[FunctionName, Any] = {}
     for function in model.functions:
         name = (plain_domain(function.domain), function.name, function.overload)
@@ -83,7 +85,7 @@ def _check_calls(functions: Mapping[FunctionName, Any]) -> None:
 
 
 def all_nodes(nodes: Any) -> Iterator[Any]:
-    """Yields the nodes, and those of their subgraphs."""
+    """Yields the nodes, and the nodes of their subgraphs."""
     stack = list(nodes)
     while stack:
         node = stack.pop()

@@ -87,8 +87,8 @@ def origins_of(node: Node, proto: Any, made: Sequence[Value]) -> dict[Term, Term
     """Returns the outputs of a node of known meaning -> the black boxes that they would be, if the node is worth
     keeping.
 
-    Small known operands of which the outputs no longer depend become numbers. Operands that the outputs share, such as
-    transposed weights, stay terms, since they may be given other values.
+    Small known operands that the outputs do not read become numbers. Operands that they read, such as transposed
+    weights, stay terms, since they may be given other values.
     """
     import onnx
 

@@ -34,7 +34,7 @@ class _Sessions:
         onnxruntime.set_default_logger_severity(4)
 
     def answer(self, request: Mapping[str, Any], parts: Sequence[bytearray]) -> tuple[Any, list[memoryview]]:
-        """Answers a request. Raises onnxruntime's own errors, of which there is a class per reason."""
+        """Answers a request. Raises onnxruntime's own errors, which have one class per reason."""
         for number in request["unused"]:
             self.sessions.pop(number, None)
         if "run" not in request and "load" not in request:

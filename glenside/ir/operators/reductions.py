@@ -139,7 +139,7 @@ reduce_sum = _combination(
 
 
 def _adjoint_product(terms: Any, g: Any, a: Any) -> Any:
-    """Multiplies g by the product of all other elements of the item: of those before and those after each."""
+    """Multiplies g by the product of all other elements of the item, those before each element and those after it."""
     rows = terms.reshape(a, (*a.access.shape, a.access.item.product()))
     before = terms.running_product(rows)
     after = terms.flip(terms.running_product(terms.flip(rows, a.access.split)), a.access.split)

@@ -205,7 +205,7 @@ def _adjoint(
     starts: Dims,
     tile: int,
 ) -> tuple[Any, ...]:
-    """Returns the two products of windows of g, which may begin before it."""
+    """Returns the two products of windows of g; the first windows may start in padding before g."""
     axes, split = len(out), g.access.rank - len(out)
     places = a.access.shape.drop(a.access.split - axes)
     window = b.access.shape.drop(b.access.split - axes)

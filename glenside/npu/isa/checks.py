@@ -26,7 +26,7 @@ from glenside.npu.isa.fields import UNITS
 class _Signal:
     """The signals of the RTL that show a unit's use of a memory in a cycle: of bank i, in the scope of `npu`.
 
-    `row` is the address, from which the half follows; "" for a memory whose ports are not shared.
+    `row` is the address, which selects the half of the bank; "" for a memory whose ports are not shared.
     """
 
     enable: str

@@ -26,7 +26,9 @@ _HERTZ = {"Hz": 1, "kHz": 10**3, "MHz": 10**6, "GHz": 10**9}
 
 @dataclass(frozen=True)
 class _Field:
-    """A number with a unit: `units` -> factor, the first unit optional; `words` describe it in messages."""
+    """A number with a unit. `units` maps units to factors, the first is optional; `words` describes the number in
+    messages.
+    """
 
     table: str
     units: Mapping[str, int]

@@ -11,7 +11,7 @@ from glenside.npu.isa.fields import UNITS
 
 @dataclass(frozen=True)
 class Dependence:
-    """An event that an instruction's start depends on: `number` is -1 if no instruction brings it."""
+    """An event that an instruction waits for before it starts; `number` is -1 if no instruction raises the event."""
 
     unit: str
     number: int

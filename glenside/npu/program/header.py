@@ -204,7 +204,7 @@ def host_of(given: Any, size: int) -> Host | None:
     if given is None:
         return None
     if not isinstance(given, dict) or set(given) != {field.name for field in fields(Host)}:
-        raise BadInput("its host steps are not a meaning, operands, results and rest")
+        raise BadInput("its host steps require exactly: meaning, operands, results, rest")
     names, texts = given["results"], (given["meaning"], given["rest"])
     if not all(map(_is_text, texts)) or not isinstance(names, list) or not all(map(_is_text, names)):
         raise BadInput("the meaning, the rest or the results of its host steps are not texts")

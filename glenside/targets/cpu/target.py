@@ -129,7 +129,9 @@ class CPU(Target, Compiles, TracksMemory):
         return for_processors, until_added_up
 
     def compiled_for(self, machine: Machine | None) -> CPU:
-        """Returns the target that compiles for the machine, with this budget; itself if it has its own time model."""
+        """Returns a target with this budget that compiles for the machine; returns itself if it
+        has its own time model.
+        """
         if machine is None or self.balance or self.row_strips > 1:
             return self
         return CPU(self.memory, outputs=self.outputs, machine=machine)

@@ -99,7 +99,7 @@ def described(
 
 
 def _along(operand: Operand) -> tuple[Operand, ...]:
-    """Returns the parts of one operand of a concatenation: its own parts, or itself for each of its elements."""
+    """Returns an operand of a concatenation as a tuple with one part for each element of its item."""
     if operand.parts and operand.shared is None:
         return operand.parts
     return (replace(operand, parts=(), shared=None),) * operand.access.item[0]

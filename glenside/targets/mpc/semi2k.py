@@ -1,8 +1,8 @@
 """The traffic of SEMI2K: two parties hold every number as two shares in the ring of integers modulo 2^field.
 
-The formulas are those of SPU 0.9.5 with a trusted dealer of random triples, whose traffic is not counted. Counts are of
-the bytes that one party sends, which equal those that it receives. Operations on public operands alone send nothing;
-neither do additions, subtractions and movement. `None`: no exact formula is known.
+The formulas are those of SPU 0.9.5 with a trusted dealer of random triples, whose traffic is not counted. Counts are
+bytes sent by one party; it receives as many. Operations on public operands alone send nothing; neither do additions,
+subtractions and movement. `None`: no exact formula is known.
 """
 
 from __future__ import annotations

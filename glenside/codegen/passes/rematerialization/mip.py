@@ -118,7 +118,9 @@ class Retention:
         return len(self.costs) - 1
 
     def _live_variables(self, value: int, k: int, keep: list[dict[int, int]], again: list[dict[int, int]]) -> list[int]:
-        """Returns the variables of which one must be 1 for a value to be live after cut `k`: y, and r of its maker."""
+        """Returns the variables one of which must be 1 if a value is live after cut `k`: y of the value, and r of its
+        maker.
+        """
         maker = self.steps.makers[value][0]
         return [keep[k][value], *([again[k][maker]] if maker in again[k] and self.steps.repeats(value) else [])]
 

@@ -16,7 +16,7 @@ from glenside.ir.types import AccessType, Dims
 
 @OPERATOR_EXPORTS.register("opaque")
 def _opaque(emit: Emitter, result: AccessType, key: str, _: tuple[Dims, Dims], __: str, *operands: Operand) -> Value:
-    """Emits one node for all of its outputs, of which the key selects one. Raises BadInput for a key not from ONNX."""
+    """Emits one node for all of its outputs; the key selects one output. Raises BadInput for a key not from ONNX."""
     from glenside.importers.onnx.opaque import read_key
 
     try:

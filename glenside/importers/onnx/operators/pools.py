@@ -78,7 +78,7 @@ def indices(node: Node, positions: Term, windows: Windows) -> Term:
 
 
 def summed(parts: Sequence[Array]) -> Array:
-    """Returns sums of one number of each part, with an axis for each part."""
+    """Returns all sums of one number from each part, with one axis per part."""
     return np.asarray(sum(np.ix_(*parts)), np.int64)
 
 

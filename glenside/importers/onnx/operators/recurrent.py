@@ -74,7 +74,9 @@ Chosen = tuple[str, float, float]
 
 
 def _activations(node: Node, standard: Sequence[str], directions: int) -> list[Function]:
-    """Returns one function for each default one; the attribute lists those of each direction together."""
+    """Returns the activation functions, as many for each direction as `standard` has; the attribute lists them
+    direction by direction.
+    """
     names = node.texts("activations") or [*standard] * directions
     if len(names) != len(standard) * directions:
         raise BadInput(f"attribute activations requires {len(standard) * directions} names, got {len(names)}")

@@ -54,7 +54,7 @@ def ends_of(entry: Array, begins: Array) -> tuple[Array, Array]:
 
 
 def rows_of(entry: Array, count: int, column: Array, begins: Array, machine: Machine) -> tuple[Array, Array, Array]:
-    """Packs the entries of items, which begin at `begins`, into rows of parameters.
+    """Packs the entries of items into rows of parameters; item i begins at `begins[i]`.
 
     Returns for each item the column whose entry all its columns use, or -1, and its row; and the entries of all rows,
     (rows)(C). `count` is the number of distinct entries.

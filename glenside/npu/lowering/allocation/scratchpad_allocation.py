@@ -229,7 +229,8 @@ class _Shape:
 def _shapes(own: Wanted, machine: Machine) -> list[_Shape]:
     """Returns the possible layouts of a tensor, by store cycles and then by cells.
 
-    Leaves out layouts that need a zero where an element is stored, and those slower to store than a way through DRAM.
+    Leaves out layouts that need a zero where an element is stored, and layouts that are slower to store than a copy
+    through DRAM.
     """
     reads = [*own.reads.values()]
     key = "shapes", own.dims, (*reads,), own.writes, own.cuts, machine

@@ -27,7 +27,7 @@ from glenside.npu.machine.model import Machine
 _SAMPLE_ROWS = 256
 """Number of rows of sums by which strides are chosen."""
 _MAX_AXES = 4
-"""Maximum number of axes of which all orders are tried."""
+"""Maximum number of axes for which all orders are tried."""
 _MAX_CANDIDATES = 64
 """Number of strides for which the cycles of filling padding are counted."""
 _BATCH = 512
@@ -166,8 +166,8 @@ def _coordinates(numbers: Array, dims: Sequence[int]) -> Array:
 
 
 def _differences(at: Array, there: Array) -> tuple[Array, Array, Array]:
-    """Decomposes numbers (tiles)(m)(R), of which only some exist, into a number for the row plus one for the bank, if
-    possible; also returns which banks are used.
+    """Decomposes numbers (tiles)(m)(R), defined where `there` is True, into one number per row plus one per bank, if
+    possible. Also returns which banks are used.
     """
     tiles, _, _ = at.shape
     every = np.arange(tiles)

@@ -34,8 +34,8 @@ def _rows_of_groups(done: Sequence[tuple[Run, int]]) -> Mapping[int, tuple[int, 
 
 
 def _operations(writer: Writer, own: Normalised, counts: Counts, sums: Address) -> Iterator[Instruction]:
-    """Yields instructions one by one: each is added before the next one's parameters are loaded, so they may share a
-    row.
+    """Yields instructions one by one. The caller adds each one before the parameters of the next are loaded, so both
+    may use the same row.
     """
     if own.table is None:
         yield Mean(counts, sums, _entry(writer, 0, own.first, 0))

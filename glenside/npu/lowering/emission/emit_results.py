@@ -266,7 +266,7 @@ class _Items:
         key = np.flatnonzero(sums)
         order = (sums[key] - 1).astype(np.intp)
         if len(order) < np.count_nonzero(elements > 0):
-            raise BadInput("a sum is two elements of its layer: one is the other moved")
+            raise BadInput("one sum is stored as two elements of its layer")
         place = np.full(len(elements), -1)
         place[order] = np.arange(len(order))
         line, column = divided(key, machine.columns)

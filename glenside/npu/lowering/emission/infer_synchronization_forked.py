@@ -104,7 +104,7 @@ class _Growing(Inferred):
         super().__init__(NpuProgram(machine, {}, np.zeros(0, np.uint8)))
 
     def grow(self, size: int, parts: Sequence[tuple[int, Array]]) -> None:
-        """Extends DRAM to `size` bytes, of which some are given."""
+        """Extends DRAM to `size` bytes, and writes the given parts."""
         self.dram = np.append(self.dram, np.zeros(size - len(self.dram), np.uint8))
         for begin, content in parts:
             self.dram[begin : begin + content.size] = content

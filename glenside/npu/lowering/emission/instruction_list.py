@@ -1,8 +1,8 @@
 """Collects emitted instructions in order, but moves loads of tables and parameters forward.
 
 DMA executes its instructions in order. Loads for later runs, above all of weights, are emitted before those for the
-next rows; a permutation table behind them would stall the array until all of them are done. Tables and parameters are
-constant and need few beats, so they may come first, unless their slots are still in use.
+next rows; a permutation table behind these loads would stall the array until they all are done. Tables and parameters
+are constant and need few beats, so they may come first, unless their slots are still in use.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Written:
     def since(self, number: int) -> list[Instruction]:
         """Returns the instructions added from that number on, in order.
 
-        Later ones come behind them, unless some are `ahead`.
+        Instructions added later follow them, unless `ahead` is set.
         """
         assert self.ahead is None, "later loads may still be moved before them"
         return [own for _, own in sorted(self._own[number:], key=lambda each: each[0])]

@@ -122,8 +122,8 @@ def _simpler(
 _LOW_COST_RATIO = 1.05
 """Cycles of a program as a multiple of its predicted cost, from which on the prediction was too low."""
 _UNRELIABLE_COST_RATIO = 1.6
-"""The multiple from which on predictions are so unreliable that simpler programs are tried first, as an early exit for
-others.
+"""The multiple above which predictions are so unreliable that simpler programs are tried first; comparing others then
+ends early.
 """
 MIN_COST_RATIO = 0.75
 """Least cycles of a choice as a fraction of its predicted cost, which is extrapolated from parts of layers."""

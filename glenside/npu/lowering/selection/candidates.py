@@ -149,8 +149,8 @@ def best_filled(price: Priced, leaf: Term) -> float:
 
 
 def copied(option: Option, tensor: Term, pairs: Array, alone: bool, machine: Machine) -> float:
-    """Predicts the cycles that copy an input from where the host stores it to its tiles; 0 if only this layer reads it,
-    and each element is in one tile, so that the host can store it there.
+    """Predicts the cycles of copying an input to its tiles. 0 if only this layer reads it, and each element is in one
+    tile: the host then stores it there.
     """
     every = np.arange(tensor.access.size)
     if alone and tensor not in option.streams.values() and np.array_equal(pairs[:, 0], every):

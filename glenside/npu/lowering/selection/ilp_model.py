@@ -202,8 +202,8 @@ class _Model(WholeNumbers):
     ) -> tuple[Choice, Mapping[object, Sequence[Estimate]], Solution] | None:
         """Returns the choice, and the unrefined costs that it uses, by subject.
 
-        `before` is the solution under costs of which some were lower. None if the former choice is no longer feasible.
-        Raises BadInput if there is no choice.
+        `before` is the solution under earlier costs, some of which were lower. None if the former choice is no longer
+        feasible. Raises BadInput if there is no choice.
         """
         take = {name: [self.column(whole=True) for _ in own] for name, own in self.options.items()}
         for name, columns in take.items():

@@ -2,7 +2,7 @@
 
 The array streams the rows of every sum, and between two tiles waits at least while weights load. DMA loads each tile of
 weights, streamed constants and inputs, stores each tensor that is not resident, and loads it again for each layer that
-streams it. A beat has a fixed number of bytes, of which a bank takes one a cycle. Of permutation tables and parameters
+streams it. A beat has a fixed number of bytes; a bank takes one of them per cycle. Of permutation tables and parameters
 only the first one is counted; partly filled beats and waits are not. A choice whose lower bound exceeds the cycles of
 an existing program need not be lowered.
 """

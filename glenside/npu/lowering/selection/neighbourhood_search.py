@@ -71,8 +71,8 @@ class Search:
         return prod(self.answers)
 
     def look(self, start: Way) -> None:
-        """Tries the choices that differ in one answer from the best one, from `start` until none is better; then the
-        others, while the budget of instructions lasts.
+        """Searches by hill climbing from `start`: moves to the best choice that differs in one answer, until none is
+        better. Then tries the other choices while the budget of instructions lasts.
         """
         best = start
         while self.left > 0:

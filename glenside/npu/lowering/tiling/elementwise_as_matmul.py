@@ -67,7 +67,7 @@ class _Items:
 
     @staticmethod
     def of(layer: IntegerLayer) -> _Items:
-        """Takes the channels that have weights of their own; without any, those of the last axis."""
+        """Splits a layer into channels: by shared axis if weights differ there, otherwise by the last axis."""
         product = layer.operands
         a, b = product.children
         shared, k = int(str(product.attributes[0])), a.access.item.product()
@@ -79,7 +79,9 @@ class _Items:
         return _Items(rows, weights, *_channels(rows.numbers.reshape(*shape, k), axis), by, axis)
 
     def by_other_axes(self) -> Iterator[_Items]:
-        """Yields items by each other axis, the largest first, and last of one channel; all weights have to be equal."""
+        """Yields the items with each other axis as channels, largest axis first, and last as one channel. Requires
+        equal weights.
+        """
         channels, _, k = self.numbers.shape
         whole = np.moveaxis(self.numbers.reshape(channels, *self.across, k), 0, self.axis)
         axes = [axis for axis, size in enumerate(whole.shape[:-1]) if axis != self.axis and size > 1]
@@ -129,10 +131,9 @@ def weighted_elements(layer: IntegerLayer, machine: Machine) -> Layer | None:
 def greatest_elements(layer: IntegerLayer, machine: Machine) -> Layer:
     """Returns diagonal tiles of a layer that computes the maximum of each item.
 
-    A bank for which no row of a tile has an element contributes nothing; a 0 there is not the byte of a zero if the
-    bytes have a zero point. Zero points of maxima are the least byte, so an item needs no zeros: tiles of zeros only
-    are dropped. The axis of banks, and the number of positions side by side, are chosen so that each bank has an
-    element in some row.
+    The zero point of a maximum is the least byte, so zeros never change the result: tiles of zeros only are dropped. A
+    bank must not be without an element in all rows of a tile, because it would give 0, which is not the zero point. The
+    axis of banks, and the number of positions side by side, are chosen so that each bank has an element in some row.
     """
     items = _Items.of(layer)
     if all(leaf_of(leaf)[1] == 0 for leaf in items.rows.first):

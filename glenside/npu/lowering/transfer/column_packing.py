@@ -21,8 +21,8 @@ _ROW_SHARE = 4
 
 
 def abreast(layer: Layer, parameters: Array, machine: Machine) -> Layer:
-    """Returns the layer with columns of its groups beside those of others, if that saves more beats of parameters than
-    it costs of permutation tables. `parameters` are the parameter numbers of elements, which broadcast to (dims).
+    """Returns the layer with columns of several groups side by side, if that saves more beats of parameters than it
+    costs beats of permutation tables. `parameters` are the parameter numbers of elements, which broadcast to (dims).
     """
     every = np.broadcast_to(parameters, layer.elements.shape)
     line, column, entry = (own.reshape(-1) for own in (*layer.lines(), every))
@@ -48,7 +48,7 @@ def _differ(line: Array, entry: Array) -> bool:
 
 
 def _best(layer: Layer, groups: int, most: int, machine: Machine) -> int:
-    """Returns the number of groups that share a row of parameters; each position of their columns has its own
+    """Returns the best number of groups that share a row of parameters; each shared position requires its own
     permutation tables.
     """
     if most <= 1 or groups <= 1:
@@ -60,7 +60,7 @@ def _best(layer: Layer, groups: int, most: int, machine: Machine) -> int:
 
 
 def _shifted(layer: Layer, offset: Array, group: Array, there: Array) -> Layer:
-    """Shifts the columns of each group by its offset; `group` is that of each element that exists."""
+    """Shifts the columns of each group by its offset; `group` has the group of each element in `there`."""
     weights, elements = layer.product.weights, layer.elements.reshape(-1).copy()
     elements[there] += offset[group]
     moved = weights.numbers.copy()

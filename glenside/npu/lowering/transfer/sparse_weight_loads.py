@@ -139,8 +139,8 @@ class Spreadings:
         return found
 
     def beats(self, spreads: Sequence[Spreading | None], order: Iterable[int]) -> int:
-        """Returns the beats of sparse loads in that order, with their permutation tables, of which half of the slots
-        are kept.
+        """Returns the beats of sparse loads in this order, including permutation tables; half of the table slots keep
+        their contents.
         """
         slots, found = Slots(max(1, self.machine.tables // 2)), 0
         for tile in dict.fromkeys(order):
@@ -214,8 +214,8 @@ def _steps_by_rows(value: Array, row: Array, column: Array, values: int) -> Arra
 
 
 def _steps(value: Array, column: Array, values: int, machine: Machine) -> Array:
-    """Assigns a cycle to each value, in which all of its columns take it: no column takes two values in one cycle, and
-    a cycle has no more values than a beat.
+    """Assigns each value the cycle in which all of its columns take it. No column takes two values in one cycle, and no
+    cycle has more values than a beat.
     """
     of_value: list[list[int]] = [[] for _ in range(values)]
     for each, place in zip(value.tolist(), column.tolist(), strict=True):
