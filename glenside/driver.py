@@ -302,7 +302,7 @@ def as_target(target: Target | str) -> Target:
 def _searched_for(
     target: Target | str | None, cost: CostOfNode | None, rules: Iterable[Rule | str]
 ) -> tuple[Target, tuple[Rule | str, ...]]:
-    """Returns the target, and the rules beside its own. Raises BadInput."""
+    """Returns the target, and the rules to add to those of the target. Raises BadInput."""
     from glenside.rewrites import known_rules
 
     if target is None and cost is None:

@@ -1,8 +1,8 @@
 """The cheapest way to compute a normal form: like terms collected, common operands factored out, products in order.
 
 Two monomials with a common operand F are F a + F b = F (a + b), once both use the same index names. Of the remaining
-terms, constants are added once, and computed operands where that is cheaper. Where F has an index that stays in one
-monomial and that is summed over in the other, the one takes an identity matrix: x + x W = x (I + W).
+terms, constants are added once, and computed operands where that is cheaper. If an index of F stays in one monomial but
+is summed over in the other, the first monomial is multiplied by an identity matrix: x + x W = x (I + W).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Normal forms of terms: sums of products of operands, in index notation as in Einstein's.
 
 A term such as ``dot-product(access-product(A, B))`` is sum_k A[i, k] B[j, k]. Operands that are products themselves are
-expanded, through transposes, reshapes and broadcasts, which only name indices anew. So are elementwise products (an
-index that both operands have and that stays), divisions (by the reciprocal), negations, sums and means over axes; and
-sums of terms, over which products distribute. What is left is a polynomial: a sum of monomials, each a scale and
-operands whose elements nothing here looks into. The reals are a commutative ring: any order of pairwise contractions of
-a monomial's operands, and any factoring of common operands, computes the same reals.
+expanded, through transposes, reshapes and broadcasts, which only name indices anew. The same holds for elementwise
+products (both operands and the result have the index), divisions (products by the reciprocal), negations, sums and
+means over axes, and for sums of terms, over which products distribute. The result is a polynomial: a sum of monomials.
+A monomial is a scale and operands, which are opaque. The reals are a commutative ring: any order of pairwise
+contractions of a monomial's operands, and any factoring of common operands, computes the same reals.
 
 An axis of an array is a tuple of indices, in row-major order: reshapes split and join axes, so an index is split where
 a reshape cuts it.

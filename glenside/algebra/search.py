@@ -117,7 +117,7 @@ def _names(inner: Sequence[str], region: str, count: int) -> list[str]:
 
 @dataclass
 class _Costs:
-    """Predicted costs of regions by themselves, of equal ones once."""
+    """Predicted cost of each region by itself; equal regions are priced once."""
 
     predicted: Callable[[Program], float | None]
     constant: Callable[[Term], bool]

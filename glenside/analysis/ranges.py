@@ -177,8 +177,8 @@ def _corners(function: Callable[..., Any], operands: Sequence[Range], unknown: f
 
 @lru_cache(maxsize=1 << 12)
 def _at_corners(function: Callable[..., Any], operands: bytes, unknown: float | None) -> Range:
-    """Memoizes `at_corners` by the bytes of the ranges, because 0 and -0 are equal but not the same; a network has few
-    distinct ranges.
+    """Returns the range from the corners of the operands' ranges, memoized by their bytes: 0 and -0 are equal but
+    differ in bytes. A network has few distinct ranges.
     """
     ends = np.array(list(product(*np.frombuffer(operands).reshape(-1, 2)))).T
     corners = np.empty(ends.shape[1])

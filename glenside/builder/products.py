@@ -130,8 +130,8 @@ def transposed_convolution(
 ) -> Layer:
     """x of ()(N C d..) with w of ()(C O/groups k..) -> ()(N O d'..): each element of x adds a window, a multiple of w.
 
-    What a place of the result gets is a product of the elements near it with w backwards: so it is a convolution of
-    stride 1, over an input with strides - 1 zeros between its elements.
+    Each element of the result is a product of nearby elements of x with w reversed. So it is a convolution of stride 1
+    over x with strides - 1 zeros between elements.
     """
     name, dims, filters, both = "conv_transpose", x.access.dims, w.access.dims, f"{x.access} and {w.access}"
     fits = len(dims) == len(filters) >= 3 and dims[1] == filters[0]

@@ -88,7 +88,7 @@ def _halves(a: Array) -> tuple[Any, Any]:
 def _unlike(function: Function, a: Array, b: Array) -> tuple[Any]:
     """Returns whether operands of different signs leave a remainder.
 
-    Always true for residues without an order, where a pseudo-random function replaces the remainder.
+    Always True for residues without an order, because a pseudo-random function replaces their remainder.
     """
     if a.dtype.kind == "f":
         return (True,)

@@ -27,7 +27,7 @@ _SLACK = 16
 _UNITS = 256
 """Tolerance in units in the last place of the largest element of an array."""
 _TIES = 5
-"""Distinguishes the draw of a seed's kind of numbers from others."""
+"""Stream number of the random draw that selects the kind of numbers for a seed."""
 _HUGE, _TINY = 1e18, 1e-2
 
 

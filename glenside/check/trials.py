@@ -216,8 +216,9 @@ class Trials:
     def _near(self, tensor: Tensor, limit: int | Array | None = None, *, turn: int) -> Array:
         """Draws numbers near the program's constants.
 
-        In programs with floats, only one tensor of each round is near large constants: positions of products of two
-        such numbers are rounded to hundreds, and so are sums in which these products cancel.
+        In programs with floats, only one tensor of each round is near large constants. The product of two such numbers
+        is so large that its position on the real line is rounded to hundreds, and so are sums in which such products
+        cancel.
         """
         far = not self.real or tensor.name == self.names[zlib.crc32(b"%d" % turn) % len(self.names)]
         if far and self.periods and turn % _EVERY == _AT_PERIODS and tensor.name not in self.weights:

@@ -150,7 +150,7 @@ _PRIMITIVES = frozenset("= != < <= > >= + - * / % & | << >> min max not".split()
 
 
 def written_out(facts: list[Sexpr]) -> list[Sexpr]:
-    """Expands the calls of `WRITTEN_OUT` in facts, except those whose value is a key of a look-up."""
+    """Expands calls of `WRITTEN_OUT` functions in facts. A call whose value is the key of a look-up stays."""
     facts = list(map(_call_last, facts))
     able = {i: call for i, fact in enumerate(facts) if (call := shape_call(fact)) and call[0] in WRITTEN_OUT}
     keys = set().union(*(atoms(fact) for i, fact in enumerate(facts) if i not in able and looks_up(fact)))

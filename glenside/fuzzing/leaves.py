@@ -18,7 +18,7 @@ LARGE = (15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128)
 ROW_BYTES = 2048
 """Rows whose bytes are a multiple of this have a special layout, and cross pages."""
 PAGES = (ROW_BYTES // 4, ROW_BYTES // 2, ROW_BYTES, ROW_BYTES // 4 + 1)
-"""Sizes of such rows, of float32 and of bytes."""
+"""Row sizes around `ROW_BYTES`, for float32 and for bytes."""
 NUMBERS = ("0", "1", "-1", "2", "1/2", "-3", "3", "1/4", "6", "-1/8", "10", "100")
 
 

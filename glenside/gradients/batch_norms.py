@@ -1,7 +1,7 @@
 """Lets batch norms use the statistics of their batch in training, and update running averages for inference.
 
-A batch norm is matched by the form of `glenside.builder.pointwise.batch_norm`, which ONNX's also get: x * scale + shift
-with scale = gamma / sqrt(variance + eps), shift = beta - mean * scale, and constants for both.
+Batch norms are matched in the form that `glenside.builder.pointwise.batch_norm` and the ONNX importer build: x * scale
++ shift with scale = gamma / sqrt(variance + eps) and shift = beta - mean * scale, both from constants.
 """
 
 from __future__ import annotations

@@ -191,7 +191,8 @@ def _least(
     """Returns the least cost of each class; an e-node's cost is its own plus the joined costs of its children.
 
     Knuth's extension of Dijkstra's algorithm: no e-node costs less than a child. With sums the result is the cost of
-    trees; with maxima it is a lower bound for any program, since a program contains all of one child.
+    trees; with maxima it is a lower bound for any program, since a program that contains an e-node contains each of its
+    children completely.
     """
     waiting = {n: len(set(node.children)) for n, node in enumerate(snapshot.nodes)}
     readers: dict[int, list[int]] = {}

@@ -79,9 +79,10 @@ class Result:
         original.
 
         If the target leaves the algorithm or the layout of a layer to runtimes, the optimized program is written only
-        if it moves less with no more nodes of any operator; else the program whose layers were searched. If that one
-        has more nodes than the original, as sums of integers may, the original is written. The check holds for all
-        three, since it compares layer by layer. Raises BadInput if such a file cannot express the program.
+        if it moves less data and has no more nodes of any operator; otherwise the program whose layers were searched is
+        written. If that one has more nodes than the original, as sums of integers may, the original is written. The
+        check holds for all three, since it compares layer by layer. Raises BadInput if such a file cannot express the
+        program.
         """
         if isinstance(self.target, Compiles) and self.target.leaves_variants_to_runtimes:
             from glenside.exporters.onnx import moved

@@ -16,8 +16,8 @@ from glenside.rewrites.facts import table
 def phase(gap: int, begin: int, d: int, k: int, h: int, p: int) -> tuple[int, int, int, int, int, int]:
     """Describes positions p, p + gap, ..: the first in the bare input, their number, and the taps that meet elements.
 
-    These are `taps` taps from `tap` on, `every` apart, which are `apart` elements from each other in the bare input;
-    taps is 0 if none meets an element.
+    There are `taps` such taps, from `tap` on at distance `every`; they meet elements of the bare input at distance
+    `apart`. taps is 0 if no tap meets an element.
     """
     common = math.gcd(d, gap)
     every = gap // common

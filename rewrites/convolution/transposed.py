@@ -1,8 +1,8 @@
 """Computes windows of stride 1 over an input with zeros between its elements without reading the zeros.
 
-Throughout, root is a product of a and b with m shared axes. Axis i of a has h positions: those of an input with gaps,
-described by `gap`, `begin` and `n` (see `gaps`), or those of windows over such an input, which hold k elements along
-axis j that are d apart. Each product of the program has `total` of these products.
+Throughout, root is a product of a and b with m shared axes. Axis i of a has h positions. These are positions of an
+input with gaps, described by `gap`, `begin` and `n` (see `gaps`); or positions of windows over such an input, each with
+k elements at distance d along axis j. Each product of the program has `total` of these products.
 
 A phase (see `phases`) is the product for positions p, p + gap, .. Columns are the product of the elements of the input
 and b backwards; their last axis holds the elements of a window of root. The windows, added up, fill `out` positions;

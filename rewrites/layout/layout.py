@@ -350,7 +350,8 @@ def rearrangement_leaves_concatenate(c: V, y: V, x: V, b: V, p: V, o: V, d: V, d
     Example(ex.windows(ex.moved("$m $n 5 7", "0 2 3 1", "$m 5", "7 $n"), "1 2", "1 1"), {"x": "m n 5 7"}),
 )
 def rearrangement_leaves_windows(c: V, k: V, t: V, b: V, p: V, o: V, d: V, n: V) -> Clauses:
-    """windows(rearrange(b)) = rearrange(windows(b)): in b every part has its window, of 1 where c has none.
+    """windows(rearrange(b)) = rearrange(windows(b)): each part of b gets the window of its axis in c, or a window of
+    size 1.
 
     Sound because a window is a choice on each axis by itself; a window that is whole is whole along each of its parts.
     """

@@ -57,7 +57,7 @@ sinking = relation(
 )  # fmt: skip
 UNIT_PRICES, UNIT_CYCLES = "unit-price-analyses", "unit-cycles"
 unit_cycles = relation(UNIT_CYCLES, product=ACCESS, cycles=INT)
-"""The least cycles of a product over its mappings, and so of the units made from it."""
+"""The least cycles of a product over its mappings. Units made from the product inherit the number."""
 PARAMETERS = {"layout": 1, "loads": 2, "stores": 2}
 
 _CONSTANT = [constant(access_at("w"))]

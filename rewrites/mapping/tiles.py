@@ -76,7 +76,7 @@ def smallest_tile(da: Dims, sa: int, db: Dims, sb: int, m: int, axes: Dims, dtyp
 def windows_are_added_up_in_tiles(a: V, b: V, m: V, inner: V, axes: V, tile: V, positions: V, larger: V) -> Clauses:
     """overlap-add(dot(a x b)) = overlap-add-product(a, b), for tiles of a few positions up to all of them.
 
-    Sound because that operator is defined as the one on the left, for any tile: elements of overlapping windows are
+    Sound because overlap-add-product is defined as the left side, for any tile: elements of overlapping windows are
     sums, in any order.
     """
     steps, spread, outs, firsts, sizes, rank, made = variables("steps spread outs firsts sizes rank made")

@@ -184,7 +184,9 @@ def along(place: Index, buffer: Buffer, number: int) -> Axis | None:
 def _band(
     nests: Sequence[Nest], blocks: Sequence[Block], own: Sequence[Axis], machine: Machine
 ) -> tuple[Nest, list[Packing]] | None:
-    """Fuses nests into one parallel loop over their axes, and returns its packings too; None if one cannot be fused."""
+    """Returns the nests fused into one parallel loop over their axes, and its packings; None if a
+    nest cannot be fused.
+    """
     whole = list(blocks)
     for nest, block, axis in zip(nests[:-1], whole[:-1], own, strict=False):
         blocks = _in_scratch(blocks, nest.buffer, block.place, axis)

@@ -89,7 +89,7 @@ def _apart(block: Block, question: Divided | Within, axes: Iterator[int]) -> lis
 
 
 def _ends(question: Divided | Within, axis: Axis, factor: int) -> list[int]:
-    """Returns the positions along the question's only axis at which its answer changes."""
+    """Returns the positions along the only axis of a question at which its answer changes."""
     if isinstance(question, Divided):
         index, divisor = question.expression, question.divisor
         answers = [(index.constant + factor * place) // divisor for place in range(axis.size)]

@@ -35,8 +35,8 @@ _MAX_ROUNDS = 4
 def _digits(place: Index, sizes: tuple[tuple[int, int], ...]) -> tuple[list[tuple[int, int, int]], list[int], Array]:
     """Splits the counters of an index for solving.
 
-    Returns the counters that follow by division, (number, size, factor), larger factors first; the numbers of the other
-    counters, which are enumerated; and the index for each combination of these.
+    Returns the counters that division determines, as (number, size, factor), larger factors first; the numbers of the
+    other counters, which are enumerated; and the index for each combination of the enumerated counters.
     """
     size_of, bare, tried = dict(sizes), dict[int, int](), set[int]()
     for atom, factor in place.terms:

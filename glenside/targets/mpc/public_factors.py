@@ -39,8 +39,8 @@ def merged(uses: Mapping[Term, list[Term]], known: Mapping[Term, Operand]) -> se
 
 @dataclass(frozen=True)
 class Scale:
-    """The effect on a product by one public number: `moved` has for each use that it is moved from the number of
-    elements scaled instead; `own` is True if the product itself remains for another use.
+    """The effect on a product by one public number. `moved` has one entry for each use from which the product is moved:
+    the number of elements that are scaled instead. `own` is True if the product itself remains for another use.
     """
 
     moved: tuple[int, ...]
@@ -79,7 +79,7 @@ def _users(term: Term, uses: Mapping[Term, list[Term]]) -> Iterator[Term]:
 def _scaled_instead(
     term: Term, user: Term, uses: Mapping[Term, list[Term]], known: Mapping[Term, Operand]
 ) -> int | None:
-    """Returns the number of elements of the next product's other operand that are scaled instead of a term; 0 if that
+    """Returns how many elements of the other operand of the next product are scaled instead of the term; 0 if that
     operand is already scaled; None if the term itself is scaled.
     """
     after = _after([user], uses, set())
@@ -110,7 +110,7 @@ def _beside(term: Term, product: Term) -> Term | None:
 
 
 def _moved_from(term: Term) -> list[Term]:
-    """Returns the term and the terms that it is movement of."""
+    """Returns the term, its operand if the term is movement, and so on down to a term that computes."""
     found = [term]
     while found[-1].operator in _CROSSED and len(found[-1].children) == 1:
         found += found[-1].children

@@ -53,8 +53,8 @@ def of_elements(m: int, k: int, n: int) -> bool:
     """True if a product [m,k] x [k,n] is written elementwise, not as a matrix product.
 
     SPU's compiler may turn a product of one column into an elementwise one, depending on its other simplifications. So
-    `export_jax` writes a form that the compiler does not change: elementwise, if that has at most as many elements as a
-    column of zeros adds to the operands, else two columns.
+    `export_jax` writes a form that the compiler does not change. It is elementwise if that needs no more elements than
+    a column of zeros adds to the operands; otherwise the product gets this second column.
     """
     return k == 1 and (m - 1) * (n - 1) <= 1
 

@@ -100,7 +100,9 @@ class Run:
         return sum(self.steps.steps[n].cost for n, again in zip(self.order, self.again, strict=True) if again)
 
     def place(self, time: int) -> int:
-        """Returns the position in the order of first runs of the step at `time`, or of the next first run after it."""
+        """Returns the position of the step at `time` in the order of first runs; for a step that runs again, that of
+        the next first run.
+        """
         return sum(not again for again in self.again[:time])
 
 

@@ -1,6 +1,5 @@
-"""Exports the compute operator, compute types of whole items, and primitives without an equivalent JAX function.
-
-A primitive may also lack one in some dtype, or have a form that is cheaper in SPU.
+"""Exports the compute operator, compute types of whole items, and primitives without an equivalent JAX function. Also
+primitives that JAX lacks in some dtype only, or that have a cheaper form in SPU.
 """
 
 from __future__ import annotations

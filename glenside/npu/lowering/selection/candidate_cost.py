@@ -106,8 +106,8 @@ class Priced:
         return self._taken(*beats_and_tables(where, lane[own], row[own], self.machine), times)
 
     def windowed(self, dims: tuple[int, ...], axis: int) -> float:
-        """Predicts the cycles of DMA that load the only streamed operand by windows, with that axis innermost, if the
-        scratchpad is otherwise empty; infinity if the layer cannot read windows.
+        """Predicts the cycles in which DMA loads the only streamed operand by windows with the given innermost axis, if
+        the scratchpad is otherwise empty; infinity if the layer cannot read windows.
         """
         reads = Reads.of(self.layer, dims)
         if reads is None:

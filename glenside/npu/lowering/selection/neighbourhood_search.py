@@ -1,7 +1,8 @@
 """Lowers the neighbours of the selected choice and compares their exact cycles, if programs are small.
 
-Predicted costs are of parts of layers and of pairs of layers. For networks of few layers, which mostly wait, the
-selected program may need up to twice the cycles of the best one; and their programs are made quickly.
+Costs are predicted for parts of layers and for pairs of layers. In networks of few layers units mostly wait for each
+other, so the selected program may need up to twice the cycles of the best one. Such programs are lowered quickly, so
+many can be compared.
 
 A choice is rejected if its lower bound is too large, or if a unit of its partly emitted program is already busy for too
 long. So most programs end early once a good one is known. First the choices that differ from the best one in one answer

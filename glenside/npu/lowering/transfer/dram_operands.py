@@ -100,8 +100,8 @@ class Brought:
 
 
 def _part(tiles: Sequence[int], numbers: Array, brought: Sequence[Brought], width: int) -> tuple[Array, Array]:
-    """Returns element numbers, 0 for none, and their addresses, (n) each: of several tiles of dense rows of `width`
-    bytes, all with equally many rows, or of one sparsely loaded tile.
+    """Returns element numbers, 0 for none, and their addresses, (n) each. The tiles have dense rows of `width` bytes,
+    all with equally many rows; or there is one tile, which is loaded sparsely.
     """
     first = brought[tiles[0]]
     own = numbers[tiles[0] : tiles[-1] + 1] if len(tiles) == tiles[-1] + 1 - tiles[0] else numbers[tiles]

@@ -46,7 +46,7 @@ def _goes_on(walk: Sequence[Step], own: Step) -> bool:
 
 
 def _parts(walk: Sequence[Step], machine: Machine) -> Iterator[Sequence[Step]]:
-    """Splits a sequence so that each part takes until the last table of the next part is loaded."""
+    """Splits a sequence into parts. A part runs until the last table of the next part is loaded."""
     sizes, left, size = list[int](), len(walk), 1
     while left:
         sizes.append(min(size, left))
