@@ -1,4 +1,4 @@
-"""Property tests draw new programs on a person's machine, and the same ones in continuous integration."""
+"""Configures property tests: new programs on a developer's machine, fixed ones in continuous integration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The architecture: which package may import which, and that everything declared is documented."""
+"""Tests the architecture: which package may import which, and that everything declared is documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole way: random programs and small networks, optimized for every target, equal to what they were."""
+"""Tests the whole pipeline: random programs and small networks, optimized for every target, equal to the original."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tutorial of 300 lines stays short, needs numpy only, and finds a cheaper program that is equal."""
+"""Tests the 300-line tutorial: it stays short, needs numpy only, and finds a cheaper program that is equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator, rules and a target, each from one file outside the package, get everything that ours have."""
+"""Tests an operator, rules and a target from outside the package: each needs one file, and is supported like ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is installed: one package name, which takes no other."""
+"""Tests the installation: one package name, which shadows no other."""
 
 from __future__ import annotations
 

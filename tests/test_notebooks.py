@@ -1,4 +1,6 @@
-"""The notebooks run from top to bottom, hold declarations but no logic, and show their pictures as committed."""
+"""Tests the notebooks: they run from top to bottom, hold declarations but no logic, and their pictures are as
+committed.
+"""
 
 from __future__ import annotations
 

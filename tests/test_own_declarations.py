@@ -1,4 +1,6 @@
-"""A user's operator, rule, target and cost, declared with public names alone: they work, and mistakes are named."""
+"""Tests a user's operator, rule, target and cost, declared with public names alone: they work, and mistakes are
+reported.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Public names: listed once, loaded when they are used, and short to print."""
+"""Tests public names: listed once, loaded on use, short to print."""
 
 from __future__ import annotations
 

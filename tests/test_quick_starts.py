@@ -1,4 +1,4 @@
-"""The commands of each quick start run as they stand on its page, in order, in an empty folder."""
+"""Runs the commands of each quick start as they are on its page, in order, in an empty folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents and `--help` use the field's terms: words that only this project used are banned.
+"""Tests that documents and `--help` use the field's terms: words that only this project used are banned.
 
 CONTRIBUTING's glossary says what to write instead. Words of its third column that also have a plain meaning cannot be
 banned by their spelling, and are not: place, share, lane, turn, border, band, room, known, alike, side, form, bring.

@@ -1,4 +1,4 @@
-"""Wrong arguments of public functions are refused in a sentence."""
+"""Tests that wrong arguments of public functions are refused in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The algebra between layers: forms that every text on tensor algebra has are found, and whatever is found is equal."""
+"""Tests the algebra between layers: it finds the forms known from texts on tensor algebra, and each form found is
+equal.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory that is told of a program is what numpy allocates while it runs."""
+"""Compares the predicted memory of a program with what numpy allocates while it runs."""
 
 from __future__ import annotations
 

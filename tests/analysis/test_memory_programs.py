@@ -1,4 +1,4 @@
-"""What is told of random programs is what they allocate, and a budget is held or the excess is said."""
+"""Compares the predicted memory of random programs with their allocations; a budget is kept, or its excess reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No element lies outside the range of its term."""
+"""Tests that every element lies within the predicted range of its term."""
 
 from __future__ import annotations
 

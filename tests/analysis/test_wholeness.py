@@ -1,4 +1,4 @@
-"""What is called whole is whole, and what rounding makes is called so."""
+"""Tests which terms are known to be integer-valued, and which terms round."""
 
 from __future__ import annotations
 

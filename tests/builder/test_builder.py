@@ -1,4 +1,4 @@
-"""All that the builder makes equals a plain numpy loop, and its products have the form that the rules match on."""
+"""Compares terms of the builder with plain numpy loops; products have the form that rules match."""
 
 from __future__ import annotations
 

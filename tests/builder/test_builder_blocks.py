@@ -1,4 +1,4 @@
-"""The parts of networks that the builder makes of several operators equal numpy."""
+"""Compares the builder's network blocks, each of several operators, with numpy."""
 
 from __future__ import annotations
 

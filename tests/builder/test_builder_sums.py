@@ -1,4 +1,4 @@
-"""Sums of products, reductions over any axes, running ones, determinants: the builder's terms equal numpy."""
+"""Compares the builder's sums of products, reductions, running reductions and determinants with numpy."""
 
 from __future__ import annotations
 

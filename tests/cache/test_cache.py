@@ -1,4 +1,6 @@
-"""The cache: what goes in comes out, for two processes too; what is broken is a note and never an answer."""
+"""Tests the cache: an entry is read back as written, also by two processes; a damaged entry gives a note, never an
+answer.
+"""
 
 from __future__ import annotations
 

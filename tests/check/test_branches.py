@@ -1,4 +1,4 @@
-"""What no drawn number reached is said, and what none can reach is not."""
+"""Tests that the check reports outcomes which no sample reached, but not those that no input can reach."""
 
 from __future__ import annotations
 

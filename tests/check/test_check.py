@@ -1,4 +1,4 @@
-"""What is equal for all numbers is found exact; what is not is found unequal, and where."""
+"""Tests the exact check: equal programs are found exact, unequal ones are found unequal with the place."""
 
 from __future__ import annotations
 

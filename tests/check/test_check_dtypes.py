@@ -1,4 +1,4 @@
-"""Programs of few bits: what is rounded to fewer bits is a function of its own, what is moved is the same."""
+"""Tests the check of low-precision programs: rounding to fewer bits is an opaque function, movement is exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indices that are computed: what stands above them is drawn as everything else is, and they stay within their axes."""
+"""Tests inputs for computed indices: they are drawn like all others, and the indices stay within their axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a check aims it moves what is its own to move: nothing that is given, nothing that indices are made of."""
+"""Tests directed inputs: only free tensors are moved, neither given ones nor those that indices are computed from."""
 
 from __future__ import annotations
 

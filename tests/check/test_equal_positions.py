@@ -1,4 +1,4 @@
-"""Rounding grows along a deep program; what a comparison decides does not depend on it."""
+"""Tests that rounding errors, which grow along deep programs, do not change the branches of an exact comparison."""
 
 from __future__ import annotations
 

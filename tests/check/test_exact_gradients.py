@@ -1,4 +1,4 @@
-"""The exact check of gradients: right ones are exact, wrong ones are found with their place."""
+"""Tests the exact check of gradients: right ones are exact, wrong ones are reported with their place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A check that a second process makes meanwhile: believed where everything is equal, and made again where it is not."""
+"""Tests the check in a second process: its report counts if everything is equal; otherwise the check is repeated."""
 
 from __future__ import annotations
 

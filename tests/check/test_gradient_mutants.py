@@ -1,4 +1,4 @@
-"""Gradients that differ from right ones in one operator: what numpy tells from them, the exact check does too.
+"""Mutates one operator of a gradient: the exact check must find each mutant that numpy can distinguish.
 
 numpy's numbers are normal ones, so that none is at a corner: whether a mask holds of 0 is a convention.
 """

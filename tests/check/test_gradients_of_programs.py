@@ -1,4 +1,4 @@
-"""`gl.gradient` of everything there is, against dual numbers through the original programs."""
+"""Compares `gl.gradient` of every operator with dual numbers through the original programs."""
 
 from __future__ import annotations
 

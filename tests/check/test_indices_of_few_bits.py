@@ -1,4 +1,4 @@
-"""Indices of a dtype that does not hold all places of an axis, as bytes that look up a table of 256."""
+"""Tests indices whose dtype cannot represent every position of the axis, such as bytes into a table of 256."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers that programs are compared on reach what decides between them."""
+"""Tests that generated inputs reach the branches on which programs may differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks of integers are checked layer by layer, each distinct one once; what is wrong anywhere is found as well."""
+"""Tests the layerwise check of integer networks: each distinct layer is checked once, and a fault anywhere is found."""
 
 from __future__ import annotations
 

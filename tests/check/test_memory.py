@@ -1,4 +1,4 @@
-"""A check that cannot have the memory it needs says so, and allocates nothing."""
+"""Tests that a check without enough memory reports it, and allocates nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that are wrong in one place are never called equal, and those that are equal always are."""
+"""Tests that programs with one fault are never called equal, and that equal programs always are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrong programs that select by computed indices are never called equal, and equal ones always are."""
+"""Tests that wrong programs with computed indices are never called equal, and that equal ones always are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of every operator and every compute type, changed in one place, are never called exact."""
+"""Mutates the examples of every operator and compute type in one place: no mutant may be called exact."""
 
 from __future__ import annotations
 

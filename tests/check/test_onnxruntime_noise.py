@@ -1,4 +1,4 @@
-"""The check in onnxruntime: what a model's own arithmetic leaves open is no difference, and a wrong program is one."""
+"""Tests the check in onnxruntime: differences within the model's numerical noise pass, wrong programs do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that `gl.gradient` gave remembers what it is the gradient of, and `result.check()` holds it to that."""
+"""Tests that a program made by `gl.gradient` records its source program, and that `result.check()` compares both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A check whose turns two processes share says what one says that takes all of them by itself."""
+"""Tests that a check whose rounds are shared by two processes gives the same report as one process."""
 
 from __future__ import annotations
 

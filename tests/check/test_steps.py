@@ -1,5 +1,5 @@
-"""Steps that are wrong in ways that are easily got wrong, between random beginnings and ends, are never called equal;
-those that are only written otherwise always are.
+"""Tests that programs with a plausibly wrong step are never called equal, and that programs with a rewritten step
+always are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Programs that are wrong in a way that is easily got wrong, behind several beginnings: never called equal."""
+"""Tests that plausibly wrong programs are never called equal, whatever operators come before the fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A signal at any moment of any command: it ends in seconds, with the status of the signal and whole files."""
+"""Interrupts each command at random moments: it ends in seconds, with the status of the signal and with whole files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`glenside check PROGRAM GRADIENT`: by the names of results, or by `--wrt`."""
+"""Tests `glenside check PROGRAM GRADIENT`, with gradients named by results or by `--wrt`."""
 
 from __future__ import annotations
 

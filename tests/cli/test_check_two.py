@@ -1,4 +1,4 @@
-"""`glenside check A B`: two programs in any formats."""
+"""Tests `glenside check A B` with two programs in any formats."""
 
 from __future__ import annotations
 

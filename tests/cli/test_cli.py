@@ -1,4 +1,4 @@
-"""The command line, as a user runs it: output, files, exit status, bad input."""
+"""Tests the command line as a user runs it: output, files, exit status and bad input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`glenside layout`: what it prints and writes, and the sentence for a unit that there is not."""
+"""Tests `glenside layout`: its output, its files, and the message for an unknown unit."""
 
 from __future__ import annotations
 

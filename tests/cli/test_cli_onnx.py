@@ -1,4 +1,4 @@
-"""ONNX at the doors: the commands and Python read and write it as they do programs of their own."""
+"""Tests that commands and Python functions read and write ONNX as they do Glenside's own formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`glenside compare`, `--explain`, the cache and the limits of a mapping, from the command line."""
+"""Tests `glenside compare`, `--explain`, the cache and the limits of a mapping on the command line."""
 
 from __future__ import annotations
 

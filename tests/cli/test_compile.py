@@ -1,4 +1,4 @@
-"""`glenside compile` writes C that compiles without a warning and runs; `glenside bench` times it."""
+"""Tests that `glenside compile` writes C that compiles without warnings, and runs; `glenside bench` times it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words are completed for the shell, and `--help` of a command with many options has panels."""
+"""Tests shell completion, and the panels of `--help` for commands with many options."""
 
 from __future__ import annotations
 

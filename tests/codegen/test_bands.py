@@ -1,4 +1,4 @@
-"""Nests that are taken together, a step of an axis at a time: the same numbers, whatever lies between."""
+"""Tests fused bands of nests, computed one step of an axis at a time: results do not change."""
 
 from __future__ import annotations
 

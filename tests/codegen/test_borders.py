@@ -1,4 +1,4 @@
-"""Borders that threads fill along with what lies beside them, and small images whose columns threads share."""
+"""Tests borders that are filled by the threads next to them, and small images whose columns threads share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`f.check()`: residues are exact, each nest is within its bound of rounding, and what is wrong is not."""
+"""Tests `f.check()`: residues are exact, each nest is within its rounding bound, and faults are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nests are told to take: steps counted by hand, bytes from behind caches, and what is told of whole programs."""
+"""Tests the predicted work of nests: steps counted by hand, bytes from beyond caches, and times of whole programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles stay in registers: no innermost loop of a compiled product has a vector on the stack."""
+"""Tests that tiles stay in registers: no innermost loop of a compiled product spills a vector to the stack."""
 
 from __future__ import annotations
 

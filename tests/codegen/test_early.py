@@ -1,4 +1,4 @@
-"""Results that nothing else reads are made where what they are made of is near."""
+"""Tests that a result which no nest reads is computed where its operands are in cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that are unlike networks compile too: tuples, depth, doubling, long lists, odd numbers, no elements."""
+"""Compiles unusual programs: tuples, deep and doubling terms, long lists, unusual numbers, empty tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What threads fetch from each other's caches: counted by hand, and by marking element by element."""
+"""Tests the predicted cache lines that threads fetch from each other, by hand counts and by marking each element."""
 
 from __future__ import annotations
 

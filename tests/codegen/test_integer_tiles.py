@@ -1,4 +1,4 @@
-"""Integer programs, compiled in tiles, are exact on every machine; instructions are what their formulas are."""
+"""Tests that tiled integer programs are exact on every machine, and that instructions compute their formulas."""
 
 from __future__ import annotations
 

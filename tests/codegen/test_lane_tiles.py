@@ -1,4 +1,4 @@
-"""Few columns: sums in the lanes of vectors agree with plain loops, and are chosen where that takes less."""
+"""Tests sums in vector lanes, for few columns: they agree with plain loops, and are selected where they are faster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accesses at computed indices meet every change of layout: what is addressed lies where its readers look."""
+"""Tests programs in which computed indices meet a changed layout: readers find every element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops mean what programs do, and mistakes in them are found: by what must hold of them, or by what they compute."""
+"""Tests that loops compute what programs mean, and that faults are found by verification or by their results."""
 
 from __future__ import annotations
 

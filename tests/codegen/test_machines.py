@@ -1,4 +1,4 @@
-"""Machines from files: what is missing or impossible is a sentence, whatever is possible computes the same."""
+"""Tests machine files: missing or impossible values are reported, and every possible machine computes the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of matrices by a unit for those: parts of numbers, how they are packed, and programs that take them."""
+"""Tests products on a matrix unit: splitting numbers, packing, and programs that use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is compiled computes what the interpreter does, for every operator, random terms and networks."""
+"""Compares compiled programs with the interpreter, for every operator, random terms and networks."""
 
 from __future__ import annotations
 

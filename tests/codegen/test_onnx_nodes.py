@@ -1,4 +1,4 @@
-"""ONNX's own tests of single operators and of small networks, compiled: what comes out is what those expect."""
+"""Compiles ONNX's own tests of single operators and small networks, and compares with the expected results."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A panel of an operand that lies row below row is copied by the first tile that reads it, for those that follow; of
-rows that many panels read, a packed copy is made before, as of a constant that lies the other way.
+"""Tests copies of strided operands: the first tile that reads a panel copies it for the next ones, and rows read by
+many panels are packed before, like a transposed constant.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""In which dims, and in which order of them, sums are stored, so that they are made in vectors."""
+"""Tests the order of dims in which sums are stored, so that they are computed in vectors."""
 
 from __future__ import annotations
 

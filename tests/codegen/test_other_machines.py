@@ -1,4 +1,4 @@
-"""The same source computes the same on other processors: NEON in an emulator, AVX2 and plain C here."""
+"""Tests that the same source gives the same results on other processors: NEON in an emulator, AVX2 and plain C here."""
 
 from __future__ import annotations
 

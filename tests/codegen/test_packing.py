@@ -1,4 +1,4 @@
-"""Memory of compiled programs: its own pages, of which the system is asked to make large ones."""
+"""Tests the memory of compiled programs: mapped separately, with large pages requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of bfloat16 two at a time: what the instruction means, to the bit, and programs that take it."""
+"""Tests bfloat16 products in pairs: the instruction's meaning to the bit, and programs that use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single elements that are read here or there: in pieces that ask nothing, and have the same values."""
+"""Tests loops split where an access changes its operand: the pieces have no guards and the same values."""
 
 from __future__ import annotations
 

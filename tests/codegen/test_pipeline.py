@@ -1,4 +1,4 @@
-"""The pipeline of loop passes: each optional one can be left out, and programs stay right without it."""
+"""Tests the pipeline of loop passes: each optional pass can be left out, and programs stay correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles ask for what they read before they do: steps ahead, and for a panel, or rows, while those before are read."""
+"""Tests software prefetching: steps ahead within a tile, and the next panel or rows while the current ones are read."""
 
 from __future__ import annotations
 

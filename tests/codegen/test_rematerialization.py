@@ -1,4 +1,4 @@
-"""What is computed again within a budget: bits as before, the least work by a search of all schedules, and bounds."""
+"""Tests rematerialization within a budget: same bits, least work among all schedules, and bounds."""
 
 from __future__ import annotations
 

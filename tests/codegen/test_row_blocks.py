@@ -1,4 +1,4 @@
-"""Products, the softmax of their rows and what multiplies it, some rows at a time: the same numbers, less memory."""
+"""Tests two products with the softmax between them, fused by blocks of rows: same numbers, less memory."""
 
 from __future__ import annotations
 

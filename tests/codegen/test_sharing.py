@@ -1,4 +1,4 @@
-"""Which nests threads share: what is decided is the least of all there are, and what programs do by it."""
+"""Tests the choice of parallel nests: its cost is the least among all choices, and programs follow it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""softmax and its logarithm in vectors, however long rows are: values, and no function of one element at a time."""
+"""Tests softmax and log-softmax in vectors for rows of any length, without scalar function calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dtypes that are only moved and cast: compiled, every code becomes what `ml_dtypes` makes of it, and back."""
+"""Tests storage-only dtypes in compiled code: every code is cast as in `ml_dtypes`, in both directions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is tiled, vectorized and spread over threads computes what plain loops do."""
+"""Compares tiled, vectorized and parallel loops with plain loops."""
 
 from __future__ import annotations
 

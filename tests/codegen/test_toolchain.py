@@ -1,4 +1,4 @@
-"""Compilers say what they are, compile the same program alike, and once; what is kept is believed only where it may."""
+"""Tests compilers: identified, deterministic, called once per program; cached objects are used only if trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums that take turns in a result, as phases of transposed convolutions do, are stored there."""
+"""Tests sums that alternate in one result, such as phases of transposed convolutions: they are stored in place."""
 
 from __future__ import annotations
 

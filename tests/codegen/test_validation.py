@@ -1,4 +1,4 @@
-"""Validation of loops at sampled elements: right ones pass, of every operator and on every machine; others do not."""
+"""Tests validation of loops at sampled elements: correct loops pass, on every machine; wrong ones fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Loops are verified after each pass, and before they are compiled or written; boxes say of places what places say."""
+"""Tests that loops are verified after each pass and before they are compiled or written; boxes agree with enumerated
+indices.
+"""
 
 from __future__ import annotations
 

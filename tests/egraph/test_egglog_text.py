@@ -1,4 +1,4 @@
-"""A search as egglog text: the egglog package accepts it, and finds the same e-graph."""
+"""Tests a search as egglog text: the egglog package accepts it, and builds the same e-graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of much that shares nothing, searched in parts: the e-graph is that of all, whoever searched."""
+"""Tests programs with unshared parts, which are searched separately: the joint e-graph is that of one search."""
 
 from __future__ import annotations
 

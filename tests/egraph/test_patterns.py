@@ -1,4 +1,4 @@
-"""Patterns and clauses: what they say in egglog's words and in ours, and that mistakes are errors where they stand."""
+"""Tests patterns and clauses: their egglog text and their printed form; mistakes are errors at their place."""
 
 from __future__ import annotations
 

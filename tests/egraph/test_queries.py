@@ -1,4 +1,6 @@
-"""Rules as egglog's: a type is one row, what waits for a shape is found once, and not where it is subsumed."""
+"""Tests the egglog form of rules: a type is one row, a match that waits for a shape is found once, subsumed e-nodes do
+not match.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search: why it stops, back-off, closure under congruence, determinism, interruption."""
+"""Tests saturation: stop reasons, back-off, closure under congruence, determinism, interruption."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions on shapes: what is written out in a rule says what the table of its name holds."""
+"""Tests shape functions: expanded in a rule or read from their table, they have the same value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables: what a rule asks a Python function for is there in the next iteration, once for each arguments."""
+"""Tests tables: a rule's request to a Python function is answered in the next iteration, once per arguments."""
 
 from __future__ import annotations
 

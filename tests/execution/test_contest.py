@@ -1,4 +1,4 @@
-"""A compiled program beside other runtimes: each in a process of its own, in turn; what does not run is told."""
+"""Tests timing against other runtimes: each in its own process, interleaved; runtimes that fail are reported."""
 
 from __future__ import annotations
 

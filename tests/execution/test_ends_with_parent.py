@@ -1,4 +1,4 @@
-"""Processes that run in turn end with the one that began them, however it ends."""
+"""Tests that interleaved processes end with their parent, however it ends."""
 
 from __future__ import annotations
 

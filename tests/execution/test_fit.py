@@ -1,4 +1,4 @@
-"""Coefficients are found where there are any, and are never below 0."""
+"""Tests fits: coefficients are found where they are determined, and are never negative."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of the last cache a program has: up to where reading again is as fast as it is for what surely fits."""
+"""Tests the measured share of the last-level cache: up to the size at which rereading becomes slower."""
 
 from __future__ import annotations
 

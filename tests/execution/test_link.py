@@ -1,4 +1,4 @@
-"""What goes through the emulated link comes whole, in order, and no earlier than the link allows."""
+"""Tests the emulated network link: data arrive whole, in order, and no earlier than the link allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calibration of the processor: prices that fit, as a file that is read back."""
+"""Tests calibration of the processor: fitted costs, written to a file and read back."""
 
 from __future__ import annotations
 

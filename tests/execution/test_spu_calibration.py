@@ -1,4 +1,4 @@
-"""Costs that were fitted are those that made the seconds, and the file that has them is read again."""
+"""Tests calibration for SPU: fitted costs reproduce the seconds, and their file is read back."""
 
 from __future__ import annotations
 

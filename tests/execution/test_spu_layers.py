@@ -1,4 +1,4 @@
-"""A network falls into layers, plain and chosen, each of which is a program that sends what it sends in the network."""
+"""Tests programs of single layers of a network, plain and chosen: each sends as much as in the network."""
 
 from __future__ import annotations
 

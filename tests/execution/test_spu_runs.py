@@ -1,4 +1,6 @@
-"""Programs between two processes: optional, as tests/targets/test_spu.py is; without SPU, the sentence that says so."""
+"""Tests runs in SPU between two processes. Optional, like tests/targets/test_spu.py; without SPU, tests the message
+that says so.
+"""
 
 from __future__ import annotations
 

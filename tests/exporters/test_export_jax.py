@@ -1,4 +1,4 @@
-"""Programs as functions of JAX: what is written, for which names, and where. `test_jax_values.py` runs it."""
+"""Tests programs as JAX functions: text, names and paths. `test_jax_values.py` runs them."""
 
 from __future__ import annotations
 

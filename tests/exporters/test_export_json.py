@@ -1,4 +1,4 @@
-"""Programs as JSON: there and back, and files that are not what they should be."""
+"""Tests programs as JSON: round trips, and wrong files."""
 
 from __future__ import annotations
 

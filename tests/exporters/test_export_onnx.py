@@ -1,4 +1,4 @@
-"""Every operator and compute type as ONNX, and what becomes of products, windows, pools and tiles."""
+"""Tests ONNX export of every operator and compute type, and of products, windows, pools and tiles."""
 
 from __future__ import annotations
 

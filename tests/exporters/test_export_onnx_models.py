@@ -1,4 +1,4 @@
-"""Whole models: their names, their files, networks, and what cannot be exported."""
+"""Tests ONNX export of whole models: names, files, networks, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What `export_jax` writes means what the program means, in JAX.
+"""Tests that the output of `export_jax` computes in JAX what the program means. Optional: see spu_simulation.py for the
+environment it needs.
 
 Optional: see spu_simulation.py for the environment it needs.
 """

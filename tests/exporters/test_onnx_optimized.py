@@ -1,4 +1,4 @@
-"""Whole networks there and back: imported, optimized and exported, they compute in onnxruntime what they did before."""
+"""Tests networks that are imported, optimized and exported: onnxruntime computes the same as before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came as one node goes out as that node: of its operator, of its operands, of a version that means the same."""
+"""Tests that an imported node is exported as that node: same operator, same operands, an equivalent version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random networks of unusual operators through `optimize`, `layout` and `tensorize`: what is written means the same."""
+"""Tests random networks of unusual operators through `optimize`, `layout` and `tensorize`: outputs are equivalent."""
 
 from __future__ import annotations
 

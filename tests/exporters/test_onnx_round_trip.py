@@ -1,4 +1,4 @@
-"""ONNX in, ONNX out: what is imported and exported again computes what it computed, also for onnxruntime."""
+"""Tests import followed by export: the file computes the same, also in onnxruntime."""
 
 from __future__ import annotations
 

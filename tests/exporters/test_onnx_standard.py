@@ -1,4 +1,6 @@
-"""Terms that are standard operators of ONNX, however they are spelled, are one node; what is nearly one is not."""
+"""Tests that terms which equal a standard ONNX operator, however spelled, are exported as one node; near misses are
+not.
+"""
 
 from __future__ import annotations
 

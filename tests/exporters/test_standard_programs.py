@@ -1,4 +1,4 @@
-"""What a file of standard operators has after a search for a processor: no more nodes than what came."""
+"""Tests files of standard operators after a search for a processor: no more nodes than the original."""
 
 from __future__ import annotations
 

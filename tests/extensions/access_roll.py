@@ -1,4 +1,4 @@
-"""An operator from outside the package: one record, in one file, by public names."""
+"""Declares an operator from outside the package: one record, in one file, by public names."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A target from outside the package: one class, in one file."""
+"""Declares a target from outside the package: one class, in one file."""
 
 from __future__ import annotations
 

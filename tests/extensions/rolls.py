@@ -1,4 +1,4 @@
-"""Rules from outside the package: a family of their own, in one file, by public names."""
+"""Declares rules from outside the package: their own family, in one file, by public names."""
 
 from access_roll import access_roll
 

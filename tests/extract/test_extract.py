@@ -1,4 +1,6 @@
-"""Extractors against brute force, and on shapes that break naive ones: cycles, exponential sharing, great depth."""
+"""Tests extractors against brute force, and on e-graphs that are hard for naive ones: cycles, exponential sharing,
+depth.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""E-graphs in JSON files: read exactly, extracted as brute force over the file does it, refused with one sentence."""
+"""Tests e-graphs in JSON files: read exactly, extracted as by brute force over the file, or refused in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The front of time against memory, held to brute force over every choice."""
+"""Tests the Pareto front of time and memory against brute force over every choice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Doors with known faults, for tests of the fuzzer. The worker process imports this module."""
+"""Defines doors with known faults, for tests of the fuzzer. The worker process imports this module."""
 
 from __future__ import annotations
 

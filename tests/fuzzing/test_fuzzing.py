@@ -1,4 +1,4 @@
-"""The fuzzer: what it draws, how failures are told apart and shrunk, and a budget of it on the package itself."""
+"""Tests the fuzzer: generated cases, distinguishing and shrinking failures, and a short run on the package itself."""
 
 from __future__ import annotations
 

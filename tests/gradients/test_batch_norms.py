@@ -1,4 +1,4 @@
-"""Batch norms in training: statistics of the batch, running averages, and gradients through both."""
+"""Tests batch norms in training: batch statistics, running averages, and gradients through both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The derivative of every record: its examples, against finite differences in float64."""
+"""Compares the derivative of every record with finite differences in float64, on its examples."""
 
 from __future__ import annotations
 

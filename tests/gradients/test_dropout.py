@@ -1,4 +1,4 @@
-"""Dropout: its numbers beside another program that makes them, its gradient, and training with it."""
+"""Tests dropout: its random numbers against an independent program, its gradient, and training with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients of programs: networks against differences, orders, several results, names, and what is refused."""
+"""Tests gradients of programs: networks against differences, higher orders, several results, names, refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients in float64 against those of JAX, of what is exported to JAX; where JAX is installed."""
+"""Compares gradients in float64 with JAX's gradients of the exported program, where JAX is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients of random programs: against differences, and forward against backward."""
+"""Tests gradients of random programs: against differences, and forward mode against reverse mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses against numpy, training steps against loops of numpy, and a network that learns."""
+"""Tests losses and training steps against numpy loops, and that a network learns."""
 
 from __future__ import annotations
 

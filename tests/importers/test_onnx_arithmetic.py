@@ -1,4 +1,6 @@
-"""ONNX's arithmetic, activations, reductions and casts beyond its own suite: other shapes, dtypes, versions."""
+"""Tests ONNX's arithmetic, activations, reductions and casts beyond ONNX's own suite: other shapes, dtypes and
+versions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX's own backend tests: all of them run here, and what fails is listed with its reason in `onnx_failures.py`."""
+"""Runs all of ONNX's own backend tests; failures are listed with their reason in `onnx_failures.py`."""
 
 from __future__ import annotations
 

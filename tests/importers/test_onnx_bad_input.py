@@ -1,4 +1,4 @@
-"""What an ONNX file may do wrong: each is one sentence that names the place and says what would be right."""
+"""Tests faulty ONNX files: each gives one sentence that names the place and what would be right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ensembles of decision trees, against a walk through them."""
+"""Compares ensembles of decision trees with a walk through the trees."""
 
 from __future__ import annotations
 

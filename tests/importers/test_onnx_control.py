@@ -1,4 +1,4 @@
-"""Branches, loops and scans: what is known is taken and unrolled, and computes what ONNX's own evaluator does."""
+"""Tests branches, loops and scans: known ones are taken or unrolled, and compute what ONNX's evaluator does."""
 
 from __future__ import annotations
 

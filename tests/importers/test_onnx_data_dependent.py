@@ -1,4 +1,4 @@
-"""Nodes whose result has a shape that depends on data: the refusal names the node and what helps, and that helps."""
+"""Tests nodes whose result shape depends on data: the refusal names the node and a remedy, and the remedy works."""
 
 from __future__ import annotations
 

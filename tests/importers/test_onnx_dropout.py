@@ -1,4 +1,4 @@
-"""Dropout of a file asks nobody for a seed: at inference there is none, and where it runs one may be given."""
+"""Tests dropout in files: inference requires no seed and drops nothing; in training mode a seed may be given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operator of ONNX in every version goes through the importer and the exporter, and gives the right values."""
+"""Tests every version of every ONNX operator through importer and exporter."""
 
 from __future__ import annotations
 

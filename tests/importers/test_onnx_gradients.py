@@ -1,4 +1,4 @@
-"""The operator Gradient of ONNX's training operators."""
+"""Tests the operator Gradient of ONNX's training operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX's movement of elements, against ONNX's own evaluator: files, in which only constants are known beforehand."""
+"""Compares ONNX's movement operators with ONNX's evaluator, in files where only constants are known."""
 
 from __future__ import annotations
 

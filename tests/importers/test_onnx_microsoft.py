@@ -1,4 +1,4 @@
-"""onnxruntime's own operators of floats, against onnxruntime; those without a kernel, against their definition."""
+"""Compares onnxruntime's own float operators with onnxruntime, or with their definition if it has no kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""onnxruntime's own operators between quantized tensors, against onnxruntime.
+"""Compares onnxruntime's own operators on quantized tensors with onnxruntime.
 
 Scales that are powers of 2 make every quotient exact, so that halves are rounded as there; of others, one level of the
 result may differ.

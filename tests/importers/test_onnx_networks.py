@@ -1,4 +1,4 @@
-"""Whole ONNX networks: the imported program computes what onnxruntime computes; importing takes seconds."""
+"""Compares imported ONNX networks with onnxruntime; importing takes seconds."""
 
 from __future__ import annotations
 

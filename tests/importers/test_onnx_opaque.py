@@ -1,4 +1,4 @@
-"""ONNX operators without a meaning here, imported as black boxes."""
+"""Tests ONNX operators that Glenside does not know, imported as black boxes."""
 
 from __future__ import annotations
 

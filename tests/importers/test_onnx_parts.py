@@ -1,4 +1,6 @@
-"""Files that others wrote: nodes in any order, inputs with values, results by name, and models cut at named tensors."""
+"""Tests files as other tools write them: nodes in any order, inputs with values, results by name, models cut at
+tensors.
+"""
 
 from __future__ import annotations
 

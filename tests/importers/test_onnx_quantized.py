@@ -1,4 +1,4 @@
-"""Quantized operators of ONNX: bit for bit what onnxruntime and ONNX's reference give."""
+"""Compares ONNX's quantized operators with onnxruntime and ONNX's reference, bit for bit."""
 
 from __future__ import annotations
 

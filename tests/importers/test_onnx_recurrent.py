@@ -1,4 +1,4 @@
-"""RNN, GRU and LSTM against onnxruntime, on random sizes and attributes, and what their layers are."""
+"""Compares RNN, GRU and LSTM with onnxruntime on random sizes and attributes, and tests their layers."""
 
 from __future__ import annotations
 

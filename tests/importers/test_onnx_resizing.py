@@ -1,4 +1,4 @@
-"""Resize, Upsample and sampling at computed positions, against ONNX's reference and onnxruntime."""
+"""Compares Resize, Upsample and sampling at computed positions with ONNX's reference and onnxruntime."""
 
 from __future__ import annotations
 

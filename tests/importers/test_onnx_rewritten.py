@@ -1,4 +1,4 @@
-"""Networks after onnxruntime's own tools: quantized, optimized at each level, with attention fused."""
+"""Tests networks rewritten by onnxruntime's tools: quantized, optimized at each level, with fused attention."""
 
 from __future__ import annotations
 

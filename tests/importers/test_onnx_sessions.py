@@ -1,4 +1,4 @@
-"""onnxruntime in another process: arrays come and go as they are, and what ends there ends nothing here."""
+"""Tests onnxruntime in another process: arrays are passed unchanged, and a crash there does not end this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fourier transforms and mel filters of ONNX, against ONNX's reference and onnxruntime."""
+"""Compares ONNX's Fourier transforms and mel filters with ONNX's reference and onnxruntime."""
 
 from __future__ import annotations
 

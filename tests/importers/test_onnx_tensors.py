@@ -1,4 +1,4 @@
-"""Weights of ONNX models: in the file, in others beside it, and what may be wrong with them."""
+"""Tests weights of ONNX models: inside the file, in external files, and wrong ones."""
 
 from __future__ import annotations
 

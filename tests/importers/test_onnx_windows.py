@@ -1,4 +1,4 @@
-"""Convolutions, pools and normalizations of ONNX, against onnxruntime and against sums written out."""
+"""Compares ONNX's convolutions, pools and normalizations with onnxruntime and with explicit sums."""
 
 from __future__ import annotations
 

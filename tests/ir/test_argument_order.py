@@ -1,4 +1,4 @@
-"""Arguments by position come in the declared order, whatever the term reads first, and results keep their names."""
+"""Tests the order of positional arguments: as declared, whatever the term reads first; results keep their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constants: terms, folding, e-graphs, classes and prices agree on what is made of constants alone."""
+"""Tests constants: terms, folding, e-graphs, classes and prices agree on which terms are constant."""
 
 from __future__ import annotations
 

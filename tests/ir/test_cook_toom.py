@@ -1,4 +1,4 @@
-"""Cook-Toom matrices: an identity of rationals, integers where integers are promised, errors in one sentence."""
+"""Tests Cook-Toom matrices: a rational identity, integers where promised, one sentence for bad sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dtypes: their records against ml_dtypes, ONNX and exact fractions; what is only stored is moved and cast alone."""
+"""Tests dtype records against ml_dtypes, ONNX and exact fractions; storage-only dtypes are only moved and cast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Index maps: for every record that has one, what its evaluation gives; as text; one after another."""
+"""Tests index maps against evaluation, for every record that has one; as text; and composed."""
 
 from __future__ import annotations
 

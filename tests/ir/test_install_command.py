@@ -1,4 +1,4 @@
-"""The command that installs an extra names a place that there is."""
+"""Tests that the command which installs an extra names an existing source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules that declare something are loaded as a whole, whenever Ctrl-C comes."""
+"""Tests that modules with declarations are loaded as a whole, whenever Ctrl-C arrives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operator and compute type against its example: type, value, errors, documentation."""
+"""Tests every operator and compute type on its example: type, value, errors, documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of the terms of a program, and the facts that are computed once for it."""
+"""Tests the order of the terms of a program, and facts that are computed once for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs and their files: names of layers, values of constants, files that are not what they should be."""
+"""Tests programs and their files: names of layers, values of constants, wrong files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rearrangements against numpy: what each method says is what becomes of an array of different numbers."""
+"""Tests rearrangements against numpy: each method on arrays of distinct numbers."""
 
 from __future__ import annotations
 

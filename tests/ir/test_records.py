@@ -1,4 +1,4 @@
-"""Every record against its own examples: types, texts, JSON, e-graphs, and what it says that it keeps."""
+"""Tests every record on its own examples: types, texts, JSON, e-graphs, and the properties that it preserves."""
 
 from __future__ import annotations
 

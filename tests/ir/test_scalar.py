@@ -1,4 +1,4 @@
-"""Scalar expressions: how they read, what they take and give, and that each record means what its expression says."""
+"""Tests scalar expressions: parsing, types, and that each record computes its expression."""
 
 from __future__ import annotations
 

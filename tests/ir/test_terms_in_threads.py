@@ -1,4 +1,4 @@
-"""Equal terms are one object, whichever thread makes them first."""
+"""Tests that equal terms are one object, whichever thread builds them first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading and printing texts: round trips, what may be written, and every mistake with its place."""
+"""Tests parsing and printing: round trips, allowed variants, and every syntax error with its place."""
 
 from __future__ import annotations
 

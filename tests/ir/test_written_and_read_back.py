@@ -1,4 +1,4 @@
-"""What is written is read back before it takes its name, and nothing is left of writers that were killed."""
+"""Tests that files are read back before they take their name, and that killed writers leave nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MobileNetV1 is the paper's network, and computes what an independent numpy implementation computes."""
+"""Tests that MobileNetV1 is the paper's network, and computes what an independent numpy implementation computes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each built-in network has the layers and sizes of its paper, and computes what plain numpy computes."""
+"""Tests that each built-in network has the layers and sizes of its paper, and computes what plain numpy computes."""
 
 from __future__ import annotations
 

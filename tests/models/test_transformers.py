@@ -1,4 +1,4 @@
-"""Transformers are mapped whole, and the check that says so refutes transformers that are almost the same."""
+"""Tests that transformers are mapped completely, and that the check refutes transformers that are almost equal."""
 
 from __future__ import annotations
 

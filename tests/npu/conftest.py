@@ -1,5 +1,5 @@
-"""Programs of the npu's tests are those that prices tell, unless a test is of the choices beside them: what is right of
-one is no righter of the quickest of hundreds, which takes as many times as long to find.
+"""Disables the search around the selected program, unless a test is about it: it takes many times as long, and
+correctness does not depend on it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Accounts of programs: each cycle and byte once, for what it is, and accesses as the simulator makes them."""
+"""Tests cycle and byte accounts of programs: each is counted once, for its cause, and accesses as in the simulator."""
 
 from __future__ import annotations
 

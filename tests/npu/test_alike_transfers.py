@@ -1,4 +1,4 @@
-"""Bytes that are as far apart as others were are moved by the same beats, elsewhere."""
+"""Tests that bytes at the same distances are transferred by the same beats, at other addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Area of the machine: memories bit by bit, registers of an array element, extrapolated against synthesized gates."""
+"""Tests the area of the machine: exact memory bits, registers of an array element, extrapolation against synthesized
+gates.
+"""
 
 from __future__ import annotations
 

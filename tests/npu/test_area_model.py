@@ -1,4 +1,4 @@
-"""Area predicted without synthesis: memory bits as Yosys counts them, gates near synthesized ones."""
+"""Tests area predicted without synthesis: memory bits as Yosys counts them, gates close to synthesized ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds that are told count memories, and no program takes less: of random networks on random machines."""
+"""Tests lower bounds: they include the memories, and no program of a random network on a random machine takes less."""
 
 from __future__ import annotations
 

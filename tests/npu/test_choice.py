@@ -1,4 +1,4 @@
-"""Mappings and orders of tensors that are chosen together: none is better by the same prices, of all there are."""
+"""Tests the joint choice of mappings and tensor layouts against all choices at the same prices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of the process that find waits and bounds while a program is written: they change nothing of it."""
+"""Tests forked processes that infer waits and bounds while a program is emitted: they do not change the program."""
 
 from __future__ import annotations
 

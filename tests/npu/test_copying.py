@@ -1,4 +1,4 @@
-"""Copies by instructions, and inputs that stay in the array: the host puts them at one place, programs copy them."""
+"""Tests copies by instructions, and inputs that stay in the scratchpad: stored once by the host, copied by programs."""
 
 from __future__ import annotations
 

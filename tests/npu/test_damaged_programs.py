@@ -1,4 +1,4 @@
-"""Files of programs that were cut or changed anywhere: a program or a sentence, whatever is in them."""
+"""Tests truncated and altered program files: each gives a program or one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers in order and each once are those that numpy finds, and so are quotients and rests."""
+"""Compares distinct sorted numbers, quotients and remainders with numpy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Effects of instructions: waits inferred from wrong ones are refused, and the interlock is stated once."""
+"""Tests effects of instructions: waits inferred from wrong effects are refused, and the interlock is declared once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Additions and max-pools as diagonals: their operands stream from where they are held, whoever else reads."""
+"""Tests additions and max-pools as diagonal tiles: resident operands stream from where they are, whoever else reads
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tiles are added up, and where elements are among their sums: as element by element."""
+"""Tests which tiles are added up, and the positions of elements among their sums, against a loop over elements."""
 
 import numpy as np
 import pytest

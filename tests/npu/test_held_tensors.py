@@ -1,4 +1,4 @@
-"""Tensors that stay in lanes: strides for which no two bytes of a row meet in one, and networks that run with them."""
+"""Tests resident tensors: strides without bank conflicts in a row, and networks that run with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program for a machine runs on a larger one in no more cycles, and so no larger machine takes more of them."""
+"""Tests that a program runs on a larger machine in no more cycles, so that no larger machine takes more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is chosen takes no more cycles than simpler choices, and none the more where memory is quicker."""
+"""Tests that the selected program takes no more cycles than simpler choices, or than with slower memory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Mapped layers as programs of the machine: what they leave in DRAM is what the interpreter says of the product as it
-was written, in the cycles that were predicted.
+"""Tests mapped layers as programs of the machine: DRAM holds the interpreter's results for the product as written, in
+the predicted cycles.
 """
 
 from __future__ import annotations

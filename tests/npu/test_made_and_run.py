@@ -1,4 +1,4 @@
-"""`tensorize -o NAME.bin --on simulator` runs what it made: one command from a network to what its machine does."""
+"""Tests `tensorize -o NAME.bin --on simulator`: one command from a network to its run on the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Of small networks no other mappings and no other tensors that stay take fewer cycles; of others the gap is told."""
+"""Tests the neighbourhood search: for small networks no other choice takes fewer cycles; for others the gap is
+reported.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an npu cannot do is one sentence and status 2, and nothing is written, nor is what was there before touched."""
+"""Tests what an npu does not support: one sentence and status 2; no file is written or changed."""
 
 from __future__ import annotations
 

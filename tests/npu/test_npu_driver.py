@@ -1,4 +1,6 @@
-"""The driver in C: no warning, every step told to a model of the host port, and on the RTL what the simulator says."""
+"""Tests the C driver: no warnings, every step recorded by a model of the host port, and on the RTL the simulator's
+results.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Networks of integers as one program: the interpreter's bytes at the end and after each layer, in the cycles that were
-predicted; and whatever is changed of such a program is noticed.
+"""Tests integer networks as one program: the interpreter's bytes after each layer, in the predicted cycles; and every
+change of such a program is noticed.
 """
 
 from __future__ import annotations

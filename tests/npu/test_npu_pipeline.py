@@ -1,4 +1,4 @@
-"""The pipeline of the npu is data: every stage that is measured is in it, and each required one runs."""
+"""Tests that the npu's pipeline is data: it has every measured stage, and each required stage runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs as files and as text: the same program comes back, and what is no program is told by one sentence."""
+"""Tests programs as binary files and as text: round trips, and one sentence for anything else."""
 
 from __future__ import annotations
 

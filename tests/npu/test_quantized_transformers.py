@@ -1,4 +1,4 @@
-"""Transformer blocks as onnxruntime's quantizer writes them, on the machine from input to result."""
+"""Tests transformer blocks as onnxruntime's quantizer writes them, on the machine from input to result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network is the same program each time: hashes, others in each process, decide nothing, and no clock does."""
+"""Tests that a network gives the same program each time, independent of hash seeds and clocks."""
 
 from __future__ import annotations
 

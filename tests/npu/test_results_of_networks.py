@@ -1,4 +1,4 @@
-"""Results of programs, whatever a network ends in: what every door gives is what the quantized network means."""
+"""Tests results of programs for every kind of last layer: every entry point has the quantized network's values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The RTL against the simulator: DRAM bit by bit, and the cycle of every completion; and wrong programs are caught."""
+"""Compares the RTL with the simulator: DRAM bit by bit, and every completion cycle; wrong programs are caught."""
 
 from __future__ import annotations
 

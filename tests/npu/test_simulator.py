@@ -1,4 +1,4 @@
-"""The simulator against numpy, cycles against the formula of the array, and what a wrong program is told."""
+"""Compares the simulator with numpy, and cycles with the formula of the array; tests messages for wrong programs."""
 
 from __future__ import annotations
 

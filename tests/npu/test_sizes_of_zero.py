@@ -1,4 +1,4 @@
-"""Axes of size 0 and 1 of every kind of layer, on an npu and through `layout`: right, or a sentence."""
+"""Tests axes of size 0 and 1 in every kind of layer, on an npu and through `layout`: right results, or one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Lanes as rows of R bytes: against one plain array of bytes, in which entry l of a table is at q + l + R offset[l]."""
+"""Tests lanes as rows of R bytes against one plain array of bytes, in which entry l of a table is at q + l + R
+offset[l].
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machines whose lanes are small beside tensors: windows of these are priced as lowering lays them out."""
+"""Tests machines whose scratchpad is small beside tensors: windows are priced as lowering lays them out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes spread over weight memory: against loops, and tiles of many zeros against the same tiles brought whole."""
+"""Tests sparse weight loads against loops, and mostly zero tiles against the same tiles loaded densely."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strides of tensors in lanes are those that are found by trying them one by one."""
+"""Compares the strides of resident tensors with those found by trying them one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cycles of two layers that run strip by strip are those of the parts that each strip has of them."""
+"""Tests that the cycles of two strip-mined layers are the sum of the cycles of their strips."""
 
 from __future__ import annotations
 

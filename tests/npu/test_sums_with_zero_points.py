@@ -1,6 +1,4 @@
-"""Sums that stay int32, of operands with zero points: what a program's outputs stand for is what the interpreter says,
-exactly.
-"""
+"""Tests int32 results of operands with zero points: the outputs represent exactly the interpreter's numbers."""
 
 from __future__ import annotations
 

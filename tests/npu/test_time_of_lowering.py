@@ -1,4 +1,4 @@
-"""The time that lowering takes: bounded by --time-limit, named stage by stage, and one total beside it."""
+"""Tests the time of lowering: bounded by --time-limit, reported by stage, with one total."""
 
 from __future__ import annotations
 

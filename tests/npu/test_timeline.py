@@ -1,4 +1,4 @@
-"""The time of a program as a picture, and from files of instructions to the table of its cycles and bytes."""
+"""Tests the timeline of a program as a picture, and tables of cycles and bytes from instruction files."""
 
 from __future__ import annotations
 

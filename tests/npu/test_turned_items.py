@@ -1,4 +1,4 @@
-"""Items are turned around the lanes as far as they are where one is turned after the other."""
+"""Tests that items are rotated over the lanes as if rotated one after the other."""
 
 import numpy as np
 import pytest

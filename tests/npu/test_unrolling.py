@@ -1,4 +1,4 @@
-"""Loops whose strides fields cannot hold, taken apart: the same addresses in the same order."""
+"""Tests loops that are unrolled because fields cannot hold their strides: same addresses in the same order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks with functions of bytes, gates, softmax and layer norms: the interpreter's bytes in the predicted cycles."""
+"""Tests networks with byte functions, gates, softmax, layer norms: same bytes as the interpreter, predicted cycles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles that come by walks over lane tables: what a walk does, how long it takes, and in which slots its tables lie."""
+"""Tests sequences of sparse loads: their effect, their cycles, and the slots of their tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What layers share: weight memory, of which the next one takes what this one leaves, and rows of parameters."""
+"""Tests sharing between layers: of weight memory with the next layer, and of parameter rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows of a tensor that passes DRAM: where its elements are in lanes, and where the zeros around them."""
+"""Tests windows of a tensor in DRAM: the scratchpad addresses of its elements, and of the zeros around them."""
 
 from __future__ import annotations
 

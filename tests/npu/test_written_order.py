@@ -1,4 +1,4 @@
-"""Tables and parameters come before what is brought for later, and not before their place is free."""
+"""Tests that loads of tables and parameters precede loads for later runs, but not before their slots are free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What numpy really allocates while the interpreter runs a program."""
+"""Measures what numpy really allocates while the interpreter runs a program."""
 
 from __future__ import annotations
 

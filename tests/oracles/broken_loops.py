@@ -1,4 +1,4 @@
-"""Loops with one mistake each, of every kind that a schedule could make."""
+"""Makes loops with one fault each, of every kind that a schedule could make."""
 
 from __future__ import annotations
 

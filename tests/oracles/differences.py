@@ -1,4 +1,4 @@
-"""Finite differences of programs in float64, and programs of float32 as such."""
+"""Computes finite differences of programs in float64; converts float32 programs to it."""
 
 from __future__ import annotations
 

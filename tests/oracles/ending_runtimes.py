@@ -1,4 +1,4 @@
-"""A package `onnxruntime` that ends, or never answers, where a test says: what a runtime may do to its process."""
+"""Writes a package `onnxruntime` that crashes or hangs at a chosen point, as a runtime may do to its process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that are equal to a given one, and computed otherwise at one place: a check must not tell them apart."""
+"""Makes programs that are equal to a given one but computed differently at one place: a check must call them equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two ways to write one step of a program: equal for all reals, or for all integers of a dtype, which wrap."""
+"""Gives two ways to write one step of a program: equal for all reals, or for all wrapping integers of a dtype."""
 
 from __future__ import annotations
 

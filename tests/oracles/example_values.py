@@ -1,4 +1,4 @@
-"""What examples of operators and compute types are made of: tensors with values, and an example itself."""
+"""Makes examples of operators and compute types: tensors with values, and the example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Extraction problems, small enough for brute force or hard enough to take time, and every answer of the small ones."""
+"""Makes extraction problems, small enough for brute force or hard enough to take time, and all answers of the small
+ones.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Feed the ONNX importer broken models: the slow test of `tests/importers/test_onnx_bad_input.py` runs them.
+"""Feeds broken models to the ONNX importer: the slow test of `tests/importers/test_onnx_bad_input.py` runs them.
 
 Models that cover the operators are changed, in their protobuf fields or in their bytes, and imported by processes of
 their own. A finding is anything but a program or a GlensideError, ten seconds without an answer, or a gigabyte; so is

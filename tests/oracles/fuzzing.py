@@ -1,4 +1,4 @@
-"""How many random cases a test tries, and which: the committed ones, or new ones for as long as a person likes."""
+"""Sets how many random cases a test tries, and which: the committed seeds, or new ones for a given time."""
 
 from __future__ import annotations
 

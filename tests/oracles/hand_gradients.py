@@ -1,4 +1,4 @@
-"""Gradients written by hand: right ones, and ones that are wrong in a way that is easily got wrong.
+"""Gives gradients written by hand: right ones, and plausibly wrong ones.
 
 Each is a program of a result y, the tensors that it is differentiated by, and for each of those the gradient from u, of
 the dims of y: J^T u.

@@ -1,4 +1,4 @@
-"""Small programs drawn at random that select by computed indices, and others that are equal to them.
+"""Draws small programs that select by computed indices, and programs equal to them.
 
 Floats are float64, in which all that is computed here is exact: no maximum, comparison or cut depends on rounding.
 """

@@ -1,4 +1,4 @@
-"""Random programs in which a change of layout meets an access that is not affine.
+"""Draws programs in which a change of layout meets an access that is not affine.
 
 The layouts: rows whose bytes are multiples of 2,048, which a lowering may pad, and rows beside those; axes in another
 order, borders, parts of a concatenation, packed operands. The accesses: gathers, scatters, sorts, resizing, reversed

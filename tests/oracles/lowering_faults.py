@@ -1,4 +1,4 @@
-"""Faults planted in lowering: mutants of its source, and of the loops that it gives; what each does, and who sees it.
+"""Plants faults in lowering: mutates its source and the loops that it returns, and records which check finds each.
 
 A fault of source is one change in the syntax tree of one function of a module that lowers: a number, an operator, the
 order of operands, a condition, a statement too few. One of loops is a change of one statement or formula.

@@ -1,4 +1,4 @@
-"""Random programs of a megabyte or so, for what is told of their memory: networks of every kind in small."""
+"""Draws programs of about a megabyte, to test predicted memory: small networks of every kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Small networks drawn at random, programs that differ from them in one place, and whether any number shows it.
+"""Draws small networks and programs that differ from them in one place, and tests whether any number shows the
+difference.
 
 Networks have what a check may be blind to: maxima of windows under every padding, thresholds, comparisons, positions of
 maxima, integers that wrap. What shows a difference is numpy's own arithmetic on many sets of small numbers: it shares

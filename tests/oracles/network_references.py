@@ -1,4 +1,4 @@
-"""The networks in float64 numpy, from their papers; constants are found by the names of layers."""
+"""Computes networks in float64 numpy, from their papers; constants are found by the names of layers."""
 
 from __future__ import annotations
 

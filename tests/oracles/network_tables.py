@@ -1,4 +1,4 @@
-"""The networks as tables of their papers: multiplications of each layer at full size, by arithmetic alone."""
+"""Lists the networks as tables of their papers: multiplications of each layer at full size, by arithmetic alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers and machines for tests, drawn at random: what stands in networks, at odd sizes."""
+"""Draws layers and machines for tests: layers as in networks, at unusual sizes."""
 
 from __future__ import annotations
 

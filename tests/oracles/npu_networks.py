@@ -1,5 +1,5 @@
-"""Small networks of dequantized and quantized tensors, drawn at random: what stands in networks, at odd sizes, with
-scales at which bytes spread.
+"""Draws small networks of dequantized and quantized tensors: layers as in networks, at unusual sizes, with scales that
+use the range of bytes.
 """
 
 from __future__ import annotations

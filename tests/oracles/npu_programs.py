@@ -1,4 +1,4 @@
-"""Programs of the machine for tests: drawn at random, legal, and made so that little of what they do is lost."""
+"""Draws legal programs of the machine for tests, such that most of their effects stay visible in DRAM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs as ONNX models: onnxruntime must compute what the interpreter does."""
+"""Runs programs as ONNX models: onnxruntime must compute what the interpreter does."""
 
 from __future__ import annotations
 

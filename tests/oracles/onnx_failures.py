@@ -1,4 +1,4 @@
-"""What fails of ONNX's own backend tests, by reason. This is the one place that says it.
+"""Lists the failures of ONNX's own backend tests by reason, the only place that does.
 
     python tests/onnx_failures.py
 

@@ -1,4 +1,4 @@
-"""ONNX models node by node, as exporters write them: named nodes, weights as raw bytes, open dims by name."""
+"""Builds ONNX models node by node, as exporters write them: named nodes, weights as raw bytes, open dims by name."""
 
 from __future__ import annotations
 

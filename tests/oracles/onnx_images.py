@@ -1,4 +1,4 @@
-"""Networks of images as ONNX models, in the words of the exporters that write them."""
+"""Builds image networks as ONNX models, with the operators that exporters use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quantized ONNX models, drawn by a seed, and the bytes that a network of integer layers is run on."""
+"""Draws quantized ONNX models by a seed, and the bytes on which a network of integer layers is run."""
 
 from __future__ import annotations
 

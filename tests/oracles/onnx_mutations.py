@@ -1,4 +1,4 @@
-"""Changes of ONNX models, drawn at random: of fields of their messages, and of bytes."""
+"""Draws changes of ONNX models: of fields of their messages, and of bytes."""
 
 from __future__ import annotations
 

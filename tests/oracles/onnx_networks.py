@@ -1,4 +1,4 @@
-"""Whole networks as ONNX models, small and of full size, with inputs to run them on, and those of the onnx package."""
+"""Builds whole networks as ONNX models, small and of full size, with inputs; also those of the onnx package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One ONNX node on arrays: by us, by ONNX's reference, by onnxruntime."""
+"""Runs one ONNX node on arrays: with Glenside, ONNX's reference and onnxruntime."""
 
 from __future__ import annotations
 

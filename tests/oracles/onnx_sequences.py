@@ -1,4 +1,4 @@
-"""Networks of sequences as ONNX models: BERT, a vision transformer, an LSTM tagger, with their arithmetic on shapes."""
+"""Builds sequence networks as ONNX models: BERT, a vision transformer, an LSTM tagger, with their shape arithmetic."""
 
 from __future__ import annotations
 

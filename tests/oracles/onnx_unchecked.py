@@ -1,4 +1,4 @@
-"""ONNX models that nobody has checked, in few words, and the sentence with which they are refused."""
+"""Builds ONNX models that no checker has seen, with the message that refuses each."""
 
 from __future__ import annotations
 

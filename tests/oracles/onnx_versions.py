@@ -1,4 +1,4 @@
-"""Small models of every operator of ONNX in each of its versions, made of ONNX's own test cases of the newest one."""
+"""Builds small models of every version of every ONNX operator, from ONNX's own test cases of the newest version."""
 
 from __future__ import annotations
 

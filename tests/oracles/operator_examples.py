@@ -1,4 +1,4 @@
-"""Examples of every operator: a term, its type as text, and its value from numpy alone."""
+"""Gives an example of every operator: a term, its type as text, and its value from numpy alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network of dequantized and quantized tensors, as QDQ files have them, and values of which nothing is rounded."""
+"""Builds a network of dequantized and quantized tensors, as in QDQ files, with values that need no rounding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random well-typed terms at small odd shapes, for property tests of anything that takes terms.
+"""Draws well-typed terms at small odd shapes, for property tests of anything that takes terms.
 
 `terms()` is a hypothesis strategy; `values_for(term)` draws small integers, so that sums and products are exact.
 """

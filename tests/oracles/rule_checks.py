@@ -1,4 +1,4 @@
-"""What every rule is held to: it fires, every e-node of every class has the same value, types are kept."""
+"""Checks rules: each fires, all e-nodes of a class have the same value, types are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random programs that match a clause of a rule: every variable is a random term, every attribute a random legal one.
+"""Draws programs that match a clause of a rule: every variable is a random term, every attribute a legal random value.
 
 The facts of a clause are solved in the order in which values become known. A relation or a function that rules fill is
 replaced by the facts of one clause that fills it, and those of its own in turn; a demand may also simply be made. No

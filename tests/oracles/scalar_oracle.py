@@ -1,4 +1,4 @@
-"""What compute types do to one element, written without the expressions that the records have: number by number."""
+"""Computes compute types element by element, without the expressions of the records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random programs for secure computation, one for each seed: products with sizes of 1 among them, chains, networks."""
+"""Draws programs for secure computation, one per seed: products with sizes of 1 among them, chains, networks."""
 
 from __future__ import annotations
 

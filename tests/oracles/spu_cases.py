@@ -1,4 +1,4 @@
-"""Programs that run in SPU on secrets, whose values and traffic are compared with what is told."""
+"""Lists programs that run in SPU on secrets, whose values and traffic are compared with predictions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that `glenside.export_jax` wrote, run in JAX and in SPU's simulation of two parties, in another process.
+"""Runs functions written by `glenside.export_jax` in JAX and in SPU's simulation of two parties, in another process.
 
 SPU needs an older numpy than Glenside, so it lives in an environment of its own, the python of which
 GLENSIDE_SPU_PYTHON names: `python3.11 -m venv E && E/bin/pip install 'spu==0.9.5' 'jax==0.4.34' 'jaxlib==0.4.34'`.

@@ -1,4 +1,4 @@
-"""Small programs drawn at random, around one place where a pair of steps is put: beginnings, ends, and chosen numbers.
+"""Draws small programs around one pair of steps: beginnings, ends, and chosen numbers.
 
 Floats are float64, in which what a sigmoid or a softmax rounds to stays far from 0 and 1 for numbers as small as these.
 As reals they never are 0 or 1, and reals are what a check compares: what only saturation tells apart is no difference.

@@ -1,4 +1,4 @@
-"""Small programs for sweeps, and what is compared of their rows."""
+"""Builds small programs for sweeps, and selects what is compared of their rows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A step of a program of integers, and one that is wrong where they wrap, are cut, or are the least or the most: a pair
-for each way.
+"""Gives pairs of a step of an integer program and a wrong one, which differs where integers wrap, are cut off, or are
+extreme: one pair for each kind of fault.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A step of a program, and one that is wrong in a way that is easily got wrong: a pair for each way.
+"""Gives pairs of a step of a program and a plausibly wrong one, one pair for each kind of fault.
 
 Where sizes or dtypes make the two alike, or one of them impossible, numpy or a type says so.
 """

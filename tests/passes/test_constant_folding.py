@@ -1,4 +1,4 @@
-"""Folding: rearranged weights become constants, the program computes the same, nothing else moves."""
+"""Tests constant folding: rearranged weights become constants, the program computes the same, nothing else moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program is taken apart into its distinct layers, and put together again of what was found for these."""
+"""Tests splitting a program into its distinct layers, and assembling it from the results for these."""
 
 from __future__ import annotations
 

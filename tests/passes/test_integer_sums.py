@@ -1,4 +1,4 @@
-"""Sums of dequantized bytes are sums of integers, where that is the same."""
+"""Tests that sums of dequantized bytes become integer sums where both are equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A network in one e-graph: scales of products are folded, layers keep their names, growth is that of the network."""
+"""Tests a network in one e-graph: scales of products are folded, layers keep their names, growth is linear in the
+network.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Outlining: what has no layout of its own is one node while layouts are searched for, and all of it comes back."""
+"""Tests outlining: terms without a layout of their own become one node in the layout search, and are restored
+afterwards.
+"""
 
 from __future__ import annotations
 

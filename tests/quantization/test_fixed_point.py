@@ -1,4 +1,4 @@
-"""Softmax and layer norms in fixed point: as near to those of real numbers as they are said to be."""
+"""Tests softmax and layer norms in fixed point: errors stay within their stated bounds."""
 
 from __future__ import annotations
 

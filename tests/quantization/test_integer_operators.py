@@ -1,4 +1,4 @@
-"""ONNX's operators of integers as integer layers: bit for bit."""
+"""Tests ONNX's integer operators as integer layers, bit for bit."""
 
 from __future__ import annotations
 

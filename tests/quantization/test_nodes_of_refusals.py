@@ -1,4 +1,4 @@
-"""What a machine of bytes refuses names the node of the file: its name and its operator."""
+"""Tests that refusals of quantization name the node of the file: its name and its operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks of dequantized and quantized tensors, as QDQ files have them, as integer layers."""
+"""Tests networks of dequantized and quantized tensors, as in QDQ files, as integer layers."""
 
 from __future__ import annotations
 

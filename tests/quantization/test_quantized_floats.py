@@ -1,4 +1,4 @@
-"""Networks of floats as integer layers: how near they are."""
+"""Tests the accuracy of float networks as integer layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks of quantized tensors drawn at random, as integer layers."""
+"""Tests random networks of quantized tensors as integer layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine of products has nothing for is refused: which operator of which layer, and what would do."""
+"""Tests that unsupported networks are refused with the operator, its layer, and a remedy."""
 
 from __future__ import annotations
 

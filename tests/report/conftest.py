@@ -1,4 +1,4 @@
-"""The browser in which pages are opened."""
+"""Starts the browser in which pages are opened."""
 
 from __future__ import annotations
 

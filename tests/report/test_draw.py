@@ -1,4 +1,4 @@
-"""Pictures of e-graphs: what they show, what they say they leave out, and endings that are refused."""
+"""Tests pictures of e-graphs: their content, what they say they leave out, and refused file endings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of an e-graph in a real browser: it loads, opens, searches and slides, without an error on the console."""
+"""Tests the page of an e-graph in a real browser: it loads, opens, searches and slides, without a console error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The still picture of an e-graph: no edge through a box, no two boxes in one place, what is left out, no markup."""
+"""Tests the still picture of an e-graph: no edge crosses a box, no boxes overlap, omissions are stated, markup is
+escaped.
+"""
 
 from __future__ import annotations
 

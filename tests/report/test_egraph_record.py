@@ -1,4 +1,4 @@
-"""The record of an e-graph: where its e-nodes come from, what they cost, and that the page holds it as data."""
+"""Tests the record of an e-graph: origins and costs of e-nodes, and that the page holds it as data."""
 
 from __future__ import annotations
 

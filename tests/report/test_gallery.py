@@ -1,4 +1,4 @@
-"""The pictures of the README: small, drawn by a script, and all of them shown."""
+"""Tests the pictures of the README: small, drawn by a script, and all of them shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of trainings, of what was timed, told and compared, and of gates: each in the browser, and from its command."""
+"""Tests the pages of trainings, timings, predictions, comparisons and areas, in the browser and from their commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of a network's layouts: every copy that the report counts is there with its bytes, and names are text."""
+"""Tests the picture of a network's layouts: every counted copy is there with its bytes, and names are text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress: what is known fits into any width, nothing reaches pipes, a terminal is left as it was."""
+"""Tests progress output: it fits any width, nothing reaches pipes, the terminal is restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports: one table and the sentences under it for every target, as text and as a page."""
+"""Tests reports for every target: one table and the sentences under it, as text and as a page."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The page of a report in a real browser: sorted, filtered, walked through, pointed at, printed; no error on the
-console.
-"""
+"""Tests the page of a report in a real browser: sorting, filtering, navigation, tooltips, print; no console errors."""
 
 from __future__ import annotations
 

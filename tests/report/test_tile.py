@@ -1,4 +1,4 @@
-"""Pictures of tiles: each place holds the element that evaluating the operand puts there."""
+"""Tests pictures of tiles: each cell shows the element that evaluating the operand puts there."""
 
 from __future__ import annotations
 

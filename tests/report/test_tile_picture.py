@@ -1,4 +1,4 @@
-"""The still picture of tiles: every place that holds a number is painted, once, and no other; names are escaped."""
+"""Tests the still picture of tiles: exactly the cells with a number are painted, once; names are escaped."""
 
 from __future__ import annotations
 

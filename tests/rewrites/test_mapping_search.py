@@ -1,4 +1,4 @@
-"""The search for mappings: never worse than brute force over every combination, for any layer, array and dataflow."""
+"""Tests the mapping search against brute force over every combination, for any layer, array and dataflow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The unsound neighbours of the rules, each as two terms that look equal: no rule may ever make them so."""
+"""Tests the unsound neighbours of the rules: two terms that look equal, which no rule may make equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For every rule, from its record alone: it fires, all that it adds is equal, types are kept."""
+"""Tests every rule from its record alone: it fires, all that it adds is equal, types are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every rule where its author did not look: random operands of its left side, and examples at other sizes and splits.
+"""Tests every rule beyond its examples: random operands of its left side, and examples at other sizes and splits.
 
 A guard that is missing shows as two types in one class, as an e-node that cannot be built, or as two values.
 """

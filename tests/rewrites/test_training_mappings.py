@@ -1,4 +1,4 @@
-"""Products of training steps on arrays: never worse than brute force over each of them, and exact."""
+"""Tests products of training steps on arrays: never worse than brute force over each of them, and exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transposed convolutions in all their forms: each equals a plain loop, and phases multiply by no gap."""
+"""Tests all forms of transposed convolutions: each equals a plain loop, and phases multiply by no gap."""
 
 from __future__ import annotations
 

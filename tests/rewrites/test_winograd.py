@@ -1,4 +1,4 @@
-"""Winograd's convolutions: which forms there are, that all are equal, what they are made of."""
+"""Tests Winograd's convolutions: which forms exist, that all are equal, and their operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dual numbers: their derivatives are those of calculus, and every method gives what the definition says."""
+"""Tests dual numbers: derivatives as in calculus, and every method against its definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Residues, and residues with their places: computed part by part and by several threads, in whatever way they lie."""
+"""Tests residues, with and without positions: in blocks and threads, for any memory layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluation: each term once, arrays freed, products never formed, and two arithmetics that are what they claim."""
+"""Tests evaluation: each term once, arrays freed, no product materialized, and two exact arithmetics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Black boxes: the same function everywhere, in every arithmetic; nothing runs, folds or loses one."""
+"""Tests black boxes: the same function everywhere, in every arithmetic; nothing runs, folds or loses one."""
 
 from __future__ import annotations
 

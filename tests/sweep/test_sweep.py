@@ -1,4 +1,4 @@
-"""A sweep: its rows, what it keeps and resumes, what it refuses, Ctrl-C, and a cluster that loses a worker."""
+"""Tests sweeps: rows, saved and resumed results, refusals, Ctrl-C, and a cluster that loses a worker."""
 
 from __future__ import annotations
 

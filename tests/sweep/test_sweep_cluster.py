@@ -1,4 +1,4 @@
-"""A sweep on a Dask cluster: a worker that is lost, a scheduler that goes away, and what is none."""
+"""Tests sweeps on a Dask cluster: a lost worker, a lost scheduler, and a wrong address."""
 
 from __future__ import annotations
 

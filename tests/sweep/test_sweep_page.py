@@ -1,4 +1,4 @@
-"""The page of a sweep: the table of the terminal, bars by machine, the front by cost; failures are said."""
+"""Tests the page of a sweep: the table of the terminal, bars by machine, the front by cost, and reported failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sweeps of whole programs: cycles, bytes and energy of each machine, its area, and which machines no other beats."""
+"""Tests sweeps of whole programs: cycles, bytes, energy and area of each machine, and Pareto-optimal machines."""
 
 from __future__ import annotations
 

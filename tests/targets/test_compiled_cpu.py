@@ -1,4 +1,4 @@
-"""The processor that programs are compiled for: what layers take where they stand, and what is chosen by that."""
+"""Tests the compiled processor target: the predicted time of layers in their program, and the choice by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layouts of whole networks: what is moved before and after, that the programs are equal, and the report of it."""
+"""Tests layouts of whole networks: bytes copied before and after, equality of the programs, and the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plain processor with a memory budget: what its forms take, and which one fits."""
+"""Tests a plain processor with a memory budget: the memory of each variant, and which one fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle of the best mapping gives the recorded figures, and what a plain loop gives."""
+"""Tests the oracle of the best mapping against recorded figures and a plain loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secure computation: bytes are those that SPU counts, no layer sends more than it must, errors keep their bound."""
+"""Tests secure computation: bytes as SPU counts them, no layer sends more than it must, errors within their bound."""
 
 from __future__ import annotations
 

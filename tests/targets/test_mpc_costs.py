@@ -1,4 +1,4 @@
-"""Time: what a party computes is counted as SPU's kernels do it; what it takes comes from files that are checked."""
+"""Tests the time of secure computation: work counted as in SPU's kernels, unit costs from checked files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The target npu: machines as text, cycles as its timing has them, fronts held to brute force over all plans."""
+"""Tests the target npu: machines as text, cycles of its timing model, fronts against brute force over all plans."""
 
 from __future__ import annotations
 

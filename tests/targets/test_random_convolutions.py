@@ -1,4 +1,4 @@
-"""Random convolutions on every target: no search fails, and each answer is equal to what it was."""
+"""Tests random convolutions on every target: no search fails, and each answer is equal to the original."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that a ring does not hold, and errors that are not bounded, are said before anything is run."""
+"""Tests that numbers outside the ring, and unbounded errors, are reported before anything is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The cycle formulas are what SCALE-Sim, a simulator by others, counts: one more for each matmul.
+"""Compares the cycle formulas with SCALE-Sim, an independent simulator, which counts one less for each matmul.
+Optional: see scale_sim.py for the environment it needs.
 
 Optional: see scale_sim.py for the environment it needs.
 """

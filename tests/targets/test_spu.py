@@ -1,4 +1,5 @@
-"""Whole programs in SPU: layers, Winograd's algorithm, what is chosen, random programs and networks.
+"""Tests whole programs in SPU: layers, Winograd's algorithm, chosen variants, random programs and networks. Optional:
+see spu_simulation.py for the environment it needs.
 
 Optional: see spu_simulation.py for the environment it needs.
 """

@@ -1,4 +1,5 @@
-"""What SPU sends for single computes, and for those that its compiler rewrites, as the prices say.
+"""Compares predicted with measured traffic of single computes in SPU, and of those that its compiler rewrites.
+Optional: see spu_simulation.py for the environment it needs.
 
 Optional: see spu_simulation.py for the environment it needs.
 """

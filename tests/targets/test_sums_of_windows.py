@@ -1,4 +1,6 @@
-"""Layers whose windows are added up: they are searched with that, so that a machine has every form of both."""
+"""Tests layers whose windows are added up: the sum is searched with the product, so that all forms of both are
+considered.
+"""
 
 from __future__ import annotations
 

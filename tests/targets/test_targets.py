@@ -1,4 +1,4 @@
-"""Targets: descriptions are read strictly, formulas count what a machine does, bounds never cut."""
+"""Tests targets: strict parsing of descriptions, cost formulas against counting, bounds that exclude no answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prices of secure computation, without SPU: `test_spu_computes.py` measures them there."""
+"""Tests prices of secure computation without SPU; `test_spu_computes.py` compares them with SPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training on examples: that it learns, that it goes on as if nothing had ended it, and what it refuses."""
+"""Tests training on examples: it learns, resumes exactly after an interruption, and refuses wrong input."""
 
 from __future__ import annotations
 
