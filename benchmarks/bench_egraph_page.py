@@ -53,7 +53,9 @@ _STEPS = {
 
 
 def drawn(size: int, seed: int = 0) -> EGraphView:
-    """An e-graph of that many e-nodes; each class reads classes a little further on, so that it is deep and wide."""
+    """Builds an e-graph of `size` e-nodes; each class reads classes a little further on, so that
+    it is deep and wide.
+    """
     draw = random.Random(seed)
     leaf = gl.parse("(access-tensor x)", shapes={"x": (4, 6)})
     known = program_snapshot(list(postorder(leaf.term)))

@@ -42,23 +42,23 @@ class Builder:
         self.costs: list[tuple[int, int]] = []
 
     def new(self) -> int:
-        """An empty class."""
+        """Adds an empty class."""
         self.classes.append([])
         return len(self.classes) - 1
 
     def node(self, c: int, children: tuple[int, ...], cost: tuple[int, int]) -> None:
-        """An e-node in class c."""
+        """Adds an e-node to class c."""
         self.classes[c].append(len(self.children))
         self.children.append(children)
         self.costs.append(cost)
 
     def problem(self, root: int, boundaries: frozenset[int] = frozenset()) -> Problem:
-        """What was collected."""
+        """Returns the collected extraction problem."""
         return Problem(tuple(map(tuple, self.classes)), tuple(self.children), tuple(self.costs), (root,), boundaries)
 
 
 def layers(size: int, seed: int = 0) -> Problem:
-    """A chain of layers with at least `size` e-nodes."""
+    """Builds a chain of layers with at least `size` e-nodes."""
     r, b = random.Random(seed), Builder()
     zero, below = b.new(), b.new()
     b.node(zero, (), (0, 1))
@@ -94,7 +94,9 @@ def _layer(b: Builder, r: random.Random, below: int, skip: int, zero: int) -> in
 
 
 def tangle(size: int, seed: int = 0) -> Problem:
-    """Random classes, two thirds as many as e-nodes; each uses any of the 200 before it, a few use later ones."""
+    """Builds random classes, two thirds as many as e-nodes; each uses any of the 200 before it, a
+    few use later ones.
+    """
     r, b = random.Random(seed), Builder()
     count = size * 2 // 3
     for _ in range(count):
@@ -108,7 +110,7 @@ def tangle(size: int, seed: int = 0) -> Problem:
 
 
 def measure(method: str, problem: Problem) -> tuple[float, Extraction]:
-    """The best time, and the answer."""
+    """Returns the best time, and the answer."""
     best, answer = float("inf"), None
     for _ in range(1 if method == "exact" else 3):
         start = time.perf_counter()

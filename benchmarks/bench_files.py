@@ -44,7 +44,9 @@ THREADS = (1, 2)
 
 
 def compiled(file: File, threads: int) -> tuple[Compiled, float]:
-    """A file as a function for some threads, and the seconds that took when it was made first. Raises GlensideError."""
+    """Compiles a file for a number of threads; returns the function and the seconds of the first compilation. Raises
+    GlensideError.
+    """
     path, cache = fetched(file, FOLDER), Cache(FOLDER / "answers.sqlite")
     begin = time.perf_counter()
     program = gl.load(path, shapes=dict(file.shapes), values=dict(file.values))
@@ -58,7 +60,7 @@ def compiled(file: File, threads: int) -> tuple[Compiled, float]:
 
 
 def measure(file: File, rounds: int, profile: bool) -> list[dict[str, Any]]:
-    """A row for each number of threads; one that says why where a file is refused."""
+    """Returns a row for each number of threads; for a refused file one row with the reason."""
     path = fetched(file, FOLDER)
     given, rows = inputs(onnx.load(path), file), []
     for threads in THREADS:
@@ -92,7 +94,7 @@ def _print_nests(f: Compiled, given: dict[str, Any], threads: int) -> None:
 
 
 def write(rows: list[dict[str, Any]]) -> None:
-    """The table so far, and what it says in a line."""
+    """Prints the table so far, and its summary in a line."""
     words = []
     for threads in ("1", "2"):
         found = [float(row["over ours"]) for row in rows if str(row.get("threads")) == threads and row.get("over ours")]

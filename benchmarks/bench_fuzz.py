@@ -59,7 +59,7 @@ print(json.dumps({{**report.as_dict(), "processor": sum(u.ru_utime + u.ru_stime 
 
 
 class Baseline:
-    """The package without faults, in which a finding is tried again."""
+    """Copies the package without faults; each finding is repeated in this copy."""
 
     def __init__(self) -> None:
         self.child, self.lock = Child(60.0, 3 << 30, Path(tempfile.mkdtemp())), Lock()
@@ -71,7 +71,7 @@ class Baseline:
 
 
 def planted(name: str, folder: Path) -> None:
-    """A copy of the package with a fault."""
+    """Copies the package, with a fault."""
     for part in ("glenside", "rewrites", "extract"):
         shutil.copytree(ROOT / part, folder / part, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     file, old, new, _ = FAULTS[name]

@@ -54,7 +54,7 @@ WORDS += "iterations seconds processor-seconds peak-megabytes stopped"
 
 
 def imported(model: Any, dims: dict[str, int]) -> Program:
-    """The program of a model, by way of a file."""
+    """Returns the program of a model, loaded from a file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(model.SerializeToString())
@@ -62,7 +62,7 @@ def imported(model: Any, dims: dict[str, int]) -> Program:
 
 
 def networks() -> Iterable[tuple[str, Program]]:
-    """(name, program) of each, made when its turn comes."""
+    """Yields (name, program) of each network, built on demand."""
     import onnx_images as images
     from onnx_networks import LIGHT as PATHS
     from onnx_networks import weighted
@@ -82,7 +82,7 @@ def networks() -> Iterable[tuple[str, Program]]:
 
 
 def residuals() -> Iterable[tuple[str, Program]]:
-    """Networks of ever more blocks with skip connections."""
+    """Yields networks of growing numbers of blocks with skip connections."""
     import onnx_images as images
 
     for blocks in BLOCKS:
@@ -90,7 +90,7 @@ def residuals() -> Iterable[tuple[str, Program]]:
 
 
 def measure(path: str, unit: str) -> dict[str, Any]:
-    """One search; megabytes are 10^6 bytes."""
+    """Measures one search; megabytes are 10^6 bytes."""
     from glenside.ir.term import postorder
 
     program = gl.load(path)
@@ -109,7 +109,7 @@ def measure(path: str, unit: str) -> dict[str, Any]:
 
 
 def rows(found: Iterable[tuple[str, Program]], units: Iterable[str]) -> Iterable[tuple[object, ...]]:
-    """(name, unit, figures) of each network on each unit."""
+    """Yields (name, unit, figures) of each network on each unit."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.glenside"
         for name, program in found:
@@ -122,7 +122,7 @@ def rows(found: Iterable[tuple[str, Program]], units: Iterable[str]) -> Iterable
 
 
 def write(name: str, made: Iterable[tuple[object, ...]]) -> None:
-    """The table, row by row as they come."""
+    """Prints the table, row by row as rows are measured."""
     machine = f"{os.cpu_count()} cores, shared, Python {platform.python_version()}, egglog {version('egglog')}"
     RESULTS.mkdir(exist_ok=True)
     with open(RESULTS / f"{name}.csv", "w", newline="", encoding="utf-8") as file:

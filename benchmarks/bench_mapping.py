@@ -35,7 +35,7 @@ ARRAYS = ((8, 8), (16, 16), (32, 32), (64, 64), (128, 128), (256, 256), (32, 128
 
 
 def amounts(measures: Amounts) -> dict[str, int]:
-    """An array knows all of them."""
+    """Returns the measures as numbers, without unknown ones; an array target knows all of them."""
     return {name: amount for name, amount in measures.items() if amount is not None}
 
 

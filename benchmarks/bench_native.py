@@ -60,11 +60,11 @@ MACHINE = "bench_native_machine.toml"
 ROUNDS = 21
 WRONG = 1e-3
 TRIES = 2
-"""How often rounds are measured while others take processors."""
+"""Number of times that rounds are measured while other processes use processors."""
 
 
 def measure(name: str, path: Path, busy: int, peers: Sequence[str], machine: Machine) -> Iterator[dict[str, Any]]:
-    """A row for each number of threads."""
+    """Returns a row for each number of threads."""
     program = gl.load(path)
     (given,) = (t for t in program.tensors.values() if not t.constant)
     x = _drawn(given)
@@ -101,7 +101,7 @@ def measure(name: str, path: Path, busy: int, peers: Sequence[str], machine: Mac
 
 
 def beside(name: str, path: Path, busy: int, peers: Sequence[str], machine: Machine) -> Iterator[dict[str, Any]]:
-    """The columns of some runtimes alone, beside what is chosen."""
+    """Returns the columns of the given runtimes alone, beside the chosen program."""
     program = gl.load(path)
     (given,) = (t for t in program.tensors.values() if not t.constant)
     x = _drawn(given)
@@ -118,14 +118,14 @@ def beside(name: str, path: Path, busy: int, peers: Sequence[str], machine: Mach
 
 
 def _drawn(given: Tensor) -> np.ndarray:
-    """Words or numbers for an input."""
+    """Draws words or numbers for an input."""
     draw = np.random.default_rng(1)
     words = given.dtype == "int64"
     return draw.integers(0, 5000, given.dims) if words else draw.standard_normal(given.dims).astype(np.float32)
 
 
 def _columns(name: str, contest: Contest, threads: int, busy: int) -> dict[str, Any]:
-    """What each entrant takes; those that compute something else are named, and left out."""
+    """Measures the seconds of each entrant; entrants with other results are named and left out."""
     found = []
     while not found or (found[-1][0] > MOST and len(found) < TRIES):
         before = reading()
@@ -145,21 +145,23 @@ def _columns(name: str, contest: Contest, threads: int, busy: int) -> dict[str, 
 
 
 def _multiply_adds(program: Program) -> int:
-    """Multiplications that are added, of what is not computed of constants alone."""
+    """Counts the multiply-adds of terms that do not depend on constants alone."""
     constant = constant_terms(program)
     products = (t for t in postorder(program.term) if name_of(t) == "dot-product" and not constant[t])
     return sum(product_sizes(term).macs for term in products)
 
 
 def _of_peak(row: dict[str, Any], least: float) -> dict[str, Any]:
-    """How near to the peak the program as it is comes, and the most that a ratio over onnxruntime could be."""
+    """Returns the fraction of peak that the original program reaches, and the largest possible
+    ratio over onnxruntime.
+    """
     found = {"at peak ms": round(least, 2), "of peak": round(least / row["as it is ms"], 2)}
     of_peer = next((key for key in row if key.startswith("onnxruntime") and key.endswith(" ms")), None)
     return found | ({} if of_peer is None else {"onnxruntime over peak": round(row[of_peer] / least, 2)})
 
 
 def calibrated(path: Path) -> None:
-    """Measure this processor, and write what it takes at a path."""
+    """Calibrates this processor, and writes its costs to a path."""
     native = machine_of("native")
     assert native is not None, "a processor has vectors"
     fit = calibrate(native, lambda program: gl.optimize(program, gl.CPU(machine=native), verify=False).program)

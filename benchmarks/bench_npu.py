@@ -46,7 +46,7 @@ NETWORKS = ("mobilenet-v1",)
 
 
 def measure(name: str, machine: Machine, chosen: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """A row for each of these ways to choose."""
+    """Selection methods; each gives a row."""
     model, _, settings = name.partition(",")
     own = {key: int(value) for key, _, value in (s.partition("=") for s in settings.split(",") if s)}
     program = models.load(model, **own).seeded_constants(0)
@@ -117,7 +117,7 @@ def main() -> None:
 
 
 def _keep(row: dict[str, str]) -> None:
-    """Write a row in place of the one of the same way, or behind all others."""
+    """Write a row; it replaces the row of the same way, or is appended."""
     path, key = RESULTS / "bench_npu.csv", ("network", "machine", "chosen")
     rows: list[dict[str, str]] = []
     if path.exists():

@@ -39,7 +39,7 @@ MEASURED = "import search check optimize export".split()
 
 
 def names() -> dict[str, list[str]]:
-    """Every network there is."""
+    """Returns the names of all networks."""
     from onnx_networks import LIGHT
 
     return {"names": [*(path.stem for path in LIGHT), *DIMS]}
@@ -58,7 +58,7 @@ def make(name: str, path: str) -> dict[str, int]:
 
 
 def optimize(name: str, path: str, out: str) -> dict[str, Any]:
-    """Seconds of each step of one run, and the memory."""
+    """Returns the seconds of each step of one run, and its memory."""
     import glenside as gl
     from glenside.ir.term import postorder
 
@@ -87,7 +87,7 @@ def optimize(name: str, path: str, out: str) -> dict[str, Any]:
 
 
 def execute(name: str, path: str, original: str) -> dict[str, float]:
-    """Seconds of the file in onnxruntime, on what the original takes and the file declares."""
+    """Times a file in onnxruntime, on inputs of the original's shapes as the file declares them."""
     import onnx
     import onnxruntime
     from onnx_networks import random_inputs
@@ -107,7 +107,7 @@ def execute(name: str, path: str, original: str) -> dict[str, float]:
 
 
 def measure(name: str, folder: Path) -> dict[str, Any]:
-    """All figures of a network."""
+    """Returns all figures of a network."""
     path, out = str(folder / "network.onnx"), str(folder / "optimized.onnx")
     asked("make", name, path)
     runs: list[dict[str, Any]] = []
@@ -123,7 +123,7 @@ def measure(name: str, folder: Path) -> dict[str, Any]:
 
 
 def asked(*arguments: str) -> dict[str, Any]:
-    """A step in a process of its own."""
+    """Runs a step in its own process."""
     found = answer("bench_onnx", *arguments, seconds=600)
     if found is None:
         raise SystemExit(f"{' '.join(arguments)} took more than 600 s")

@@ -95,7 +95,7 @@ def _timed(session: Any, inputs: Mapping[str, Any], times: int) -> float:
 
 
 def compared(before: Path, after: Path, given: Mapping[str, Any], results: bool = True) -> dict[str, Any]:
-    """The ratio of times, and how far results differ."""
+    """Returns the ratio of times, and the difference of the results."""
     sessions = [_session(path) for path in (before, after)]
     inputs = [{each.name: given[each.name] for each in session.get_inputs()} for session in sessions]
     made = [session.run(None, own) for session, own in zip(sessions, inputs, strict=True)]
@@ -116,7 +116,7 @@ def compared(before: Path, after: Path, given: Mapping[str, Any], results: bool 
 
 
 def measure(name: str, folder: Path) -> list[dict[str, Any]]:
-    """A row for each way through which a file goes, and one for the built-in model of the same layers."""
+    """Returns a row for each way to rewrite the file, and one for the built-in model of the same layers."""
     path, dims = folder / "network.onnx", dict[str, int]()
     if name in NATIVE:
         NATIVE[name](path)
@@ -147,7 +147,7 @@ def measure(name: str, folder: Path) -> list[dict[str, Any]]:
 
 
 def write(rows: list[dict[str, Any]]) -> None:
-    """The table so far, and the median of each way."""
+    """Prints the table so far, and the median of each way."""
     ratios: dict[str, list[float]] = {}
     for row in rows:
         if row["ratio"]:

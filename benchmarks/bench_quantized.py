@@ -45,7 +45,7 @@ IMAGES = 4
 
 
 class _Images(CalibrationDataReader):
-    """A few random images."""
+    """Draws a few random images."""
 
     def __init__(self) -> None:
         self.rest = iter([_image(seed) for seed in range(IMAGES)])
@@ -59,7 +59,7 @@ def _image(seed: int) -> dict[str, np.ndarray]:
 
 
 def quantized(path: Path, activations: str) -> Path:
-    """The file of a network as one of bytes, beside it."""
+    """Writes the quantized file of a network next to the original."""
     found = path.with_name(f"{path.stem}-{activations}.onnx")
     logging.disable(logging.WARNING)  # it advises to fold batch norms first, of which there are none
     quantize_static(
@@ -83,7 +83,7 @@ def _session(path: Path, threads: int) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _timed(run: Callable[[np.ndarray], Any], x: np.ndarray) -> tuple[float, float]:
-    """Seconds that pass, and those of processors."""
+    """Returns wall-clock seconds and processor seconds."""
     time.sleep(PAUSE)
     begin, used = time.perf_counter(), time.process_time()
     run(x)
@@ -91,7 +91,7 @@ def _timed(run: Callable[[np.ndarray], Any], x: np.ndarray) -> tuple[float, floa
 
 
 def measure(name: str, activations: str, floats: Path, path: Path) -> Iterator[dict[str, Any]]:
-    """A row for each number of threads."""
+    """Returns a row for each number of threads."""
     x = _image(IMAGES)["x"]
     program = gl.load(path)
     begin = time.perf_counter()

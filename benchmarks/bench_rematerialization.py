@@ -48,7 +48,7 @@ MB = 1e6
 
 
 def training(name: str, batch: int) -> Program:
-    """A training step: weights, scales and offsets are trained, statistics are not."""
+    """Builds a training step: weights, scales and offsets are trained, statistics are not."""
     network = gl.models.load(name, batch=batch)
     statistics = (".mean", ".var")
     trained = [n for n, t in network.constants_declared.items() if t.dtype == "float32" and not n.endswith(statistics)]
@@ -57,7 +57,7 @@ def training(name: str, batch: int) -> Program:
 
 
 def rows(name: str, batch: int) -> Iterator[dict[str, object]]:
-    """The policies, and schedules within ever lower budgets until one is not held."""
+    """Yields the policies, and schedules within ever lower budgets until no schedule fits."""
     program = training(name, batch)
     loops = lower(program, MACHINES["avx512"])
     steps = steps_of(loops)
@@ -111,7 +111,7 @@ def _more(work: float, steps: Steps) -> str:
 
 
 def draw(found: list[dict[str, object]], path: Path) -> None:
-    """Multiply-adds against the peak, a network each."""
+    """Plots multiply-adds against the peak, one network per plot."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -148,7 +148,7 @@ def _megabytes(count: object) -> float:
 
 
 def main() -> None:
-    """All networks, or those that are named, beside what is there of others."""
+    """Measure all networks, or the named ones, and keep the rows of others."""
     path = RESULTS / "bench_rematerialization.csv"
     names = sys.argv[1:] or [*NETWORKS]
     there = list(csv.DictReader(path.open(encoding="utf-8"))) if path.exists() else []

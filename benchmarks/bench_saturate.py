@@ -40,7 +40,7 @@ Figures = tuple[float, int, int, int]
 
 
 def search(program: Program, rows: int, columns: int, way: str) -> Figures:
-    """(seconds, e-nodes, e-classes, iterations) of one saturation."""
+    """Returns (seconds, e-nodes, e-classes, iterations) of one saturation."""
     target, how = gl.SystolicArray(rows, columns), Way(blocking=way)
     started = time.perf_counter()
     if way == "tile-loops":
@@ -57,14 +57,14 @@ def search(program: Program, rows: int, columns: int, way: str) -> Figures:
 
 
 def tiles(program: Program, rows: int, columns: int) -> int:
-    """Tiles of the baseline mapping."""
+    """Counts the tiles of the baseline mapping."""
     array = gl.SystolicArray(rows, columns).array
     found = [product_sizes(product) for product in program.layers.values()]
     return sum(int(array.tiled(s.groups, s.m, s.k, s.n).tiles) for s in found)
 
 
 def cases() -> list[tuple[str, int, Program, int, int]]:
-    """(series, what grows, program, rows, columns)."""
+    """Yields (series, what grows, program, rows, columns)."""
     found = []
     for side in (1, 2, 4, 8, 16, 32, 64, 128):
         sizes = {"a": (49, 64 * side), "b": (64 * side, 64 * side)}
@@ -78,7 +78,7 @@ def cases() -> list[tuple[str, int, Program, int, int]]:
 
 
 def dense_chain(layers: int, step: int) -> Program:
-    """Dense layers, every one with weights of its own, `step` wider than the one before, relu between them."""
+    """Builds dense layers with separate weights, each `step` wider than the one before, with relu between them."""
     builder = Builder("chain")
     x = builder.input("x", (49, 512))
     for i in range(layers):
@@ -110,7 +110,7 @@ def main() -> None:
 
 
 def plot(table: list[tuple[str, int, str, float, int, int, int]], machine: str) -> None:
-    """Seconds above, e-nodes below; one column for each thing that grows."""
+    """Plots seconds above, e-nodes below; one column for each growing quantity."""
     from matplotlib.figure import Figure
 
     names = ("tiles of one layer", "different layers in a chain", "equal layers in a chain")

@@ -51,7 +51,7 @@ _ATTENTION = (4, 16), (8, 32), (16, 32), (16, 64), (32, 64), (64, 64), (128, 32)
 
 
 class Layers:
-    """A program that is made layer by layer, with random weights."""
+    """Builds a program layer by layer, with random weights."""
 
     def __init__(self, name: str, *dims: int) -> None:
         self.b, self.draw, self.count = gl.Builder(name), np.random.default_rng(0), 0
@@ -109,7 +109,9 @@ def programs() -> Iterator[Program]:
 
 
 def measured(f: Compiled) -> list[float]:
-    """Microseconds of a call on one thread and on two: medians of the turns, of the medians of each turn's calls."""
+    """Returns the microseconds of a call on one thread and on two: medians of the turns, of the medians of each turn's
+    calls.
+    """
     given, out = f.drawn(), f.results()
     found: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(TURNS):
@@ -124,7 +126,7 @@ def measured(f: Compiled) -> list[float]:
 
 
 def main() -> None:
-    """Measure the programs whose names have one of those words, all by default."""
+    """Measure the programs whose names contain one of the words, by default all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("programs", nargs="*", default=[""])
     words = parser.parse_args().programs

@@ -45,7 +45,7 @@ WHOLE = "the network, run as one"
 
 @dataclass(frozen=True)
 class Part:
-    """A program that is run, and how often a network has it; `form` is plain, or chosen for a link."""
+    """A program to run, and how often it occurs in the network; `form` is plain, or chosen for a link."""
 
     name: str
     count: int
@@ -54,7 +54,7 @@ class Part:
 
 
 def parts(program: Program, form: str, target: MPC) -> Iterator[Part]:
-    """The distinct layers of a network, and all of it."""
+    """Returns the distinct layers of a network, and the whole network."""
     ready = target.ready(program.seeded_constants(0), 0)
     for layer in own_layers(ready):
         yield Part(layer.names[0], len(layer.names), form, layer.program)
@@ -62,7 +62,7 @@ def parts(program: Program, form: str, target: MPC) -> Iterator[Part]:
 
 
 def rows(name: str, parameters: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What each part takes on each link."""
+    """Measures the seconds of each part on each link."""
     program = gl.models.load(name, **parameters)
     targets = {link: MPC(link=link) for link in LINKS}
     plain = gl.optimize(program, MPC(max_error=_NO_ERROR)).program

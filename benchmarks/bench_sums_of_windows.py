@@ -45,7 +45,7 @@ class OfProducts(CompiledCPU):
 
 
 def digits() -> tuple[Program, str]:
-    """Three convolutions of stride 2 on 64 pictures of 28 x 28."""
+    """Builds three convolutions of stride 2 on 64 images of 28 x 28."""
     b = gl.Builder("digits")
     x = b.input("x", (64, 1, 28, 28))
     for name, channels, filters in (("c1", 1, 16), ("c2", 16, 32), ("c3", 32, 64)):
@@ -55,7 +55,7 @@ def digits() -> tuple[Program, str]:
 
 
 def autoencoder() -> tuple[Program, str]:
-    """Two convolutions of stride 2, and two transposed ones back, on 16 pictures of 32 x 32."""
+    """Builds two convolutions of stride 2 and two transposed ones back, on 16 images of 32 x 32."""
     b = gl.Builder("autoencoder")
     x = b.input("x", (16, 3, 32, 32))
     for name, channels, filters in (("e1", 3, 32), ("e2", 32, 64)):
@@ -83,7 +83,7 @@ def compiled(program: Program, target: CompiledCPU) -> tuple[Function, str]:
 
 
 def values_of(program: Program) -> dict[str, Any]:
-    """Small numbers for all tensors, and classes that there are."""
+    """Draws small numbers for all tensors, and valid class labels."""
     draw = np.random.default_rng(0)
     return {
         name: draw.integers(0, 2, t.dims).astype(t.dtype)
@@ -94,7 +94,7 @@ def values_of(program: Program) -> dict[str, Any]:
 
 
 def measure(name: str) -> list[dict[str, Any]]:
-    """A row for each way and number of threads."""
+    """Returns a row for each way and number of threads."""
     program, loss = NETWORKS[name]()
     step = gl.training_step(program, loss, gl.SGD("0.01")).program
     runs = {"as written": (gl.compile(step, "none"), "")}

@@ -40,7 +40,9 @@ PHASES = ("start", "saturate", "extract", "check")
 
 
 def run(network: str, array: str, cache: Path) -> tuple[float, dict[str, float], dict[str, Any]]:
-    """(seconds, seconds of each phase, layers on the array and what all take) of one command."""
+    """Runs one command; returns its seconds, the seconds of each phase, and the totals of the chosen program with the
+    number of mapped layers.
+    """
     path = cache / "report.json"
     command = [sys.executable, "-m", "glenside", "tensorize", network, "--array", array, "--json", str(path)]
     started = time.perf_counter()

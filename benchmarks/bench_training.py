@@ -45,9 +45,9 @@ RATE = 0.1
 ROUNDS = 15
 WRONG = 1e-3
 PAUSE = 0.05
-"""Seconds between two turns, in which what a runtime still does after one ends."""
+"""Seconds between two turns, so that the threads of the previous runtime end."""
 PLAIN_STEPS = 2
-"""Steps of plain loops that stand for an epoch."""
+"""Number of steps of plain loops, from which the time of an epoch is extrapolated."""
 GLENSIDE, PLAIN = "Glenside", "plain loops"
 ENTRANTS = {
     GLENSIDE: "",
@@ -57,14 +57,14 @@ ENTRANTS = {
     "numpy": "numpy",
     PLAIN: "",
 }
-"""By name, the module that it takes."""
+"""Maps each entrant to the module that it needs."""
 
 Steps = Callable[[int], float]
-"""Some steps from the first batch on; the loss of the last one."""
+"""Runs some steps from the first batch on; returns the loss of the last one."""
 
 
 def _examples(folder: Path) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Images, labels and weights as they begin."""
+    """Draws images, labels and initial weights."""
     x, y = np.load(folder / "x.npy"), np.load(folder / "y.npy")
     return x, y, [np.load(folder / f"w{i}.npy") for i in range(2 * (len(SIZES) - 1))]
 
@@ -219,7 +219,7 @@ _BEGIN: dict[str, Callable[[Path, int], Steps]] = {
 
 
 def entrant(name: str, folder: Path, threads: int) -> None:
-    """Answers each line, a number of steps, with seconds and the last loss: what a process of an entrant does."""
+    """Serves an entrant in its process: answers each line, a number of steps, with the seconds and the last loss."""
     steps = _BEGIN[name](folder, threads)
     print("ready", flush=True)
     for line in sys.stdin:
@@ -229,7 +229,7 @@ def entrant(name: str, folder: Path, threads: int) -> None:
 
 
 class _Process:
-    """An entrant in a process of its own, on so many processors."""
+    """An entrant in its own process, on a given number of processors."""
 
     def __init__(self, name: str, folder: Path, threads: int) -> None:
         environment = dict(os.environ, OPENBLAS_NUM_THREADS=str(threads), OMP_NUM_THREADS=str(threads))
@@ -250,7 +250,7 @@ class _Process:
         self._still()
 
     def _still(self) -> None:
-        """It waits without a processor, once what its threads still do has ended."""
+        """Stops the process, once the threads of the entrant use no processor."""
         time.sleep(PAUSE)
         self.process.send_signal(signal.SIGSTOP)
 
@@ -262,7 +262,7 @@ class _Process:
         return line
 
     def run(self, count: int) -> tuple[float, float]:
-        """Seconds of so many steps, and the last loss."""
+        """Returns the seconds of a number of steps, and the last loss."""
         assert self.process.stdin is not None, "it has pipes"
         self.process.send_signal(signal.SIGCONT)
         self.process.stdin.write(f"{count}\n")
@@ -289,7 +289,7 @@ def _processes(names: list[str], folder: Path, threads: int) -> Iterator[list[_P
 
 
 def measure(folder: Path, threads: int, rounds: int) -> list[dict[str, Any]]:
-    """A row for each entrant. Plain loops run on one thread alone."""
+    """Returns a row for each entrant. Plain loops run on one thread alone."""
     whole = EXAMPLES // BATCH
     names = [n for n, module in ENTRANTS.items() if not module or importlib.util.find_spec(module)]
     names = [n for n in names if threads == 1 or n != PLAIN]

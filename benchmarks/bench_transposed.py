@@ -37,7 +37,7 @@ ROUNDS, CALLS = 15, 3
 
 
 class EveryVariant(CompiledCPU):
-    """A processor that keeps what it chose from: label -> (program, predicted nanoseconds)."""
+    """A processor target that keeps the candidates: label -> (program, predicted nanoseconds)."""
 
     def in_place(self, found: Sequence[Extracted], placed: Placed, way: Way) -> Sequence[Extracted]:
         (of_layer,) = tried = super().in_place(found, placed, way)
@@ -46,7 +46,7 @@ class EveryVariant(CompiledCPU):
 
 
 def least(run: Callable[[], Any]) -> float:
-    """The least seconds of a few calls."""
+    """Returns the least seconds of a few calls."""
     found = []
     for _ in range(CALLS):
         begin = time.perf_counter()
@@ -56,7 +56,7 @@ def least(run: Callable[[], Any]) -> float:
 
 
 def measure(length: int, given: int, made: int, window: int, stride: int) -> list[dict[str, Any]]:
-    """A row for each variant and number of threads."""
+    """Returns a row for each variant and number of threads."""
     draw = np.random.default_rng(0)
     x = draw.standard_normal((1, given, length), np.float32)
     w = draw.standard_normal((given, made, window), np.float32) * np.float32((given * window) ** -0.5)

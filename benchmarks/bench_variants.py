@@ -44,7 +44,7 @@ RUNS = 3
 
 
 def layers() -> Iterator[tuple[str, Program]]:
-    """Transposed convolutions of sound, and of images; convolutions of images."""
+    """Builds transposed convolutions of sound and of images, and convolutions of images."""
     for length, channels, filters, window, stride in TRANSPOSED:
         b = gl.Builder(f"transposed {length} {channels}->{filters} {window}/{stride}")
         w = b.constant("w", (channels, filters, window))
@@ -59,7 +59,7 @@ def layers() -> Iterator[tuple[str, Program]]:
 
 
 def sent() -> Iterator[dict[str, Any]]:
-    """What each network sends."""
+    """Returns the bytes that each network sends."""
     for name, parameters in NETWORKS.items():
         for truncation in ("early", "late"):
             program = gl.models.load(name, **parameters)
@@ -75,7 +75,7 @@ def sent() -> Iterator[dict[str, Any]]:
 
 
 def measured(program: Program, values: dict[str, Any]) -> tuple[float, int]:
-    """Median seconds of a run, and the most bytes that it allocates, as tracemalloc counts them."""
+    """Returns the median seconds of a run, and its peak allocated bytes by tracemalloc."""
     from glenside.semantics.interpreter import evaluate
 
     ready = gl.fold(program.with_constants({n: v for n, v in values.items() if n in program.constants_declared}))
@@ -93,7 +93,7 @@ def measured(program: Program, values: dict[str, Any]) -> tuple[float, int]:
 
 
 def held() -> Iterator[dict[str, Any]]:
-    """What each layer takes, by variant and budget."""
+    """Returns the memory of each layer, by variant and budget."""
     random = np.random.default_rng(0)
     for name, program in layers():
         values = {n: random.standard_normal(t.dims, np.float32) for n, t in program.tensors.items()}
@@ -111,7 +111,7 @@ def held() -> Iterator[dict[str, Any]]:
 
 
 def write(path: Path, rows: Iterator[dict[str, Any]]) -> None:
-    """Write rows as they come; the columns are all that some row has."""
+    """Write rows as they are measured; the columns are those that any row has."""
     found = []
     for row in rows:
         print(row, flush=True)

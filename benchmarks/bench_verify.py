@@ -49,7 +49,9 @@ def main() -> None:
 
 
 def _round(program: gl.Program, target: str | None) -> tuple[float, float, float, float]:
-    """Nests; seconds of the conditions alone, of all of `verify`, and of `gl.compile`, from a cold cache."""
+    """Returns the number of nests, and seconds of the conditions alone, of all of `verify`, and of `gl.compile` from a
+    cold cache.
+    """
     taken: list[tuple[float, float, float]] = []
     verify = compiled_function.verify
 

@@ -42,17 +42,17 @@ COLUMNS = (
     *("network", "machine", "who", "way", "version", "layers", "cycles", "products", "drain", "processor", "seconds"),
 )
 LIMIT = 6
-"""Loops that ZigZag puts in any order, its own default."""
+"""Maximum number of loops that ZigZag permutes, its own default."""
 WAYS = {
     "stationary": (("K",), ("C", "FX", "FY")),
     "groups": (("K", "G"), ("C", "FX", "FY")),
     "mixed": (("K", "G", "OX", "OY"), ("C", "FX", "FY", "G", "OX", "OY")),
 }
-"""What may be unrolled along columns and along lanes."""
+"""Dimensions that may be unrolled along columns and along lanes."""
 
 
 def ours(name: str, machine: Machine) -> Iterator[dict[str, Any]]:
-    """Programs of the machine, and of one whose DRAM answers at once."""
+    """Compiles programs of the machine, and of the machine without DRAM latency."""
     program = models.load(name).seeded_constants(0)
     for way, own in (("whole program", machine), ("whole program, latency 0", replace(machine, latency=0))):
         begin, used = time.perf_counter(), sum(os.times()[:4])
@@ -68,7 +68,7 @@ def ours(name: str, machine: Machine) -> Iterator[dict[str, Any]]:
 
 
 def theirs(name: str, machine: Machine, python: str, ways: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """What ZigZag says, for each way to unroll."""
+    """Returns ZigZag's estimate for each way to unroll."""
     import onnx
 
     script = Path(__file__).with_name("zigzag_search.py")
@@ -104,7 +104,8 @@ def theirs(name: str, machine: Machine, python: str, ways: Sequence[str]) -> Ite
 
 
 def accelerator(machine: Machine) -> str:
-    """The machine as ZigZag describes one: lanes, weight memory, a bank of sums for each column, and DRAM on one port.
+    """Describes the machine in ZigZag's format: lanes, weight memory, a bank of sums for each column, and DRAM on one
+    port. Energies are not compared; they are arbitrary, but ZigZag requires them.
 
     Energies are not compared; they are of no meaning here, but none may be missing.
     """
@@ -162,7 +163,7 @@ def _memory(bits: int, operands: list[str], served: list[str], ports: dict[str, 
 
 
 def mapping(machine: Machine, way: str) -> str:
-    """What ZigZag may unroll, for every layer."""
+    """Lists the loops that ZigZag may unroll, for every layer."""
     columns, lanes = WAYS[way]
     links = {"O": "O", "W": "I2", "I": "I1"}
     own = {
@@ -195,7 +196,7 @@ def main() -> None:
 
 
 def _keep(row: dict[str, Any]) -> None:
-    """Write a row in place of the one of the same way."""
+    """Write a row; it replaces the row of the same way."""
     row = {**row, "processor": f"{row['processor']:.1f}", "seconds": f"{row['seconds']:.1f}"}
     print(row, flush=True)
     rows: list[dict[str, Any]] = []

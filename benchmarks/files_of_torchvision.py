@@ -22,7 +22,7 @@ NAMES = (
 
 
 def exported(folder: Path) -> Sequence[File]:
-    """The files that are there."""
+    """Lists the existing files."""
     own = folder / _PACKAGE.replace("==", "-")
     return [File(_PACKAGE, f"{name}.onnx") for name in NAMES if (own / f"{name}.onnx").exists()]
 

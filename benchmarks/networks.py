@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper, save
 
 
 class Network:
-    """An ONNX graph that grows by standard operators."""
+    """An ONNX graph that is built from standard operators."""
 
     def __init__(self, *dims: int, dtype: int = TensorProto.FLOAT) -> None:
         self.given = helper.make_tensor_value_info("x", dtype, dims)
@@ -20,17 +20,17 @@ class Network:
         self.draw = np.random.default_rng(0)
 
     def constant(self, dims: tuple[int, ...], scale: float) -> str:
-        """A new tensor of random numbers."""
+        """Adds a tensor of random numbers."""
         return self.array((self.draw.standard_normal(dims) * scale).astype(np.float32))
 
     def array(self, values: Any) -> str:
-        """A new tensor."""
+        """Adds a tensor."""
         name = f"w{len(self.weights)}"
         self.weights.append(numpy_helper.from_array(np.asarray(values), name))
         return name
 
     def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """What a new node gives."""
+        """Adds a node; returns its output."""
         name = f"t{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
         return name
@@ -38,7 +38,7 @@ class Network:
     def conv(
         self, x: str, given: int, made: int, window: int, stride: int = 1, groups: int = 1, activation: str = "Relu"
     ) -> str:
-        """A convolution with a bias, and an activation."""
+        """Adds a convolution with a bias, and an activation."""
         taps = given // groups * window * window
         gain = 2 if activation == "Relu" else 1
         weight = self.constant((made, given // groups, window, window), (gain / taps) ** 0.5)
@@ -47,44 +47,44 @@ class Network:
         return self.activated(self.node("Conv", x, weight, self.constant((made,), 0.1), **sizes), activation)
 
     def activated(self, x: str, activation: str) -> str:
-        """An activation; none for an empty name."""
+        """Adds an activation; none for an empty name."""
         if activation == "Clip":
             return self.node("Clip", x, self.array(np.float32(0)), self.array(np.float32(6)))
         return self.node(activation, x) if activation else x
 
     def linear(self, x: str, given: int, made: int) -> str:
-        """A product with a matrix, and a bias."""
+        """Adds a product with a matrix, and a bias."""
         return self.node("Add", self.node("MatMul", x, self.constant((given, made), given**-0.5)), self.bias(made))
 
     def bias(self, made: int) -> str:
-        """Small numbers."""
+        """Draws small numbers."""
         return self.constant((made,), 0.1)
 
     def classes(self, x: str, given: int) -> str:
-        """The mean of each channel, and a product."""
+        """Adds the mean of each channel, and a product."""
         flat = self.node("Flatten", self.node("GlobalAveragePool", x))
         return self.node("Gemm", flat, self.constant((1000, given), given**-0.5), self.bias(1000), transB=1)
 
     def norm(self, x: str, width: int) -> str:
-        """A layer norm."""
+        """Adds a layer norm."""
         scale = self.array(1 + 0.1 * self.draw.standard_normal(width).astype(np.float32))
         return self.node("LayerNormalization", x, scale, self.bias(width), axis=-1, epsilon=1e-6)
 
     def gelu(self, x: str) -> str:
-        """x times the normal distribution, as exporters spell it."""
+        """Adds x times the normal distribution function, as exporters spell it."""
         inner = self.node("Erf", self.node("Div", x, self.array(np.float32(2**0.5))))
         whole = self.node("Mul", x, self.node("Add", inner, self.array(np.float32(1))))
         return self.node("Mul", whole, self.array(np.float32(0.5)))
 
     def save(self, result: str, dims: Sequence[int], path: Path) -> None:
-        """Write it as a file."""
+        """Writes the graph as a file."""
         made = helper.make_tensor_value_info(result, TensorProto.FLOAT, dims)
         graph = helper.make_graph(self.nodes, path.stem, [self.given], [made], self.weights)
         save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
 
 
 def mobilenet_v1(path: Path) -> None:
-    """28 layers, 13 of them depthwise."""
+    """Builds MobileNetV1: 28 layers, 13 of them depthwise."""
     net, channels = Network(1, 3, 224, 224), 32
     x = net.conv("x", 3, 32, 3, 2)
     sizes = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1)]
@@ -97,7 +97,7 @@ def mobilenet_v1(path: Path) -> None:
 def inverted(
     net: Network, x: str, given: int, wide: int, made: int, window: int, stride: int, activation: str, squeezed: int = 0
 ) -> str:
-    """Wider, depthwise, and narrow again; the shares of its channels between, where they are squeezed."""
+    """Adds an inverted residual: expand, depthwise, project; with squeeze and excitation between."""
     y = x if wide == given else net.conv(x, given, wide, 1, activation=activation)
     y = net.conv(y, wide, wide, window, stride, groups=wide, activation=activation)
     if squeezed:
@@ -135,7 +135,7 @@ V3 = (
 
 
 def mobilenet_v3(path: Path) -> None:
-    """15 inverted residuals, 8 of them with shares of channels, and hard swish."""
+    """Builds MobileNetV3: 15 inverted residuals, 8 of them with squeeze and excitation, and hard swish."""
     net, given = Network(1, 3, 224, 224), 16
     x = net.conv("x", 3, 16, 3, 2, activation="HardSwish")
     for window, wide, made, squeezed, activation, stride in V3:
@@ -164,7 +164,7 @@ def _resnet(blocks: tuple[int, ...], wide: int, path: Path) -> None:
 
 
 def encoder(net: Network, x: str, words: int, width: int, heads: int, before: bool) -> str:
-    """Attention of heads and two products, each beside what was; norms before them, or after."""
+    """Adds an encoder: attention and two products, each with a skip connection; norms before or after them."""
     each = width // heads
 
     def parted(y: str, order: Sequence[int]) -> str:
@@ -184,7 +184,7 @@ def encoder(net: Network, x: str, words: int, width: int, heads: int, before: bo
 
 
 def bert_base(path: Path) -> None:
-    """12 encoders, 768 wide, of 128 words."""
+    """Builds BERT: 12 encoders, 768 wide, of 128 words."""
     net = Network(1, 128, dtype=TensorProto.INT64)
     x = net.node("Gather", net.constant((5000, 768), 1), "x")
     x = net.norm(net.node("Add", x, net.constant((128, 768), 1)), 768)
@@ -194,7 +194,7 @@ def bert_base(path: Path) -> None:
 
 
 def vit_s(path: Path) -> None:
-    """12 encoders, 384 wide, of 14 x 14 patches and a token."""
+    """Builds a vision transformer: 12 encoders, 384 wide, of 14 x 14 patches and a token."""
     net = Network(1, 3, 224, 224)
     sizes = {"kernel_shape": [16, 16], "strides": [16, 16]}
     x = net.node("Conv", "x", net.constant((384, 3, 16, 16), 768**-0.5), net.bias(384), **sizes)
@@ -207,7 +207,7 @@ def vit_s(path: Path) -> None:
 
 
 def unet(path: Path) -> None:
-    """4 levels, 32 to 256 channels, 256 x 256."""
+    """Builds a U-Net: 4 levels, 32 to 256 channels, 256 x 256."""
     net, kept, given = Network(1, 3, 256, 256), [], 3
     x = "x"
     for level in range(4):
@@ -225,7 +225,7 @@ def unet(path: Path) -> None:
 
 
 def super_resolution(path: Path) -> None:
-    """A picture of one channel at three times its size: https://arxiv.org/abs/1609.05158."""
+    """Builds a network that enlarges an image of one channel three times: https://arxiv.org/abs/1609.05158."""
     net, x = Network(1, 1, 224, 224), "x"
     for given, made, window in ((1, 64, 5), (64, 64, 3), (64, 32, 3)):
         x = net.conv(x, given, made, window)

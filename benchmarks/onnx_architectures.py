@@ -23,7 +23,9 @@ from onnx_networks import random_inputs
 
 
 def convnext(*, depths: tuple[int, ...] = (48, 96, 192), blocks: int = 2, resolution: int = 112) -> onnx.ModelProto:
-    """Depthwise convolutions of 7 x 7, each with a layer norm and two linear layers over channels that lie last."""
+    """Builds depthwise convolutions of 7 x 7, each with a layer norm and two linear layers over channels, which are the
+    last axis.
+    """
     g = Graph("convnext")
     x = g.conv(g.input("pixels", [1, 3, resolution, resolution]), "stem", depths[0], 3, 4, stride=4, pad=0)
     for stage, depth in enumerate(depths):
@@ -41,7 +43,7 @@ def convnext(*, depths: tuple[int, ...] = (48, 96, 192), blocks: int = 2, resolu
 
 
 def gru_tagger(*, hidden: int = 96, depth: int = 64, length: int = 32) -> onnx.ModelProto:
-    """Scores of words by two layers of gated recurrence."""
+    """Builds a word classifier with two layers of gated recurrence."""
     g = Graph("gru_tagger", opset=14)
     words = g.input("words", [1, length], TensorProto.INT64)
     x = g.node("Transpose", g.node("Gather", g.weight("embedding", 100, depth, scale=1.0), words), perm=[1, 0, 2])
@@ -54,7 +56,7 @@ def gru_tagger(*, hidden: int = 96, depth: int = 64, length: int = 32) -> onnx.M
 
 
 def decoder(*, tokens: int = 1, past: int = 63, layers: int = 3, depth: int = 256, heads: int = 4) -> onnx.ModelProto:
-    """The next tokens of a text, whose keys and values come in and go out one longer."""
+    """Builds a decoder that extends its cache: keys and values of one more token."""
     g = Graph("decoder")
     x = g.node("Gather", g.weight("tokens", 500, depth, scale=1.0), g.input("ids", [1, tokens], TensorProto.INT64))
     size, kept = depth // heads, {}
@@ -80,7 +82,7 @@ def decoder(*, tokens: int = 1, past: int = 63, layers: int = 3, depth: int = 25
 
 
 def generator(*, channels: int = 128, steps: int = 4) -> onnx.ModelProto:
-    """An image out of a vector, by transposed convolutions and batch norms."""
+    """Builds a generator: an image from a vector, by transposed convolutions and batch norms."""
     g = Graph("generator")
     x, given = g.input("noise", [1, 64, 1, 1]), 64
     for i in range(steps):
@@ -92,7 +94,7 @@ def generator(*, channels: int = 128, steps: int = 4) -> onnx.ModelProto:
 
 
 def quantized(make: Callable[[], onnx.ModelProto], how: str) -> onnx.ModelProto:
-    """A model as onnxruntime's quantizer writes it: `qdq`, `qoperator` or `dynamic`."""
+    """Quantizes a model as onnxruntime's quantizer does: `qdq`, `qoperator` or `dynamic`."""
     import onnxruntime.quantization as quantization
 
     logging.disable(logging.WARNING)

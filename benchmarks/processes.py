@@ -10,7 +10,9 @@ from typing import Any
 
 
 def answer(module: str, *arguments: str, seconds: float) -> dict[str, Any] | None:
-    """What `python -m benchmarks.MODULE ARGUMENTS` prints as JSON; None where it takes longer than that."""
+    """Runs `python -m benchmarks.MODULE ARGUMENTS` and returns its JSON output; None if it takes
+    longer than the limit.
+    """
     command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
     try:
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=seconds)
@@ -21,7 +23,8 @@ def answer(module: str, *arguments: str, seconds: float) -> dict[str, Any] | Non
 
 
 def peak_megabytes(*whose: int) -> int:
-    """The most memory of this process and of a child that has ended, or of one of the two.
+    """Returns the peak memory of this process, of its ended children, or of both. Linux counts for a process what its
+    parent held when it was started, so a parent should be small.
 
     Linux counts for a process what its parent held when it was started, so a parent should be small.
     """

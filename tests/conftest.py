@@ -61,8 +61,8 @@ def spu() -> None:
 
 @pytest.fixture
 def undisturbed_interrupt() -> Iterator[None]:
-    """Ctrl-C reaches what is tested: Hypothesis has a callback in the garbage collector, where an exception is lost,
-    and a shell lets what it runs in the background ignore the signal.
+    """Lets Ctrl-C reach the tested code: Hypothesis has a callback in the garbage collector, where an exception is
+    lost, and a shell lets its background processes ignore the signal.
     """
     callbacks, handler = gc.callbacks[:], signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.callbacks.clear()

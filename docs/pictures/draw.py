@@ -1,4 +1,4 @@
-"""The pictures of the README, drawn again: python docs/pictures/draw.py, from the root of the repository.
+"""Draws the pictures of the README again: python docs/pictures/draw.py, from the root of the repository.
 
 Everything in them is found by the searches below. The same versions draw the same bytes.
 """
@@ -24,7 +24,7 @@ LARGEST = 100_000  # bytes
 
 
 def egraph() -> str:
-    """A small convolution whose product is cut into tiles in several ways."""
+    """Draws a small convolution whose product is cut into tiles in several ways."""
     b = gl.Builder("a small convolution")
     x = b.conv(b.input("x", (1, 3, 4, 3)), b.constant("w", (2, 3, 2, 2)), name="conv")
     result = gl.optimize(b.finish(x), gl.SystolicArray(6, 2), blocking="unrolled-tiles")
@@ -32,12 +32,12 @@ def egraph() -> str:
 
 
 def tile() -> str:
-    """A depthwise layer, for which an array of 64 x 64 is all but empty as it stands."""
+    """Returns a depthwise layer, for which the baseline mapping leaves an array of 64 x 64 nearly empty."""
     return layer_picture(gl.optimize(gl.models.mobilenet_v1(), gl.SystolicArray(64, 64)), "dw1")
 
 
 def layouts() -> str:
-    """A residual block between two layouts."""
+    """Draws a residual block between two layouts."""
     b = gl.Builder("a residual block")
     x = b.input("x", (1, 8, 28, 28))
     y = b.relu(b.conv(x, b.constant("w1", (8, 8, 3, 3)), padding=1, name="first"))
@@ -46,7 +46,7 @@ def layouts() -> str:
 
 
 def front(path: Path) -> None:
-    """What a layer trades on an npu: cycles of each mapping against the bytes that it moves."""
+    """Draws the trade-off of a layer on an npu: cycles of each mapping against the bytes that it moves."""
     network = gl.models.mobilenet_v1()
     result = gl.optimize(network, gl.NPU(64), verify=False)
     result.report.layers[:] = [row for row in result.report.layers if row.name == "dw2"]
@@ -55,7 +55,9 @@ def front(path: Path) -> None:
 
 
 def page(path: Path) -> None:
-    """The page of a layer's e-graph as a browser shows it, at an e-node of a rule. Needs Chromium and selenium."""
+    """Draws the page of a layer's e-graph as a browser shows it, at an e-node of a rule. Needs
+    Chromium and selenium.
+    """
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 

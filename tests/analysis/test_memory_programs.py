@@ -22,7 +22,7 @@ class _Elsewhere(Native):
 
 
 def differs(program: Program) -> str:
-    """What is told and what is measured, where they are not the same within 1 % or 64 KB; "" where they are."""
+    """Returns predicted and measured bytes if they differ by more than 1 % and 64 KB; otherwise ""."""
     told, measured = peak_bytes(program.term).bytes + bookkeeping(program), measured_peak(program)
     return "" if abs(told - measured) <= max(0.01 * measured, 64 << 10) else f"told {told:,}, measured {measured:,}"
 
@@ -34,7 +34,9 @@ def ways(seed: int) -> dict[str, Program]:
 
 
 def budgeted(seed: int) -> tuple[int, gl.OptimizationResult]:
-    """A budget between the largest result and what the program takes as given, and what is chosen for it."""
+    """Draws a budget between the largest result and the memory of the program as written; returns the program chosen
+    for it.
+    """
     program = Networks(seed).program()
     least = max(term.access.size * 4 for term in (program.term, *program.layers.values()))
     budget = random.Random(seed).randint(least, max(least, peak_bytes(program.term).bytes))
@@ -47,7 +49,9 @@ def test_what_is_told_is_allocated(seed: int) -> None:
 
 
 def test_a_constant_is_no_reason_to_compute_elsewhere() -> None:
-    """One number everywhere, beside what is computed, in what is put together: told and run alike."""
+    """A constant of one number counts the same in prediction and run, when it is concatenated with
+    computed operands.
+    """
     two = "(full (shape 1 20 88 62) 2 float32)"
     doubled = f"(compute elementwise-mul (access-cartesian-product (compute exp (access-tensor x)) {two}))"
     text = f"(input x (shape 1 20 88 62) float32) (access-concatenate (access-tensor x) {doubled} 1)"

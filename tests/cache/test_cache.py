@@ -280,7 +280,7 @@ def test_variants_that_code_is_made_of_are_not_searched_again(path: Path, monkey
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_an_answer_that_is_given_on_while_it_is_checked_is_given_on_again(fails: bool, path: Path) -> None:
-    """Where it is none: what was made of it is made anew, and what was wrong with it is not said."""
+    """If the cached answer is wrong, a new one is computed, and the fault of the old one is not reported."""
     import glenside as gl
 
     program, target = gl.parse(SMALL, shapes={"a": (3, 4), "b": (3, 4)}), gl.NPU(4, 4)
@@ -321,7 +321,7 @@ def test_what_inflates_without_end_is_a_miss(path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_version_of_the_code_is_that_of_every_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the packages as they lie beside each other; another byte in any file is another version."""
+    """The version depends on the files of all installed packages: another byte in any file is another version."""
     folder = tmp_path / "glenside" / "cache"
     folder.mkdir(parents=True)
     (tmp_path / "rewrites").mkdir()

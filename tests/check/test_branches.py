@@ -72,7 +72,7 @@ def test_numbers_are_drawn_anew_until_every_side_was_taken() -> None:
 
 @pytest.mark.parametrize(("dtype", "other"), [("int8", "int16"), ("uint8", "int32"), ("int16", "int32")])
 def test_a_cast_is_reached_where_it_wraps(dtype: str, other: str) -> None:
-    """What is made an integer lies beyond its bounds too."""
+    """Inputs of a cast to an integer dtype exceed the bounds of the dtype too."""
     a, b = (build("cast", build("cast", X, kind), "float32") for kind in (dtype, other))
     assert verdict(a, b).startswith("differs")
 
@@ -93,7 +93,7 @@ def test_what_differs_at_zero_alone_is_reached() -> None:
 
 
 def test_a_sign_that_is_never_of_zero_is_said() -> None:
-    """What is drawn is never a third; what is moved is."""
+    """No drawn number is 1/3, but a directed input moves x there."""
     beside = build("compute", "sign", Builder.combine("subtract", X, full("1/3")))
     assert verdict(beside, beside) == EXACT
     beside = build("compute", "sign", Builder.combine("subtract", GROWN, full("1/3")))

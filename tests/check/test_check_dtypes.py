@@ -65,7 +65,7 @@ def test_floats_that_are_computed_in_are_equal_as_reals() -> None:
 
 @pytest.mark.parametrize("dtype", FEW)
 def test_numbers_in_both_fields_are_those_that_the_dtype_has(dtype: str) -> None:
-    """What is stored stands for itself; 0 stays 0."""
+    """A storage-only number is represented by itself; 0 stays 0."""
     x = leaf("x", (4,), dtype)
     values = {"x": np.array([0, 1, 1.5, -2]).astype(dtype)}
     for arithmetic in (PrimeField(PRIMES[0]), OrderedField(PrimeField(PRIMES[0]))):

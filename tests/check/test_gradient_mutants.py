@@ -46,7 +46,7 @@ def apart(a: Term, b: Term, seed: int) -> bool:
 
 
 def caught(program: Program, seed: int) -> int:
-    """How many mutants of the gradients numpy tells apart; all of which the check must too."""
+    """Returns the number of mutants that numpy distinguishes from the gradients; the check must find all of them."""
     wrong = 0
     for name in (n for n, tensor in program.tensors.items() if tensor.dtype in FLOATS):
         (right,) = gl.gradient(program, name, cotangent="u").term.children

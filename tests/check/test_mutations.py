@@ -18,7 +18,9 @@ PARTS = 4  # tests that share the slow seeds
 
 
 def missed(seed: int) -> tuple[int, list[str]]:
-    """How many mutants of one network numpy tells from it, and those of which the check does not."""
+    """Returns the number of mutants of one network that numpy distinguishes, and those of them
+    that the check misses.
+    """
     pick = random.Random(seed)
     term = network(pick)
     return unseen(term, islice(mutants(term, pick), COUNT), seed)
@@ -49,7 +51,9 @@ def test_what_is_equal_is_called_equal() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [379, 1138, 1664])
 def test_what_was_called_equal_before(seed: int) -> None:
-    """Only a sum that is 0 shows it; only windows of a few places, behind two clips; only one integer of 256."""
+    """Hard cases: only a sum of exactly 0 shows the difference; only windows of few positions, after two clips; only
+    one integer of 256.
+    """
     assert missed(seed)[1] == []
 
 

@@ -29,7 +29,9 @@ def legal(pick: random.Random) -> Term:
 
 
 def missed(seed: int) -> tuple[int, list[str]]:
-    """How many mutants of one program numpy tells from it, and those of which the check does not."""
+    """Returns the number of mutants of one program that numpy distinguishes, and those of them
+    that the check misses.
+    """
     pick = random.Random(seed)
     term = legal(pick)
     exact = (mutant for mutant in mutants(term, pick) if is_exact(mutant))
@@ -80,8 +82,8 @@ def test_many_equal_indices_are_called_equal(part: int, fuzzing: Fuzzing) -> Non
 
 
 def judged_gradients(seed: int) -> tuple[int, list[str]]:
-    """How many mutants of the gradients of one program numpy tells from them, and what the check gets wrong: of those,
-    and of the right ones.
+    """Returns the number of mutants that numpy distinguishes from the gradients of one program, and the wrong verdicts
+    on mutants and on right gradients.
     """
     program = Program(legal(random.Random(seed)))
     names = [name for name, tensor in program.tensors.items() if tensor.dtype in FLOATS]

@@ -48,7 +48,9 @@ def places(record: Operator | Compute, term: Term) -> list[Term]:
 
 
 def judged(record: Operator | Compute, seed: int) -> tuple[int, list[str]]:
-    """How many mutants of its examples numpy tells from them, and those of which the check does not."""
+    """Returns the number of mutants of its examples that numpy distinguishes, and those of them
+    that the check misses.
+    """
     wrong, missed = 0, []
     for term in programs(record, seed):
         changed = islice(mutants(term, random.Random(seed), places(record, term)), COUNT)

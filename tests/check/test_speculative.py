@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no sec
 
 
 class Watched(RoundWorker):
-    """Notes each process, and what it told."""
+    """Records each process and its report."""
 
     processes: list[int]
     told: list[bool]

@@ -42,12 +42,14 @@ def pairs(seed: int, count: int, moved: Steps, decided: Steps, integers: Steps) 
 
 
 def apart(a: Term, b: Term, seed: int) -> bool:
-    """Whether numpy tells terms apart on chosen numbers."""
+    """True if numpy distinguishes two terms on chosen numbers."""
     return any(differ_on(a, b, values) for values in chosen(a, b, seed))
 
 
 def missed(seed: int) -> tuple[int, list[str]]:
-    """How many pairs of a right and a wrong step numpy tells apart, and those that the check does not."""
+    """Returns the number of pairs of a right and a wrong step that numpy distinguishes, and those that the check
+    misses.
+    """
     wrong, found = 0, []
     for name, (a, b) in pairs(seed, COUNT, wrong_steps.MOVED, wrong_steps.DECIDED, wrong_integer_steps.INTEGERS):
         count, texts = unseen(a, [b], seed, apart)
@@ -57,7 +59,7 @@ def missed(seed: int) -> tuple[int, list[str]]:
 
 
 def alarms(seed: int) -> tuple[int, list[str]]:
-    """How many pairs of equal steps there are, and what the check says of those that it calls different."""
+    """Returns the number of pairs of equal steps, and the check's report on those that it calls different."""
     equal, found = 0, []
     for name, (a, b) in pairs(seed, 2, equal_steps.MOVED, equal_steps.DECIDED, equal_steps.INTEGERS):
         equal += 1

@@ -55,7 +55,7 @@ def test_what_the_search_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("budget", "status", "said"), [("40KB", 0, "within the"), ("8KB", 1, "above the")])
 def test_a_budget_is_of_what_is_compiled(tmp_path: Path, budget: str, status: int, said: str) -> None:
-    """A layer's result takes 6,480 bytes, and beside it lies its input."""
+    """A layer's result takes 6,480 bytes, in addition to its input."""
     b = gl.Builder("net")
     x = b.conv(b.input("x", (1, 3, 9, 9)), b.constant("v", (20, 3, 3, 3)), padding=1)
     path = tmp_path / "net.onnx"

@@ -121,7 +121,7 @@ def test_a_function_for_two_parties_has_its_weights_prepared(layer: Path, tmp_pa
 
 @pytest.mark.parametrize(("budget", "status"), [(40_000, 0), (4_500, 1)])
 def test_a_budget_is_held_or_the_excess_is_said(upsampling: Path, tmp_path: Path, budget: int, status: int) -> None:
-    """The smaller one is above what the layer takes, and below what the interpreter's own tables do."""
+    """The smaller budget is above the memory of the layer, and below that of the interpreter's own tables."""
     report = tmp_path / "report.json"
     assert run("tensorize", upsampling, "--target", f"cpu:{budget}", "--json", report) == status
     content = json.loads(report.read_text())

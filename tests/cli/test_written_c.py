@@ -35,7 +35,7 @@ FAULTS = {
     "ends with status -11": ("given[] = {x1,", "given[] = {(void *)8,"),
     "result 1 differs in 20 of 500": ("results[] = {y1, y2}", "results[] = {y1, y1}"),
 }
-"""What is said -> the text that is there, and the text in its place."""
+"""Maps a message to the text in the file and the text that replaces it."""
 
 
 @needs_compiler

@@ -45,7 +45,7 @@ def _drawn(seed: int, count: int, times: int, most: int) -> tuple[Interval, ...]
 
 
 def _least(intervals: tuple[Interval, ...]) -> int:
-    """Of all orders: what is stacked in the order of places of a best plan is as low."""
+    """Returns the least height over all stacking orders; the order of addresses in a best plan gives its height."""
     every, near = itertools.permutations(range(len(intervals))), offset_assignment._meeting(intervals)
     return min(
         offset_assignment._height(intervals, offset_assignment._stacked(intervals, near, order)) for order in every

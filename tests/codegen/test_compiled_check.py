@@ -56,7 +56,7 @@ def test_a_convolution_and_winograd() -> None:
 )
 @pytest.mark.parametrize("how", ["added", "selected", "one number", "scattered"])
 def test_masks(away: float, how: str) -> None:
-    """Numbers of masks are no reason to doubt what is compiled, however they come in."""
+    """Large numbers of masks, however they are combined, do not make the check fail."""
     b = gl.Builder("p")
     scores, number = b.matmul(b.input("q", (3, 4)), b.input("k", (4, 3))), np.float32(away)
     table = np.triu(np.full((3, 3), number), 1)
@@ -201,7 +201,7 @@ def _nests_of_levels(*terms: Term) -> list[tuple[float, str]]:
 
 
 def test_levels_that_rounding_may_decide_are_bounded() -> None:
-    """Each within those beside it, and what is computed of them within what follows."""
+    """Rounding may decide between two levels, and each nest stays within its bound nevertheless."""
     x = gl.Builder("p").input("x", (1 << 20,))
     found = _nests_of_levels(*(of(x, f"{1000 + i}/3") for i, of in enumerate(OF_LEVELS)))
     assert all(verdict == "within its bound" and bound > 1e-7 for bound, verdict in found), found
@@ -238,7 +238,7 @@ def test_levels_that_are_wrong(monkeypatch: pytest.MonkeyPatch, factor: float) -
 
 
 def test_loops_that_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are not even compiled; of those that read nothing outside, the residues would differ too."""
+    """Such loops are not even compiled; if they read nothing outside, the residues would differ too."""
     program = _convolution(3, 5, 7)
     changes = (broken_loops.moved, broken_loops.stretched)
     mistakes = [m for change in changes for m in broken_loops.broken(lower(program, machine_of("native")), change)]

@@ -98,7 +98,7 @@ def _convolution(channels: int, filters: int, size: int, window: int, stride: in
 
 
 def _depthwise(channels: int, size: int, stride: int) -> Program:
-    """As in a network: behind a convolution that chooses where channels lie."""
+    """As in a network: after a convolution, which chooses the layout of channels."""
     b = gl.Builder("p")
     x = b.relu(b.conv(b.input("x", (1, 8, size, size)), b.constant("v", (channels, 8, 1, 1))))
     x = b.conv(x, b.constant("w", (channels, 1, 3, 3)), strides=stride, padding=1, groups=channels)

@@ -150,7 +150,9 @@ def _lines(nest: Nest, places: dict[Buffer, int], threads: int, thread: int, wri
 
 
 def _own(loop: For, steps: int, threads: int, thread: int, grid: dict[int, np.ndarray]) -> np.ndarray:
-    """Whether a thread does a step: of a loop beside another one those that go with its own steps of that."""
+    """Returns which steps of a loop a thread executes; of a fused loop, those that go with its steps of the loop
+    before.
+    """
     first, end = steps * thread // threads, steps * (thread + 1) // threads
     if loop.beside is not None:
         parts, begin = loop.beside

@@ -143,7 +143,7 @@ def _values(program: Program, seed: int) -> dict[str, np.ndarray]:
 
 
 def _is_exact(program: Program, machines: list[str], seed: int = 0) -> str:
-    """Whether what is compiled is what the terms are, as loops too; the C of the first machine."""
+    """Asserts that compiled code and interpreted loops compute the terms; returns the C for the first machine."""
     values = _values(program, seed)
     constants = {name: values[name] for name, t in program.tensors.items() if t.constant}
     program = replace(program, constants=constants)
@@ -192,7 +192,7 @@ def test_convolutions_of_bytes(shape: tuple[int, ...], dtype: str) -> None:
 
 @pytest.mark.parametrize("zero", [0, 3, pytest.param(255, marks=pytest.mark.slow)])
 def test_zero_points(zero: int) -> None:
-    """Of unsigned bytes with signed weights, and zeros around them that stand for 0."""
+    """Unsigned bytes with signed weights, and zero points as padding."""
     b = gl.Builder("p")
     x, w = b.input("x", (1, 9, 7, 7), dtype="uint8"), b.constant("w", (33, 9, 3, 3), dtype="int8")
     narrow = pointwise.filled(x, zero)
@@ -233,7 +233,7 @@ def test_zero_points_of_several_weights(words: int, directions: int) -> None:
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_random_products(seed: int) -> None:
-    """Of matrices of odd sizes, with what follows of integers and floats."""
+    """Matrices of odd sizes, followed by operations on integers and floats."""
     draw = np.random.default_rng(seed)
     rows, columns, depth = (int(n) for n in draw.integers(1, 70, 3))
     b = gl.Builder("p")
@@ -282,7 +282,7 @@ def test_conversions(given: str) -> None:
 
 @pytest.mark.parametrize("machine", sorted({*HERE[:1], *(name for name in HERE if name == "avx2"), "generic"}))
 def test_floats_are_cut_in_vectors_as_by_themselves(machine: str) -> None:
-    """Also those that 32 bits do not hold, of which the lowest ones are kept, and what is no number."""
+    """Includes numbers beyond 32 bits, of which the low bits are kept, and nan."""
     draw = np.random.default_rng(0)
     array = (draw.standard_normal((3, 45)) * 10.0 ** draw.integers(-3, 20, (3, 45))).astype(np.float32)
     array.reshape(-1)[:9] = [np.nan, np.inf, -np.inf, -3e9, 2.0**31, 2.0**40 + 2.0**20, -(2.0**63), 1e30, -0.5]
@@ -321,7 +321,7 @@ def _buffers(loops: Loops) -> set[Buffer]:
 
 @pytest.mark.parametrize(("zero", "least"), [(0, 0), (3, 0), (-7, 0), (0, -128)])
 def test_rounding_to_bytes(zero: int, least: int) -> None:
-    """Halves go to the even integer, and what is no number becomes 0, whatever follows in vectors."""
+    """Ties round to even, and nan becomes 0, whatever follows in vectors."""
     values = [np.nan, np.inf, -np.inf, *np.arange(-300.0, 300.0, 0.5), 1e9, -1e9, 8388609.0, 2.0**31]
     array = np.array(values, np.float32)
     dtype = "uint8" if least == 0 else "int8"

@@ -118,7 +118,7 @@ READ = {
 @pytest.mark.parametrize("dtype", COMPUTED)
 @pytest.mark.parametrize("name", READ)
 def test_padded_rows(name: str, dtype: str) -> None:
-    """Of each dtype rows of 2,048 bytes and of twice as many, computed, are addressed in what the machine stores."""
+    """Rows of 2,048 and 4,096 bytes, which lowering pads, are read correctly in every dtype."""
     if dtype == "bool" and name == "scatter-nd":
         return
     width = 2048 // RECORDS[dtype].numpy.itemsize
@@ -172,7 +172,7 @@ def _appends(seed: int) -> None:
 
 
 def test_products_put_into_something_larger() -> None:
-    """Their rows and columns lie apart: what is asked for beforehand is asked for outside of the loops over them."""
+    """Their rows and columns are strided: prefetches are outside of the loops over them."""
     for seed in (156, *range(12)):
         _appends(seed)
 

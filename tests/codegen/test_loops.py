@@ -215,7 +215,9 @@ WITHOUT_EFFECT = {("dropped", "border"): "the last row or column, which no step 
 
 @pytest.mark.parametrize(("shape", "way"), BROKEN, ids=str)
 def test_every_mistake_is_found(shape: tuple[int, ...], way: str) -> None:
-    """By what must hold, or else by the result; and what the interpreter stops at, the checker has found."""
+    """Faults are found by the verifier or by the result; the verifier has found each fault at which the interpreter
+    stops.
+    """
     program = _convolution(*shape)
     values, loops = _values(program), lower(program, WAYS[way])
     want = arrays(gl.evaluate([program.term], values, FIELD)[0])

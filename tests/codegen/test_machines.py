@@ -88,7 +88,7 @@ def test_names_of_files(tmp_path: Path) -> None:
 
 
 def test_a_unit_for_matrices_is_one_that_the_system_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it does not, what is compiled for it would be loops, hundreds of times as slow."""
+    """If the system refuses the unit, code compiled for it would be plain loops, hundreds of times as slow."""
     assert [found.name for found in MACHINES.values() if found.matrix] == ["amx"]
     monkeypatch.setattr("glenside.codegen.processor.model._has_matrices", lambda: False)
     assert not is_here(MACHINES["amx"])
@@ -103,5 +103,5 @@ def test_documents_name_the_machines() -> None:
 
 
 def test_the_command_names_them() -> None:
-    """Where it is written out: the help of a command does not wait for what compiles."""
+    """Only when it is written out: the help of a command does not wait for the compiler."""
     assert f"native, {', '.join(MACHINES)}, a .toml file" in native._MACHINES

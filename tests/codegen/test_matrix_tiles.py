@@ -247,7 +247,7 @@ def test_programs_keep_to_their_bounds(name: str, machine: Machine) -> None:
 @needs_compiler
 @pytest.mark.parametrize("machine", MACHINES_HERE)
 def test_sums_are_nearer_to_exact_than_one_after_the_other(machine: Machine) -> None:
-    """Of the sum of what is added, without signs: products of float32 were off by 2.4e-7 to 3.0e-7 at this depth."""
+    """Relative to the sum of magnitudes: products of float32 were off by 2.4e-7 to 3.0e-7 at this depth."""
     program, x = _product(96, 512, 64), np.random.default_rng(2).standard_normal((96, 512)).astype(np.float32)
     w = program.constants["w"].astype(np.float64)
     got = np.asarray(_compiled(program, machine)(x))
@@ -285,7 +285,7 @@ def test_a_product_that_is_left_out_is_seen(monkeypatch: pytest.MonkeyPatch, mac
 @needs_compiler
 @pytest.mark.parametrize("machine", MACHINES_HERE)
 def test_the_bound_sees_products_that_are_left_out(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
-    """Those of high and middle parts, in the C that runs, not in what it is checked against."""
+    """Leaves out products of high and middle parts in the C that runs, but not in the reference."""
     pairs, made = amx.PRODUCTS[3], amx.matrix_functions
 
     def mutant(parts: int) -> list[str]:

@@ -40,7 +40,7 @@ EXAMPLES = [(name, examples) for table in (OPERATORS, COMPUTES) for name, exampl
 
 
 def agrees(term: Term, values: Mapping[str, Array]) -> bool:
-    """Whether the function gives what the interpreter does: integers exactly, floats but for sums in another order."""
+    """True if the function gives the interpreter's results: integers exactly, floats up to another order of sums."""
     known = {name: values[name] for name, tensor in Program(term).tensors.items() if tensor.constant}
     compiled = gl.compile(Program(term, constants=known), "none")
     got = compiled(*(values[buffer.name] for buffer in compiled.inputs))

@@ -57,7 +57,7 @@ def _read(program: Program, **caches: int) -> list[Buffer]:
 
 @pytest.mark.parametrize(("depth", "rows", "columns"), [(200, 64, 192), (161, 61, 203), (127, 75, 400), (64, 57, 640)])
 def test_tiles_read_the_copy_of_the_first(depth: int, rows: int, columns: int) -> None:
-    """Of whole panels; what is left of the columns is read as it lies."""
+    """Only whole panels are packed; the remaining columns are read where they are."""
     read = _read(_program(depth, rows, columns), **SMALL)
     copies = [buffer for buffer in dict.fromkeys(read) if buffer.role is Role.SCRATCH]
     assert copies
@@ -90,7 +90,7 @@ def test_nothing_is_copied_in_vain(depth: int, rows: int, columns: int, caches: 
 def test_rows_that_many_panels_read_are_packed(
     depth: int, rows: int, columns: int, caches: dict[str, int], packed: list[str]
 ) -> None:
-    """By vectors: what is packed for a tile lies beside each other as it does there."""
+    """By vectors: elements packed for a tile are adjacent, as in the operand."""
     program = _program(depth, rows, columns)
     loops = lower(program, replace(MACHINES["avx512"], **caches))
     assert [packing.source.name for packing in loops.packings] == packed
@@ -153,7 +153,7 @@ def test_constants_that_lie_the_other_way_are_packed(machine: str) -> None:
 
 @pytest.mark.parametrize("machine", ["avx512", "avx2", "generic"])
 def test_no_more_of_a_constant_is_packed_than_there_is(machine: str) -> None:
-    """Of two constants in one row each is read in its part alone, behind a guard."""
+    """Each of two constants in one row is read only in its part, behind a guard."""
     p = gl.Builder("parts")
     row = p.concatenate([p.constant("w", (21,)), p.constant("v", (10,))], 0)
     program = p.finish(p.relu(p.flip(row, 0))).seeded_constants(0)

@@ -24,7 +24,7 @@ from glenside.ir.types import Dims
 
 
 def _step(batch: int, channels: int, filters: int, size: int, window: int) -> Program:
-    """Of training a convolution behind another one."""
+    """Builds the training step of a convolution that follows another one."""
     b = gl.Builder("net")
     x = b.relu(b.conv(b.input("x", (batch, channels, size, size)), b.constant("v", (channels, channels, 1, 1))))
     y = b.conv(x, b.constant("w", (filters, channels, window, window)), padding=window // 2, name="conv")
@@ -58,7 +58,7 @@ def test_products_of_a_step_are_vectors(sizes: tuple[int, ...], machine: str) ->
 
 
 def test_a_sum_has_no_dims_of_an_operand_of_as_many_elements() -> None:
-    """Of a picture of 2 x 3 x 5 places, say, where as many filters have windows of 3 x 3 of it."""
+    """The sums and the windows have equally many elements, but the sums must not get the dims of the windows."""
     b = gl.Builder("p")
     filters, windows = b.input("a", (30, 2, 3, 5)), b.input("b", (4, 3, 3, 2, 3, 5))
     operands = build("access", filters, 1), build("access", windows, 3)
@@ -90,7 +90,7 @@ def _arrays(value: Any) -> list[Any]:
 
 
 def test_what_is_packed_is_read_as_it_lies() -> None:
-    """The columns of a panel at once; of all else what lies nearest to each other is read one after the other."""
+    """The columns of a panel are read at once; all other axes are read in the order of their strides."""
     source = Buffer("w", Dims((6, 40, 3, 3)), "float32", Role.TEMPORARY)
     packed = Buffer("w.packed", Dims((source.dims.product(),)), "float32", Role.TEMPORARY)
     packing = Packing(packed, source, 0, ((3, 1),), ((3, 3), (6, 360)), 9, ((0, 16, 2), (32, 8, 1)))
@@ -120,7 +120,7 @@ def test_nothing_has_an_order_too(sizes: tuple[int, int, int], machine: str) -> 
 
 @pytest.mark.parametrize("axis", [1, 2, 3])
 def test_a_sum_of_which_elements_are_picked_is_made_in_vectors(axis: int) -> None:
-    """However it lies for those who pick: 7 x 7 windows of three channels, in the order of their results, are not."""
+    """Whatever axis is picked: in the order of the results, 7 x 7 windows of three channels would not fill vectors."""
     b = gl.Builder("p")
     y = b.relu(b.conv(b.input("x", (1, 3, 32, 32)), b.constant("w", (64, 3, 7, 7)), strides=2, padding=3))
     picked = layout.gather(y, b.constant("i", (5,), dtype="int64"), axis)

@@ -34,7 +34,7 @@ NETWORKS = {
 
 
 def _commands(machine: str) -> list[tuple[list[str], list[str]]]:
-    """How programs for a machine are compiled here, in several ways, and what runs them."""
+    """Ways to compile programs for a machine here, and the command that runs them."""
     found = []
     if MACHINES[machine].family == "aarch64":
         emulator = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
@@ -95,7 +95,7 @@ def test_bytes_on_other_machines(tmp_path: Path, activation: str, machine: str) 
 
 
 def _agrees(tmp_path: Path, program: Program, inputs: dict[str, Array], machine: str) -> None:
-    """What is compiled for a machine, in each way that it is here, computes what the interpreter does."""
+    """Programs compiled for a machine, in each available way, compute what the interpreter does."""
     commands = _commands(machine)
     if not commands:
         pytest.skip(f"there is nothing here that compiles for {machine} and runs it")

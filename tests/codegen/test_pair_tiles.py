@@ -52,7 +52,7 @@ PROGRAMS = {
 
 
 def _halves(draw: np.random.Generator, count: int, low: int, high: int) -> np.ndarray:
-    """The bits of bfloat16 with exponents within those, some of which are those of numbers below the normal ones."""
+    """Draws the bits of bfloat16 numbers with exponents in a range, subnormal ones among them."""
     sign, exponent = draw.integers(0, 2, count) << 15, draw.integers(low, high, count) << 7
     return (sign | exponent | draw.integers(0, 128, count)).astype(np.uint16)
 

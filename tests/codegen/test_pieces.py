@@ -65,7 +65,7 @@ def test_what_is_put_together(how: str, machine: str) -> None:
 
 
 def _read(formula: Formula, places: dict[Axis, Index]) -> int:
-    """Where a formula reads at some places, or -1."""
+    """Builds a formula that reads at some positions, and is -1 elsewhere."""
     if isinstance(formula, Choose):
         held = all(replace(g, index=substituted(g.index, places)).always for g in formula.guards)
         return _read(formula.then if held else formula.otherwise, places)
@@ -77,7 +77,7 @@ def _read(formula: Formula, places: dict[Axis, Index]) -> int:
 
 
 def _elements(blocks: Sequence[Block]) -> list[tuple[int, int]]:
-    """Where blocks store, and where what is stored is read, in order."""
+    """Returns where blocks store, and where their results are read, in order."""
     found = []
     for block in blocks:
         for own in product(*(range(axis.size) for axis in block.axes)):
@@ -105,7 +105,9 @@ def test_pieces_store_what_the_block_does(seeds: range) -> None:
 
 
 def test_pieces_of_a_band_are_of_its_own_axes() -> None:
-    """Where the axis of a band is asked about, its place is not known yet: no piece has an axis that no loop has."""
+    """The position on the band's axis is not known yet, so nothing is split there: no piece has an
+    axis without a loop.
+    """
     apart = 0
     for seed in range(300):
         block, _ = _drawn(seed)

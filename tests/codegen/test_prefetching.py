@@ -26,7 +26,7 @@ WIDTH, LINE = 32, 16
 def _asked(
     body: Sequence[Statement], at: dict[int, int], name: str = "w.packed"
 ) -> Iterator[tuple[tuple[int, ...], int]]:
-    """The lines of a buffer that are asked for in turn, each with the counters around it."""
+    """Yields the prefetched lines of a buffer, each with the counters around it."""
     for statement in body:
         if isinstance(statement, For):
             for step in range(statement.axis.size if statement.way.value != "vector" else 0):
@@ -74,8 +74,8 @@ def _product(a: tuple[int, int], b: tuple[int, int], turned: bool, **caches: int
 
 @pytest.mark.parametrize(("depth", "rows", "columns"), [(200, 64, 192), (77, 50, 400)])
 def test_rows_below_each_other_are_asked_for_before_they_are_read(depth: int, rows: int, columns: int) -> None:
-    """Of what a step reads a few columns of: all lines of both, but of the first steps; of b, while a panel is read,
-    those of the next one.
+    """If a step reads few columns: all lines of both operands except for the first steps; of b, the lines of the next
+    panel while one is read.
     """
     (nest,) = _product((depth, rows), (depth, columns), True, l1=1 << 10, l2=1 << 14).nests
     for name, width in (("a", rows), ("b", columns)):
@@ -99,7 +99,7 @@ def test_the_next_rows_are_asked_for_while_the_panels_of_some_are_read(rows: int
 
 
 def _read(body: Sequence[Statement], at: dict[int, int], name: str) -> Iterator[tuple[int, int]]:
-    """The places of a buffer that are read, and those that are asked for, negative ones less one."""
+    """Returns the indices of a buffer that are read, and the prefetched ones as negative numbers less one."""
     for statement in body:
         if isinstance(statement, For):
             for step in range(statement.axis.size):

@@ -43,7 +43,7 @@ def _chain(batch: int = 3) -> Program:
 
 
 def _joined() -> Program:
-    """What is made early is put together with what is made of it."""
+    """Builds a network in which an early result is concatenated with one computed from it."""
     b = gl.Builder("joined")
     x = b.input("x", (2, 4, 10, 10))
     x = b.relu(b.conv(x, b.constant("a", (6, 4, 3, 3)), padding=1))
@@ -146,7 +146,7 @@ def test_a_target_has_its_own_budget() -> None:
 
 @pytest.mark.parametrize(("network", "machine"), [(_chain, PLAIN), (_joined, "avx512")])
 def test_any_order_of_steps_is_a_program(network: Callable[[], Program], machine: str) -> None:
-    """Steps that can run in any order, and with what is dropped at random, read what was written."""
+    """Steps in a random valid order, with randomly dropped values, read what was written."""
     loops = lower(_step(network)[0], None if machine == PLAIN else machine_of(machine))
     steps, draw = steps_of(loops), random.Random(0)
     for _ in range(3):

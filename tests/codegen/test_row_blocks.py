@@ -93,7 +93,7 @@ def test_what_somebody_else_reads_is_whole() -> None:
 
 
 def test_the_prices_of_a_machine_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is told to take longer is not done, however little memory it takes."""
+    """Fusion that is predicted to take longer is not done, however little memory it takes."""
     program, machine = _attention(512, 4, 32), MACHINES["avx2"]
     assert _blocks(lower(program, machine))
     told = fuse_softmax_rows.predicted_time_alone

@@ -18,7 +18,7 @@ from glenside.ir.program import Program
 
 SHAPES = [(50, 10), (16, 15), (17, 3), (9, 5), (2, 20, 7), (40, 17), (33, 16), (1, 100), (4, 2)]
 OF_LOGARITHMS = [(17, 3), (2, 20, 7), (40, 17), (1, 100)]
-"""What follows the sums is the other half: rows are those of softmax."""
+"""Shapes for log-softmax, which differs from softmax only after the sums."""
 
 
 def _program(kind: str, shape: Sequence[int], dtype: str = "float32") -> Program:

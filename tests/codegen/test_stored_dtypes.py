@@ -24,7 +24,9 @@ def _codes(dtype: str) -> Array:
 
 
 def _between(dtype: str) -> Array:
-    """The values of a stored dtype, what lies halfway between two, what lies just beside that, and what overflows."""
+    """Returns the values of a storage-only dtype, midpoints between neighbours, numbers next to midpoints, and
+    overflows.
+    """
     values = _codes(dtype).astype(np.float64)
     values = np.unique(values[np.isfinite(values)])
     halves = (values[1:] + values[:-1]) / 2

@@ -114,7 +114,7 @@ FUNCTIONS = ("exp", "tanh", "erf", "sigmoid", "sqrt", "log", "abs", "negative")
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_in_vectors(name: str) -> None:
-    """Over the whole range, at its ends, and for what is no number: a few units in the last place."""
+    """Over the whole range, at its ends, and for nan: a few units in the last place."""
     x = gl.Builder("p").input("x", (4099,))
     ends = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-30, -1e-30, 88.7, 89.5, -87.3, -103.0, -110.0, 1e9, -1e9]
     values = np.concatenate([np.linspace(-20, 20, 4099 - len(ends)), ends]).astype(np.float32)
@@ -219,7 +219,7 @@ HERE = [name for name, machine in MACHINES.items() if is_here(machine)]
 @pytest.mark.parametrize("machine", HERE)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 def test_one_of_two_in_vectors(dtype: str, machine: str) -> None:
-    """Where one is less, where a number is not zero, where a truth holds: also of what is no number, and of -0."""
+    """Selection by less, by nonzero numbers and by truths, also for nan and -0."""
     b = gl.Builder("p")
     x, y, held = (
         b.input("x", (5, 37), dtype=dtype),
@@ -252,7 +252,7 @@ def test_a_product_with_truths_is_tiled() -> None:
 
 
 def test_a_minimum_is_found_in_vectors() -> None:
-    """It starts with the first element, as there is no highest number: joined again, that changes nothing."""
+    """It starts with the first element, as there is no highest number; combining that one twice changes nothing."""
     b = gl.Builder("p")
     program = b.finish(reductions.reduce_axes("reduce-min", b.input("x", (5, 103)), (1,)))
     assert "vector" in str(lower(program, machine_of("avx2")))

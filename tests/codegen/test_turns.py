@@ -72,7 +72,7 @@ def test_phases_are_stored_where_they_are(shape: tuple[int, ...], machine: str) 
 
 
 def test_what_does_not_take_turns_is_copied() -> None:
-    """More phases than a few vectors are stored by, and those of a length of less than those."""
+    """More phases than a few vectors can store, and phases shorter than these."""
     for shape in ((3, 5, 100, 9), (3, 5, 20, 2)):
         loops = lower(_phases(*shape), MACHINES["avx512"])
         assert len(loops.nests) == shape[-1] + 1

@@ -111,7 +111,7 @@ PROGRAMS = lowering_faults.programs()
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_planted_faults_of_loops(name: str) -> None:
-    """Of faults that are drawn, those that change what the loops compute over residues are refused."""
+    """Of random faults, those that change what the loops compute over residues are refused."""
     drawn = random.Random(sum(map(ord, name)))
     program, loops = _lowered(PROGRAMS[name], drawn.choice([*WAYS]))
     faulty = [found for _ in range(6) if (found := lowering_faults.of_loops(loops, drawn)) is not None]
@@ -121,7 +121,7 @@ def test_planted_faults_of_loops(name: str) -> None:
 
 
 def _means(loops: Loops, program: Program) -> bool:
-    """Whether loops compute what a program does, over residues; places of indices are from 0 to 4."""
+    """True if loops compute what a program does, over residues; indices are from 0 to 4."""
     field, random_ = LoopField(), np.random.default_rng(0)
     values = {
         name: random_.normal(size=t.dims).astype(t.dtype)

@@ -71,7 +71,7 @@ def test_boxes_say_what_places_say() -> None:
 
 
 def test_boxes_see_what_programs_do() -> None:
-    """Rows within a frame, panels of columns, and steps between those, without a look at the places."""
+    """Rows within a frame, panels of columns, and steps between those, without enumerating indices."""
     inside, left = Box(9, ((1, 6), (8, 6), (64, 3))), Box(8, ((8, 6), (64, 3)))
     assert is_apart(inside, left)
     assert contains(Box(0, ((1, 192),)), inside)

@@ -51,7 +51,7 @@ def nodes_of(roots: list[Term]) -> tuple[Term, ...]:
 
 
 def content(found: SearchResult | Snapshot) -> tuple[Any, ...]:
-    """What an e-graph is, whatever its classes are numbered."""
+    """Returns the content of an e-graph, independent of the numbers of its classes."""
     snapshot = found.snapshot if isinstance(found, SearchResult) else found
     kinds = Counter((node.operator, node.attributes, len(node.children), node.subsumed) for node in snapshot.nodes)
     of_class = Counter(
@@ -135,7 +135,7 @@ def test_it_is_the_same_whoever_searches(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_rules_made_in_several_parts_is_one_node() -> None:
-    """Of two e-graphs that both hold a number, and what is made of it."""
+    """Two e-graphs that share a number, and terms computed from it."""
     number, more = ENode("full", ((3,), "0", "float32"), ()), ENode("access", (1,), (0,))
     parts = []
     for i in range(2):
@@ -235,7 +235,7 @@ def test_where_all_fail_each_says_why_and_no_process_is_left(monkeypatch: pytest
 
 
 def test_processes_are_started_ahead_for_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first compiles what is to come behind the next search, the others at once."""
+    """The first process compiles expected searches after its next search, the others at once."""
     two_processors(monkeypatch)
     rules = list(of_families(FAMILIES))
     text = SEARCHES.Request.of((), rules, PARAMETERS, Limits()).declarations
@@ -268,7 +268,7 @@ def test_an_npu_searches_in_two_parts_and_finds_the_same(monkeypatch: pytest.Mon
 
 
 def test_what_is_subsumed_in_one_part_alone_is_not() -> None:
-    """Of one class, in which something else stands in its place."""
+    """Its class has another e-node instead."""
     number, other = ENode("full", ((3,), "0", "float32"), ()), ENode("full", ((3,), "1", "float32"), ())
     subsumed = ENode(number.operator, number.attributes, (), True)
     parts = [

@@ -121,7 +121,7 @@ def test_bad_input_is_a_sentence(
 
 @pytest.mark.slow
 def test_networks_are_told_well_by_what_was_measured() -> None:
-    """Of the nests of a network of another kind than those that were measured."""
+    """Nests of a network of another kind than the calibrated ones."""
     machine = machine_of("native")
     assert machine is not None
     found = processor.calibrate(machine, lambda p: gl.optimize(p, gl.CPU(), verify=False).program, rounds=10)

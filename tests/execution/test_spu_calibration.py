@@ -18,7 +18,7 @@ MADE = Costs(3.0, 150.0, 100.0, 30.0, 500_000.0, 12.0, 40.0, 300_000.0, 6_000_00
 
 
 def _seconds(protocol: Semi2k) -> list[float]:
-    """What the programs would take of which nothing but those costs is to be paid."""
+    """Computes the seconds of the programs from these costs alone."""
     found = []
     for _, program in workloads():
         sent = counted(program_traffic(program, protocol=protocol))

@@ -196,7 +196,7 @@ MOVED = [e for name, es in OPERATOR_EXAMPLES.items() if OPERATORS[name].index_ma
 
 @pytest.mark.parametrize("example", MOVED, ids=[e.term.operator.name for e in MOVED])
 def test_movement_without_an_export_is_addressed(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its index map: a new one needs no code here. What is written is run with numpy in the place of JAX."""
+    """By its index map: a new operator needs no code here. The module runs with numpy in the place of JAX."""
     monkeypatch.delitem(OPERATOR_EXPORTS, example.term.operator.name, raising=False)
     jax = ModuleType("jax")
     jax.__dict__.update(numpy=np, lax=None)

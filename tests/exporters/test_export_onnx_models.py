@@ -126,7 +126,7 @@ def imported(
 
 
 def test_a_black_box_is_the_node_that_it_was() -> None:
-    """Of an operator that onnxruntime has and nothing here: both files give the same."""
+    """For an operator that onnxruntime has and Glenside does not: both files give the same."""
     random = np.random.default_rng(0)
     inputs = {"boxes": random.random((1, 9, 4), "float32"), "scores": random.random((1, 1, 9), "float32")}
     node = helper.make_node("NonMaxSuppression", ["boxes", "scores", "most", "", "least"], ["kept"], center_point_box=1)

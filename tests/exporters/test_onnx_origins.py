@@ -202,7 +202,7 @@ def test_a_padding_that_is_a_node_is_one_with_the_convolution() -> None:
 
 @pytest.mark.parametrize(("dims", "want"), [((2, 3, 4), "Sum"), ((3, 4), "Add"), ((1, 2, 3, 4), "Add")])
 def test_a_sum_of_two_that_only_a_normalization_reads(dims: tuple[int, ...], want: str) -> None:
-    """Of three axes onnxruntime would put both together to what is slower."""
+    """With three axes onnxruntime would fuse both into a slower kernel."""
     nodes = [
         helper.make_node("Add", ["x", "z"], ["a"]),
         helper.make_node("LayerNormalization", ["a", "s", "b"], ["y"]),

@@ -29,7 +29,7 @@ COMMANDS = (
 
 
 def _wrong(seed: int, folder: Path) -> str:
-    """What is wrong with what is written of the network of a seed; "" for nothing, or where it is refused."""
+    """Returns the fault of the file written for the network of a seed; "" for none, or for a refused network."""
     path = folder / "network.onnx"
     try:
         onnx.save(Model.of(drawn_model(random.Random(seed))).proto(), path)

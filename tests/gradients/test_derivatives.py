@@ -84,7 +84,7 @@ RANGES = ((-1.4, 1.4), (0.2, 0.9), (1.2, 1.9))
 
 
 def drawn(program: Program, seed: int) -> dict[str, Array]:
-    """Values at which all results are finite; those called i are places."""
+    """Values at which all results are finite; tensors named i are indices."""
     for low, high in RANGES:
         random = np.random.default_rng(seed)
         values = {

@@ -60,14 +60,14 @@ def _real_results(program: Program) -> list[str]:
 
 
 def _is_double(program: Program) -> bool:
-    """Whether nothing is rounded to fewer bits, in which there are no small differences, and nothing is drawn."""
+    """True if the program neither rounds to fewer bits, where no small differences exist, nor draws random numbers."""
     known = {"float64", "bool", *INTEGERS}
     kinds = [term.type for term in postorder(program.term) if not term.operator.opaque]
     return all(isinstance(kind, TupleType) or kind.dtype in known for kind in kinds)
 
 
 def _compared(case: Any) -> str:
-    """Whether the gradient is the difference, or why there is nothing to differentiate or no value of it."""
+    """True if the gradient agrees with finite differences; otherwise the reason why there is no gradient."""
     given = _given(case)
     fixed = {name: value for name, value in given.items() if value.dtype.kind in "iub"}
     try:

@@ -75,7 +75,7 @@ def theirs(model: Any, inputs: Sequence[Array | None]) -> list[Array]:
 
 
 def same(op: str, *inputs: Array | None, known: Sequence[int] = (), **more: Any) -> None:
-    """What a node gives is what ONNX's evaluator says, in values and dtypes."""
+    """Asserts that a node gives the values and dtypes of ONNX's evaluator."""
     model = model_of(op, inputs, known, **more)
     got, want = ours(model, inputs), theirs(model, inputs)
     assert [(a.shape, a.dtype) for a in got] == [(np.shape(b), b.dtype) for b in want]

@@ -271,7 +271,9 @@ def test_grouped_attention(
 
 
 def test_packed_queries_keys_and_values() -> None:
-    """Those of GroupQueryAttention side by side; those of MultiHeadAttention, which has no such kernel, interleaved."""
+    """Rotates halves side by side in GroupQueryAttention; interleaved in MultiHeadAttention, which
+    has no such kernel.
+    """
     r = np.random.default_rng(2)
     rotary = [floats(r, 20, H // 2) for _ in range(2)]
     inputs = [floats(r, 1, 3, (HEADS + 2 * KEYS) * H), None, None, *f(*[(1, KEYS, 4, H)] * 2)(r)]

@@ -114,7 +114,7 @@ def test_softmax_to_one_level(dtype: str, named: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("keep", "dims"), [(0, (3, 5)), (1, (3, 1, 5, 1))])
 def test_mean_of_quantized_numbers(keep: int, dims: tuple[int, ...]) -> None:
-    """onnxruntime has the operator without a kernel: its definition is the mean of what the integers stand for."""
+    """onnxruntime declares the operator without a kernel: its definition is the mean of the represented numbers."""
     random = np.random.default_rng(3)
     x, size, zero = quantized(random, "uint8", 0.5, 3, 4, 5, 2)
     inputs = [x, size, zero, single(0.25), np.uint8(3)]

@@ -44,7 +44,7 @@ def boxes(program: Program) -> list[Term]:
 
 
 def test_a_custom_operator_between_products(tmp_path: Path) -> None:
-    """Its type is what the graph declares; what is around it is mapped and checked."""
+    """A black box has the type that the graph declares; the terms around it are mapped and checked."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["h"], name="first"),
         helper.make_node("Warp", ["h", "", "x"], ["m", "", "s"], name="warp", domain="acme", power=1.5, mode="soft"),

@@ -156,7 +156,7 @@ def test_grid_sample_keeps_integers() -> None:
 
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 def test_positions_that_are_no_numbers(padding: str) -> None:
-    """They give something, and what is beside them is as ever."""
+    """Samples at nan or infinity have some value, and other samples are unaffected."""
     x = np.arange(1, 5, dtype=np.float32).reshape(1, 1, 2, 2)
     grid = np.array([[[[np.nan, 0], [np.inf, 0], [1e30, -np.inf], [-0.5, -0.5]]]], np.float32)
     for kind in ("nearest", "linear", "cubic"):

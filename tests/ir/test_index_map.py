@@ -161,7 +161,7 @@ def test_maps_as_text(term: Term, text: str) -> None:
 
 @given(st.data())
 def test_expressions_are_what_they_were_made_of(data: st.DataObject) -> None:
-    """Sums, quotients and remainders that bounds simplify have the values of those that nothing simplifies."""
+    """Sums, quotients and remainders have the same values with and without simplification by bounds."""
     dims = (3, 4, 5)
     number = st.integers(-7, 7)
     index, value = Index(), np.zeros(dims, np.int64)
@@ -183,7 +183,7 @@ def test_expressions_are_what_they_were_made_of(data: st.DataObject) -> None:
 
 
 def test_an_axis_without_elements_divides_by_its_size() -> None:
-    """What is written for any size holds for 0: there is no index to divide."""
+    """Texts for any size also hold for 0: there is no index to divide."""
     (i,) = axes_of((0,))
     none = np.arange(0)
     assert [str((i + 3) % 0), str((i + 3) // 0)] == ["0", "i0 + 3"]

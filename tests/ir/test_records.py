@@ -54,7 +54,7 @@ def is_of(term: Term, record: Record) -> bool:
 
 
 def drawn(tensors: Mapping[str, Tensor], seed: int) -> dict[str, Array]:
-    """Whole numbers, which floats add exactly; those called i are places."""
+    """Whole numbers, which floats add exactly; tensors named i are indices."""
     random = np.random.default_rng(seed)
     lowest = {name: 0 if name == "i" else -4 for name in tensors}
     high = {name: 2 if name == "i" else 5 for name in tensors}

@@ -88,7 +88,7 @@ def test_zero_is_kept_where_the_expression_says_so() -> None:
 
 @pytest.mark.parametrize("name", [name for name, p in PRIMITIVES.items() if p.exact is not None])
 def test_exact_meanings_are_those_of_numpy(name: str) -> None:
-    """Of small whole numbers, where nothing rounds but quotients."""
+    """On small whole numbers, where only quotients round."""
     primitive = PRIMITIVES[name]
     dtype = primitive.takes.dtypes[-1] if primitive.takes.dtypes[0] != "float16" else "float64"
     random = np.random.default_rng(7)

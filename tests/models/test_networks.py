@@ -73,7 +73,7 @@ def test_the_whole_network_has_the_layers_of_its_paper(name: str) -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_it_is_built_fast(name: str) -> None:
-    """Making the weights is no part of it: about 0.04 s, the best of three beside whatever else the machine does."""
+    """Without the construction of weights: about 0.04 s, the best of three, whatever other load the machine has."""
     seconds = []
     for _ in range(3):
         started = time.perf_counter()

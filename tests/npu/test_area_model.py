@@ -31,8 +31,8 @@ def test_memories_are_those_that_yosys_counts(machine: Machine) -> None:
 @needs_yosys
 @pytest.mark.parametrize("port", PORTS)
 def test_what_was_measured_is_what_the_machine_is_made_of_now(port: int) -> None:
-    """Else `python -m benchmarks.fit_area_model` says what to write into the table: of lanes as deep as those of the
-    usual machine, since longer addresses are more gates.
+    """Otherwise `python -m benchmarks.fit_area_model` prints the new table: for lanes as deep as in the usual machine,
+    since longer addresses need more gates.
     """
     usual = parameters(Machine(64, 64, bandwidth=port))
     machine = replace(SMALL, bandwidth=port, scratchpad=1 << 17, weights=1 << 14)

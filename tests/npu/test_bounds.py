@@ -22,7 +22,7 @@ from glenside.quantization.network import integer_network
 
 
 def _told(found: IntegerNetwork, machine: Machine) -> tuple[int, int]:
-    """What is told that any choice takes at least, and what the program takes."""
+    """Returns the predicted lower bound of any choice, and the cycles of the program."""
     made = compile_fronts(found, map_layers(gl.optimize(found.program, gl.NPU(machine), verify=False), found), machine)
     own = accounts(made)
     assert own.choices is not None

@@ -122,7 +122,7 @@ def _refused() -> Layer:
 
 
 def test_mappings_that_cannot_be_cut_are_not_chosen() -> None:
-    """Which is met only when a choice makes use of them: those seem to take nothing."""
+    """Such mappings are refused only when a choice uses them; their predicted cost is zero."""
     machine = MACHINES[0]
     options, results = _options(integer_network(network(random.Random(0))), machine)
     bad = {
@@ -145,8 +145,8 @@ def test_mappings_that_cannot_be_cut_are_not_chosen() -> None:
 def test_each_program_is_held_to_the_best_until_then(
     taken: int, asked: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And where prices told next to nothing the one by prices of windows comes first, and then those without tensors
-    that stay.
+    """If prices predict badly, the choice by prices of windows is lowered first, then the choice without resident
+    tensors.
     """
     seen, every = list[tuple[str, int]](), {"lanes": 140, "windows": 130, "dram": 120}
 

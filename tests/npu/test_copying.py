@@ -88,7 +88,7 @@ def _copies(made: NpuProgram) -> list[str]:
 
 @pytest.mark.slow
 def test_one_tensor_is_both_operands(tmp_path: Path) -> None:
-    """What streams and stays is at two places at least."""
+    """A tensor that streams and also stays is stored at two places at least."""
     g = Graph()
     node = g.node("MatMulInteger", "x", "x")
     found = integer_network(g.program({"x": ((9, 9), "int8")}, node))
@@ -100,7 +100,7 @@ def test_one_tensor_is_both_operands(tmp_path: Path) -> None:
 
 
 def test_a_copy_does_not_meet_an_input_that_is_held() -> None:
-    """Lanes through which one input is copied hold nothing of the other yet, whatever the order of both."""
+    """The lanes through which one input is copied hold nothing of the other yet, whatever the order of both."""
     machine = Machine(4, 4, scratchpad=1 << 12, accumulators=32, bandwidth=4, latency=3)
     for first, second in (("x", "y"), ("y", "x")):
         g = Graph()

@@ -82,7 +82,7 @@ def _run_as_two(program: NpuProgram) -> Run | None:
 
 
 def _outcome(program: NpuProgram) -> str:
-    """What comes of a program that is one, for which nothing but a sentence may stand."""
+    """Runs a program that was read back; anything but a result or one sentence is a fault."""
     two = _run_as_two(program)
     try:
         done = execute.run(program)

@@ -112,7 +112,7 @@ def test_additions_read_both_operands_where_they_are(which: str) -> None:
 
 
 def test_sums_that_are_added_keep_their_axes() -> None:
-    """Of what two convolutions make, flattened where both are added: what is read then are windows of an image."""
+    """The results of two convolutions, flattened where both are added: rows are then windows of an image."""
     program = gl.models.load("resnet-18", resolution=32, width=0.125).seeded_constants(0)
     network = quantized(program, program.constants)
     additions = [layer for layer in network.layers if layer.name.startswith("addition")]
@@ -128,7 +128,9 @@ def test_sums_that_are_added_keep_their_axes() -> None:
 
 @pytest.mark.slow
 def test_mappings_without_strides_in_common_are_not_taken_together() -> None:
-    """Of tensors that two layers read: pairs that are ruled out have no place, whatever room there is, others have."""
+    """For tensors that two layers read: pairs of mappings without a common layout are excluded,
+    whatever room there is.
+    """
     network, machine = _residual(8, 8), Machine(8, 8, scratchpad=1 << 20, accumulators=64, bandwidth=8, latency=3)
     result = gl.optimize(network.program, gl.NPU(machine), verify=False)
     options = options_of(network, map_layers(result, network), machine).every

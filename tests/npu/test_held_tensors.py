@@ -153,7 +153,7 @@ def _lanes(program: NpuProgram) -> list[list[bool]]:
 
 
 def _made(machine: Machine, stay: tuple[Term, ...] | None) -> NpuProgram:
-    """Of mappings that keep constants in the array, whatever else may be better."""
+    """Returns the program of mappings that keep constants in the array, even if others are better."""
     quantized = Q.quantized(_convolutions(), _convolutions().constants)
     result = gl.optimize(quantized.program, gl.NPU(machine), verify=False)
     taken = {}

@@ -25,7 +25,7 @@ SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(9, 40
 
 
 def _least(found: IntegerNetwork, machine: Machine) -> int:
-    """Cycles of what is chosen, which are no more than those of simpler choices."""
+    """Returns the cycles of the selected program, which must not exceed those of simpler choices."""
     result = gl.optimize(found.program, gl.NPU(machine), verify=False)
     fronts = map_layers(result, found)
     own = compile_fronts(found, fronts, machine).predicted

@@ -130,8 +130,8 @@ def _spread(kernel: tuple[int, int], strides: tuple[int, int], channels: tuple[i
     ],
 )
 def test_transposed_convolutions(kernel: tuple[int, int], strides: tuple[int, int]) -> None:
-    """Windows that do not meet are moved behind the array; where they do, rows have zeros between elements: sums of
-    several places of a tile are not added up.
+    """Windows that do not overlap are moved after the array; otherwise rows have zeros between elements, because sums
+    at several positions of a tile are not added up.
     """
     moved = all(size <= step for size, step in zip(kernel, strides, strict=True))
     mapped, result = _mapped(_spread(kernel, strides), MACHINES[1])

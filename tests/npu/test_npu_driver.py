@@ -61,7 +61,7 @@ def test_it_compiles_without_a_warning(program: NpuProgram, tmp_path: Path) -> N
 
 @pytest.fixture(scope="module")
 def built(program: NpuProgram, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The driver with the machine in place of a device, and beside it program.bin."""
+    """Builds the driver with the machine in the place of a device, and program.bin next to it."""
     folder = tmp_path_factory.mktemp("driver")
     content = binary_format.content(program)
     (folder / "program.bin").write_bytes(content)
@@ -110,7 +110,7 @@ def test_it_runs_a_program_as_the_simulator_does(program: NpuProgram, built: Pat
 
 @pytest.fixture(scope="module")
 def modelled(program: NpuProgram, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The driver with a model of the host port in place of a device, and beside it program.bin."""
+    """Builds the driver with a model of the host port in the place of a device, and program.bin next to it."""
     folder = tmp_path_factory.mktemp("model")
     content = binary_format.content(program)
     (folder / "program.bin").write_bytes(content)
