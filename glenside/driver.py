@@ -52,7 +52,7 @@ def optimize(
     method: str = "auto",
     extract_seconds: float = 60.0,
     explain: bool = False,
-    algebra: bool = False,
+    exact_order: bool = False,
     trace: bool = False,
     seed: int = 0,
     verify: bool = True,
@@ -72,9 +72,9 @@ def optimize(
               (node, costs of its operands) -> cost of the term; see `gl.target`. Without a target, only `rules` are
               used, by default those that compose and move movement
     limits    limits of each search: e-nodes, seconds, iterations and memory
-    algebra   True: sums and products between layers are computed in the cheapest equal way, as reals: products in
-              another order, common operands once, scales in the weights; see `docs/algebra.md`. For processors with a
-              cost model, arrays and npus
+    exact_order
+              True: keep the order of sums and products between layers as it is written. By default they are computed in
+              the cheapest equal way, as reals, for processors with a cost model, arrays and npus: see `docs/algebra.md`
     blocking, mapping, method, extract_seconds, explain
               how to search, where the target leaves a choice: see `glenside.targets.base.Way`
     trace     True: the e-graph records for each e-node the rule, the iteration and the e-nodes it was made from;
@@ -96,7 +96,7 @@ def optimize(
     with _told_to(listener, progress) as listener:
         program = _program(program, "optimized").as_written()
         target, rules = _searched_for(target, cost, rules)
-        way = replace(way_of(target, blocking, mapping, method, extract_seconds, explain, algebra), trace=trace)
+        way = replace(way_of(target, blocking, mapping, method, extract_seconds, explain, exact_order), trace=trace)
         limits = limits or Limits()
         key = (
             search_results.key(program, target, limits, way, seed, verify)
@@ -128,13 +128,7 @@ def optimize(
             answered()
             result.interrupted = True
         clock.finish()
-        if (
-            cache is not None
-            and key
-            and stages.algebra is None
-            and {result.stopped, stages.stopped} <= {*REPEATABLE}
-            and not result.interrupted
-        ):
+        if cache is not None and key and {result.stopped, stages.stopped} <= {*REPEATABLE} and not result.interrupted:
             try:
                 cache.put(key, search_results.text(result))
             except CacheFull as error:  # the answer is complete: the caller reports the error after saving it
@@ -422,12 +416,12 @@ def way_of(
     method: str = "auto",
     extract_seconds: float = 60.0,
     explain: bool = False,
-    algebra: bool = False,
+    exact_order: bool = False,
 ) -> Way:
     """Returns the options of the search as a `Way`. Raises BadInput for an option that the target does not have."""
     if method not in METHODS:
         raise BadInput(f"a method of extraction is one of {', '.join(METHODS)}, got {method!r}")
     seconds = extract_seconds if method == "exact" else Way.extract_seconds
-    way = Way(blocking, mapping, method, seconds, explain, algebra)
+    way = Way(blocking, mapping, method, seconds, explain, exact_order)
     target.accept(way)
     return way

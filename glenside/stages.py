@@ -151,7 +151,8 @@ class Stages:
 
     def _with_cheapest_algebra(self, program: Program) -> Program:
         """Returns the program with its sums and products between layers in the cheapest form."""
-        if not self.way.algebra or not isinstance(self.target, PricesAlgebra) or self.stopped == INTERRUPTED:
+        as_written = self.way.exact_order or self.way.mapping == "baseline" or self.stopped == INTERRUPTED
+        if as_written or not isinstance(self.target, PricesAlgebra):
             return program
         found = cheapest_algebra(program, self.target.product_prices(), self.target.predicted)
         self.algebra = found if found.candidates else None

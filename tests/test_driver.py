@@ -157,7 +157,7 @@ def _network(rows: int) -> Program:
 @pytest.mark.parametrize("way", [*BASELINE, {}])
 def test_a_network_of_every_kind_of_layer(rows: int, columns: int, way: dict[str, str]) -> None:
     program = _network(7)
-    result = gl.optimize(program, gl.SystolicArray(rows, columns), **way)
+    result = gl.optimize(program, gl.SystolicArray(rows, columns), **way, exact_order=True)
     assert [row.name for row in result.report.layers] == ["strided", "grouped", "depthwise", "pointwise", "fc"]
     assert result.report.ok, [(row.name, row.checked, row.nearest_miss) for row in result.report.layers]
     for row in result.report.layers:

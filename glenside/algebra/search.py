@@ -1,17 +1,20 @@
-"""The search for cheaper algebra in a whole program, one region at a time.
+"""The search for cheaper algebra in a whole program: region by region, then across regions.
 
 A region is a term of floats with the terms below it that nothing else reads, as far as they are sums and products. Its
 normal form is computed in the cheapest way that is found, if that is cheaper by a margin than the way it is written.
+Then products of different regions that share an operand are merged, where that is cheaper.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from glenside.algebra.factoring import Factoring
-from glenside.algebra.normal_form import NormalForm, normal_form
+from glenside.algebra.merging import is_contraction, mergings
+from glenside.algebra.normal_form import MOVEMENT, NormalForm, normal_form
 from glenside.builder.layout import split_at
+from glenside.ir.operator import OperatorKind
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder, rebuild, rebuild_all
 from glenside.ir.types import Tensor
@@ -27,8 +30,8 @@ median.
 class Candidate:
     """Another form of a region, and the costs of both forms; `taken` if it is part of the answer.
 
-    region     the name of its last product, or its operator
-    products   the names of its products as they are written
+    region     the name of what is computed instead
+    products   the names of its products as they are written, or its operator
     equations  the equations that its form takes
     """
 
@@ -40,7 +43,7 @@ class Candidate:
     taken: bool
 
     def __str__(self) -> str:
-        of = f" ({', '.join(self.products)})" if len(self.products) > 1 else ""
+        of = f" ({', '.join(self.products)})" if len(self.products) > 2 else ""
         what = "" if self.taken else ", which is not enough to be taken"
         return f"{self.region}{of}: {self.given:,.0f} -> {self.cost:,.0f}{what}; {'; '.join(self.equations)}"
 
@@ -65,54 +68,127 @@ def cheapest_algebra(
     predicted  the cost of a program, by which they are accepted; None if only prices are known
     margin     minimum share of the cost of a region that its form spares
     """
-    constant = dict(program.info.constant)
+    regions = _Search(program, prices, predicted, margin).in_regions()
+    merged = _Search(regions.program, prices, predicted, margin).merged()
+    return Algebra(merged.program, (*regions.candidates, *merged.candidates))
 
-    def is_constant(term: Term) -> bool:
-        if term not in constant:
-            for each in postorder(term, without=constant):
+
+@dataclass
+class _Search:
+    """Collects cheaper forms of terms of a program.
+
+    forms  a term -> a cheaper term
+    named  the names of new products
+    """
+
+    program: Program
+    prices: ProductPrices
+    predicted: Callable[[Program], float | None]
+    margin: float
+    forms: dict[Term, Term] = field(default_factory=dict)
+    named: dict[str, Term] = field(default_factory=dict)
+    candidates: list[Candidate] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._constant = dict(self.program.info.constant)
+        self._names = {term: name for name, term in self.program.layers.items()}
+        self._costs = _Costs(self.predicted, self.is_constant)
+
+    def is_constant(self, term: Term) -> bool:
+        """True if the elements of a term are known."""
+        known = self._constant
+        if term not in known:
+            for each in postorder(term, without=known):
                 declared = any(isinstance(a, Tensor) and a.constant for a in each.attributes)
-                constant[each] = each.operator.is_constant((constant[c] for c in each.children), declared)
-        return constant[term]
+                known[each] = each.operator.is_constant((known[c] for c in each.children), declared)
+        return known[term]
 
-    uses = _uses(program)
-    factoring = Factoring(is_constant, prices)
-    costs = _Costs(predicted, is_constant)
-    names = {term: name for name, term in program.layers.items()}
-    done: set[Term] = set()
-    forms: dict[Term, Term] = {}
-    named: dict[str, Term] = {}
-    candidates: list[Candidate] = []
-    for term in reversed(program.info.order):
-        if term in done or term.operator.name != "compute" or is_constant(term):
-            continue
-        form = normal_form(term, lambda each: uses[each] == 1 or is_constant(each))
-        found = None if form is None else factoring.best(form)
-        if form is None or found is None:
-            continue
-        done.update(form.inner)
-        given, cost = _given(form, is_constant, prices), found.cost
-        if cost >= (1 - margin) * given or term in postorder(found.term):  # as it is written, in other words
-            continue
-        given, cost = costs.of(form, found.term) or (given, cost)
-        taken = cost < (1 - margin) * given
-        inner = [names[each] for each in reversed(form.inner) if each in names]
-        region = names.get(term) or (inner[-1] if inner else str(term.attributes[0]))
-        candidates.append(Candidate(region, tuple(inner), found.equations, given, cost, taken))
-        if taken:
-            forms[term] = found.term
+    def in_regions(self) -> Algebra:
+        """Returns the program with the cheapest form of each region."""
+        uses = _uses(self.program)
+        factoring = Factoring(self.is_constant, self.prices)
+        done: set[Term] = set()
+        for term in reversed(self.program.info.order):
+            if term in done or term.operator.name != "compute" or self.is_constant(term):
+                continue
+            root = _chosen(self.program, term)
+            form = normal_form(root, lambda each: uses[each] == 1 or self.is_constant(each), term)
+            if form is None or not any(map(is_product, form.inner)):
+                continue
+            done.update(form.inner)
+            found = factoring.best(form)
+            if found is None:
+                continue
+            given = _given(form, self.is_constant, self.prices)
+            if term in postorder(found.term):  # as it is written, in other words
+                continue
+            products = [each for each in form.inner if is_product(each)]
             made = [each for each in postorder(found.term, without={*_leaves(form)}) if is_product(each)]
-            made = [each for each in made if not is_constant(each)]
-            named |= zip(_names(inner, region, len(made)), made, strict=True)
-    candidates.reverse()
-    if not forms:
-        return Algebra(program, tuple(candidates))
-    return Algebra(_rewritten(program, forms, named), tuple(candidates))
+            names = self._layers(products) or (str(term.attributes[0]),)
+            if self._accepts(root, found.term, _leaves(form), (given, found.cost), names, found.equations):
+                self.forms[root] = found.term
+                self._name(_label(names), [each for each in made if not self.is_constant(each)])
+                self._name(f"{_label(names)}-weights", [each for each in made if self.is_constant(each)])
+        self.candidates.reverse()
+        return self._result()
+
+    def merged(self) -> Algebra:
+        """Returns the program with products that share an operand merged."""
+        for one in mergings(self.program, self.is_constant, self.prices):
+            names = self._layers(one.products) or ("products",)
+            both = build("construct-tuple", *one.products), build("construct-tuple", *one.slices)
+            if self._accepts(*both, one.operands, (one.given, one.cost), names, (one.equation,)):
+                self.forms |= zip(one.products, one.slices, strict=True)
+                self._name(_label(names), [one.product])
+        return self._result()
+
+    def _accepts(
+        self,
+        given: Term,
+        other: Term,
+        operands: Sequence[Term],
+        prices: tuple[float, float],
+        names: tuple[str, ...],
+        equations: tuple[str, ...],
+    ) -> bool:
+        """Notes another form of a term if it is cheaper by prices; True if it is by predicted costs, too."""
+        if prices[1] >= (1 - self.margin) * prices[0]:
+            return False
+        before, after = self._costs.of(given, other, operands) or prices
+        taken = after < (1 - self.margin) * before
+        self.candidates.append(Candidate(_label(names), names, equations, before, after, taken))
+        return taken
+
+    def _layers(self, products: Iterable[Term]) -> tuple[str, ...]:
+        """Returns the names of products, in network order."""
+        known = {self._names[term] for term in products if term in self._names}
+        return tuple(name for name in self.program.layers if name in known)
+
+    def _name(self, label: str, made: Sequence[Term]) -> None:
+        self.named |= {label if len(made) == 1 else f"{label}-{n}": each for n, each in enumerate(made, 1)}
+
+    def _result(self) -> Algebra:
+        program = _rewritten(self.program, self.forms, self.named) if self.forms else self.program
+        return Algebra(program, tuple(self.candidates))
 
 
-def _names(inner: Sequence[str], region: str, count: int) -> list[str]:
-    """Returns names of `count` new products: numbered ones, then the last of the region's own."""
-    extra = [f"{region}-{number}" for number in range(1, count - len(inner) + 1)]
-    return [*extra, *inner[max(len(inner) - count, 0) :]]
+def _chosen(program: Program, term: Term) -> Term:
+    """Returns the last term above, through movement that nothing else reads, that has fewer elements; or the term."""
+    found = term
+    while term is not program.term and len(users := program.info.users[term]) == 1:
+        (term,) = users
+        if term.operator.name not in MOVEMENT:
+            break
+        if term.access.size < found.access.size:
+            found = term
+    return found
+
+
+def _label(products: Sequence[str]) -> str:
+    """Returns a name for what is computed in place of these products; no layer of the given program has it."""
+    if len(products) == 1:
+        return f"{products[0]}-rewritten"
+    return f"{products[0]}+{products[-1]}" if len(products) == 2 else f"{products[0]}+..+{products[-1]}"
 
 
 @dataclass
@@ -123,10 +199,9 @@ class _Costs:
     constant: Callable[[Term], bool]
     known: dict[str, float | None] = field(default_factory=dict)
 
-    def of(self, form: NormalForm, other: Term) -> tuple[float, float] | None:
-        """Returns the predicted costs of a region as it is written and in another form; None if they are not known."""
-        leaves = _leaves(form)
-        both = [self._cost(root, leaves) for root in (form.term, other)]
+    def of(self, given: Term, other: Term, operands: Sequence[Term]) -> tuple[float, float] | None:
+        """Returns the predicted costs of a term and of another form of it; None if they are not known."""
+        both = [self._cost(root, operands) for root in (given, other)]
         return None if None in both else (both[0] or 0.0, both[1] or 0.0)
 
     def _cost(self, root: Term, leaves: Sequence[Term]) -> float | None:
@@ -177,16 +252,25 @@ def _given(form: NormalForm, constant: Callable[[Term], bool], prices: ProductPr
         if constant(term):
             continue
         (x,) = term.children
-        if is_product(term):
+        if is_contraction(term):
             a, b = x.children
             (shared,) = x.attributes
             assert isinstance(shared, int)
             groups = a.access.shape.take(shared).product()
             rows, columns = a.access.shape.drop(shared).product(), b.access.shape.drop(shared).product()
-            total += prices.product(groups, rows, a.access.item.product(), columns)
+            total += prices.product(groups, rows, a.access.item.product(), columns, _stored(a) + _stored(b))
         else:
             total += prices.elementwise(x.access.size, term.access.size)
     return total
+
+
+def _stored(term: Term) -> int:
+    """Returns the number of elements that are read of a term, each once."""
+    size = term.access.size
+    while term.children and term.operator.kind in (OperatorKind.VIEW, OperatorKind.MOVEMENT):
+        term = term.children[0]
+        size = min(size, term.access.size)
+    return size
 
 
 def _rewritten(program: Program, forms: Mapping[Term, Term], named: Mapping[str, Term]) -> Program:

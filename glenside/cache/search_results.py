@@ -41,7 +41,8 @@ def text(result: Result) -> str:
     fronts = (
         _fronts(result) if isinstance(result.target, EmitsInstructions) and result.prepared is result.original else None
     )
-    kept = {"report": asdict(result.report), "program": str(result.program)}
+    program = {"program": str(result.program), "layers": list(result.program.layers)}
+    kept = {"report": asdict(result.report), **program}
     return json.dumps({**kept, "fronts": None if fronts is None else asdict(fronts)})
 
 
@@ -94,11 +95,13 @@ class Remembered:
     """A result from the cache, whose program is parsed on demand. Its search runs again if something is needed that the
     cache does not keep.
 
+      names        the names of its layers: the original's, unless the algebra between layers changed
       kept_fronts  the variants of layers, if they are kept; the search was then of the original
     """
 
     original: Program
     content: str
+    names: Sequence[str]
     again: Callable[[], Result]
     kept_fronts: _Fronts | None = None
 
@@ -106,7 +109,7 @@ class Remembered:
     def program(self) -> Program:
         found = parse(self.content)
         named = {**found.names, **found.layers}
-        layers = {name: named[name] for name in self.original.layers}
+        layers = {name: named[name] for name in self.names}
         return replace(self.original, term=found.term, layers=layers, names={})
 
     @property
@@ -115,7 +118,9 @@ class Remembered:
         others.
         """
         own = self.original.layers
-        layers = {name: layer for name, layer in self.program.layers.items() if layer.type == own[name].type}
+        layers = {
+            name: layer for name, layer in self.program.layers.items() if name in own and layer.type == own[name].type
+        }
         return replace(self.program, layers=layers)
 
     @cached_property
@@ -167,7 +172,7 @@ def recall(
         return None
     try:
         content = _typed(_Kept, json.loads(kept))
-        answer = Remembered(program, content.program, again, content.fronts)
+        answer = Remembered(program, content.program, content.layers, again, content.fronts)
         _ = answer.program, content.fronts is None or answer.fronts
     except DAMAGED as error:
         cache.distrust(f"it is no answer: {error!r}")
@@ -192,6 +197,7 @@ def compared(result: Result, progress: Progress) -> CheckReport:
 class _Kept:
     report: Report
     program: str
+    layers: Sequence[str]
     fronts: _Fronts | None
 
 

@@ -10,8 +10,8 @@ PANELS = {
     "quantize wrt",
     "Target": "target targets array arrays machine objective objectives max_rows max_weight_growth link unit loads "
     "stores on",
-    "Search": "node_limit time_limit iter_limit memory_limit no_cache blocking mapping method extract_seconds algebra "
-    "explain check no_check jobs scheduler",
+    "Search": "node_limit time_limit iter_limit memory_limit no_cache blocking mapping method extract_seconds "
+    "exact_order explain check no_check jobs scheduler",
     "Output": "output json_path as_json html plot pareto every emit layer after quiet",
 }
 """Panel of `--help` -> the names of its parameters. All others are in the panel `Options`."""

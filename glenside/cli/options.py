@@ -293,18 +293,16 @@ class Ways:
     extract_seconds: Annotated[
         float, typer.Option("--extract-time-limit", help="Maximum seconds of exact extraction.")
     ] = 60.0
-    algebra: Annotated[
+    exact_order: Annotated[
         bool,
-        typer.Option(
-            "--algebra", help="Compute sums and products between layers in the cheapest equal way, as real numbers."
-        ),
+        typer.Option("--exact-order", help="Keep the order of sums and products between layers as it is written."),
     ] = False
 
     def way(self, target: Target, *, explain: bool = False) -> Way:
         """Raises BadInput for a way that the target does not have."""
         from glenside.driver import way_of
 
-        return way_of(target, self.blocking, self.mapping, self.method, self.extract_seconds, explain, self.algebra)
+        return way_of(target, self.blocking, self.mapping, self.method, self.extract_seconds, explain, self.exact_order)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ PHASES, SUMS = (64, 4, 16, 3, 2, 1), (4, 64, 8, 3, 2, 1)
 
 @pytest.mark.parametrize(("sizes", "chosen"), [(PHASES, "as a convolution, 4 phases"), (SUMS, "plain")])
 def test_prices_decide_between_phases_and_sums_of_windows(sizes: tuple[int, ...], chosen: str) -> None:
-    result = gl.optimize(step_of(*sizes), gl.CPU(machine=MACHINE))
+    result = gl.optimize(step_of(*sizes), gl.CPU(machine=MACHINE), exact_order=True)
     assert result.report.checked == "exact"
     row = next(row for row in result.report.layers if row.name == GRADIENT)
     assert (row.label, row.checked) == (chosen, "exact")
@@ -69,7 +69,7 @@ class SlowReaders(CompiledCPU):
 
 def test_what_readers_of_sums_of_windows_take_decides_too() -> None:
     """They take less where there are no sums: nobody is told to take less than nothing."""
-    result = gl.optimize(step_of(*PHASES), SlowReaders(machine=MACHINE), verify=False)
+    result = gl.optimize(step_of(*PHASES), SlowReaders(machine=MACHINE), verify=False, exact_order=True)
     taken = {v.label: v.measures["time"] or 0 for v in result.answer.layers[GRADIENT].variants}
     phases = taken["as a convolution, 4 phases"]
     assert 0 < phases < 1e7 < taken["plain"]

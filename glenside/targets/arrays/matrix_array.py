@@ -52,7 +52,7 @@ class _TilePrices:
 
     array: Array
 
-    def product(self, groups: int, rows: int, depth: int, columns: int) -> float:
+    def product(self, groups: int, rows: int, depth: int, columns: int, read: int) -> float:
         if not self.array.rows:
             return 0
         orders = (rows, columns), (columns, rows)
@@ -69,7 +69,7 @@ _TIE = 1e-6
 class MatrixArray(Target, BoundsProducts, PricesAlgebra):
     """The cost model of an array of R x C multipliers, and the rules that map products onto it."""
 
-    ways = frozenset({"blocking", "mapping", "method", "extract_seconds", "explain", "algebra"})
+    ways = frozenset({"blocking", "mapping", "method", "extract_seconds", "explain"})
     repeatable = True
     measures: tuple[Measure, ...] = (
         CYCLES,

@@ -9,8 +9,11 @@ from typing import Protocol
 class ProductPrices(Protocol):
     """The costs of single steps in the unit of a target."""
 
-    def product(self, groups: int, rows: int, depth: int, columns: int) -> float:
-        """Returns the cost of `groups` products of (rows depth) and (depth columns)."""
+    def product(self, groups: int, rows: int, depth: int, columns: int, read: int) -> float:
+        """Returns the cost of `groups` products of (rows depth) and (depth columns).
+
+        read  elements that the operands are stored in; overlapping windows read some more than once
+        """
 
     def elementwise(self, read: int, written: int) -> float:
         """Returns the cost of an elementwise function, or a sum, by the number of elements read and written."""
@@ -29,9 +32,9 @@ class Roofline:
     multiply_add: float
     element: float
 
-    def product(self, groups: int, rows: int, depth: int, columns: int) -> float:
+    def product(self, groups: int, rows: int, depth: int, columns: int, read: int) -> float:
         """Returns the cost of products; each operand is read, and the result written, once."""
-        elements = groups * (rows * depth + depth * columns + rows * columns)
+        elements = read + groups * rows * columns
         return self.step + self.multiply_add * groups * rows * depth * columns + self.element * elements
 
     def elementwise(self, read: int, written: int) -> float:

@@ -97,7 +97,7 @@ class Way:
     method     extraction method: "auto", "greedy", "dag" or "exact"
     extract_seconds  time limit of "exact" for the whole program
     explain    True: report the rules that made each chosen variant
-    algebra    True: choose the algebra between layers by cost: other orders of products, common operands
+    exact_order  True: keep the order of sums and products between layers as it is written
     at_once    True: skip slow trials, because the user waits after an interrupt
     trace      True: the e-graph records for each e-node the rule, the iteration and the class it was made from; the
                answer has the same cost, but ties may break differently
@@ -109,7 +109,7 @@ class Way:
     method: str = "auto"
     extract_seconds: float = 60.0
     explain: bool = False
-    algebra: bool = False
+    exact_order: bool = False
     at_once: bool = False
     trace: bool = field(default=False, compare=False, repr=False)
     on_step: Callable[[str, float], None] = field(default=lambda _what, _part: None, compare=False, repr=False)

@@ -97,12 +97,9 @@ class Target(metaclass=_TargetType):
     def accept(self, way: Way) -> None:
         """Raises BadInput for an option that the target does not have."""
         for choice in fields(Way):
-            if getattr(way, choice.name) != choice.default and choice.name not in self.ways:
+            if getattr(way, choice.name) != choice.default and choice.name not in {*self.ways, "exact_order"}:
                 flag = {"method": "extract", "extract_seconds": "extract-time-limit"}.get(choice.name, choice.name)
-                why = (
-                    "it has no costs of products between layers" if flag == "algebra" else "there is one way to search"
-                )
-                raise BadInput(f"{self.name} has no option --{flag}: {why}")
+                raise BadInput(f"{self.name} has no option --{flag}: there is one way to search")
 
     def scope(self, way: Way) -> Scope:
         """Returns the part of the program that goes into one e-graph."""

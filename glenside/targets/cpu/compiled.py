@@ -119,7 +119,6 @@ class CompiledCPU(CPU, CostsInPlace, BoundsVariants, PricesAlgebra):
     """
 
     strategy = Recipes
-    ways = CPU.ways | {"algebra"}
 
     def __init__(
         self,

@@ -61,7 +61,7 @@ class NPU(MatrixArray, EmitsInstructions):
     memories. Raises BadInput.
     """
 
-    ways = frozenset({"mapping", "explain", "algebra"})
+    ways = frozenset({"mapping", "explain"})
     measures = (
         Measure("cycles", "cycles", "of the array, its operands in its memories"),
         Measure("tiles", "tiles", "weights loaded, each for some rows that stream"),
