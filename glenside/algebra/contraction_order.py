@@ -1,8 +1,8 @@
 """Finds the cheapest order of pairwise contractions of operands, by dynamic programming over their subsets.
 
 Contractions of constants cost nothing, since they are computed once; their results are read at run time, and these
-bytes count. Row operators are applied to a subset of operands that has their sources. There are 2^n subsets of n operands
-and groups of row operators, so only forms of few operands are ordered exactly.
+bytes count. Row operators are applied to a subset of operands that has their sources. There are 2^n subsets of n
+operands and groups of row operators, so only forms of few operands are ordered exactly.
 """
 
 from __future__ import annotations

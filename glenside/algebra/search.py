@@ -66,7 +66,7 @@ def cheapest_algebra(
 
     prices     costs of single steps, by which forms are found
     predicted  the cost of a program, by which they are accepted; None if only prices are known
-    margin     minimum share of the cost of a region that its form spares
+    margin     minimum share of the cost of a region that its form saves
     """
     regions = _Search(program, prices, predicted, margin).in_regions()
     merged = _Search(regions.program, prices, predicted, margin).merged()
