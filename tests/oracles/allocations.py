@@ -16,7 +16,7 @@ from glenside.semantics.interpreter import Run, evaluate
 
 
 def measured_peak(program: Program, seed: int = 0) -> int:
-    """Bytes, less those of the interpreter's own tables; what is of constants alone is computed before."""
+    """Returns the peak bytes without the interpreter's own tables; terms over constants alone are computed before."""
     folded = gl.fold(program.seeded_constants(seed))
     values: dict[str, np.ndarray] = dict(folded.constants) | inputs(folded, seed)
     evaluate([folded.term], values)  # what is imported or kept at the first run is no part of it
@@ -42,7 +42,7 @@ def _traced(work: Callable[[], object]) -> int:
 
 
 def _kept(make: Callable[[], object]) -> int:
-    """Bytes of what is made, without what it took to make it."""
+    """Returns the bytes of the result, without temporaries."""
     gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
@@ -57,7 +57,7 @@ def _kept(make: Callable[[], object]) -> int:
 
 
 def tiled(program: Program, rows: int) -> Program:
-    """The program with every product as the instruction of a plain processor."""
+    """Returns the program with every product as the instruction of a plain processor."""
 
     def tile(term: Term, children: tuple[Term, ...]) -> Term | None:
         if not is_product(term):

@@ -10,11 +10,11 @@ from glenside.codegen.loop_ir.ir import For, Load, Loops, Prefetch, Role, Statem
 from glenside.ir.index_map import Axis, Index
 
 Change = Callable[[Any], list[Any]]
-"""What may stand in the place of a statement or a formula: a sequence of statements, or one formula."""
+"""Returns replacements for a statement or a formula: sequences of statements, or one formula."""
 
 
 def broken(loops: Loops, change: Change) -> Iterator[tuple[str, Loops]]:
-    """The loops with one part changed, for each that `change` has something for, and what was there."""
+    """Yields the loops with one part changed, for each part that `change` applies to, and the original part."""
     for at, nest in enumerate(loops.nests):
         for what, body in _bodies(nest.body, change):
             changed = replace(nest, body=body)
@@ -35,7 +35,7 @@ def _bodies(body: tuple[Statement, ...], change: Change) -> Iterator[tuple[str, 
 
 
 def _formulas(part: Any, change: Change) -> Iterator[tuple[str, Any]]:
-    """A statement or a formula with one of its formulas changed."""
+    """Yields a statement or a formula with one of its formulas changed."""
     for field in fields(part):
         value = getattr(part, field.name)
         operands = value if field.name == "operands" else (value,)
@@ -52,14 +52,14 @@ def _said(part: Any) -> str:
 
 
 def moved(part: Any) -> list[Any]:
-    """An access one element farther."""
+    """Moves an access by one element."""
     if isinstance(part, Store):
         return [(replace(part, place=part.place + 1),)]
     return [replace(part, place=part.place + 1)] if isinstance(part, Load) else []
 
 
 def stretched(part: Any) -> list[Any]:
-    """An access that moves once more with one of its axes."""
+    """Increases the stride of an access along one of its axes."""
     if not isinstance(part, Load | Store):
         return []
     axes = [atom for atom, _ in part.place.terms if isinstance(atom, Axis)]
@@ -68,27 +68,27 @@ def stretched(part: Any) -> list[Any]:
 
 
 def dropped(part: Any) -> list[Any]:
-    """No store, or no guard."""
+    """Drops a store or a guard."""
     if isinstance(part, Store):
         return [()]
     return [part.body] if isinstance(part, When) else []
 
 
 def shortened(part: Any) -> list[Any]:
-    """A loop of one step less."""
+    """Shortens a loop by one step."""
     return [(replace(part, axis=Axis(part.axis.number, part.axis.size - 1)),)] if isinstance(part, For) else []
 
 
 def shared(part: Any) -> list[Any]:
-    """A loop whose steps any thread may take."""
+    """Makes a loop parallel."""
     return [(replace(part, way=Way.PARALLEL),)] if isinstance(part, For) and part.way is Way.LOOP else []
 
 
 def unguarded(part: Any) -> list[Any]:
-    """What stands where guards hold, everywhere."""
+    """Removes guards."""
     return [part.then] if type(part).__name__ == "Choose" else []
 
 
 def temporary(loops: Loops) -> list[Any]:
-    """The buffers that an arena has."""
+    """Returns the buffers in the arena."""
     return [buffer for buffer in loops.buffers if buffer.role is Role.TEMPORARY]

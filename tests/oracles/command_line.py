@@ -12,7 +12,7 @@ from glenside.cli.application import run as run_command
 
 
 def run(*arguments: object) -> int:
-    """The exit status of `glenside arguments`."""
+    """Returns the exit status of `glenside arguments`."""
     old, sys.argv = sys.argv, ["glenside", *map(str, arguments)]
     try:
         return run_command()
@@ -23,8 +23,8 @@ def run(*arguments: object) -> int:
 
 
 def completed(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    """The exit status of `glenside arguments` in a folder, and what it wrote, as of a process of its own: to start one
-    takes longer than most commands.
+    """Runs `glenside arguments` in a folder; returns the exit status and the output. It runs in this process: starting
+    a process takes longer than most commands.
     """
     out, errors = io.StringIO(), io.StringIO()
     with chdir(folder), redirect_stdout(out), redirect_stderr(errors):

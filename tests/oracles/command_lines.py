@@ -100,7 +100,7 @@ E_GRAPH = '{"nodes": {"a": {"op": "a", "children": [], "eclass": "0", "cost": 1}
 
 
 def prepare(folder: Path) -> None:
-    """The files that lines name, good and odd."""
+    """Writes the files that command lines name, good and odd ones."""
     for name, text in {
         "p.glenside": PROGRAM,
         "e.json": E_GRAPH,
@@ -119,7 +119,7 @@ def prepare(folder: Path) -> None:
 
 
 def line(pick: random.Random) -> list[str]:
-    """One command line."""
+    """Draws one command line."""
     commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     name = pick.choice(sorted(commands))
     declared = commands[name].params
@@ -153,7 +153,7 @@ def _value(parameter: Any, pick: random.Random) -> str:
 
 
 def tried(words: list[str], folder: Path) -> str:
-    """What is wrong with what the command does, or ""."""
+    """Runs a command; returns a fault of it, or ""."""
     errors = folder / ".errors"
     process = os.fork()
     if not process:
@@ -175,7 +175,7 @@ def tried(words: list[str], folder: Path) -> str:
 
 
 def _become(words: list[str], folder: Path, errors: Path) -> None:
-    """Be the command, in a group of processes of its own. Never returns."""
+    """Runs the command in its own process group. Never returns."""
     status = 99
     try:
         os.setpgid(0, 0)

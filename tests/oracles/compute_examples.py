@@ -18,13 +18,13 @@ def _pointwise(kind: str, samples: Array, value: Any) -> list[Example]:
 
 
 def _fold(kind: str, operands: Any, value: Any, dtype: str = "float32", result: str = "") -> Example:
-    """Operands stacked in the item of a shape (2)."""
+    """Makes an example on operands stacked in the item of a shape (2)."""
     term = build("compute", kind, leaf(np.moveaxis(np.asarray(operands), 0, 1), 1, dtype))
     return Example(term, f"({len(value)})({' '.join(map(str, value.shape[1:]))}) {result or dtype}", value)
 
 
 def _reduction(kind: str, value: Any, dtype: str = "float32") -> list[Example]:
-    """Over the items of (2)(3 4)."""
+    """Makes an example on the items of (2)(3 4)."""
     return [Example(build("compute", kind, leaf(A, 1)), f"(2)() {dtype}", np.asarray(value))]
 
 

@@ -17,7 +17,7 @@ STEP = 1e-6
 
 
 def doubled(program: Program, dtype: str = "float64") -> Program:
-    """The same program of float32 in float64, or another float dtype."""
+    """Returns a float32 program in float64, or in another float dtype."""
 
     def wider(term: Term, children: tuple[Term, ...]) -> Term:
         def wide(attribute: object) -> object:
@@ -38,13 +38,13 @@ def doubled(program: Program, dtype: str = "float64") -> Program:
 
 
 def results(program: Program, values: Mapping[str, Array]) -> list[Array]:
-    """The arrays of a program, one or several."""
+    """Returns the arrays of a program, one or several."""
     (found,) = evaluate([program.term], {**program.constants, **values})
     return [*found] if isinstance(found, tuple) else [found]
 
 
 def difference(program: Program, values: Mapping[str, Array], direction: Mapping[str, Array]) -> list[Array]:
-    """How each result changes along a direction: a central difference."""
+    """Returns the change of each result along a direction: a central difference."""
     more = results(program, {**values, **{n: values[n] + STEP * d for n, d in direction.items()}})
     less = results(program, {**values, **{n: values[n] - STEP * d for n, d in direction.items()}})
     with np.errstate(all="ignore"):

@@ -11,7 +11,7 @@ WAYS = {
     "status 7": "os._exit(7)",
 }
 WAITS = "ctypes.PyDLL(None).sleep(1000)"
-"""Never answers, and lets nothing else of its process run."""
+"""Statements that never return, and let no other thread of the process run."""
 _MODULE = """
 import ctypes, os, signal, types
 __version__ = "0.0"
@@ -33,6 +33,6 @@ class InferenceSession:
 
 
 def write_runtime(folder: Path, load: str = "pass", run: str = "pass") -> None:
-    """Write the package into a folder for sys.path; statements say what it does when it loads a model and runs it."""
+    """Writes the package into a folder for sys.path; `statements` run when a model is loaded and when it runs."""
     (folder / "onnxruntime").mkdir(parents=True)
     (folder / "onnxruntime" / "__init__.py").write_text(_MODULE.format(load=load, run=run))

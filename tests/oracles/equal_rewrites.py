@@ -23,14 +23,14 @@ def _full(t: Term, value: str) -> Term:
 
 
 def transposed(t: Term, pick: random.Random) -> Term | None:
-    """There and back."""
+    """Transposes, and transposes back."""
     order = pick.sample(range(t.access.rank), t.access.rank)
     back = [order.index(axis) for axis in range(t.access.rank)]
     return build("access-transpose", build("access-transpose", t, order), back)
 
 
 def scaled(t: Term, pick: random.Random) -> Term | None:
-    """By 3 and back, which rounds."""
+    """Multiplies by 3 and divides, which rounds."""
     if t.access.dtype != "float32":
         return None
     three = _full(t, "3")
@@ -38,7 +38,7 @@ def scaled(t: Term, pick: random.Random) -> Term | None:
 
 
 def shifted(t: Term, pick: random.Random) -> Term | None:
-    """By a number and back; integers wrap twice."""
+    """Adds a number and subtracts it; integers wrap twice."""
     if t.access.dtype == "bool":
         return None
     off = _full(t, pick.choice(("1", "7", "100")))
@@ -46,7 +46,7 @@ def shifted(t: Term, pick: random.Random) -> Term | None:
 
 
 def parted(t: Term, pick: random.Random) -> Term | None:
-    """Cut along an axis, and put together."""
+    """Slices along an axis, and concatenates."""
     wide = [axis for axis, size in enumerate(t.access.dims) if size > 1]
     if not wide:
         return None
@@ -58,7 +58,7 @@ def parted(t: Term, pick: random.Random) -> Term | None:
 
 
 def padded(t: Term, pick: random.Random) -> Term | None:
-    """And what was added cut off."""
+    """Pads, and slices the padding off."""
     if not t.access.rank:
         return None
     axis = pick.randrange(t.access.rank)
@@ -68,7 +68,7 @@ def padded(t: Term, pick: random.Random) -> Term | None:
 
 
 def exchanged(t: Term, pick: random.Random) -> Term | None:
-    """The operands of what commutes."""
+    """Exchanges the operands of a commutative operator."""
     if t.operator is not compute or t.attributes[0] not in _COMMUTE:
         return None
     (product,) = t.children
@@ -79,7 +79,7 @@ def exchanged(t: Term, pick: random.Random) -> Term | None:
 
 
 def negated(t: Term, pick: random.Random) -> Term | None:
-    """min(a) = -max(-a), of reals."""
+    """Replaces min(a) by -max(-a), for reals."""
     if t.operator is not compute or t.attributes[0] not in _TURNED or t.access.dtype != "float32":
         return None
     turned = build("compute", _TURNED[str(t.attributes[0])], build("compute", "negative", t.children[0]))
@@ -87,7 +87,7 @@ def negated(t: Term, pick: random.Random) -> Term | None:
 
 
 def chosen(t: Term, pick: random.Random) -> Term | None:
-    """The larger of a number and itself."""
+    """Replaces a number by the larger of it and itself."""
     return Builder.combine(pick.choice(("maximum", "minimum")), t, t)
 
 
@@ -95,7 +95,7 @@ WAYS: tuple[Way, ...] = (transposed, scaled, shifted, parted, padded, exchanged,
 
 
 def equals(term: Term, pick: random.Random) -> Iterator[tuple[str, Term]]:
-    """Names of ways, and the term with one, two or three of its terms written in such ways."""
+    """Yields names of rewrites, and the term with one, two or three of its terms rewritten."""
     while True:
         whole, names = term, []
         for _ in range(pick.randint(1, 3)):

@@ -18,7 +18,7 @@ def negative(x: Term) -> Term:
 
 
 def by_channels(p: Place) -> Term:
-    """A convolution of the first channel, and of the others."""
+    """Splits a convolution into the first channel and the others."""
 
     def part(low: int, high: int) -> Term:
         return convolution(slice_axis(p.x, 1, low, high), slice_axis(p.weights, 1, low, high), 1, 1, 1, 1).result
@@ -46,7 +46,7 @@ MOVED: dict[str, Step] = {
     "channels apart": lambda p: (p.convolved(), by_channels(p)),
     "scaled weights": lambda p: (p.convolved(times(p.weights, "1/3")), times(p.convolved(), "1/3")),
 }
-"""Without anything that depends on order."""
+"""Pairs without operations that depend on order."""
 DECIDED: dict[str, Step] = {
     "relu of abs": lambda p: (relu(p.x), times(add(p.x, compute("abs", p.x)), "1/2")),
     "abs of relus": lambda p: (compute("abs", p.x), add(relu(p.x), relu(negative(p.x)))),
@@ -116,7 +116,7 @@ DECIDED: dict[str, Step] = {
         compute("sqrt", multiply(compute("abs", p.x), compute("abs", p.x))),
     ),
 }
-"""With what depends on order."""
+"""Pairs with operations that depend on order."""
 INTEGERS: dict[str, Step] = {
     "there and back": lambda p: (p.x, by("subtract", plus(p.x, 100), 100)),
     "three times": lambda p: (

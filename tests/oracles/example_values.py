@@ -16,7 +16,7 @@ VALUES: dict[str, Array] = {}
 
 
 def leaf(array: Any, split: int = 0, dtype: str = "float32") -> Term:
-    """A tensor with that value, split there."""
+    """Returns a tensor with a value and a split."""
     value = np.asarray(array, dtype)
     name = f"t{len(VALUES)}"
     VALUES[name] = value
@@ -24,7 +24,7 @@ def leaf(array: Any, split: int = 0, dtype: str = "float32") -> Term:
 
 
 def integers(*dims: int, seed: int = 0) -> Array:
-    """Small random integers, neither square nor symmetric: mistakes in axes and signs show."""
+    """Draws small integers, neither square nor symmetric, so that mistakes in axes and signs show."""
     return np.random.default_rng((seed, *dims)).integers(-9, 10, dims)
 
 

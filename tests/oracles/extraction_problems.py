@@ -22,7 +22,9 @@ def problem(
 
 
 def random_problem(seed: int, most: int = 8) -> Problem:
-    """Small, with cycles, self-loops, repeated children, zero costs, several roots and random boundaries."""
+    """Draws a small problem with cycles, self-loops, repeated children, zero costs, several roots and random
+    boundaries.
+    """
     r = random.Random(seed)
     count, dimension = r.randint(1, most), r.randint(1, 3)
     classes: list[list[Node]] = []
@@ -38,7 +40,7 @@ def random_problem(seed: int, most: int = 8) -> Problem:
 
 
 def answers(p: Problem) -> Iterator[dict[int, int]]:
-    """Every choice that is closed and acyclic, by enumeration."""
+    """Enumerates every choice that is closed and acyclic."""
     stack: list[tuple[dict[int, int], tuple[int, ...]]] = [({}, p.roots)]
     while stack:
         choice, wanted = stack.pop()
@@ -50,7 +52,7 @@ def answers(p: Problem) -> Iterator[dict[int, int]]:
 
 
 def is_acyclic(p: Problem, choice: dict[int, int]) -> bool:
-    """By removing leaves until nothing is left: not the way that the code under test goes."""
+    """True if removing leaves repeatedly removes all: another algorithm than the code under test."""
     left = dict(choice)
     while left:
         leaves = [c for c, n in left.items() if not any(d in left for d in p.children[n])]
@@ -66,7 +68,7 @@ def vector_sum(p: Problem, choice: dict[int, int]) -> Cost:
 
 
 def hard(size: int, seed: int = 0) -> Problem:
-    """Sharing without structure, which the reduction hardly shrinks."""
+    """Draws unstructured sharing, which the reduction hardly shrinks."""
     r = random.Random(seed)
     count = size * 2 // 3
     classes: list[list[Node]] = [[] for _ in range(count)]

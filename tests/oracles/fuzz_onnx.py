@@ -40,7 +40,7 @@ DIMS = {name: 2 for name in ("batch", "sequence", "length", "N")}
 
 
 def seeds() -> list[onnx.ModelProto]:
-    """The models to change: small networks, and the node tests of onnx with their inputs as initializers."""
+    """Returns the models to change: small networks, and the node tests of onnx with their inputs as initializers."""
     models = [small(name) for name in NETWORKS]
     for test in load_model_tests(kind="node"):
         if test.model is None or test.model.ByteSize() > 20_000:
@@ -57,13 +57,13 @@ def seeds() -> list[onnx.ModelProto]:
 
 
 def case(models: Sequence[onnx.ModelProto], seed: int, number: int) -> bytes:
-    """The bytes of one case."""
+    """Returns the bytes of one case."""
     pick = random.Random(f"{seed}/{number}")
     return changed(pick.choice(models), pick)
 
 
 def tried(data: bytes) -> str | None:
-    """Import these bytes, and run what comes out; what went wrong, or None."""
+    """Imports a model from bytes, and runs it; returns the fault, or None."""
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
         model = onnx.ModelProto()
@@ -94,7 +94,7 @@ def _import_and_run(model: onnx.ModelProto) -> None:
 
 
 def program_inputs(program: Program) -> dict[str, Any]:
-    """Small numbers for every input."""
+    """Draws small numbers for every input."""
     drawn = np.random.default_rng(0)
     return {n: drawn.integers(0, 2, t.dims).astype(t.dtype) for n, t in program.inputs.items()}
 
@@ -105,7 +105,7 @@ def _named_dims(model: onnx.ModelProto) -> dict[str, int]:
 
 
 def _fault(error: BaseException) -> BaseException | None:
-    """The error of Python or numpy behind a BadInput of the walk."""
+    """Returns the error of Python or numpy that caused a BadInput."""
     if "cannot be read: " not in str(error):
         return None
     inner: BaseException | None = error
@@ -128,7 +128,7 @@ def _where(error: BaseException | None) -> str:
 
 
 class Hang(BaseException):
-    """Ten seconds have gone."""
+    """A case took ten seconds."""
 
 
 def _hang(*_: Any) -> None:
@@ -156,7 +156,9 @@ def _work(pipe: Connection, models: Sequence[onnx.ModelProto], seed: int, number
 
 
 class Worker:
-    """A process with its cases, started again after the one on which it died. `findings`: words -> cases."""
+    """A process that runs cases; it is started again after the case on which it died. `findings`:
+    description -> cases.
+    """
 
     def __init__(self, models: Sequence[onnx.ModelProto], seed: int, first: int, step: int) -> None:
         self.models, self.seed, self.step = models, seed, step
@@ -174,7 +176,7 @@ class Worker:
         self.current, self.began = first, time.monotonic() + 60  # it first loads what it needs
 
     def listen(self) -> None:
-        """Hear what it has done; put another in its place when it is dead, or deaf to its own alarm."""
+        """Reads the results of a worker; replaces the worker if it has died or does not answer."""
         try:
             while self.pipe.poll():
                 self._hear(*self.pipe.recv())
@@ -195,7 +197,7 @@ class Worker:
 
 
 def fuzz(seconds: float, seed: int, workers: int = 1) -> tuple[int, dict[str, list[int]]]:
-    """How many cases were tried, and what was found: the words of each finding with the numbers of its cases."""
+    """Returns the number of cases, and the findings: the description of each with the numbers of its cases."""
     models = seeds()
     crew = [Worker(models, seed, i, workers) for i in range(workers)]
     end = time.monotonic() + seconds

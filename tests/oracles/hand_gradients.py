@@ -36,7 +36,7 @@ from glenside.ir.types import Dims, Tensor
 
 
 class Gradient(NamedTuple):
-    """A program, a gradient of it with the cotangent u, and by what."""
+    """A program, its gradient with the cotangent u, and the tensors to differentiate by."""
 
     program: Program
     gradient: Program
@@ -44,7 +44,7 @@ class Gradient(NamedTuple):
 
     @staticmethod
     def of(y: Term, **gradients: Term) -> Gradient:
-        """The gradient with respect to each tensor that is named."""
+        """Returns the gradient with respect to each named tensor."""
         terms = [build("access", term, 0) for term in gradients.values()]
         return Gradient(Program(y), Program(build("construct-tuple", *terms)), tuple(gradients))
 
@@ -54,7 +54,7 @@ def tensor(name: str, *dims: int, dtype: str = "float32") -> Term:
 
 
 def like(y: Term) -> Term:
-    """The cotangent of y."""
+    """Returns the cotangent of y."""
     return tensor("u", *y.access.dims)
 
 
@@ -75,7 +75,7 @@ def total(x: Term, axis: int) -> Term:
 
 
 def turned(x: Term) -> Term:
-    """With the first two axes exchanged."""
+    """Exchanges the first two axes."""
     return transpose(x, (1, 0, *range(2, x.access.rank)))
 
 
@@ -89,7 +89,7 @@ def dense(*, transposed: bool = True, summed: bool = True) -> Gradient:
 
 
 def convolved(*, dilated: bool = True, flipped: bool = True, padding: int = 1) -> Gradient:
-    """Strides of 2; the gradient by the weights has them as dilations."""
+    """Convolves with strides of 2, which are dilations in the gradient by the weights."""
     x, w = tensor("x", 2, 2, 7, 7), tensor("w", 3, 2, 3, 3)
     y = convolution(x, w, 2, 1, 1, 1).result
     u = like(y)
@@ -166,7 +166,7 @@ def gathered(*, added: bool = True) -> Gradient:
 
 
 def moved(*, start: int = 1) -> Gradient:
-    """Concatenated, padded and cut."""
+    """Concatenates, pads and slices."""
     x, z = tensor("x", 3, 4), tensor("z", 2, 4)
     y = pad(slice_axis(concatenate([x, z], 0), 0, 1, 5), [(0, 0), (2, 1)])
     u = like(y)
@@ -175,7 +175,7 @@ def moved(*, start: int = 1) -> Gradient:
 
 
 def pointwise(*, sign: str = "1", at: str = "x") -> Gradient:
-    """exp(x) + log(x) + tanh(x) * sigmoid(x), with tanh in terms of exp."""
+    """Computes exp(x) + log(x) + tanh(x) * sigmoid(x), with tanh in terms of exp."""
     x = tensor("x", 3, 5)
     tanh, sigmoid = compute("tanh", x), compute("sigmoid", x)
     y = add(add(compute("exp", x), compute("log", x)), multiply(tanh, sigmoid))
@@ -201,7 +201,7 @@ def gelued(*, second_path: bool = True) -> Gradient:
 
 
 def cross_entropy(*, minus: bool = True) -> Gradient:
-    """- sum(labels * log-softmax(x)), one number; there is no u."""
+    """Computes - sum(labels * log-softmax(x)), one number; there is no u."""
     x, labels = tensor("x", 3, 5), tensor("labels", 3, 5)
     y = times(reduce_axes("reduce-sum", multiply(labels, softmax(x, kind="log-softmax")), [0, 1]), "-1")
     expected = multiply(softmax(x), total(labels, 1))

@@ -29,7 +29,7 @@ _WHOLE_KINDS = ("abs", "relu", "negative", "sign", "(clip -3 2)")
 
 
 def indexed(pick: random.Random) -> Term:
-    """A program of one or two selections by indices, with up to three steps before each and after."""
+    """Draws a program of one or two selections by indices, with up to three steps before and after each."""
     dims = (pick.choice((2, 3, 4)), pick.choice((1, 2, 3, 5)))
     x = tensor("x", dims, pick.choice((REAL, REAL, REAL, "int32")))
     for number in range(pick.choice((1, 1, 2))):
@@ -61,7 +61,7 @@ def _step(pick: random.Random, x: Term, number: str) -> Term:
 
 
 def _selection(pick: random.Random, x: Term, number: str) -> Term:
-    """Elements of x, or of a table, where indices say that are computed of x or given."""
+    """Selects elements of x or of a table, at indices that are computed from x or given."""
     axis = pick.randrange(x.access.rank)
     size = x.access.dims[axis]
     table = tensor(f"t{number}", (size, pick.choice((1, 2))), pick.choice((REAL, "int32")))
@@ -100,7 +100,7 @@ def _both(x: Term, values: Term, places: Term) -> Term:
 
 
 def _beside(pick: random.Random, x: Term, picked: Term) -> Term:
-    """What is picked, and x itself."""
+    """Returns the selected elements together with x."""
     flat = [reshape(cast(t, REAL), (-1, 1)) for t in (x, picked)]
     return concatenate(flat if pick.random() < 0.5 else flat[::-1], 0)
 
@@ -114,7 +114,7 @@ def _first(pick: random.Random, x: Term, axis: int) -> Term:
 
 
 def _whole(pick: random.Random, x: Term) -> Term:
-    """Indices that only some numbers make valid."""
+    """Returns indices that are valid for some numbers only."""
     if x.access.dtype in FLOATS:
         kind = pick.choice(("floor", "ceil", "round", None))
         return reshape(cast(compute(kind, x) if kind else x, "int64"), (-1,))
@@ -134,7 +134,7 @@ def _whole(pick: random.Random, x: Term) -> Term:
 
 
 def _within(pick: random.Random, x: Term, size: int) -> Term:
-    """Indices that any numbers make valid."""
+    """Returns indices that are valid for all numbers."""
     return compute(f"(clip {pick.choice((0, -size))} {size - 1})", _whole(pick, x))
 
 
@@ -147,7 +147,7 @@ def _reduction(pick: random.Random) -> str:
 
 
 def is_exact(*roots: Term) -> bool:
-    """True if no function such as exp occurs, which rounds: what numpy decides after it may be no difference."""
+    """True if no rounding function such as exp occurs; comparisons after such a function are unreliable in numpy."""
     for term in postorder(*roots):
         if term.operator is compute_of:
             record, parameters = parse_compute(str(term.attributes[0]))
@@ -162,7 +162,7 @@ _EXACT = ("dot-product", "argmax", "argmin", "argsort")
 
 
 def _same_places(t: Term, pick: random.Random) -> Term | None:
-    """A step before positions that keeps the order, or after that keeps all valid indices."""
+    """Adds a step that keeps the order before computed positions, or keeps indices valid after them."""
     if t.operator is not compute_of or str(t.attributes[0]).strip("()").split()[0] not in _EXACT[1:]:
         return None
     (x,) = t.children
@@ -174,7 +174,7 @@ def _same_places(t: Term, pick: random.Random) -> Term | None:
 
 
 def _same_elements(t: Term, pick: random.Random) -> Term | None:
-    """A gather with indices below 0 written out, or cut to the axis."""
+    """Rewrites a gather with negative indices made explicit, or clipped to the axis."""
     if t.operator.name != "access-gather":
         return None
     a, indices = t.children
@@ -189,7 +189,7 @@ def _same_elements(t: Term, pick: random.Random) -> Term | None:
 
 
 def equal_ones(term: Term, pick: random.Random) -> Iterator[tuple[str, Term]]:
-    """Programs that are equal to one, with what was changed."""
+    """Yields programs that are equal to one, and the names of the changes."""
     ways = (_same_places, _same_elements)
     while True:
         way = pick.choice(ways)

@@ -20,14 +20,14 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 
 SET = 2048
-"""Bytes: rows that are multiples of it are padded."""
+"""Row bytes from whose multiples on rows are padded."""
 _MOST = 1 << 14
-"""Elements of a tensor, about."""
+"""Approximate maximum number of elements of a tensor."""
 _DTYPES = (*["float32"] * 6, *COMPUTED)
 
 
 class _Draw:
-    """One program that is being drawn: its builder, the limits of its index inputs, and the dtype of its elements."""
+    """A program under construction: its builder, the limits of its index inputs, and the dtype of its elements."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -41,13 +41,13 @@ class _Draw:
         return f"{kind}{self.names}"
 
     def width(self) -> int:
-        """A size of which rows are padded, or one beside it, or a small one."""
+        """Draws a size whose rows are padded, a size next to it, or a small one."""
         whole = SET // RECORDS[self.dtype].numpy.itemsize
         sizes = (whole, whole, whole, 2 * whole, whole + 1, whole - 1, self.random.choice((1, 3, 7, 16, 33)))
         return self.random.choice(sizes)
 
     def dims(self) -> tuple[int, ...]:
-        """One long axis, often the last one, among short ones."""
+        """Draws one long axis, often the last one, among short ones."""
         width = self.width()
         rank = self.random.randint(2, 4)
         found = [self.random.choice((1, 2, 3, 4, 5)) for _ in range(rank - 1)]
@@ -77,7 +77,7 @@ class _Draw:
         return self.changed(self.leaf(dims))
 
     def changed(self, x: Term) -> Term:
-        """Each element by itself."""
+        """Applies an elementwise function."""
         if x.access.dtype == "bool":
             return pointwise.compute("logical-not", x)
         if x.access.dtype not in FLOATS:
@@ -90,7 +90,7 @@ class _Draw:
         return layout.untransposed(x, order)
 
     def joined(self, dims: tuple[int, ...]) -> Term:
-        """Parts of which one, or all, are computed."""
+        """Concatenates parts, one or all of which are computed."""
         long = [axis for axis, n in enumerate(dims) if n > 1]
         if not long:
             return self.pointwise(dims)
@@ -201,7 +201,7 @@ class _Draw:
         return values if self.random.random() < 0.5 else places
 
     def order(self, x: Term) -> Term:
-        """Items of several axes are sorted as one."""
+        """Sorts items of several axes as one."""
         split = self.random.randrange(x.access.rank)
         way = self.random.choice(("ascending", "descending"))
         return layout.split_at(build("compute", f"(argsort {way})", layout.split_at(x, split)), 0)
@@ -211,7 +211,7 @@ class _Draw:
         return layout.split_at(build("compute", kind, layout.split_at(x, self.random.randrange(x.access.rank))), 0)
 
     def reverse(self, x: Term) -> Term:
-        """The first elements of each row backwards, as many as a number says."""
+        """Reverses the first elements of each row; a tensor has their number."""
         rows, longest = x.access.dims[:2]
         lengths = layout.reshape(pointwise.cast(self.indices((rows,), longest), "int64"), (rows, 1))
         lengths = layout.broadcast(lengths, (rows, longest))
@@ -222,7 +222,7 @@ class _Draw:
         return indexing.gather_nd(x, layout.reshape(at, (rows, longest, 1)), 1)
 
     def resize(self, x: Term) -> Term:
-        """An axis of another size: the elements at or beside each place, with weights."""
+        """Resizes an axis: interpolates between neighbouring elements."""
         axis = self.random.randrange(x.access.rank)
         size, new = x.access.dims[axis], self.random.choice((1, 2, 5, 16))
         at = np.linspace(0, size - 1, new)
@@ -238,7 +238,7 @@ class _Draw:
         return pointwise.add(below, pointwise.multiply(weight, pointwise.subtract(above, below)))
 
     def one_hot(self, x: Term) -> Term:
-        """Rows chosen by a product with truths."""
+        """Selects rows by a product with a one-hot matrix."""
         depth = x.access.dims[0]
         at = layout.reshape(pointwise.cast(self.indices((3,), depth), "int64"), (3, 1))
         hot = pointwise.compare(
@@ -250,7 +250,7 @@ class _Draw:
         return self.builder.matmul(pointwise.cast(hot, self.dtype), flat)
 
     def windows(self, x: Term) -> Term:
-        """Windows of the last two axes that are added up where they lie."""
+        """Adds up overlapping windows of the last two axes."""
         if self.dtype == "bool" or x.access.rank < 2:
             return self.gather(x)
         *lead, count, width = x.access.dims
@@ -260,7 +260,7 @@ class _Draw:
         return layout.split_at(build("access-overlap-add", split, (out,), (stride,)), 0)
 
     def embedded(self, x: Term) -> Term:
-        """Rows of a table, added to what is computed."""
+        """Adds rows of a table to a computed tensor."""
         table = self.builder.constant(self.name("w"), (5, x.access.dims[-1]), self.dtype)
         rows = layout.gather(table, self.indices((), 5), 0)
         rows = layout.broadcast(layout.reshape(rows, (*(1,) * (x.access.rank - 1), x.access.dims[-1])), x.access.dims)
@@ -268,7 +268,7 @@ class _Draw:
         return self.gather(pointwise.combine(kind, x, rows))
 
     def last(self, y: Term) -> Term:
-        """What may be done with the answer of an access."""
+        """Applies an operation to the result of an access."""
         if y.access.dtype == self.dtype and y.access.rank > 1 and y.access.size and self.random.random() < 0.4:
             if self.dtype in FLOATS and self.random.random() < 0.5:
                 return self.builder.matmul(y, self.leaf((y.access.dims[-1], 5)))
@@ -287,7 +287,7 @@ ACCESSES: Mapping[str, Callable[[_Draw, Term], Term]] = {
 
 
 def program(seed: int) -> tuple[Program, dict[str, int]]:
-    """A program of one or two accesses, and below which number each of its index inputs is."""
+    """Draws a program of one or two accesses; also returns the exclusive limit of each index input."""
     draw = _Draw(seed)
     x = draw.source(draw.dims())
     results = []
@@ -304,7 +304,7 @@ def program(seed: int) -> tuple[Program, dict[str, int]]:
 
 
 def values(made: Program, limits: Mapping[str, int], seed: int) -> dict[str, Array]:
-    """Arrays for the inputs: small integers, also of floats; indices within their axes."""
+    """Draws arrays for the inputs: small integers, also as floats; indices within their axes."""
     draw = np.random.default_rng(seed)
     found = {}
     for name, tensor in made.tensors.items():
@@ -318,7 +318,7 @@ def values(made: Program, limits: Mapping[str, int], seed: int) -> dict[str, Arr
 
 
 def appended(seed: int) -> Program:
-    """A product of few rows whose columns lie apart, put into something larger: a cache, a frame of zeros."""
+    """Stores a product of few strided rows into a larger tensor: a cache, or a frame of zeros."""
     random = Random(seed)
     b = gl.Builder(f"appended{seed}")
     dtype = random.choice(

@@ -72,7 +72,7 @@ _MOST_SECONDS = 120
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault: of which kind, where, in words; and what plants it."""
+    """A fault: its kind, its place, a description, and a function that plants it."""
 
     kind: str
     where: str
@@ -145,7 +145,7 @@ def _of_name(node: ast.Constant) -> Iterator[tuple[str, Change]]:
 
 
 def _mutants(node: ast.AST) -> Iterator[tuple[str, Change]]:
-    """Changes of one node, in place."""
+    """Yields changes of one node, in place."""
     if isinstance(node, ast.Constant):
         of = _of_number if type(node.value) is int else _of_name if isinstance(node.value, str) else None
         yield from of(node) if of else ()
@@ -175,7 +175,7 @@ def _reversed(value: ast.expr) -> ast.expr:
 
 
 def _same(node: ast.AST) -> ast.expr:
-    """What changes nothing where it is added, or done."""
+    """Returns a constant or a function that has no effect."""
     if isinstance(node, ast.AugAssign):
         return ast.List([], ast.Load()) if isinstance(node.value, ast.List | ast.Call) else ast.Constant(0)
     return ast.Constant(None)
@@ -192,7 +192,7 @@ def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
 
 
 def of_source(drawn: random.Random, lines: Mapping[str, set[int]]) -> Fault:
-    """A fault in one of some lines, by the modules that they are of."""
+    """Draws a fault of source in one of the given lines, by module."""
     while True:
         name = drawn.choice(sorted(lines))
         module = importlib.import_module(f"glenside.codegen.{name}")
@@ -216,7 +216,7 @@ def _line(node: ast.AST) -> int:
 
 
 def _planted(module: Any, where: str, function: ast.FunctionDef) -> None:
-    """Put a function in the place of another one, wherever that is known."""
+    """Replaces a function wherever it is referenced."""
     tree = ast.fix_missing_locations(ast.Module([function], []))
     code = compile(tree, str(module.__file__), "exec", flags=__future__.annotations.compiler_flag)
     scope: dict[str, Any] = {}
@@ -258,14 +258,14 @@ def _other_number(part: Any) -> list[Any]:
 
 
 def _operand_alone(part: Any) -> list[Any]:
-    """No bias, no scale, no activation, no sum of what came before."""
+    """Removes a bias, a scale, an activation, or the former value of a sum."""
     if isinstance(part, Apply) and len(part.operands) == 2 and part.primitive.gives == "same":
         return [operand for operand in part.operands if operand.dtype == part.dtype]
     return []
 
 
 def _unconverted(part: Any) -> list[Any]:
-    """Another rounding: by way of a dtype that is less exact, or whose sign is another."""
+    """Changes the rounding: by a less exact dtype, or one with another signedness."""
     others = {"float32": "float16", "int32": "int16", "uint8": "int8", "int8": "uint8", "int64": "int32"}
     if isinstance(part, Convert) and part.dtype in others:
         return [Convert(Convert(part.formula, others[part.dtype]), part.dtype)]
@@ -277,7 +277,7 @@ def _otherwise(part: Any) -> list[Any]:
 
 
 def _guards(part: Any) -> list[Any]:
-    """A guard one element off, or none."""
+    """Moves a guard by one element, or removes it."""
     found: list[Any] = []
     if isinstance(part, Choose | When):
         for i, guard in enumerate(part.guards):
@@ -288,7 +288,7 @@ def _guards(part: Any) -> list[Any]:
 
 
 def _axes_swapped(part: Any) -> list[Any]:
-    """The places of two counters exchanged."""
+    """Exchanges two counters of an index."""
     if not isinstance(part, Load | Store) or len(part.place.terms) < 2:
         return []
     (a, f), (b, g), *rest = part.place.terms
@@ -321,7 +321,7 @@ def _other_divisor(part: Any) -> list[Any]:
 
 
 def _picked(part: Any) -> list[Any]:
-    """A computed index that moves a place too far, or not at all."""
+    """Shifts a computed index by one, or ignores it."""
     if not isinstance(part, Load | Store) or not part.picked:
         return []
     (local, step), *rest = part.picked
@@ -330,7 +330,7 @@ def _picked(part: Any) -> list[Any]:
 
 
 def _ended(part: Any) -> list[Any]:
-    """One step less, or more, or none of a Require, or a sort the other way."""
+    """Changes a loop by one step, drops a Require, or reverses a sort."""
     if isinstance(part, For):
         return [
             (replace(part, axis=Axis(part.axis.number, part.axis.size + step)),)
@@ -343,7 +343,7 @@ def _ended(part: Any) -> list[Any]:
 
 
 def _twice(part: Any) -> list[Any]:
-    """A statement done once more."""
+    """Repeats a statement."""
     return [(part, part)] if isinstance(part, Store | For) else []
 
 
@@ -369,7 +369,7 @@ CHANGES: Mapping[str, broken_loops.Change] = {
 
 
 def _other_buffer(loops: Loops, drawn: random.Random) -> Iterator[Loops]:
-    """A load from another buffer of the same dtype."""
+    """Loads from another buffer of the same dtype."""
 
     def change(part: Any) -> list[Any]:
         if not isinstance(part, Load) or part.buffer.role is Role.REGISTER:
@@ -382,7 +382,7 @@ def _other_buffer(loops: Loops, drawn: random.Random) -> Iterator[Loops]:
 
 
 def _whole(loops: Loops) -> Iterator[tuple[str, Loops]]:
-    """Faults of a program: nests and results in another order, nests too few, packings that are others."""
+    """Changes a whole program: order of nests or results, missing nests, other packings."""
     nests = loops.nests
     for i in range(len(nests) - 1):
         yield "two nests exchanged", replace(loops, nests=(*nests[:i], nests[i + 1], nests[i], *nests[i + 2 :]))
@@ -401,7 +401,7 @@ def _whole(loops: Loops) -> Iterator[tuple[str, Loops]]:
 
 
 def of_loops(loops: Loops, drawn: random.Random) -> tuple[str, str, Loops] | None:
-    """A kind of fault, where it is, and loops that have it; None where a kind is drawn that they cannot have."""
+    """Draws a kind of fault; returns its description and the loops with it, or None if the loops cannot have it."""
     kind = drawn.choice([*CHANGES, "another buffer", "of the program"])
     if kind == "another buffer":
         others = list(_other_buffer(loops, drawn))
@@ -437,13 +437,13 @@ class Outcome:
 
     @property
     def counts(self) -> bool:
-        """Whether it changes a number."""
+        """True if the fault changes a number."""
         return self.effect in ("other numbers", "crashed")
 
 
 def outcome(program: Program, machine: Machine | None, seed: int, right: Made | None = None) -> Outcome:
-    """Plant a fault, drawn by a seed, and see what comes of it, in a process of its own: in the loops, or, where how
-    they are made without it is given (`made_of`), in the source of who makes them.
+    """Plants a fault, drawn by a seed, in a forked process, and returns its outcome: a fault of the loops or, with
+    `made_of`, of the source of lowering.
     """
     found = [*_apart(_outcomes, program, machine, random.Random(seed), right)]
     last: Outcome = found[-1] if found else Outcome("", "", "no loops")
@@ -452,21 +452,21 @@ def outcome(program: Program, machine: Machine | None, seed: int, right: Made | 
 
 @dataclass(frozen=True)
 class Made:
-    """How the loops of a program are made: those as text, and the lines that make them, by their modules."""
+    """The loops of a program as text, and the source lines that build them, by module."""
 
     text: str
     lines: Mapping[str, set[int]]
 
 
 def made_of(program: Program, machine: Machine | None) -> Made:
-    """How the loops of a program are made, in a process of its own, so that nothing is kept of it."""
+    """Records the source lines that build the loops of a program, in a forked process without caches."""
     (made,) = _apart(_traced, program, machine)
     assert isinstance(made, Made)
     return made
 
 
 def _apart(work: Callable[..., Iterator[Any]], *arguments: Any) -> Iterator[Any]:
-    """What a generator gives in a process that is forked for it, until that ends, however it does."""
+    """Yields the results of a generator that runs in a forked process, until that process ends."""
     context = multiprocessing.get_context("fork")
     mine, theirs = context.Pipe(duplex=False)
     child = context.Process(target=_child, args=(theirs, work, arguments))
@@ -572,8 +572,8 @@ def _program(make: Callable[[gl.Builder], Term]) -> Callable[[gl.Builder], Term]
 
 
 def programs() -> dict[str, Program]:
-    """Small programs, which together have what lowering does: tiles, borders, bands, blocks of rows, turns, packings,
-    integers, gathers, scatters, sorts, sums of windows, small matrices.
+    """Returns small programs that together use all of lowering: tiles, borders, bands, blocks of rows, interleaved
+    phases, packings, integers, gathers, scatters, sorts, sums of windows, matrix units.
     """
     made: dict[str, Program] = {}
     for name, make in MAKERS.items():
@@ -601,7 +601,7 @@ def _strided(b: gl.Builder) -> Term:
 
 @_program
 def _band(b: gl.Builder) -> Term:
-    """A depthwise and a pointwise convolution, which bands take together."""
+    """Builds a depthwise and a pointwise convolution, which are fused as a band."""
     x = pointwise.relu(_conv(b, b.input("x", (1, 32, 56, 56)), 32, 3, groups=32))
     return pointwise.relu(_conv(b, x, 64, 1))
 
@@ -619,7 +619,7 @@ def _softmaxes(b: gl.Builder) -> Term:
 
 @_program
 def _attention(b: gl.Builder) -> Term:
-    """Blocks of rows."""
+    """Builds an attention, which is fused over blocks of rows."""
     return b.attention(*(b.input(name, (1, 128, 64)) for name in "qkv"), heads=2)
 
 
@@ -663,7 +663,7 @@ def _order(b: gl.Builder) -> Term:
 
 @_program
 def _integers(b: gl.Builder) -> Term:
-    """A product of bytes, its zero point, its scale, and bytes again."""
+    """Builds a product of bytes with a zero point and a scale, requantized to bytes."""
     x, w = b.input("x", (21, 40), "uint8"), b.constant("w", (40, 33), "int8")
     shifted = pointwise.subtract(pointwise.cast(x, "int32"), pointwise.filled(pointwise.cast(x, "int32"), 3))
     total = pointwise.cast(b.matmul(shifted, pointwise.cast(w, "int32")), "float32")

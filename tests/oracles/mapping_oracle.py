@@ -52,13 +52,13 @@ class Layer:
 
 
 def matmul(groups: int, m: int, k: int, n: int) -> Layer:
-    """`groups` products [m, k] x [k, n]."""
+    """Returns `groups` products [m, k] x [k, n]."""
     return Layer(groups, channels=k, filters=n, batch=m)
 
 
 @dataclass(frozen=True)
 class Mapping:
-    """One combination and its price."""
+    """One combination and its cost."""
 
     cycles: int
     factors: tuple[int, ...]  # q for each axis
@@ -80,7 +80,7 @@ def output_stationary(groups: Any, m: Any, k: Any, n: Any, rows: int, columns: i
 
 
 def double_buffered(groups: Any, m: Any, k: Any, n: Any, rows: int, columns: int) -> Any:
-    """Weight-stationary; the next tile of weights loads while this one is used."""
+    """Computes the cycles of a weight-stationary array; the next tile of weights loads while this one is used."""
     return rows + groups * _ceil(k, rows) * _ceil(n, columns) * np.maximum(rows, m + rows + columns - 2)
 
 
@@ -106,14 +106,16 @@ def best(
     dilated_span: bool = False,
     crossing: bool = False,
 ) -> Mapping:
-    """The least cycles of all combinations, and the first that takes them; of `crossing`, too."""
+    """Returns the least cycles of all combinations, and the first combination that has them; with `crossing` also over
+    crossed groups.
+    """
     found = [*_candidates(layer, rows, columns, cycles, dilated_span)]
     found += _crossings(layer, rows, columns, cycles) if crossing else ()
     return min(found, key=lambda mapping: mapping.cycles)
 
 
 def _crossings(layer: Layer, rows: int, columns: int, cycles: Cycles) -> Iterator[Mapping]:
-    """Every number of groups crossed, as they are and swapped."""
+    """Yields every number of crossed groups, unswapped and swapped."""
     groups, m, k, n = products(layer, Mapping(0, (1,) * len(layer.sizes), 1, False))
     for p in range(2, groups + 1):
         for swapped in (False, True):
@@ -123,7 +125,7 @@ def _crossings(layer: Layer, rows: int, columns: int, cycles: Cycles) -> Iterato
 
 
 def _candidates(layer: Layer, rows: int, columns: int, cycles: Cycles, dilated_span: bool) -> Iterator[Mapping]:
-    """The best of each swap and each chunk of p's, over all q's."""
+    """Yields the best mapping of each swap and each chunk of p's, over all q's."""
     axes = list(zip(layer.sizes, layer.kernels, layer.strides, layer.dilations, strict=True))
     shape = (*layer.sizes, 1)
 
@@ -147,7 +149,7 @@ def _candidates(layer: Layer, rows: int, columns: int, cycles: Cycles, dilated_s
 
 
 def products(layer: Layer, mapping: Mapping, *, dilated_span: bool = False) -> tuple[int, int, int, int]:
-    """(groups, m, k, n) after regrouping and packing, before the swap."""
+    """Returns (groups, m, k, n) after regrouping and packing, before the swap."""
     axes = list(zip(layer.sizes, layer.kernels, layer.strides, layer.dilations, mapping.factors, strict=True))
     p = mapping.packed
     return (
@@ -159,14 +161,14 @@ def products(layer: Layer, mapping: Mapping, *, dilated_span: bool = False) -> t
 
 
 def baseline(layer: Layer, rows: int, columns: int, cycles: Cycles = weight_stationary) -> int:
-    """Cycles of the layer as it is: im2col, one group at a time."""
+    """Returns the cycles of the layer as written: im2col, one group at a time."""
     unchanged = Mapping(0, (1,) * len(layer.sizes), 1, False)
     return int(cycles(*products(layer, unchanged), rows, columns))
 
 
 def of_gradients(layer: Layer, inputs: Sequence[int], padding: Sequence[int]) -> list[list[Layer]]:
-    """The gradient by the input of a convolution, in each of its forms as the layers that it takes: a product whose
-    windows are added up; windows of the gradient with zeros between its elements; a convolution for each phase.
+    """Returns the forms of a convolution's gradient by its input, each as a list of layers: a product whose windows are
+    added up; windows of the gradient with zeros between its elements; a convolution for each phase.
     """
     m, k = layer.batch * prod(layer.sizes), layer.channels * prod(layer.kernels)
     turned = Layer(layer.groups, layer.filters, layer.channels, layer.batch)
@@ -190,12 +192,12 @@ def of_gradients(layer: Layer, inputs: Sequence[int], padding: Sequence[int]) ->
 
 
 def layers_of(program: Program) -> dict[str, Layer]:
-    """Every product of a program as written, by its name."""
+    """Returns every product of a program as written, by name."""
     return {name: layer_of(dot) for name, dot in program.layers.items()}
 
 
 def layer_of(dot: Term) -> Layer:
-    """A product as plain integers: sizes from its operands, strides and dilations from the windows below."""
+    """Converts a product to plain integers: sizes from its operands, strides and dilations from the windows below."""
     (pairs,) = dot.children
     a, b = pairs.children
     (shared,) = pairs.attributes
@@ -216,7 +218,7 @@ def layer_of(dot: Term) -> Layer:
 
 
 def _windows(term: Term) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """(strides, dilations) of the windows that a term shows; axis 0 of them is the channels. None without windows."""
+    """Returns (strides, dilations) of the windows of a term; axis 0 is the channels. None without windows."""
     while term.operator.name in ("access", "access-squeeze", "access-reshape"):
         (term,) = term.children
     if term.operator.name != "access-windows":
@@ -234,7 +236,7 @@ def _strides(term: Term) -> tuple[int, ...]:
 
 
 def _pointwise(a: Term, shared: int) -> bool:
-    """Whether an operand without windows has spatial axes: channels came last from the second place."""
+    """True if an operand without windows has spatial axes, with channels moved to the end."""
     if shared == 1:
         return a.access.rank >= 4
     below = a.children[0] if a.operator.name == "access" else a

@@ -11,19 +11,19 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term
 
 MOST = 1 << 18
-"""Elements of the largest tensor."""
+"""Maximum number of elements of a tensor."""
 ACTIVATIONS = (pointwise.relu, pointwise.sigmoid, pointwise.tanh, pointwise.hard_swish, pointwise.gelu)
 REDUCTIONS = ("reduce-sum", "reduce-max", "reduce-mean", "reduce-min")
 
 
 class Networks:
-    """Each method gives a term of ()(N C d..) or less, from the numbers that it draws."""
+    """Draws networks; each method returns a term of ()(N C d..) or fewer axes."""
 
     def __init__(self, seed: int) -> None:
         self.random, self.b, self.weights = random.Random(seed), gl.Builder(f"drawn-{seed}"), 0
 
     def program(self) -> Program:
-        """One program of a kind that is drawn."""
+        """Draws one program of a random kind."""
         kinds: tuple[Callable[[], Term], ...] = (
             *(self.convolutions, self.transposed, self.transposed, self.skips, self.attention),
             *(self.reductions, self.chains, self.concatenations),
@@ -41,7 +41,7 @@ class Networks:
         return self.spread(self.images(most=MOST >> 2))
 
     def skips(self) -> Term:
-        """Down and up again, with what was there on the way beside what came back."""
+        """Downsamples and upsamples, with a skip connection."""
         x = self.images(rank=2, even=True, most=MOST >> 1)
         skip = self.activate(self.convolve(x, same=True))
         down = self.activate(self.convolve(windows.max_pool(skip, 2), same=True))

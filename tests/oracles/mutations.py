@@ -38,7 +38,7 @@ _WHOLE = ("(clip -3 2)", "(clip 0 6)", "relu", "abs", "sign", "negative")
 
 
 def network(pick: random.Random) -> Term:
-    """A network of three to seven steps."""
+    """Draws a network of three to seven steps."""
     dtype = pick.choice(("float32", "float32", "int32", "int8"))
     dims = (pick.choice((1, 2, 3)), pick.choice((5, 6, 8)), pick.choice((5, 7)))
     x = build("access-tensor", Tensor("x", Dims(dims), dtype))
@@ -99,8 +99,8 @@ _SIZED = ("bool", "int8", "uint8", "int16", "int32", "float16", "float32")
 
 
 def mutants(term: Term, pick: random.Random, at: Sequence[Term] = ()) -> Iterator[Term]:
-    """Terms of the same type that differ in one operator: in one or two arguments, in the order of two operands, or in
-    that it is not there. The operator is one of those `at`, or any.
+    """Yields terms of the same type that differ in one operator: other arguments, exchanged operands, or no operator.
+    The operator is one of those `at`, or any. Ends after hundreds of changes without a result.
 
     It ends where hundreds of changes in a row give none.
     """
@@ -176,8 +176,8 @@ def _other_compute(kind: str, pick: random.Random) -> str:
 
 
 def flat(term: Term, size: int) -> Term:
-    """The first elements of an array as one axis of float32, and 0 for those that it lacks, so that terms of any dims
-    can be compared.
+    """Returns the first elements of an array as one axis of float32, padded with 0, so that terms of any dims can be
+    compared.
     """
     item = build("access", build("access-insert-axis", build("access", term, 0), 0), 0)
     row = build("access-pad", build("access-flatten", item), "zero-padding", 0, 0, size)
@@ -185,14 +185,14 @@ def flat(term: Term, size: int) -> Term:
 
 
 def apart(a: Term, b: Term, seed: int, trials: int = 60) -> bool:
-    """Whether numpy's numbers show that two terms differ by more than rounding, where all that they compute is defined:
-    0/0, infinity times 0 and the logarithm of -1 are no reals.
+    """True if terms differ by more than rounding on numpy's numbers, where both are defined: 0/0, infinity times 0 and
+    the logarithm of -1 are undefined.
     """
     return any(differ_on(a, b, _numbers(a, b, seed + trial)) for trial in range(trials))
 
 
 def apart_where_defined(a: Term, b: Term, seed: int) -> bool:
-    """The same, also on floats above 1 and on those near 0: functions such as sqrt and asin are not of all reals."""
+    """The same, also on floats above 1 and near 0: functions such as sqrt and asin are not defined for all reals."""
     sets = (_numbers(a, b, seed + trial) for trial in range(20))
     inside = [
         {n: (abs(v) + 1 if above else v / 16).astype(v.dtype) if v.dtype.kind == "f" else v for n, v in values.items()}
@@ -204,7 +204,9 @@ def apart_where_defined(a: Term, b: Term, seed: int) -> bool:
 
 
 def unseen(term: Term, others: Iterable[Term], seed: int, apart: Callable[..., bool] = apart) -> tuple[int, list[str]]:
-    """How many of the others numpy tells from a term, and those of them that the check does not."""
+    """Returns the number of other terms that numpy distinguishes from a term, and those of them
+    that the check misses.
+    """
     wrong, found = 0, []
     for other in others:
         if apart(term, other, seed):
@@ -216,7 +218,7 @@ def unseen(term: Term, others: Iterable[Term], seed: int, apart: Callable[..., b
 
 
 def differ_on(a: Term, b: Term, values: dict[str, Array]) -> bool:
-    """Whether terms differ by more than rounding where all that they compute is defined."""
+    """True if terms differ by more than rounding where both are defined."""
     found: dict[Term, Array] = {}
     undefined = []
 
@@ -235,8 +237,8 @@ def differ_on(a: Term, b: Term, values: dict[str, Array]) -> bool:
 
 
 def _numbers(a: Term, b: Term, seed: int) -> dict[str, Array]:
-    """Small numbers, mostly about one centre; in every fifth set large integers, and large floats where they are made
-    integers: functions of others are equal by rounding. Indices are valid ones.
+    """Draws small numbers, mostly about one centre; in every fifth set large integers, and large floats where these are
+    cast to integers: for others, functions are equal up to rounding. Indices are valid.
     """
     rng = np.random.default_rng(seed)
     limits = index_limits(a, others=[b])

@@ -45,14 +45,14 @@ def gelu(x: Floats) -> Floats:
 
 
 class Images:
-    """Layers over images, ()(N C H W), of one network's constants."""
+    """Computes layers on images, ()(N C H W), with one network's constants."""
 
     def __init__(self, constants: Mapping[str, Floats], eps: float) -> None:
         self.c = {name: value.astype(np.float64) for name, value in constants.items()}
         self.eps = eps
 
     def plain(self, name: str, x: Floats, stride: int, padding: int) -> Floats:
-        """Filters of one channel apply each to its own channel."""
+        """Applies each filter of one channel to its own channel."""
         w = self.c[f"{name}.weight"]
         padded = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
         windows = sliding_window_view(padded, w.shape[2:], (2, 3))[:, :, ::stride, ::stride]
@@ -147,7 +147,7 @@ def unet_small(x: Floats, constants: Mapping[str, Floats]) -> Floats:
 
 
 class Tokens(Images):
-    """Layers over sequences, ()(N S D)."""
+    """Computes layers on sequences, ()(N S D)."""
 
     def norm(self, name: str, x: Floats) -> Floats:
         deviation = np.sqrt(x.var(-1, keepdims=True) + self.eps)

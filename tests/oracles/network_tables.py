@@ -22,7 +22,9 @@ RESNET_18, RESNET_50 = (2, 2, 2, 2), (3, 4, 6, 3)
 
 
 def _inverted(rows: Sequence[tuple[int, int, int, int, int]], stem: int) -> dict[str, int]:
-    """Rows of window, expanded, channels, squeezed, stride, at 112 x 112 after the first convolution."""
+    """Rows of window, expanded channels, channels, squeezed channels and stride, at 112 x 112 after the first
+    convolution.
+    """
     counts, size, channels = {"conv1": 112 * 112 * 27 * stem}, 112, stem
     for number, (window, wide, out, squeezed, stride) in enumerate(rows, 1):
         name = f"block{number}"
@@ -85,7 +87,7 @@ def resnet_50() -> dict[str, int]:
 
 
 def _encoders(tokens: int, hidden: int, wide: int) -> dict[str, int]:
-    """12 of them; a head sees its part of the width, so that the heads together see all of it."""
+    """Lists 12 encoders; each head has its part of the width."""
     counts = {}
     for number in range(12):
         name = f"encoder.{number}"

@@ -18,7 +18,7 @@ MACHINES = (
 
 
 def layer(pick: random.Random) -> Program:
-    """One product after something that is computed, so that its operand is not the program's input."""
+    """Builds one product after another operator, so that its operand is not the program's input."""
     b = gl.Builder("layer")
     if pick.random() < 0.15:
         m, k, n = (pick.randint(1, 20) for _ in range(3))

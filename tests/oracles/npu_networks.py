@@ -14,7 +14,7 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term
 
 _SPREAD = 74.0
-"""The deviation of bytes that are anything."""
+"""Standard deviation of bytes in tensors that are not degenerate."""
 
 
 class _Drawing:
@@ -27,14 +27,14 @@ class _Drawing:
         return f"{kind}{self.count}"
 
     def real(self, x: Term, scale: float) -> Term:
-        """x as bytes of that scale, and a zero point that is drawn, and what they stand for."""
+        """Dequantizes x with a given scale and a random zero point; returns bytes and numbers."""
         self.scale = float(np.float32(scale))
         zero = self.b.full((), self.pick.choice([0, self.pick.randint(-40, 40), -128]), "int8")
         by = self.b.full((), repr(self.scale), "float32")
         return quantization.dequantize(quantization.quantize(x, by, zero, "int8"), by, zero)
 
     def weights(self, name: str, dims: tuple[int, ...], axis: int) -> tuple[Term, float]:
-        """int8 weights with a scale for each channel, and a scale that is near all of those."""
+        """Draws int8 weights with a scale for each channel, and a scale near all of these."""
         values = self.draw.integers(-127, 128, dims).astype(np.int8)
         sizes = [size if each == axis else 1 for each, size in enumerate(dims)]
         by = (0.02 * self.draw.uniform(0.7, 1.4, sizes)).astype(np.float32)
@@ -42,7 +42,7 @@ class _Drawing:
         return quantization.dequantize(w, self.b.constant(f"{name} scale", sizes, "float32", by), None), 0.02
 
     def after(self, y: Term, channels: int, axis: int, terms: int, weight: float) -> Term:
-        """Sums of so many products with a bias, maybe clipped, as bytes that spread."""
+        """Requantizes sums of a given depth with a bias, sometimes clipped, to bytes that use their range."""
         deviation = self.scale * weight * _SPREAD * _SPREAD * terms**0.5
         if self.pick.random() < 0.7:
             sizes = [channels if each == axis else 1 for each in range(y.access.rank)]
@@ -78,7 +78,7 @@ class _Drawing:
         return self.real(self.b.average_pool(x, window), self.scale / 1.5)
 
     def same(self, x: Term, filters: int | None = None, *, depthwise: bool = False) -> Term:
-        """A convolution of 3 x 3, or of channels one by one, that keeps the size; and channels, if it is not said."""
+        """Adds a 3 x 3 or a depthwise convolution that keeps the size, and the channels unless others are given."""
         channels, kind = x.access.dims[1], "depthwise" if depthwise else "same"
         filters, groups = filters or channels, channels if depthwise else 1
         filters = channels if depthwise else filters
@@ -95,7 +95,7 @@ class _Drawing:
 
 
 def network(pick: random.Random) -> Program:
-    """2 to 5 layers in a chain, of tensors of (1)(channels)(odd sizes), or matrices."""
+    """Draws 2 to 5 layers in a chain, on tensors of (1)(channels)(odd sizes), or on matrices."""
     own = _Drawing(pick)
     layers = pick.randint(2, 5)
     if pick.random() < 0.2:
@@ -115,8 +115,8 @@ _BRANCHES = "residual", "concatenated", "gate", "separable", "attention"
 
 
 def branches(pick: random.Random) -> Program:
-    """3 to 5 layers: tensors that two of them read, where sums, products or channels of both come together, depthwise
-    and pointwise layers in turn, or products of tensors that were both computed.
+    """Draws 3 to 5 layers with branches: tensors read by two layers and joined by a sum, a product or a concatenation;
+    alternating depthwise and pointwise layers; or products of two computed tensors.
     """
     own, kind = _Drawing(pick), pick.choice(_BRANCHES)
     b = own.b

@@ -34,14 +34,14 @@ ONCE: Counts = (1, 1, 1)
 
 
 class Memory:
-    """DRAM that grows by aligned pieces."""
+    """A DRAM image that grows by aligned pieces."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.content = bytearray()
 
     def put(self, content: bytes, row: int | None = None) -> int:
-        """The address of new bytes; with `row`, each so many of them begin a beat."""
+        """Stores bytes, and returns their address; with `row`, each `row` bytes start a new beat."""
         address = len(self.content)
         row = row or len(content) or 1
         for begin in range(0, len(content), row):
@@ -50,7 +50,7 @@ class Memory:
         return address
 
     def table(self, select: object, enable: object, offset: object) -> int:
-        """The address of a lane table of any number of entries; the rest are not enabled."""
+        """Stores a lane table of any number of entries, and returns its address; other entries are not enabled."""
         given = bytes(encoded(select, enable, offset))  # type: ignore[arg-type]
         return self.put(given + bytes(self.machine.entries * 8 - len(given)))
 
@@ -60,7 +60,7 @@ class Memory:
 
 
 def random_machine(rng: np.random.Generator, rows: int, columns: int, **more: object) -> Machine:
-    """Small memories, so that addresses meet."""
+    """Draws a machine with small memories, so that addresses collide."""
     depth = int(rng.integers(4, 20)) * 2
     weights = int(rng.integers(rows, 3 * rows)) * columns
     return Machine(
@@ -82,7 +82,7 @@ def random_machine(rng: np.random.Generator, rows: int, columns: int, **more: ob
 
 
 class Drawn:
-    """A random program, instruction by instruction."""
+    """Draws a program, instruction by instruction."""
 
     def __init__(self, rng: np.random.Generator, machine: Machine) -> None:
         self.rng, self.machine = rng, machine
@@ -138,7 +138,7 @@ class Drawn:
                 return found  # type: ignore[return-value]
 
     def address(self, counts: Counts, size: int, margin: int = 0, scale: int = 1, more: object = 0) -> Address:
-        """Any within [margin, size - margin), in steps of `scale`, with what is added to each iteration."""
+        """Draws an address within [margin, size - margin), in steps of `scale`, and loop increments."""
         strides = self.rng.integers(-4, 5, 3)
         while True:
             at = generated(Address(0, tuple(int(s) for s in strides)), counts) + more  # type: ignore[arg-type]
@@ -151,14 +151,14 @@ class Drawn:
             )
 
     def lanes(self, counts: Counts, turn: Address | None = None) -> Address:
-        """Any; with a turn that carries, of rows so far before the last that neither it nor an entry leaves them."""
+        """Draws lane addresses; with a carried turn, so far before the last row that no entry leaves the memory."""
         if turn is None:
             return self.address(counts, self.machine.depth, self.offset)
         past = generated(turn, counts) // self.machine.rows
         return self.address(counts, self.machine.depth - 1, self.offset, more=past)
 
     def placed(self, counts: Counts, carry: bool) -> tuple[Address, Address]:
-        """Lanes and their turn."""
+        """Draws a lane address and its turn."""
         turn = self.turn()
         room = self.machine.depth - 2 * self.offset - 2
         while carry and generated(turn, counts).max() // self.machine.rows > room:
@@ -199,7 +199,7 @@ class Drawn:
         return bool(self.rng.integers(2))
 
     def turn(self) -> Address:
-        """Any modulo the lanes, often none."""
+        """Draws a turn modulo the lanes, often 0."""
         base, *strides = (int(n) for n in self.rng.integers(0, self.machine.rows, 4) * self.rng.integers(0, 2, 4))
         return Address(base, tuple(strides))  # type: ignore[arg-type]
 
@@ -212,7 +212,7 @@ class Drawn:
         self.brought[first : first + rows] = True
 
     def spread(self) -> None:
-        """Some columns of some rows, and a load of one of them, if they have all their columns by now."""
+        """Loads some columns of some rows sparsely, and uses one of these rows if all its columns are loaded."""
         if self.roles["spread"]:
             counts, table, increment = self.counts(), self.pick("spread"), bool(self.rng.integers(2))
             behind = [own for own in self.roles["spread"] if own >= table]  # side by side
@@ -228,7 +228,7 @@ class Drawn:
             self.load(rows)
 
     def load(self, among: set[int] | None = None) -> None:
-        """Rows that are there, with one among those."""
+        """Loads existing rows, among them a given one."""
         machine = self.machine
         rows = int(self.rng.integers(1, machine.rows + 1))
         good = [
@@ -282,7 +282,7 @@ class Drawn:
         self.parameter_rows |= set(range(row, row + rows))
 
     def beside(self) -> None:
-        """A stream into some rows of a half, and a reader of others of it, which may run meanwhile: lanes part too."""
+        """Adds a stream into some rows of a half, and a reader of its other rows, which may run at the same time."""
         half, depth, rng = self.machine.half_accumulators, self.machine.half_depth, self.rng
         first, split = half * int(rng.integers(2)), int(rng.integers(1, half))
         low, high = (first, split), (first + split, half - split)
@@ -324,7 +324,7 @@ class Drawn:
         self.functions |= dict.fromkeys(range(first, first + number), positive)
 
     def columns(self) -> None:
-        """Rows of which a function is applied, and what is then known of all of them is taken off and divided by."""
+        """Adds column instructions: applies a function to rows, and then subtracts or divides by row statistics."""
         machine, rng, found = self.machine, self.rng, self._sums()
         if not found or not self.functions:
             return
@@ -356,7 +356,7 @@ class Drawn:
         self.written.append(Scale(counts, sums))
 
     def _parameter_rows(self, counts: Counts) -> Address:
-        """Of each iteration one that was written."""
+        """Draws a written parameter row for each iteration."""
         for _ in range(8):
             address = self.address(counts, self.machine.parameters)
             if set(generated(address, counts).tolist()) <= self.parameter_rows:
@@ -378,7 +378,7 @@ class Drawn:
             self.new_table(role, self.pick(role))
 
     def draw(self, steps: int, ports: bool = True) -> NpuProgram:
-        """So many steps, and then all that is in the machine goes to DRAM."""
+        """Draws a number of steps, and then stores the content of all memories to DRAM."""
         for own in (self.weights, self.load, self.parameters, self.new_functions):
             own()
         kinds: list[Callable[[], None]] = [
@@ -410,13 +410,13 @@ def _further(address: Address, by: int) -> Address:
 
 
 def drawn(seed: int, rows: int, columns: int, steps: int = 40, **more: object) -> NpuProgram:
-    """A random legal program for a random machine of that array."""
+    """Draws a legal program for a random machine with this array."""
     rng = np.random.default_rng(seed)
     return Drawn(rng, random_machine(rng, rows, columns, **more)).draw(steps)
 
 
 def small_machine(rows: int, columns: int, **more: object) -> Machine:
-    """One machine for many programs: to build it in RTL takes a while."""
+    """Returns one machine for many programs, because building its RTL takes long."""
     return Machine(
         rows,
         columns,
@@ -435,12 +435,14 @@ def small_machine(rows: int, columns: int, **more: object) -> Machine:
 
 
 def drawn_for(machine: Machine, seed: int, steps: int = 40, *, ports: bool = True) -> NpuProgram:
-    """A random program for that machine; legal, unless without `ports` two meet at one."""
+    """Draws a program for a machine; it is legal, except that without `ports` two units may use one port."""
     return Drawn(np.random.default_rng(seed), machine).draw(steps, ports)
 
 
 def stream_beside_a_reader(reader: str, machine: Machine, *, adds: bool) -> tuple[Memory, list[Instruction]]:
-    """Five sums are made, and read by a store or by DMA while a stream goes on, long, to another row of that half."""
+    """Builds a program in which a store or DMA reads five sums while a long stream writes another
+    row of the same half.
+    """
     memory = Memory(machine)
     rows, columns = machine.rows, machine.columns
     every, each = np.arange(rows), np.arange(columns)
@@ -467,11 +469,11 @@ def stream_beside_a_reader(reader: str, machine: Machine, *, adds: bool) -> tupl
 
 
 def reads_beside_streams(program: NpuProgram) -> dict[str, int]:
-    """Cycles in which a store, or DMA's sums, read a half while a stream writes the first column of it."""
+    """Returns the cycles in which a store or DMA reads a half while a stream writes its first column."""
     machine, found = program.machine, times(program)
 
     def halves(kind: type[Instruction], delay: int, every: int = 1) -> dict[int, bool]:
-        """Of each cycle the half."""
+        """Returns the half in each cycle."""
         used = {}
         for unit, queue in program.queues.items():
             for own, start in zip(queue, found.start[unit], strict=True):

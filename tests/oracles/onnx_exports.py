@@ -32,7 +32,7 @@ def flat(value: Any) -> list[Array]:
 
 
 def agree(got: list[Array], want: Any) -> None:
-    """Integers exactly, floats as far as their dtype goes."""
+    """Compares integers exactly, floats within the precision of their dtype."""
     expected = flat(want)
     assert [(g.dtype, g.shape) for g in got] == [(w.dtype, w.shape) for w in expected]
     for g, w in zip(got, expected, strict=True):
@@ -42,7 +42,7 @@ def agree(got: list[Array], want: Any) -> None:
 
 
 def same(program: Program, values: Mapping[str, Array]) -> Any:
-    """Export, check and run a program; the model."""
+    """Exports, checks and runs a program; returns the model."""
     model = export_onnx(program)
     onnx.checker.check_model(model, full_check=True)
     agree(run(model, values), gl.evaluate([program.term], {**program.constants, **values})[0])
@@ -54,7 +54,7 @@ def kinds(model: Any) -> list[str]:
 
 
 def extreme(dtype: str, dims: tuple[int, ...], seed: int) -> Array:
-    """Numbers of all magnitudes of a dtype, its limits and 0 among them."""
+    """Draws numbers of all magnitudes of a dtype, its limits and 0 among them."""
     random = np.random.default_rng([seed, *dims])
     if dtype == "bool":
         return random.integers(0, 2, dims).astype(bool)

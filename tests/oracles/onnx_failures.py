@@ -23,7 +23,7 @@ import onnx.backend.test
 import onnx.backend.test.case.base
 
 VERSION = "1.23"
-"""Of the onnx package whose tests these are; others have others."""
+"""Version of the onnx package whose tests are listed; other versions have other tests."""
 
 FAILURES: Mapping[str, tuple[str, ...]] = {
     "strings are no elements of a tensor here": (
@@ -44,27 +44,29 @@ FAILURES: Mapping[str, tuple[str, ...]] = {
     ),
     "expects a sequence with a number in it, which the suite cannot compare": (r"test_loop16_seq_none",),
 }
-"""Reason -> the names of tests, as regular expressions that match them whole."""
+"""Reason -> the names of tests, as regular expressions that match whole names."""
 
 DEPENDS_ON_ROUNDING: Mapping[str, str] = {
     "test_squeezenet": "all weights are 0.02: its sums near 1e10 are equal but for how a BLAS rounds their columns"
 }
-"""Tests that pass on most machines -> why they may fail on one: counted among those that pass."""
+"""Tests that pass on most machines -> why they may fail on some; they count as passing."""
 
 
 def reason(name: str) -> str | None:
-    """Why a test of that name fails, or None when it passes."""
+    """Returns why a test fails, or None if it passes."""
     return next((why for why, patterns in FAILURES.items() if any(re.fullmatch(p, name) for p in patterns)), None)
 
 
 def _no_snippet(op_name: str, name: str, export: object) -> tuple[str, str]:
-    """Instead of the text of a case for ONNX's documentation: to find it takes an eighth of what loading does."""
+    """Replaces the text of a case for ONNX's documentation, which takes an eighth of the loading time."""
     return name, ""
 
 
 @cache
 def suite() -> Mapping[str, Mapping[str, Callable[..., None]]]:
-    """Category (node, real, simple, pytorch-converted, pytorch-operator) -> name -> a function that runs the test."""
+    """Returns category (node, real, simple, pytorch-converted, pytorch-operator) -> name -> a function that runs the
+    test.
+    """
     import glenside.importers.onnx.backend
 
     with warnings.catch_warnings(), patch.object(onnx.backend.test.case.base, "process_snippet", _no_snippet):
@@ -79,24 +81,24 @@ def suite() -> Mapping[str, Mapping[str, Callable[..., None]]]:
 
 
 def counts() -> dict[str, tuple[int, int]]:
-    """Category -> (tests that pass, all tests), as the lists above have it."""
+    """Returns category -> (tests that pass, all tests), by the lists above."""
     return {kind: (sum(reason(name) is None for name in names), len(names)) for kind, names in suite().items()}
 
 
 def table() -> list[str]:
-    """The counts as docs/onnx.md shows them."""
+    """Returns the counts as the table in docs/onnx.md."""
     rows = [f"| {kind} | {passing:,} | {every:,} |" for kind, (passing, every) in sorted(counts().items())]
     return [f"| tests of onnx {VERSION} | pass | of |", "|---|---:|---:|", *rows]
 
 
 def unused() -> list[str]:
-    """Patterns that no test matches."""
+    """Returns patterns that match no test."""
     names = [name for functions in suite().values() for name in functions]
     return [p for patterns in FAILURES.values() for p in patterns if not any(re.fullmatch(p, n) for n in names)]
 
 
 def _outcomes() -> Iterator[tuple[str, str, str | None]]:
-    """(category, name, error or None) of each test."""
+    """Yields (category, name, error or None) of each test."""
     for kind, functions in suite().items():
         for name, function in functions.items():
             try:
@@ -111,7 +113,7 @@ def _outcomes() -> Iterator[tuple[str, str, str | None]]:
 
 
 def main() -> int:
-    """Print what is not as listed; the exit status says whether anything is."""
+    """Prints tests that differ from the lists; the exit status is 1 if any does."""
     passed: dict[str, int] = defaultdict(int)
     failed: dict[str, list[str]] = defaultdict(list)
     wrong = [f"no test matches {pattern}" for pattern in unused()]

@@ -16,7 +16,7 @@ Size = int | str | None
 
 
 class Graph:
-    """A graph on its way to a ModelProto. Every method gives the name of a value."""
+    """A graph under construction. Methods return the name of a value."""
 
     def __init__(self, name: str, *, opset: int = 17, seed: int = 0) -> None:
         self.name, self.opset = name, opset
@@ -30,7 +30,7 @@ class Graph:
         return name
 
     def tensor(self, value: Any, name: str | None = None) -> str:
-        """An initializer; numbers of Python are int64 or float32."""
+        """Adds an initializer; numbers of Python are int64 or float32."""
         array = np.asarray(value)
         if not isinstance(value, np.ndarray | np.generic):
             array = array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
@@ -39,16 +39,16 @@ class Graph:
         return name
 
     def weight(self, name: str, *dims: int, scale: float | None = None) -> str:
-        """Random, of a size that keeps the numbers of a network moderate."""
+        """Adds random weights, scaled so that the numbers of a network stay moderate."""
         spread = scale if scale is not None else 1 / math.sqrt(max(1, math.prod(dims[1:])))
         return self.tensor((self.random.standard_normal(dims) * spread).astype(np.float32), name)
 
     def positive(self, name: str, *dims: int) -> str:
-        """Random numbers such as variances and gains: from 0.5 to 1.5."""
+        """Adds random positive numbers, such as variances and gains: from 0.5 to 1.5."""
         return self.tensor(self.random.uniform(0.5, 1.5, dims).astype(np.float32), name)
 
     def constant(self, value: Any) -> str:
-        """A number as a Constant node, which is how PyTorch writes one."""
+        """Adds a number as a Constant node, as PyTorch does."""
         array = np.asarray(value)
         if not isinstance(value, np.ndarray | np.generic):
             array = array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
@@ -58,14 +58,14 @@ class Graph:
         return self.several(1, op, *inputs, **attributes)[0]
 
     def several(self, outputs: int, op: str, *inputs: str, **attributes: Any) -> list[str]:
-        """The outputs of a node that has some of them."""
+        """Adds a node with several outputs."""
         label = f"/{op}_{len(self.nodes)}"
         names = [f"{label}_output_{i}" for i in range(outputs)]
         self.nodes.append(helper.make_node(op, inputs, names, label, **attributes))
         return names
 
     def model(self, outputs: Mapping[str, int], *, integers: Sequence[str] = ()) -> onnx.ModelProto:
-        """The model with outputs of these ranks, checked. They are float32 but for those that are int64."""
+        """Returns the checked model with outputs of these ranks, float32 unless listed as int64."""
         infos = [
             helper.make_tensor_value_info(
                 name,
@@ -83,7 +83,7 @@ class Graph:
     # What PyTorch's exporter writes for its modules.
 
     def conv(self, x: str, name: str, filters: int, channels: int, k: int = 3, *, bias: bool = True, **kw: Any) -> str:
-        """Convolution of a square window; padding keeps the size unless `pad` says otherwise."""
+        """Adds a convolution with a square window; padding keeps the size unless `pad` is given."""
         groups, stride, pad = kw.pop("groups", 1), kw.pop("stride", 1), kw.pop("pad", k // 2)
         weights = [self.weight(f"{name}.weight", filters, channels // groups, k, k)]
         if bias:
@@ -99,16 +99,16 @@ class Graph:
         return self.node("BatchNormalization", x, gamma, beta, mean, var, epsilon=1e-5, momentum=0.9)
 
     def linear(self, x: str, name: str, outputs: int, inputs: int) -> str:
-        """A linear layer on more than two axes: MatMul and Add, the bias first."""
+        """Adds a linear layer on more than two axes: MatMul and Add, the bias first."""
         product = self.node("MatMul", x, self.weight(f"{name}.weight", inputs, outputs, scale=inputs**-0.5))
         return self.node("Add", self.weight(f"{name}.bias", outputs, scale=0.1), product)
 
     def size(self, x: str, axis: int) -> str:
-        """One dim of a tensor, as the shape arithmetic of a traced model reads it."""
+        """Adds nodes that read one dim of a tensor, as the shape arithmetic of a traced model does."""
         return self.node("Gather", self.node("Shape", x), self.constant(axis), axis=0)
 
     def dims(self, *sizes: str | int) -> str:
-        """A shape put together from numbers."""
+        """Adds a shape concatenated from numbers."""
         axes = self.tensor([0])
         parts = [
             self.node("Unsqueeze", s, axes) if isinstance(s, str) else self.constant(np.array([s], np.int64))
@@ -117,13 +117,13 @@ class Graph:
         return self.node("Concat", *parts, axis=0)
 
     def gelu(self, x: str) -> str:
-        """The exact one in parts, as exports before opset 20 have it."""
+        """Adds the exact GELU in parts, as exports before opset 20 have it."""
         erf = self.node("Erf", self.node("Div", x, self.constant(math.sqrt(2))))
         doubled = self.node("Mul", x, self.node("Add", erf, self.constant(1.0)))
         return self.node("Mul", doubled, self.constant(0.5))
 
     def layer_norm(self, x: str, name: str, depth: int, *, parts: bool = False) -> str:
-        """One node, or in parts as exports before opset 17 have it."""
+        """Adds a layer norm: one node, or in parts as exports before opset 17 have it."""
         gamma, beta = self.positive(f"{name}.weight", depth), self.weight(f"{name}.bias", depth, scale=0.1)
         if not parts:
             return self.node("LayerNormalization", x, gamma, beta, axis=-1, epsilon=1e-5)

@@ -13,11 +13,13 @@ TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 
 
 def mobilenet_v2(*, width: float = 1.0, resolution: int = 224, classes: int = 1000) -> onnx.ModelProto:
-    """MobileNetV2 as PyTorch writes it in training mode: batch norms apart, ReLU6 as Clip with Constant bounds."""
+    """Builds MobileNetV2 as PyTorch writes it in training mode: separate batch norms, ReLU6 as Clip with Constant
+    bounds.
+    """
     g = Graph("mobilenet_v2", opset=13)
 
     def sized(channels: int) -> int:
-        """The nearest multiple of 8 that is not much smaller."""
+        """Rounds to a multiple of 8 that is not much smaller."""
         near = max(8, int(channels * width + 4) // 8 * 8)
         return near + 8 * (near < 0.9 * channels * width)
 
@@ -49,7 +51,7 @@ def mobilenet_v2(*, width: float = 1.0, resolution: int = 224, classes: int = 10
 
 
 def residual(*, blocks: int = 80, channels: int = 8, resolution: int = 16) -> onnx.ModelProto:
-    """Blocks with skip connections, of seven nodes each."""
+    """Adds blocks with skip connections, of seven nodes each."""
     g = Graph("residual", opset=15)
     x = g.conv(g.input("x", ["N", 3, resolution, resolution]), "stem", channels, 3)
     for i in range(blocks):
@@ -61,13 +63,15 @@ def residual(*, blocks: int = 80, channels: int = 8, resolution: int = 16) -> on
 
 
 def _quantised_weight(g: Graph, name: str, *dims: int) -> tuple[str, str]:
-    """Small int8 weights and an int32 bias."""
+    """Draws small int8 weights and an int32 bias."""
     weight = g.random.integers(-20, 21, dims).astype(np.int8)
     return g.tensor(weight, f"{name}.weight"), g.tensor(g.random.integers(-500, 500, dims[:1]).astype(np.int32))
 
 
 def quantised(*, resolution: int = 12, channels: int = 8, scale: float = 0.03125) -> onnx.ModelProto:
-    """A CNN of QLinearConv nodes, the second with a scale for each filter; exact, as the scales are powers of 2."""
+    """Builds a CNN of QLinearConv nodes, the second with a scale for each filter; exact, as the
+    scales are powers of 2.
+    """
     g = Graph("quantised", opset=13)
     x = g.input("image", [1, 3, resolution, resolution])
     steps, zero = g.tensor(np.float32(scale), "image_scale"), g.tensor(np.uint8(128), "image_zero_point")
@@ -87,7 +91,7 @@ def quantised(*, resolution: int = 12, channels: int = 8, scale: float = 0.03125
 
 
 def quantised_qdq(*, resolution: int = 12, channels: int = 8, scale: float = 0.03125) -> onnx.ModelProto:
-    """The same kind in the other style: float nodes between QuantizeLinear and DequantizeLinear, and a Gemm."""
+    """Builds such a CNN in QDQ style: float nodes between QuantizeLinear and DequantizeLinear, and a Gemm."""
     g = Graph("quantised_qdq", opset=13)
 
     def fake(x: str, zero_point: int, factor: float = 1.0) -> str:
@@ -115,7 +119,9 @@ def quantised_qdq(*, resolution: int = 12, channels: int = 8, scale: float = 0.0
 
 
 def unet(*, base: int = 8, resolution: int = 32, classes: int = 3) -> onnx.ModelProto:
-    """Down twice by MaxPool, up once by ConvTranspose and once by Resize to the size of the skip connection."""
+    """Builds a U-Net: downsamples twice by MaxPool, upsamples once by ConvTranspose and once by Resize to the size of
+    the skip connection.
+    """
     g = Graph("unet", opset=13)
 
     def double(x: str, name: str, filters: int, channels: int) -> str:
@@ -185,7 +191,7 @@ def super_resolution(
 
 
 def pooling(*, resolution: int = 19) -> onnx.ModelProto:
-    """An older export, opset 9: attributes where inputs came later, a Pad node, pools of uneven windows."""
+    """Builds a model of an older opset, 9: attributes that later became inputs, a Pad node, pools of uneven windows."""
     g = Graph("pooling", opset=9)
     x = g.node("Pad", g.input("data", [1, 3, resolution, resolution]), pads=[0, 0, 1, 2, 0, 0, 2, 1], mode="reflect")
     x = g.node("Clip", g.conv(x, "conv1", 8, 3, stride=2, pad=0), min=0.0, max=6.0)

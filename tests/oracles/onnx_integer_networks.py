@@ -20,7 +20,7 @@ MICROSOFT = "com.microsoft"
 
 
 class Graph:
-    """A model as it grows: nodes, and constants under names of their own."""
+    """A model under construction: nodes, and named constants."""
 
     def __init__(self, seed: int = 0) -> None:
         self.draw = np.random.default_rng(seed)
@@ -48,12 +48,14 @@ class Graph:
         return self.node("DequantizeLinear", self.node("QuantizeLinear", x, *both), *both)
 
     def weights(self, dims: Sequence[int], axis: int = 0) -> str:
-        """Dequantized weights, with a scale for each channel."""
+        """Adds dequantized weights, with a scale for each channel."""
         zeros = self.constant(np.zeros(dims[axis]), "int8")
         return self.node("DequantizeLinear", self.bytes(dims), self.scales((dims[axis],)), zeros, axis=axis)
 
     def with_bias(self, dims: Sequence[int], scale: float) -> list[str]:
-        """The same, and a dequantized bias, whose scales are those of the weights times that of what they multiply."""
+        """Adds such weights and a dequantized bias, whose scales are those of the weights times the scale of the other
+        operand.
+        """
         scales, zeros = self.draw.uniform(0.002, 0.01, dims[0]), self.constant(np.zeros(dims[0]), "int8")
         whole = self.constant(self.draw.integers(-2000, 2000, dims[0]), "int32")
         both = self.constant(scales, "float32"), self.constant(scales * scale, "float32")
@@ -76,7 +78,7 @@ class Graph:
 
 
 def drawn(program: Program, seed: int) -> dict[str, Array]:
-    """Inputs: bytes of their dtype, normal floats."""
+    """Draws inputs: bytes of their dtype, or normal floats."""
     draw, found = np.random.default_rng(seed), dict[str, Array]()
     for name, tensor in program.inputs.items():
         if tensor.dtype == "float32":
@@ -93,7 +95,7 @@ def results(program: Program, constants: Mapping[str, Array], inputs: Mapping[st
 
 
 def as_bytes(network: IntegerNetwork, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Real inputs, or integers of the file, as the bytes of a network."""
+    """Converts inputs, real numbers or integers of the file, to the bytes of a network."""
     return {
         name: np.clip(np.rint(inputs[name] / np.float32(scale)) + zero, -128, 127).astype(np.int8)
         for name, (scale, zero) in network.inputs.items()
@@ -101,13 +103,13 @@ def as_bytes(network: IntegerNetwork, inputs: Mapping[str, Array]) -> dict[str, 
 
 
 def computed(network: IntegerNetwork, inputs: Mapping[str, Array]) -> list[Array]:
-    """What the results of a network stand for, float64."""
+    """Returns the real numbers that the results of a network represent, float64."""
     found = results(network.program, network.constants, as_bytes(network, inputs))
     return [(np.asarray(x, np.float64) - zero) * scale for x, (scale, zero) in zip(found, network.outputs, strict=True)]
 
 
 def by_layers(network: IntegerNetwork, inputs: Mapping[str, Array]) -> None:
-    """Every layer is what it says, in numpy: bytes of its sums, and the next layers read those and no other."""
+    """Computes every layer in numpy: its sums, requantized to bytes, which the next layers read."""
     values = {**network.constants, **as_bytes(network, inputs)}
     done: dict[Any, Array] = {}
     for layer in network.layers:

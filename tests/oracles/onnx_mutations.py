@@ -17,7 +17,7 @@ FAVOURED = ("NodeProto", "AttributeProto", "TensorProto", "GraphProto", "Functio
 
 
 def changed(model: onnx.ModelProto, pick: random.Random) -> bytes:
-    """The bytes of a model after a few changes."""
+    """Returns the bytes of a model after a few changes."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     for _ in range(pick.choice((0, 1, 1, 1, 2, 3, 5))):
@@ -78,7 +78,7 @@ def _change_field(model: onnx.ModelProto, pick: random.Random) -> None:
 
 
 def _copied(message: Any) -> Any:
-    """A copy that stands alone: protobuf does not copy a message into its own parts."""
+    """Returns a separate copy: protobuf does not copy a message into its own parts."""
     copy = type(message)()
     copy.CopyFrom(message)
     return copy

@@ -19,7 +19,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Network:
-    """A maker with its arguments; `dims` are sizes of what the model leaves open, `highest` bounds integer inputs."""
+    """A builder function with its arguments; `dims` are sizes of open dimensions, `highest` bounds integer inputs."""
 
     make: Callable[..., onnx.ModelProto]
     small: Mapping[str, Any] = field(default_factory=dict)
@@ -62,11 +62,12 @@ NETWORKS: dict[str, Network] = {
 }
 
 LIGHT = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data" / "light").glob("*.onnx"))
-"""Networks of the onnx package, whole, with made-up weights."""
+"""Networks of the onnx package in full size, with random weights."""
 
 
 def weighted(path: Path) -> onnx.ModelProto:
-    """A network of the onnx package with random weights: its own are one number, which hides what is rearranged.
+    """Returns a network of the onnx package with random weights; its own weights are all one number, which hides
+    permutations. A softmax at the end is removed, because it saturates to 0 and 1.
 
     A softmax at the end is left out: it makes 0 and 1 of what comes before it.
     """
@@ -92,13 +93,13 @@ def weighted(path: Path) -> onnx.ModelProto:
 
 
 def small(name: str) -> onnx.ModelProto:
-    """The small network of that name."""
+    """Returns a small network by name."""
     network = NETWORKS[name]
     return network.make(**network.small)
 
 
 def random_inputs(model: onnx.ModelProto, dims: Mapping[str, int], *, highest: int = 2, seed: int = 0) -> Arrays:
-    """An array for every input that has no initializer."""
+    """Draws an array for every input without an initializer."""
     random = np.random.default_rng(seed)
     initialized = {tensor.name for tensor in model.graph.initializer}
     arrays = {}
@@ -116,7 +117,7 @@ def random_inputs(model: onnx.ModelProto, dims: Mapping[str, int], *, highest: i
 
 
 def run_onnxruntime(model: onnx.ModelProto | str, inputs: Arrays) -> list[NDArray[Any]]:
-    """The outputs by onnxruntime as the file stands, without its optimizations."""
+    """Returns the outputs of onnxruntime for the file, without its optimizations."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3

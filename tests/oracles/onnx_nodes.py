@@ -29,7 +29,7 @@ def model(
     domain_version: int = 1,
     **attributes: Any,
 ) -> onnx.ModelProto:
-    """A model of one node; an input of None is left out, `dtypes` are of the outputs."""
+    """Returns a model of one node; an input of None is left out, `dtypes` are those of the outputs."""
     names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
     results = [f"y{i}" for i in range(len(dtypes))]
     node = helper.make_node(op, names, results, "it", domain=domain, **attributes)
@@ -62,7 +62,7 @@ def agree(
     levels: int = 0,
     **named: Any,
 ) -> None:
-    """Compare with "reference" or "onnxruntime": integers to so many levels, floats within the tolerance."""
+    """Compares with "reference" or "onnxruntime": integers within a number of levels, floats within the tolerance."""
     made = model(op, inputs, version, dtypes, **named)
     given = {f"x{i}": np.asarray(x) for i, x in enumerate(inputs) if x is not None}
     if by == "reference":
@@ -81,7 +81,7 @@ def agree(
 
 
 def whole(random: Random, low: int, high: int, count: int) -> list[int]:
-    """Numbers from low to high."""
+    """Draws whole numbers from low to high."""
     return [int(n) for n in random.integers(low, high + 1, count)]
 
 
@@ -90,7 +90,7 @@ def one_of(random: Random, *choices: Any) -> Any:
 
 
 def integers(random: Random, dtype: str, *dims: int) -> Array:
-    """Any integers of a dtype."""
+    """Draws integers of the full range of a dtype."""
     low, high = limits(dtype)
     return np.asarray(random.integers(low, high + 1, dims).astype(dtype))
 

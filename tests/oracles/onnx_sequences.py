@@ -18,7 +18,7 @@ def bert(
     positions: int = 512,
     norm_in_parts: bool = True,
 ) -> onnx.ModelProto:
-    """BERT as PyTorch traces it, with batch and sequence left open; norm_in_parts as before opset 17."""
+    """Builds BERT as PyTorch traces it, with open batch and sequence; `norm_in_parts` as before opset 17."""
     g = Graph("bert", opset=14 if norm_in_parts else 17)
     dims = ["batch", "sequence"]
     ids, mask, kinds = (g.input(n, dims, TensorProto.INT64) for n in ("input_ids", "attention_mask", "token_type_ids"))
@@ -64,7 +64,9 @@ def bert(
 def vit(
     *, layers: int = 12, hidden: int = 384, heads: int = 6, patch: int = 16, resolution: int = 224, classes: int = 1000
 ) -> onnx.ModelProto:
-    """A vision transformer: patches by a convolution, a class token for each image, q, k and v of one product."""
+    """Builds a vision transformer: patches by a convolution, a class token for each image, q, k
+    and v from one product.
+    """
     g = Graph("vit", opset=20)
     depth = hidden // heads
     x = g.conv(g.input("pixels", ["batch", 3, resolution, resolution]), "patch", hidden, 3, patch, stride=patch, pad=0)
@@ -95,7 +97,7 @@ def vit(
 
 
 def lstm_tagger(*, vocabulary: int = 50, depth: int = 8, hidden: int = 6, tags: int = 4) -> onnx.ModelProto:
-    """Tags of words by an LSTM in both directions, its first state zeros of a size that is computed."""
+    """Builds a bidirectional LSTM that tags words; its initial state is zeros of a computed size."""
     g = Graph("lstm_tagger", opset=14)
     words = g.input("words", ["batch", "length"], TensorProto.INT64)
     x = g.node("Gather", g.weight("embedding.weight", vocabulary, depth, scale=1.0), words)

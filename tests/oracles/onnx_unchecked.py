@@ -21,7 +21,7 @@ def info(name: str, dims: Sequence[int | str | None] | None = (2, 3), dtype: int
 def model(
     *nodes: Any, inputs: Sequence[Any] = (info("x"),), outputs: Sequence[str] = ("y",), opset: int = 17, **kw: Any
 ) -> Any:
-    """A model that nobody has checked; it gives y."""
+    """Returns a model with the output y, without ONNX's checker."""
     functions, domains = kw.pop("functions", ()), kw.pop("domains", ())
     graph = helper.make_graph(nodes, "graph", inputs, [info(name, None) for name in outputs], **kw)
     opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
@@ -33,7 +33,7 @@ def node(op: str, inputs: str = "x", outputs: str = "y", name: str | None = "her
 
 
 def refusal(made: Any, **arguments: Any) -> str:
-    """The one sentence with which the model is refused."""
+    """Returns the one sentence with which the model is refused."""
     with pytest.raises(BadInput) as raised:
         program_of_model(made, **arguments)
     message = str(raised.value)

@@ -20,7 +20,7 @@ Array = Any
 
 @dataclass(frozen=True)
 class Case:
-    """One node of one version on arrays, which are inputs unless they are `fixed`."""
+    """One node of one version with its arrays, which are inputs unless they are `fixed`."""
 
     name: str
     op: str
@@ -34,11 +34,11 @@ class Case:
 
     @property
     def opset(self) -> int:
-        """The version of the standard operators."""
+        """Returns the version of the standard operators."""
         return self.version if not self.domain else 17
 
     def model(self) -> onnx.ModelProto:
-        """The model of that node; what is fixed is an initializer."""
+        """Returns the model of the node; fixed arrays are initializers."""
         names = ["" if x is None else f"x{i}" for i, x in enumerate(self.inputs)]
         node = helper.make_node(self.op, names, self.outputs, "it", domain=self.domain)
         node.attribute.extend(self.attributes)
@@ -61,17 +61,17 @@ class Case:
             return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
 
     def fed(self) -> dict[str, Array]:
-        """The arrays of its inputs by name."""
+        """Returns the arrays of the inputs by name."""
         return {f"x{i}": x for i, x in enumerate(self.inputs) if x is not None and i not in self.fixed}
 
 
 _RENAMED = {"constant_value": ("value",), "pads": ("pads", "paddings"), "K": ("k",), "repeats": ("tiles",)}
-"""Inputs -> attributes that they were in older versions, where these have another name."""
+"""Input -> attribute of older versions, if its name differs."""
 
 
 @cache
 def _newest() -> Sequence[Any]:
-    """ONNX's own cases of one node each."""
+    """Returns ONNX's own cases of one node each."""
     from onnx.backend.test.case import node
 
     with warnings.catch_warnings(), patch.object(onnx.backend.test.case.base, "process_snippet", lambda *a: (a[1], "")):
@@ -81,7 +81,7 @@ def _newest() -> Sequence[Any]:
 
 
 def versions(domain: str = "") -> dict[str, list[Any]]:
-    """Operator -> its schemas from the first version on, without those that are deprecated."""
+    """Returns operator -> its schemas from the first version on, without deprecated ones."""
     found: dict[str, list[Any]] = {}
     for schema in sorted(defs.get_all_schemas_with_history(), key=lambda s: s.since_version):
         if schema.domain == domain:
@@ -98,7 +98,7 @@ def _formal(schema: Any, place: int) -> Any:
 
 
 def _as_attribute(schema: Any, name: str, x: Array) -> Any:
-    """What was an attribute before it was an input."""
+    """Converts an input to the attribute that it was in older versions."""
     for known in _RENAMED.get(name, (name,)):
         if known in schema.attributes:
             kind = schema.attributes[known].type.name
@@ -125,7 +125,7 @@ def _default(schema: Any, attribute: Any) -> bool:
 
 
 def _placed(schema: Any, newest: Any, values: Sequence[Array | None]) -> tuple[list[Array | None], list[Any]] | None:
-    """The inputs and the attributes of a node of that version for inputs of a newer one; None where it has no such."""
+    """Returns inputs and attributes for a node of an older version; None if it does not support them."""
     inputs: list[Array | None] = []
     attributes = []
     for place, x in enumerate(values):
@@ -147,7 +147,7 @@ def _placed(schema: Any, newest: Any, values: Sequence[Array | None]) -> tuple[l
 
 
 def _in_version(case: Any, newest: Any, schema: Any) -> Case | None:
-    """A case of the newest version as a node of an older one; None where that cannot say it."""
+    """Converts a case of the newest version to an older one; None if that cannot express it."""
     node = case.model.graph.node[0]
     arrays, results = case.data_sets[0]
     given = [np.asarray(x) if isinstance(x, np.ndarray | np.generic) else None for x in arrays]
@@ -178,7 +178,7 @@ def _in_version(case: Any, newest: Any, schema: Any) -> Case | None:
 
 
 def cases(only: str | None = None) -> Iterator[Case]:
-    """Every case of ONNX's, of one operator or of all, in every version that can say it."""
+    """Yields every case of ONNX, of one operator or of all, in every version that can express it."""
     by_op: dict[tuple[str, str], list[Any]] = {}
     for case in _newest():
         node = case.model.graph.node[0]
@@ -196,8 +196,8 @@ def cases(only: str | None = None) -> Iterator[Case]:
 
 
 def by_hand() -> Iterator[Case]:
-    """Nodes that mean something else in later versions, or are not in ONNX's cases; with what they give, by numpy,
-    where no runtime has the version.
+    """Yields nodes that mean something else in later versions, or that ONNX's cases lack; with numpy results where no
+    runtime has the version.
     """
     yield from _arithmetic()
     yield from _normalizations()
@@ -334,12 +334,12 @@ NO_ORACLE: Mapping[str, str] = {
     r"AveragePool-1/.*": "ONNX's reference counts the padding, which the converter of versions says it does not",
     r"ReduceMax-\d+/.*empty_set_bool": "bool is no dtype of that version",
 }
-"""Cases of which the oracle is known to be wrong, or not exact, with why."""
+"""Cases whose oracle is known to be wrong or inexact, with the reason."""
 
 
 def wanted(case: Case, model: onnx.ModelProto) -> tuple[str, list[Sequence[Array]]]:
-    """Who says what a case gives, and all that is right: onnxruntime where it has the version, else ONNX's reference
-    and what ONNX's case of the newest version, or numpy, says.
+    """Returns the oracle's name and its accepted results: onnxruntime if it has the version, else ONNX's reference, and
+    the results of ONNX's newest case or of numpy.
     """
     import onnxruntime
     from onnx.reference import ReferenceEvaluator
@@ -376,8 +376,8 @@ def same(found: Sequence[Array], right: Sequence[Array]) -> bool:
 
 
 def verdict(case: Case) -> tuple[str, str]:
-    """What becomes of a case, and words: read, written and read again. "ok", "refused", "no model", "no oracle" and
-    "no tensors" are no faults; "wrong .." and "invalid" are.
+    """Imports, exports and imports a case again; returns the verdict and a description. "ok", "refused", "no model",
+    "no oracle" and "no tensors" are no faults; "wrong .." and "invalid" are.
     """
     from glenside.importers.onnx.model import program_of_model
     from glenside.importers.onnx.node import NoTerm
@@ -414,7 +414,7 @@ def _values(program: Any, case: Case) -> Sequence[Array]:
 
 
 def _written(program: Any, case: Case, oracle: str, right: Sequence[Sequence[Array]]) -> tuple[str, str]:
-    """What becomes of the file that a program is written as."""
+    """Returns the verdict on the exported file."""
     from glenside.exporters.onnx import export_onnx
     from glenside.importers.onnx.model import program_of_model
 

@@ -18,7 +18,7 @@ def _padded(fill: float) -> Array:
 
 
 def _windows(x: Array, window: Sequence[int], strides: Sequence[int]) -> Array:
-    """Windows of a whole array, one at a time."""
+    """Computes windows of a whole array, one at a time."""
     counts = [(n - k) // t + 1 for n, k, t in zip(x.shape, window, strides, strict=True)]
     result = np.empty((*counts, *window), x.dtype)
     for at in np.ndindex(*counts):
@@ -38,7 +38,9 @@ def _overlap_add(windows: Array, out: Sequence[int], strides: Sequence[int]) -> 
 def _scattered(
     a: Array, b: Array, out: Sequence[int], strides: Sequence[int], dilations: Sequence[int], starts: Sequence[int]
 ) -> Array:
-    """a (M positions)(K) and b (O window)(K): each product is put where it belongs, one number at a time."""
+    """Computes scattered sums of a (M positions)(K) and b (O window)(K): each product is added at its position, one
+    number at a time.
+    """
     axes = len(out)
     result = np.zeros((a.shape[0], b.shape[0], *out), np.int64)
     for place in np.ndindex(*a.shape[1 : 1 + axes]):

@@ -14,13 +14,13 @@ from glenside.ir.term import Term
 
 
 def one(b: Any, name: str, dtype: str) -> Term:
-    """A constant of one number."""
+    """Returns a constant of one number."""
     return layout.reshape(b.constant(name, (1,), dtype=dtype), ())
 
 
 def network(zero: bool, activation: str = "uint8", groups: int = 1) -> Program:
-    """(1 4 7 6) floats: quantized, a padded convolution with scales of channels, a bias, quantized again, a pointwise
-    one, what was there before added, and quantized a third time.
+    """Builds a network on (1 4 7 6) floats: quantized, a padded convolution with scales per channel, a bias, quantized
+    again, a pointwise convolution, a skip connection, and quantized a third time.
     """
     b = gl.Builder("p")
     scale, other = one(b, "scale", "float32"), one(b, "other", "float32")
@@ -41,7 +41,7 @@ def network(zero: bool, activation: str = "uint8", groups: int = 1) -> Program:
 
 
 def values(program: Program, seed: int) -> dict[str, Array]:
-    """Scales are powers of two and biases small multiples of them."""
+    """Returns values whose scales are powers of two and whose biases are small multiples of these."""
     draw = np.random.default_rng(seed)
     found: dict[str, Array] = {}
     for name, tensor in program.tensors.items():

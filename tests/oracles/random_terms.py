@@ -31,7 +31,7 @@ FOLDS = ("elementwise-add", "elementwise-mul", "subtract", "minimum", "maximum")
 
 
 class _Steps:
-    """Each method applies one operator to a term, with arguments that it takes, or gives None when there are none."""
+    """Methods that apply one operator to a term, with random valid arguments; None if there are none."""
 
     def __init__(self, draw: Callable[[st.SearchStrategy[int]], int], pool: list[Term]) -> None:
         self.draw, self.pool = draw, pool
@@ -156,7 +156,7 @@ def _agree_but(a: AccessType, b: AccessType, axis: int) -> bool:
 
 
 def _regrouped(dims: tuple[int, ...], way: int) -> tuple[int, ...]:
-    """The same number of elements under other dims: as one axis, in reverse order, or with an axis of size 1."""
+    """Reshapes a term: to one axis, to reversed dims, or with an additional axis of size 1."""
     size = int(np.prod(dims))
     return {0: (size,), 1: dims[::-1], 2: (*dims, 1)}[way]
 
@@ -169,7 +169,7 @@ STEPS = tuple(name for name in vars(_Steps) if not name.startswith("_") and name
 
 
 def tensor(*dims: int, constant: bool = False, dtype: str = "float32") -> Term:
-    """A leaf whose name tells its dims, so that equal names are equal tensors."""
+    """Returns a leaf whose name contains its dims, so that equal names are equal tensors."""
     name = "_".join(["w" if constant else "x", *map(str, dims)])
     return build("access-tensor", Tensor(name, Dims(dims), dtype, constant))
 
@@ -178,15 +178,15 @@ MOVES = (
     *("access", "transpose", "slice", "concatenate", "pad", "reshape", "flatten", "shift_right", "flip", "dilate"),
     *("insert_axis", "squeeze", "broadcast", "windows", "pair"),
 )
-"""Those of STEPS that take elements which nobody computes with."""
+"""Names of the steps that only move elements."""
 
 
 @st.composite
 def terms(
     draw: Draw, steps: int = 12, operators: tuple[str, ...] = STEPS, dtypes: tuple[str, ...] = ("float32",)
 ) -> Term:
-    """A term of one of the dtypes, of up to that many operators; sharing is common. `operators` are names of STEPS to
-    draw from.
+    """Draws a term of one of the dtypes, with a limited number of operators; sharing is common. `operators` are names
+    of steps to draw from.
     """
     dtype = draw(st.sampled_from(dtypes))
     pool: list[Term] = []
@@ -205,7 +205,7 @@ def terms(
 
 
 def drawn(seed: int, count: int, **how: tuple[str, ...]) -> list[Term]:
-    """So many `terms`, the same ones for a seed; none is made smaller."""
+    """Returns a number of `terms`, the same for equal seeds, without shrinking."""
     kept: list[Term] = []
 
     @with_seed(seed)
@@ -226,7 +226,7 @@ def drawn(seed: int, count: int, **how: tuple[str, ...]) -> list[Term]:
 
 
 def values_for(*roots: Term, seed: int = 0, most: int = 3) -> dict[str, Array]:
-    """Small integers for every tensor under the roots, in its dtype, from the seed and its name alone."""
+    """Draws small integers for every tensor under the roots, in its dtype, from the seed and its name alone."""
     values: dict[str, Array] = {}
     for leaf in tensors(*roots):
         record = leaf.attributes[0]

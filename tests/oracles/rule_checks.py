@@ -37,7 +37,7 @@ def saturated(
 
 
 def whole_numbers(tensors: Mapping[str, Tensor], seed: int) -> dict[str, np.ndarray]:
-    """Small integers as float64: sums and products of them are exact, so equality is `==` and not a tolerance."""
+    """Draws small integers as float64: their sums and products are exact, so results are compared by `==`."""
     generator = np.random.default_rng(seed)
     return {n: generator.integers(-4, 5, t.dims).astype(t.dtype) for n, t in tensors.items()}
 
@@ -62,7 +62,7 @@ def assert_all_equal(snapshot: Snapshot, seed: int = 0, rounded: bool = False) -
 
 
 def close(a: Any, b: Any) -> bool:
-    """Whether two arrays of floats differ by rounding alone."""
+    """True if two arrays of floats differ by rounding alone."""
     if not isinstance(a, np.ndarray) or a.dtype.kind in "iub" or a.shape != b.shape:
         return False
     most = 1e-2 if a.dtype.itemsize < 4 else 1e-4
@@ -70,14 +70,16 @@ def close(a: Any, b: Any) -> bool:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two values, or two tuples of them, are equal."""
+    """True if two values, or two tuples of values, are equal."""
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(same, a, b))
     return np.array_equal(a, b, equal_nan=True)
 
 
 def exact_arithmetic(snapshot: Snapshot) -> Arithmetic:
-    """Where small integers stay exact: float64, or a prime field when constants are fractions such as 1/3."""
+    """Returns an arithmetic in which small integers stay exact: float64, or a prime field if constants are fractions
+    such as 1/3.
+    """
     maps = (n.attributes[-1 if n.operator == "linear-map" else 1] for n in snapshot.nodes if n.operator in _CONSTANTS)
     fractions = any(value.denominator > 1 for text in maps for value in exact_numbers(text) or ())
     return PrimeField() if fractions else Native()

@@ -32,15 +32,15 @@ from glenside.ir.types import AccessType, Dims, Tensor
 from glenside.rewrites import RULES
 
 Name: TypeAlias = tuple[int, str]
-"""A variable of one of the clauses that take part."""
+"""A variable of one of the clauses that take part: its name, and the number of the clause."""
 Scoped: TypeAlias = tuple[Any, int]
-"""A pattern or a fact, and the clause that it stands in."""
+"""A pattern or a fact, and its clause."""
 
 DTYPES = ("float32", "float32", "float32", "float64", "int32", "int8", "uint8", "float16", "int64")
 SIZES = (0, 1, 1, 2, 2, 2, 3, 3, 4, 6)
 _MOST_ELEMENTS = 300
 _FREE = ("source", "varies", "constant", "tiled")
-"""Facts that say where rules may fire and nothing of what is there, so that they may be told of any class."""
+"""Facts that only restrict where rules fire, and may be asserted for any class."""
 _EXACT = ("relu", "negative", "abs", "sign", "(clip -2 3)", "reduce-sum", "reduce-max", "reduce-min", "reduce-prod")
 _EXACT += ("elementwise-add", "elementwise-mul", "subtract", "minimum", "maximum", "dot-product", "argmax", "argmin")
 _EXACT += ("reduce-mean", "softmax", "elementwise-div", "floor")
@@ -52,14 +52,14 @@ class NoInstance(Exception):
 
 @dataclass
 class Instance:
-    """Terms that match a clause, and what is told of them: (relation, arguments)."""
+    """Terms that match a clause, and asserted facts: (relation, arguments)."""
 
     terms: Sequence[Term]
     wants: Sequence[tuple[str, Sequence[Any]]]
 
 
 def instance(clause: Clause, seed: int, parameters: Parameters, tries: int = 400) -> Instance | None:
-    """A random program that matches the facts of the clause, as far as they can be told; None where none was found."""
+    """Draws a program that matches the facts of a clause; None if none was found."""
     for number in range(tries):
         try:
             return _Draw(random.Random(f"{seed} {number}"), parameters).of(clause)
@@ -78,8 +78,9 @@ def instance(clause: Clause, seed: int, parameters: Parameters, tries: int = 400
 
 
 def mutant(example: Example, seed: int, tries: int = 60) -> Instance | None:
-    """The program of an example at other sizes, 0 and 1 among them, splits, attributes and dtypes; what the example
-    demands of nodes is demanded of what they became. None where it says what holds of them, or no program was found.
+    """Draws a variant of an example with other sizes (0 and 1 among them), splits, attributes and dtypes; facts
+    asserted for nodes of the example are asserted for their variants. None if the facts depend on the values, or no
+    program was found.
     """
     if any(isinstance(want, Action) or want.head.name not in _demands() for want in example.wants):
         return None
@@ -93,7 +94,7 @@ def mutant(example: Example, seed: int, tries: int = 60) -> Instance | None:
 
 @cache
 def _producers() -> Mapping[str, list[tuple[Clause, Fact | Action]]]:
-    """For each relation and function: the clauses that fill it."""
+    """Returns for each relation and function the clauses that fill it."""
     found: dict[str, list[tuple[Clause, Fact | Action]]] = {}
     for rule in RULES.values():
         for clause in rule.clauses:
@@ -109,7 +110,7 @@ def _producers() -> Mapping[str, list[tuple[Clause, Fact | Action]]]:
 
 @cache
 def _demands() -> frozenset[str]:
-    """The relations that examples of rules tell of nodes."""
+    """Returns the relations that examples of rules assert."""
     rules: Iterable[Rule] = RULES.values()
     wants = [want for rule in rules for example in rule.examples for want in example.wants]
     return frozenset({*_FREE, *(w.head.name for w in wants if isinstance(w, Fact) and w.head.name.startswith("want-"))})
@@ -117,7 +118,7 @@ def _demands() -> frozenset[str]:
 
 @dataclass
 class _Draw:
-    """One try."""
+    """One attempt to draw an instance."""
 
     random: random.Random
     parameters: Parameters
@@ -170,7 +171,7 @@ class _Draw:
             self._fill_calls(part, scope, depth)
 
     def _fill_calls(self, part: Pattern, scope: int, depth: int) -> None:
-        """What functions that rules fill give."""
+        """Computes the values of functions that rules fill."""
         if not isinstance(part, Call):
             return
         for argument in part.arguments:
@@ -252,7 +253,7 @@ class _Draw:
     # Values
 
     def _value(self, scoped: Scoped) -> Any:
-        """Raises _Unknown for what is not known yet."""
+        """Returns the value of a pattern. Raises _Unknown if it is not known yet."""
         part, scope = scoped
         if isinstance(part, Literal):
             return part.value
@@ -269,7 +270,7 @@ class _Draw:
         return self._of_call(part, [self._value((a, scope)) for a in part.arguments])
 
     def _of_call(self, part: Call, values: list[Any]) -> Any:
-        """What a call of values gives. Raises _Unknown, and NoInstance where a table has no row."""
+        """Returns the value of a call. Raises _Unknown, and NoInstance if a table has no row."""
         head = part.head.name
         if head in OPERATORS:
             return _built(OPERATORS[head], values)
@@ -286,7 +287,7 @@ class _Draw:
         return _VALUES[head](*values)
 
     def _propagate(self) -> None:
-        """Bind what equations say, and look at what is known. Raises NoInstance where it does not hold."""
+        """Binds variables by equations, and checks known facts. Raises NoInstance if a fact does not hold."""
         changed = True
         while changed:
             changed = False
@@ -316,7 +317,7 @@ class _Draw:
             return _UNKNOWN
 
     def _holds(self, condition: Scoped) -> bool:
-        """Whether it is known to. Raises NoInstance where it is known not to."""
+        """True if a fact is known to hold. Raises NoInstance if it is known not to hold."""
         fact, scope = condition
         if isinstance(fact, _Rows):
             return True
@@ -338,7 +339,7 @@ class _Draw:
         return True
 
     def _guess(self, part: Any) -> Any:
-        """What a demand may be of."""
+        """Guesses the term of a demand."""
         if not isinstance(part, Variable) or part.sort not in (INT, INTS):
             raise NoInstance
         return self.random.choice((0, 1, 1, 2, 2, 3)) if part.sort is INT else self._dims(3)
@@ -370,7 +371,7 @@ class _Draw:
         return term
 
     def _node(self, call: Call, scope: int) -> Term:
-        """A term of the operator of the call."""
+        """Draws a term of the operator of a call."""
         operator = OPERATORS[call.head.name]
         parts = list(zip(call.arguments, call.head.columns, strict=True))
         if any(column.sort is ACCESSES for _, column in parts):
@@ -408,7 +409,7 @@ class _Draw:
         return value
 
     def _solve(self, scoped: Scoped, value: Any) -> None:
-        """Bind the variables of a pattern that has this value."""
+        """Binds the variables of a pattern to a value."""
         part, scope = scoped
         if isinstance(part, Variable):
             self.known.setdefault(self._of((scope, part.name)), value)
@@ -428,7 +429,7 @@ class _Draw:
             raise NoInstance
 
     def _leaf(self, name: Name) -> Term:
-        """A random term: often one that fits beside others."""
+        """Draws a term, often one that fits the others."""
         dims, split = self._wanted(name)
         r = self.random
         if self.leaves and dims is None and r.random() < 0.6:
@@ -484,7 +485,7 @@ class _Draw:
         return Dims(self.random.choice(SIZES) for _ in range(self.random.randint(0, most)))
 
     def _wanted(self, name: Name) -> tuple[Dims | None, int | None]:
-        """The dims and the split that equations say of a class."""
+        """Returns the dims and the split that equations require of a class."""
         dims: Dims | None = None
         split: int | None = None
         for a, b in self.equations:
@@ -503,7 +504,7 @@ class _Draw:
     # Attributes
 
     def _attributes(self, operator: Operator, children: Sequence[Term]) -> Iterator[Any]:
-        """Values for the columns that are not classes: most of them legal."""
+        """Draws values for columns that are not classes, most of them legal."""
         draw = getattr(self, f"_of_{operator.name.removeprefix('access-').replace('-', '_')}", None)
         if draw is not None:
             yield from draw(*(child.access for child in children))
@@ -563,7 +564,7 @@ class _Draw:
         yield self.random.choice([i for i, n in enumerate(a.dims) if n == 1] or [0])
 
     def _regrouped(self, dims: Sequence[int]) -> Dims:
-        """So many elements under other dims."""
+        """Returns other dims with the same number of elements."""
         r, size = self.random, math.prod(dims)
         if size == 0:
             found = [0, *(r.choice(SIZES) for _ in range(r.randint(0, 2)))]
@@ -640,7 +641,7 @@ class _Draw:
 
 @dataclass
 class _Mutant(_Draw):
-    """One try of an example."""
+    """One attempt to vary an example."""
 
     parameters: Parameters = field(default_factory=dict)
 
@@ -684,7 +685,7 @@ class _Mutant(_Draw):
         return Dims(self._told(a, node) for a in part.arguments)
 
     def _changed(self, node: Term, children: Sequence[Term]) -> Term:
-        """The node over what its operands became, with other attributes where it must or may have some."""
+        """Returns a node on varied operands, with other attributes if necessary or allowed."""
         r, operator = self.random, node.operator
         tensor = node.attributes[0] if node.attributes else None
         if isinstance(tensor, Tensor):
@@ -711,7 +712,7 @@ class _Mutant(_Draw):
 
 
 class _Unknown(Exception):
-    """A value hangs on a variable that has none yet."""
+    """The value depends on an unbound variable."""
 
 
 class _UnknownValue:
@@ -723,7 +724,7 @@ _UNKNOWN = _UnknownValue()
 
 @dataclass(frozen=True)
 class _Rows:
-    """A relation that has rows of its own: whether one of them is met, the search says."""
+    """A relation with its own rows; the search finds out whether one matches."""
 
     name: str
     arguments: tuple[Any, ...] = ()
@@ -738,7 +739,7 @@ def _compute(kind: str) -> Any:
 
 
 def _built(operator: Operator, columns: Sequence[Any]) -> Term:
-    """The term of an e-node's columns, in their order."""
+    """Returns the term of an e-node's columns, in order."""
     children = [c for c in columns if isinstance(c, Term)]
     attributes = [c for c in columns if not isinstance(c, Term)]
     return make(operator, weave(operator, children, attributes))

@@ -16,7 +16,7 @@ LOW, HIGH = 1, 100
 
 
 def wrapped(value: int, dtype: str) -> int:
-    """The integer of that dtype with the same low bits."""
+    """Returns the integer of a dtype with the same low bits."""
     bits, lowest = np.iinfo(dtype).bits, int(np.iinfo(dtype).min)
     return (value - lowest) % 2**bits + lowest
 
@@ -104,7 +104,7 @@ OF_FLOATS: Mapping[str, Callable[..., Any]] = {
 
 
 def of_residues(p: int) -> Mapping[str, Callable[..., Any]]:
-    """Of signed representatives modulo p, as Python's integers; what has no entry is a pseudo-random function."""
+    """Primitives of signed representatives modulo p, as Python integers; all others are pseudo-random functions."""
 
     def signed(a: int) -> int:
         return (a + p // 2) % p - p // 2

@@ -72,7 +72,7 @@ UseRamulatorTrace = False
 
 @dataclass(frozen=True)
 class Claim:
-    """A layer said to take `cycles` by running one matmul `count` times."""
+    """A claim that a layer takes `cycles`, with one matmul run `count` times."""
 
     layer: str
     matmul: Matmul
@@ -81,7 +81,7 @@ class Claim:
 
 
 def missing() -> str | None:
-    """Why SCALE-Sim cannot be run, or None if it can."""
+    """Returns why SCALE-Sim cannot be run, or None if it can."""
     if not os.environ.get(VARIABLE):
         return f"{VARIABLE} does not name the python of an environment with scalesim==3.0.0 and numpy<2.3"
     import_and_tell = "import scalesim.scale_sim, importlib.metadata as m; print(m.version('scalesim'))"
@@ -96,13 +96,13 @@ def missing() -> str | None:
 
 
 def _command(program: str, *arguments: Path) -> list[str]:
-    """The environment's python, which sees no packages but its own and runs in any folder."""
+    """Returns the python command of the environment, isolated from other packages, for any folder."""
     python = os.environ[VARIABLE]
     return [os.path.abspath(shutil.which(python) or python), "-I", "-c", program, *map(str, arguments)]
 
 
 def disagreements(claims: Iterable[Claim], rows: int, columns: int) -> list[str]:
-    """The claims that SCALE-Sim does not confirm; it reports one cycle less for each matmul."""
+    """Returns the claims that SCALE-Sim does not confirm; it reports one cycle less for each matmul."""
     claims = list(claims)
     simulated = cycles([claim.matmul for claim in claims], rows, columns)
     return [
@@ -113,7 +113,9 @@ def disagreements(claims: Iterable[Claim], rows: int, columns: int) -> list[str]
 
 
 def cycles(matmuls: Iterable[Matmul], rows: int, columns: int) -> list[int]:
-    """Total cycles of each, on an array of rows x columns: weight-stationary, the swapped ones input-stationary."""
+    """Returns the total cycles of each matmul on an array of rows x columns: weight-stationary, swapped ones
+    input-stationary.
+    """
     matmuls = list(matmuls)
     found: dict[Matmul, int] = {}
     for swapped, dataflow in ((False, "ws"), (True, "is")):
@@ -124,7 +126,7 @@ def cycles(matmuls: Iterable[Matmul], rows: int, columns: int) -> list[int]:
 
 
 def run(matmuls: Sequence[Matmul], rows: int, columns: int, dataflow: str) -> list[int]:
-    """Total cycles of each, all with one dataflow: ws, is or os."""
+    """Returns the total cycles of each matmul with one dataflow: ws, is or os."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         config, topology, layout = folder / "array.cfg", folder / "matmuls.csv", folder / "layout.csv"

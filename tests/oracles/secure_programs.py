@@ -12,7 +12,7 @@ from glenside.ir.term import Term
 
 
 def secure_program(seed: int) -> Program:
-    """Of secret inputs x, y, .. and constants w, ..; small enough for a simulation of a second."""
+    """Draws a program of secret inputs x, y, .. and constants w, ..; a simulation takes about a second."""
     pick = Random(seed)
     b = gl.Builder(f"random {seed}")
     x = pick.choice((_convolution, _convolution, _transposed, _matmul, _einsum, _elements, _network))(b, pick)
@@ -28,7 +28,7 @@ def _new(b: gl.Builder, pick: Random, dims: tuple[int, ...], constant: bool | No
 
 
 def _convolution(b: gl.Builder, pick: Random, x: Term | None = None) -> Term:
-    """Of 1 to 3 axes, in groups, strided, dilated, padded."""
+    """Draws a convolution of 1 to 3 axes, grouped, strided, dilated, padded."""
     axes = pick.choice((1, 2, 2, 3)) if x is None else x.access.rank - 2
     if x is None:
         groups = pick.choice((1, 1, 1, 2, 3, 4))
@@ -79,7 +79,7 @@ def _elements(b: gl.Builder, pick: Random) -> Term:
 
 
 def _network(b: gl.Builder, pick: Random) -> Term:
-    """A few layers with what is between them, a residual among it."""
+    """Draws a few layers with operators between them, among them a residual connection."""
     x = b.input("x", (1, pick.choice((1, 2, 4)), pick.randint(5, 9), pick.randint(5, 9)))
     for _ in range(pick.choice((1, 2))):
         y = pointwise.relu(_convolution(b, pick, x))
@@ -96,7 +96,7 @@ def _step(b: gl.Builder, pick: Random, x: Term) -> Term:
 
 
 def _with_other(combine: Callable[[Term, Term], Term]) -> Callable[[gl.Builder, Random, Term], Term]:
-    """With a tensor, of the same dims or of one axis, or with a number of the program."""
+    """Combines with a tensor of the same dims or of one axis, or with a number."""
 
     def step(b: gl.Builder, pick: Random, x: Term) -> Term:
         dims = x.access.dims
@@ -153,7 +153,7 @@ def _normalized(b: gl.Builder, pick: Random, x: Term) -> Term:
 
 
 def _scaled(b: gl.Builder, pick: Random, x: Term) -> Term:
-    """A batch norm."""
+    """Adds a batch norm."""
     if x.access.rank < 2:
         return x
     gamma, beta, mean, var = (_new(b, pick, (x.access.dims[1],), True) for _ in range(4))
@@ -161,7 +161,7 @@ def _scaled(b: gl.Builder, pick: Random, x: Term) -> Term:
 
 
 def _layer(b: gl.Builder, pick: Random, x: Term) -> Term:
-    """One more product."""
+    """Adds one more product."""
     if not x.access.rank:
         return x
     return b.linear(x, _new(b, pick, (pick.choice(_SIZES), x.access.dims[-1])))

@@ -28,7 +28,8 @@ _UNITS = 8
 
 @dataclass
 class Cases:
-    """Programs to run on secrets, with values, those that are public, the field, and the error allowed.
+    """Programs to run on secrets, with values, names of public ones, the field, and the allowed error. The error is
+    relative to the largest expected value, plus a few units in the last place.
 
     An error is of the largest value that is to come out, beside a few units of the last place.
     """
@@ -62,7 +63,7 @@ class Cases:
         return (self.random.standard_normal(tensor.dims) / 2).astype(tensor.dtype)
 
     def failures(self) -> list[str]:
-        """What SPU computes or sends otherwise."""
+        """Returns the differences between SPU and predictions, in results or traffic."""
         jobs = [
             Job(gl.export_jax(p), [values[n] for n in p.tensors], [n not in public for n in p.tensors], bits)
             for _, p, values, public, bits, _ in self.kept
@@ -103,6 +104,6 @@ def matmul(m: int, k: int, n: int, *groups: int, dtype: str = "float32") -> Term
 
 
 def fold(kind: str, a: Term, b: Term) -> Term:
-    """Of whole tensors of the same dims."""
+    """Folds whole tensors of the same dims."""
     rank = a.access.rank
     return build("compute", kind, build("access-product", at(a, rank), at(b, rank), rank))

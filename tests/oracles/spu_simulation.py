@@ -42,7 +42,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The results, and what one party sent: None in JAX itself."""
+    """The results, and the traffic of one party: None in JAX itself."""
 
     values: list[Any]
     bytes: int | None = None
@@ -50,7 +50,7 @@ class Outcome:
 
 
 def missing() -> str | None:
-    """Why SPU cannot be run, or None if it can."""
+    """Returns why SPU cannot be run, or None if it can."""
     if not os.environ.get(VARIABLE):
         return f"{VARIABLE} does not name the python of an environment with spu==0.9.5 and jax==0.4.34"
     try:
@@ -70,7 +70,7 @@ def _python() -> str:
 
 
 def run(jobs: Iterable[Job]) -> list[Outcome]:
-    """All of them in one process, one after the other."""
+    """Runs all jobs in one process, one after the other."""
     jobs = list(jobs)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -122,7 +122,7 @@ def _in_jax(function: Any, arguments: list[Any]) -> list[Any]:
 
 
 def _in_spu(function: Any, arguments: list[Any], job: Mapping[str, Any], log: Path) -> tuple[list[Any], Any]:
-    """The results and what party 0 sent, as SPU's own profile of the link tells."""
+    """Returns the results and the traffic of party 0, from SPU's own profile of the link."""
     import jax
     import spu.libspu as lib
     from spu.utils import frontend
@@ -151,11 +151,11 @@ def _in_spu(function: Any, arguments: list[Any], job: Mapping[str, Any], log: Pa
 def _simulate(
     lib: Any, config: Any, executable: Any, arguments: list[Any], secret: list[Any], log: Path
 ) -> tuple[list[Any], str]:
-    """The results, and what the parties wrote to the streams of the process: their profile goes there only."""
+    """Returns the results, and the output of the parties, which contains their profile."""
     from spu.utils import simulation
 
     class Shared(simulation.Simulator):  # type: ignore[misc]
-        """A simulator that shares what is secret and tells the rest."""
+        """A simulator that shares secret arguments and passes the others in the clear."""
 
         def __call__(self, executable: Any, *flat: Any) -> Any:
             ways, make = iter(secret), self.io.make_shares

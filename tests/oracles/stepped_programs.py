@@ -34,7 +34,7 @@ REAL = "float64"
 INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
 Pair = tuple[Term, Term]
 Step = Callable[["Place"], Pair]
-"""Two terms for one place of a program: one is right, the other is wrong, or as right as the first."""
+"""Two terms for one place of a program: the first is right, the second is wrong or equal to the first."""
 _CLIPS = ("(clip 0 6)", "(clip -1 1)", "(leaky-relu 1/8)", "abs", "(clip -3 5/2)")
 
 
@@ -47,7 +47,7 @@ def full(x: Term, value: int | str) -> Term:
 
 
 def by(kind: str, x: Term, value: int | str) -> Term:
-    """A combination with one number."""
+    """Combines a term with one number."""
     return combine(kind, x, full(x, value))
 
 
@@ -64,14 +64,16 @@ def real(x: Term) -> Term:
 
 
 def levels(x: Term, dtype: str, scale: str, zero: int) -> Term:
-    """Quantized and back."""
+    """Quantizes and dequantizes."""
     point = build("full", tuple(x.access.dims), str(zero), dtype)
     return dequantize(quantize(x, full(x, scale), point, dtype), full(x, scale), point)
 
 
 @dataclass(frozen=True)
 class Place:
-    """What a step may use: an image x of (1)(C)(H)(W), and others that are declared alike whoever asks."""
+    """The operands that a step may use: an image x of (1)(C)(H)(W), and other tensors, which both terms of a pair
+    share.
+    """
 
     x: Term
     pick: random.Random
@@ -82,7 +84,7 @@ class Place:
 
     @cached_property
     def axis(self) -> int:
-        """One that has three elements or more, where there is one."""
+        """Returns an axis of at least three elements, if there is one."""
         return self.pick.choice([axis for axis, size in enumerate(self.dims) if size > 2] or [1])
 
     @property
@@ -95,7 +97,7 @@ class Place:
 
     @cached_property
     def y(self) -> Term:
-        """Another image."""
+        """Returns another image."""
         return tensor("y", self.dims, self.x.access.dtype)
 
     @cached_property
@@ -108,7 +110,7 @@ class Place:
 
     @property
     def elements(self) -> Term:
-        """An index for each element."""
+        """Returns an index for each element."""
         return tensor("j", self.dims, "int64")
 
     def convolved(self, weights: Term | None = None, stride: int = 1, padding: object = 1, dilation: int = 1) -> Term:
@@ -120,14 +122,14 @@ _FUNCTIONS = ("exp", "sigmoid", "softmax", "sqrt")
 
 
 def is_smooth(*terms: Term) -> bool:
-    """Whether terms have functions such as exp, after which nothing is put that depends on order: that x * sigmoid(x)
-    is 5/2, or a softmax of three numbers 1/2, is so of no numbers but transcendental ones, which no check can draw.
+    """True if terms have functions such as exp. Nothing that depends on order is put after these: x * sigmoid(x) = 5/2,
+    or a softmax of 1/2 in three numbers, only holds for transcendental numbers, which no check can draw.
     """
     return any(t.operator is compute_of and t.attributes[0] in _FUNCTIONS for t in postorder(*terms))
 
 
 def floats(pick: random.Random) -> Term:
-    """Of an image of floats, up to three steps; one of four ends in a function such as exp."""
+    """Adds up to three steps to an image of floats; one of four ends in a function such as exp."""
     c, h = pick.choice((2, 3, 4)), pick.choice((4, 5, 6))
     x = tensor("x", (1, c, h, h if pick.random() < 0.6 else pick.choice((4, 5, 6))))
     for number in range(pick.choice((0, 0, 1, 2, 3))):
@@ -171,7 +173,7 @@ def _step(pick: random.Random, x: Term, number: int) -> Term:
 
 
 def whole_numbers(pick: random.Random) -> Term:
-    """Of an image of integers, up to two steps."""
+    """Adds up to two steps to an image of integers."""
     dims = (1, pick.choice((2, 3, 4)), pick.choice((4, 5, 6)), pick.choice((4, 5, 6)))
     x = tensor("x", dims, pick.choice(INTEGERS))
     for number in range(pick.choice((0, 1, 2))):
@@ -198,7 +200,7 @@ def _whole_step(pick: random.Random, x: Term, number: int) -> Term:
 
 
 def ended(pick: random.Random, a: Term, b: Term) -> Pair:
-    """Up to two steps after both; of what is smooth none that depends on order."""
+    """Adds up to two steps after both terms; after smooth functions none that depends on order."""
     smooth = is_smooth(a, b)
     for number in range(pick.choice((0, 0, 1, 2))):
         step = _end(pick, a, number, smooth)
@@ -229,8 +231,8 @@ _SETS = 90
 
 
 def chosen(a: Term, b: Term, seed: int) -> Iterator[dict[str, Array]]:
-    """Values of what two terms read: small ones, constants of both and beside, large, few, about one constant; of
-    integers any, and those at the ends. Indices are valid ones.
+    """Draws values for two terms: small ones, constants of both and their neighbours, large ones, few distinct ones, or
+    around one constant; full-range and extreme integers. Indices are valid.
     """
     rng, below = np.random.default_rng(seed), index_limits(a, others=[b])
     confined = Confined(picks(a))

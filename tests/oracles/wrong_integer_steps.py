@@ -32,7 +32,7 @@ def summed(a: Term, b: Term) -> Term:
 
 
 def narrowed(dtype: str) -> Step:
-    """Wrapped, or saturated."""
+    """Wraps, or saturates."""
 
     def step(p: Place) -> Pair:
         (low, high), (least, most) = ends(p), limits(dtype)
@@ -43,7 +43,7 @@ def narrowed(dtype: str) -> Step:
 
 
 def requantized(x: Term, half: int = 32) -> Term:
-    """Sums in 8 bits: divided by 64, rounded, saturated."""
+    """Requantizes sums to 8 bits: divides by 64, rounds, saturates."""
     return cast(cut(divided(plus(x, half), 64), -128, 127), "int8")
 
 

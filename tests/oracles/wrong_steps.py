@@ -40,12 +40,12 @@ from glenside.ir.term import Term
 
 
 def put(p: Place, *bounds: tuple[int, int], of: Term | None = None) -> Term:
-    """Parts along the axis, one after the other."""
+    """Concatenates parts along an axis."""
     return concatenate([slice_axis(p.x if of is None else of, p.axis, *b) for b in bounds], p.axis)
 
 
 def framed(x: Term) -> Term:
-    """With zeros around it."""
+    """Pads with zeros."""
     return pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)])
 
 
@@ -66,13 +66,13 @@ def mirrored(w: Term, *axes: int) -> Term:
 
 
 def along(p: Place, axis: int, turned: bool = False) -> Term:
-    """A number for each index of one axis; turned, of the wrong one."""
+    """Returns a number for each index of one axis; with `turned`, of the wrong axis."""
     numbers = tensor("s", tuple(size if i == axis else 1 for i, size in enumerate(p.dims)))
     return broadcast(transpose(numbers, (0, 1, 3, 2)) if turned else numbers, p.dims)
 
 
 def shuffled(p: Place) -> Term:
-    """Channels in two groups, exchanged with those."""
+    """Exchanges two groups of channels."""
     n, c, h, w = p.dims
     return reshape(transpose(reshape(p.x, (n, 2, c // 2, h, w)), (0, 2, 1, 3, 4)), p.dims)
 
@@ -140,11 +140,11 @@ MOVED: dict[str, Step] = {
     ),
     "scaled twice": lambda p: (times(p.x, "3/4"), times(times(p.x, "3/4"), "3/4")),
 }
-"""Without anything that depends on order."""
+"""Pairs without operations that depend on order."""
 
 
 def rounded(p: Place, how: str, *steps: str, by: str = "1/4") -> Term:
-    """Levels of a scale, each step in turn before it is multiplied again: clips, functions, dtypes."""
+    """Rounds to levels of a scale, each step before it is multiplied again: clips, functions, dtypes."""
     x = times(p.x, {"1/4": 4, "1/64": 64}[by])
     for step in (how, *steps):
         x = cast(x, step) if step in ("int8", "int16") else compute(step, x)
@@ -332,4 +332,4 @@ DECIDED: dict[str, Step] = {
     }.items()
     for name, step in steps.items()
 }
-"""Of reals, with what depends on order."""
+"""Pairs on reals with operations that depend on order."""
