@@ -58,7 +58,7 @@ def test_committed_outputs_are_for_every_reader(path: Path) -> None:
 
 
 def _logic(tree: ast.Module) -> list[str]:
-    """The functions and classes that are neither a rule, nor a target, nor inside one."""
+    """Returns the functions and classes that are neither a rule, nor a target, nor inside one."""
     declared: set[ast.AST] = set()
     for node in ast.walk(tree):
         words = node.decorator_list if isinstance(node, ast.FunctionDef) else getattr(node, "bases", [])

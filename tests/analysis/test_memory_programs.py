@@ -28,7 +28,7 @@ def differs(program: Program) -> str:
 
 
 def ways(seed: int) -> dict[str, Program]:
-    """A program as given, and with products in tiles of some rows."""
+    """Returns a program as given, and with products in tiles of some rows."""
     program = Networks(seed).program()
     return {"as given": program, **{f"tiles of {rows}": tiled(program, rows) for rows in (1, 40, 100_000)}}
 

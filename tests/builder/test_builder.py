@@ -181,7 +181,7 @@ POOLS = [
 
 
 def pooled(x: NDArray[np.float64], reduce: Any, filler: float, **pool: Any) -> NDArray[np.float64]:
-    """A loop over windows; elements that are padding hold `filler`."""
+    """Returns a loop over windows; elements that are padding hold `filler`."""
 
     def pair(value: Any) -> tuple[int, ...]:
         return (value, value) if isinstance(value, int) else tuple(value)

@@ -38,7 +38,7 @@ def full(value: object, *dims: int, dtype: str = "float32") -> Term:
 
 
 def verdict(a: Term, b: Term) -> str:
-    """The verdict on the results; the products of unrelated terms have default names, which say nothing."""
+    """Returns the verdict on the results; products of unrelated terms have default names, which do not match."""
     report = check(Program(a), Program(b))
     assert report.ok == all(map(is_equal, (report.result, *report.layers.values())))
     return report.result
@@ -129,7 +129,7 @@ def thirds(x: Term) -> Term:
 
 
 def likely(x: Term) -> Term:
-    """The softmax of (3)(5 5) along its first axis, twice."""
+    """Returns the softmax of (3)(5 5) along its first axis, twice."""
     for _ in range(2):
         x = build("access", compute("softmax", build("access", Builder.transpose(x, (1, 2, 0)), 2)), 0)
         x = Builder.transpose(x, (2, 0, 1))
@@ -164,7 +164,7 @@ def test_equal(name: str) -> None:
 
 
 def max_pool(x: Term, size: int, padding: str) -> Term:
-    """Windows of (C)(H)(W), padded by size // 2 on each side."""
+    """Returns windows of (C)(H)(W), padded by size // 2 on each side."""
     for axis in (1, 2):
         x = build("access-pad", x, padding, axis, size // 2, size // 2)
     windows = build("access-windows", build("access", x, 1), (size, size), (1, 1))
@@ -323,7 +323,7 @@ def test_declarations_must_agree() -> None:
 
 
 def network(*wrong: int, layers: int = 4, wrong_end: bool = False) -> Program:
-    """A chain of layers with a skip over each; those that are wrong compute something else."""
+    """Returns a chain of layers with a skip over each; those that are wrong compute something else."""
     b = Builder()
     x = b.input("x", (3, 6))
     for i in range(1, layers + 1):
@@ -387,7 +387,7 @@ def test_layers_may_share_a_term() -> None:
 
 @pytest.mark.slow
 def _rounded(order: Sequence[int], more: int = 0) -> Program:
-    """A sum in some order under a corner, between two layers, and what comes of that."""
+    """Returns a sum in some order under a corner, between two layers, and what comes of that."""
     b = Builder("rounded")
     parts = [b.input(name, (1, 3), "float64") for name in "abcd"]
     x = parts[order[0]]

@@ -28,7 +28,7 @@ X, I, T = tensor("x", (4, 5), "float32"), tensor("i", (4,), "int64"), tensor("t"
 
 
 def at(indices: Term) -> Term:
-    """Rows of a table."""
+    """Returns rows of a table."""
     return gather(T, reshape(indices, (-1,)))
 
 

@@ -38,7 +38,7 @@ def floats(program: Program) -> list[str]:
 
 
 def differentiable(record: Record) -> list[Example]:
-    """The examples of floats that give floats."""
+    """Returns the examples of floats that give floats."""
     found = [(example, example.program()) for example in record.examples]
     return [e for e, p in found if floats(p) and any(kind.dtype in REALS for kind in types(p.term))]
 

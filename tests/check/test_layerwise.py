@@ -35,13 +35,13 @@ def added(a: Term, b: Term) -> Term:
 
 
 def in_parts(a: Term, b: Term) -> Term:
-    """The same in two parts."""
+    """Returns the same in two parts."""
     parts = [[build("access-slice", t, 1, *ends) for t in (a, b)] for ends in ((0, 2), (2, SIZE))]
     return added(*(product(*part) for part in parts))
 
 
 def forgets(a: Term, b: Term) -> Term:
-    """The same without the last number."""
+    """Returns the same without the last number."""
     return product(*(build("access-slice", t, 1, 0, SIZE - 1) for t in (a, b)))
 
 
@@ -83,7 +83,7 @@ def test_layers_that_are_alike_are_one_equation() -> None:
 
 
 def forgets_nothing(a: Term, b: Term) -> Term:
-    """The same with the last number apart."""
+    """Returns the same with the last number apart."""
     ends = (0, SIZE - 1), (SIZE - 1, SIZE)
     return added(*(product(*(build("access-slice", t, 1, *end) for t in (a, b))) for end in ends))
 

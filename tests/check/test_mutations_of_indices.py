@@ -22,7 +22,7 @@ PARTS = 4  # tests that share the slow seeds
 
 
 def legal(pick: random.Random) -> Term:
-    """A program that some inputs are valid for."""
+    """Returns a program that some inputs are valid for."""
     while not check(Program(term := indexed(pick)), Program(term), layers=False).ok:
         pass
     return term

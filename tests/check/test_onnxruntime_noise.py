@@ -38,7 +38,9 @@ def products(kind: str, seed: int = 0) -> Any:
 
 
 def reordered(program: Program) -> Program:
-    """The same program with every sum of products taken in another order: in the same halves of the arithmetic."""
+    """Returns the same program with every sum of products taken in another order: in the same
+    halves of the arithmetic.
+    """
     return gl.optimize(program, gl.SystolicArray(8, 8), verify=False).program
 
 

@@ -28,7 +28,7 @@ COUNT = 6  # steps at the end of one beginning
 
 
 def pairs(seed: int, count: int, moved: Steps, decided: Steps, integers: Steps) -> Iterator[tuple[str, Pair]]:
-    """Names of steps, and two programs that have one or the other of its terms at one place."""
+    """Yields names of steps, and two programs that have one or the other of its terms at one place."""
     pick = random.Random(seed)
     x = whole_numbers(pick) if pick.random() < 0.35 else floats(pick)
     steps = integers if x.access.dtype != REAL else moved if is_smooth(x) else {**moved, **decided}

@@ -70,7 +70,7 @@ def test_every_command_is_here() -> None:
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files that commands read."""
+    """Returns the files that commands read."""
     folder = tmp_path_factory.mktemp("inputs")
     gl.save(gl.models.resnet_18(resolution=224).seeded_constants(0), folder / "large.json")
     b = gl.Builder("network")

@@ -29,7 +29,9 @@ ARRAY = ("--array", "4x4")
 
 
 def network(seed: int = 0) -> Any:
-    """A convolution and a product, a mask that selects, a table that words pick from; two outputs, one of integers."""
+    """Returns a convolution and a product, a mask that selects, a table that words pick from; two outputs, one of
+    integers.
+    """
     g = Graph("main_graph", opset=17, seed=seed)
     x, mask, word = g.input("x", ["N", 2, "height", 5]), g.input("mask", ["N"], 7), g.input("word", ["N"], 7)
     g.input("unused", [3])
@@ -54,7 +56,7 @@ FED = {**INPUTS, "unused": np.zeros(3, np.float32)}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the network, its inputs, and files that are not what they should be."""
+    """Returns a folder with the network, its inputs, and files that are not what they should be."""
     path = tmp_path_factory.mktemp("onnx")
     onnx.save(network(), path / "net.onnx")
     for name, array in INPUTS.items():
@@ -214,7 +216,7 @@ def test_a_missing_package_is_named_at_once(
 
 
 def boxed(op: str, **attributes: Any) -> Any:
-    """A product whose result goes through an operator that has no meaning here."""
+    """Returns a product whose result goes through an operator that has no meaning here."""
     g = Graph("boxed")
     product = g.node("MatMul", g.input("x", [3, 4]), g.weight("w", 4, 5))
     return g.model({g.node("Add", product, g.node(op, product, **attributes)): 2})

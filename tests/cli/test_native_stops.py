@@ -31,8 +31,8 @@ FILES = {"net.c", "net.h", "net.weights"}
 
 
 def _stopped(name: str, after: float, folder: Path, which: int = signal.SIGINT, there: str = "") -> tuple[int, str]:
-    """The status of a command that was sent a signal some time after a file was there, and its errors; it left nothing
-    half-written and no process.
+    """Returns the status of a command that was sent a signal some time after a file was there, and its errors; it left
+    nothing half-written and no process.
     """
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), GLENSIDE_CACHE=str(folder / "cache"))
     place = folder / f"{name} {after}"

@@ -32,7 +32,9 @@ SENTENCE = "no time for an answer"
 
 
 def _stopped(words: tuple[str, ...], which: int, after: float, out: Path) -> tuple[int, float, str]:
-    """The status of a command that was sent a signal, the seconds that it took, and what it printed as errors."""
+    """Returns the status of a command that was sent a signal, the seconds that it took, and what
+    it printed as errors.
+    """
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
     output = () if words[0] == "compare" else ("-o", str(out))
     command = [sys.executable, "-m", "glenside", *words, *output, *(() if words[0] == "sweep" else ("--no-cache",))]

@@ -20,7 +20,7 @@ from glenside.report.plots import front_figure
 
 @pytest.fixture
 def upsampling(tmp_path: Path) -> Path:
-    """A transposed convolution of 4 to 3 channels: 60 places become 122, 1,464 bytes."""
+    """Returns a transposed convolution of 4 to 3 channels: 60 places become 122, 1,464 bytes."""
     b = gl.Builder("upsampling")
     program = b.finish(b.conv_transpose(b.input("x", (1, 4, 60)), b.constant("w", (4, 3, 4)), strides=2, name="up"))
     path = tmp_path / "up.glenside"

@@ -32,7 +32,7 @@ def every(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _separable(channels: int, made: int, rows: int, columns: int, window: int, stride: int) -> Program:
-    """A depthwise convolution, and a product of each pixel."""
+    """Returns a depthwise convolution, and a product of each pixel."""
     b = gl.Builder("separable")
     deep = b.constant("deep", (channels, 1, window, window))
     x = b.input("x", (1, channels, rows, columns))

@@ -20,7 +20,7 @@ with_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), 
 
 
 def _padded(channels: int, rows: int, columns: int, window: int, batch: int = 1) -> Program:
-    """A product of each pixel, and a window over it with a border."""
+    """Returns a product of each pixel, and a window over it with a border."""
     b = gl.Builder("padded")
     x = b.relu(b.conv(b.input("x", (batch, 48, rows, columns)), b.constant("wide", (channels, 48, 1, 1))))
     deep = b.constant("deep", (channels, 1, window, window))

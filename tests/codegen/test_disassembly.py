@@ -32,7 +32,7 @@ class Instruction:
     operands: str
 
     def touches_stack(self, frame: bool) -> bool:
-        """Whether it moves a vector from or to the stack, of which a function may have its own begin."""
+        """True if it moves a vector from or to the stack, of which a function may have its own begin."""
         bases = r"\(%rsp|\(%rbp" if frame else r"\(%rsp"
         return bool(_VECTOR.search(self.operands) and re.search(bases, self.operands))
 
@@ -45,7 +45,7 @@ def _functions(text: str) -> Iterator[list[Instruction]]:
 
 
 def _innermost(function: list[Instruction]) -> list[tuple[int, int]]:
-    """The addresses of loops that have no loop within."""
+    """Returns the addresses of loops that have no loop within."""
     jumps = [(i.address, i.operands.split()[0]) for i in function if _JUMP.match(i.name) and i.operands]
     loops = [(int(to, 16), at) for at, to in jumps if re.fullmatch("[0-9a-f]+", to) and int(to, 16) <= at]
     return [
@@ -56,7 +56,9 @@ def _innermost(function: list[Instruction]) -> list[tuple[int, int]]:
 
 
 def _loops(text: str) -> Iterator[tuple[list[Instruction], bool]]:
-    """The innermost loops of products of a disassembly, and whether their functions have a begin of the stack."""
+    """Yields the innermost loops of products of a disassembly, and whether their functions have a
+    begin of the stack.
+    """
     for function in _functions(text):
         frame = any(i.name == "mov" and i.operands == "%rsp,%rbp" for i in function)
         for first, last in _innermost(function):
@@ -66,7 +68,7 @@ def _loops(text: str) -> Iterator[tuple[list[Instruction], bool]]:
 
 
 def spills(text: str) -> tuple[int, list[str]]:
-    """How many innermost loops of products a disassembly has, and the vectors on the stack in them."""
+    """Returns the number of innermost loops of products a disassembly has, and the vectors on the stack in them."""
     loops = list(_loops(text))
     found = [f"{i.address:x} {i.name} {i.operands}" for body, frame in loops for i in body if i.touches_stack(frame)]
     return len(loops), found

@@ -106,7 +106,7 @@ def test_it_is_what_the_steps_of_each_thread_touch_one_by_one(threads: int) -> N
 
 
 def _one_by_one(loops: Loops, threads: int) -> list[float]:
-    """The second run of a program, each line of each access of each step by itself."""
+    """Returns the second run of a program, each line of each access of each step by itself."""
     places = arena(loops).places
     held: list[set[int]] = [set() for _ in range(threads)]
     for _ in range(2):

@@ -55,7 +55,7 @@ def _ran(loops: Loops, values: dict[str, np.ndarray], machine: Machine | None) -
 
 
 def _of_vectors(lanes: int, rows: int, formula: Formula, given: list[Buffer]) -> Loops:
-    """Rows of vectors of a formula of the axes i0, the row, and i1, the lane."""
+    """Returns rows of vectors of a formula of the axes i0, the row, and i1, the lane."""
     result = Buffer("y", Dims((rows, lanes)), formula.dtype, Role.RESULT)
     row, lane = Axis(0, rows), Axis(1, lanes)
     store = Store(result, Index(((row, lanes), (lane, 1))), formula)
@@ -132,7 +132,7 @@ def test_every_instruction_is_told() -> None:
 
 
 def _values(program: Program, seed: int) -> dict[str, np.ndarray]:
-    """Numbers of all sizes, the least and the largest ones often."""
+    """Returns numbers of all sizes, the least and the largest ones often."""
     draw = np.random.default_rng(seed)
     found = {}
     for name, tensor in program.tensors.items():
@@ -338,7 +338,7 @@ def test_rounding_to_bytes(zero: int, least: int) -> None:
 
 
 def _of_bytes(activation: str) -> tuple[Program, dict[str, np.ndarray]]:
-    """A network with its constants, and its input."""
+    """Returns a network with its constants, and its input."""
     program = network(True, activation)
     given = values(program, 0)
     return replace(program, constants={name: given[name] for name in program.constants_declared}), given

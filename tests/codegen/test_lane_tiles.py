@@ -30,7 +30,7 @@ def _to_few(channels: int, made: int, window: int, size: tuple[int, int] = (13, 
 
 
 def _widths(body: Any) -> set[tuple[int, ...]]:
-    """The dims of what is held in registers."""
+    """Returns the dims of what is held in registers."""
     found = set()
     for statement in body:
         found |= _widths(getattr(statement, "body", ()))

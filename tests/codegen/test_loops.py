@@ -76,7 +76,7 @@ def _same(want: Array, got: Array) -> bool:
 
 
 def _has_residues(term: Term, values: Mapping[str, Array]) -> bool:
-    """Whether every number that is given is one."""
+    """True if every number that is given is one."""
     given = [values[name] for name, tensor in Program(term).tensors.items() if tensor.dtype in REALS]
     return all(np.isfinite(array.astype(np.float64)).all() for array in given)
 

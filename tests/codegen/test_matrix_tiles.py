@@ -70,8 +70,8 @@ def _queries() -> Program:
 
 
 def _perceptron() -> Program:
-    """A product that is the unit's by itself, and that a band takes with the next one, which is not: what was packed
-    for it is not needed then.
+    """Returns a product that is the unit's by itself, and that a band takes with the next one, which is not: what was
+    packed for it is not needed then.
     """
     b = gl.Builder("perceptron")
     x = b.matmul(b.transpose(b.input("x", (64, 4, 80)), (1, 0, 2)), b.constant("w", (80, 160)))
@@ -156,7 +156,7 @@ def test_vectors_have_the_same_parts(machine: Machine, tmp_path: Path) -> None:
 
 
 def _nearest(x: np.ndarray) -> np.ndarray:
-    """The bits of the nearest bfloat16, halves to the even one."""
+    """Returns the bits of the nearest bfloat16, halves to the even one."""
     bits = x.view(np.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 

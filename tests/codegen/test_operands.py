@@ -30,7 +30,7 @@ SMALL = {"l1": 1 << 10, "l2": 1 << 17}
 
 
 def _program(depth: int, rows: int, columns: int) -> Program:
-    """The sums of products of columns of a and columns of b, with something added to them."""
+    """Returns the sums of products of columns of a and columns of b, with something added to them."""
     p = gl.Builder("p")
     operands = [p.input("a", (depth, rows)), p.input("b", (depth, columns))]
     turned = [build("access", build("access-transpose", t, (1, 0)), 1) for t in operands]
@@ -47,7 +47,7 @@ def _sums(body: Sequence[Statement]) -> Iterator[Store]:
 
 
 def _read(program: Program, **caches: int) -> list[Buffer]:
-    """The buffers that sums read in place of b, in the order in which they are written."""
+    """Returns the buffers that sums read in place of b, in the order in which they are written."""
     machine = replace(MACHINES["avx512"], **caches)
     *_, nest = Lowered(program, machine).loops.nests
     return [

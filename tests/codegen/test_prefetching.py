@@ -36,7 +36,7 @@ def _asked(
 
 
 def _of_convolution(channels: int, filters: int, size: int, stride: int) -> list[tuple[int, int]]:
-    """The panel that is read, and the line that is asked for."""
+    """Returns the panel that is read, and the line that is asked for."""
     b = gl.Builder("p")
     weight = b.constant("w", (filters, channels, 1, 1))
     x = b.relu(b.conv(b.input("x", (1, 8, size, size)), b.constant("v", (channels, 8, 1, 1))))
@@ -63,7 +63,7 @@ def test_lines_are_asked_for_before_they_are_read(size: int, ahead: int, width: 
 
 
 def _product(a: tuple[int, int], b: tuple[int, int], turned: bool, **caches: int) -> Loops:
-    """The sums of products of rows of a and rows of b, or, turned, of columns of both."""
+    """Returns the sums of products of rows of a and rows of b, or, turned, of columns of both."""
     p = gl.Builder("p")
     operands = [p.input("a", a), p.input("b", b)]
     if turned:

@@ -181,7 +181,7 @@ def test_blocks_are_computed_again_at_once() -> None:
 
 
 def _drawn(seed: int) -> Steps:
-    """A chain that is read again in the other order, with some more reads, as a backward pass has them."""
+    """Returns a chain that is read again in the other order, with some more reads, as a backward pass has them."""
     draw, length = random.Random(seed), random.Random(seed).choice([3, 4, 5])
     steps: list[Step] = []
     for number in range(2 * length):

@@ -204,7 +204,7 @@ def test_what_is_joined_along_lanes(kind: str, size: int) -> None:
 
 
 def _padded_twice(x: Term) -> Term:
-    """A tensor that is read within two borders, by windows, and as it is."""
+    """Returns a tensor that is read within two borders, by windows, and as it is."""
     b = gl.Builder("p")
     y = b.relu(x)
     pool = b.max_pool(y, 3, strides=1, padding=1)

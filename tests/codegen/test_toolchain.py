@@ -41,7 +41,7 @@ def _small() -> Program:
 
 
 def _command(kind: Kind) -> str:
-    """A compiler of a kind, or the test is skipped."""
+    """Returns a compiler of a kind, or the test is skipped."""
     if kind is Kind.ZIG:
         command = " ".join(find_compiler._zig())
     else:
@@ -61,7 +61,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """How many files a compiler made, that is named in CC."""
+    """Returns the number of files a compiler made, that is named in CC."""
     found = find_compiler.compiler()
     if not found:
         pytest.skip("there is no C compiler")

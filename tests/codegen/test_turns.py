@@ -26,7 +26,7 @@ WITH_OTHERS = sorted({*HERE[:1], *(name for name in HERE if name == "avx2"), "ge
 
 
 def _phases(channels: int, filters: int, length: int, phases: int) -> Program:
-    """Windows of two elements, as many products with weights as there are phases, whose elements take turns."""
+    """Returns windows of two elements, as many products with weights as there are phases, whose elements take turns."""
     n = length - 1
     windows = f"(access-windows (access (access-tensor x) 1) (shape {channels} 2) (shape 1 1))"
     given = f"(access (access-reshape (access {windows} 0) (access-shape (shape) (shape 1 {n} {channels} 2))) 2)"

@@ -123,7 +123,7 @@ def test_known_nests_hide_no_fault(machine: str) -> None:
 
 
 def _breaks(nests: list[Nest]) -> list[Nest]:
-    """The nests, of which one stores behind its buffer's end."""
+    """Returns the nests, of which one stores behind its buffer's end."""
     loops = Loops("p", (), tuple(nests), ())
     for _, wrong in broken_loops.broken(loops, broken_loops.stretched):
         if list(Checker().faults(replace(wrong, buffers=tuple({nest.buffer for nest in nests})))):

@@ -42,7 +42,7 @@ def _cancelling() -> Rule:
 
 
 def _saturated(*rules: Rule) -> tuple[Saturation, set[tuple[int, int]]]:
-    """The search of -(-x) with these rules, and what `measured` holds then."""
+    """Returns the search of -(-x) with these rules, and what `measured` holds then."""
     x = build("access-tensor", Tensor("x", Dims((2, 3)), "float32"))
     nodes = program_nodes(build("compute", "negative", build("compute", "negative", x)))
     search = Saturation(Request.of(nodes, rules, {}, Limits(iterations=20), reported=[measured.name]))

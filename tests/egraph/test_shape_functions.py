@@ -22,7 +22,7 @@ LONG = "(vec-of 1 2 3 4 5 6 7 8 9 10)"
 
 
 def found(name: str, looked_up: bool) -> set[str]:
-    """The lines of a relation with arguments and values, by the table where the value is a key of a look-up."""
+    """Returns the lines of a relation with arguments and values, by the table where the value is a key of a look-up."""
     arguments, sorts = NAMES[name], {"insert": "Ints i64 i64", "permute": "Ints Ints"}.get(name, "Ints i64")
     cases = [*CASES[name], *([f"{LONG} 9"] if name in ("take", "drop") else [])]
     facts = f"(given-to {arguments}) (= x ({name} {arguments}))" + (" (any x y)" if looked_up else "")

@@ -30,7 +30,7 @@ CALLS: list[tuple[object, ...]] = []
 
 
 def of_sorted(d: Dims, least: int, word: str) -> tuple[Dims, int, str] | None:
-    """Dims in descending order, the first of them and a word; no row where the first is below `least`."""
+    """Returns dims in descending order, the first of them and a word; no row where the first is below `least`."""
     CALLS.append((d, least, word))
     found = Dims(sorted(d, reverse=True))
     return (found, found[0], word.upper()) if found and found[0] >= least else None
@@ -67,7 +67,7 @@ def _saturated(text: str, shapes: dict[str, tuple[int, ...]], *rules: Rule) -> S
 
 
 def _reshaped(search: Saturation) -> set[tuple[int, ...]]:
-    """The dims of what relu was applied to."""
+    """Returns the dims of what relu was applied to."""
     snapshot = search.snapshot()
     owners = [n.children[0] for n in snapshot.nodes if n.operator == "compute" and n.attributes[0] == "relu"]
     return {tuple(snapshot.types[c].dims) for c in owners}

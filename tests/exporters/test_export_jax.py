@@ -80,7 +80,7 @@ def test_what_jax_cannot_say_is_named(example: Example, words: str) -> None:
 
 
 def _calls(source: str) -> list[str]:
-    """The names of all functions that a source calls; what else a statement may be is refused."""
+    """Returns the names of all functions that a source calls; what else a statement may be is refused."""
     tree = ast.parse(source)
     allowed = (ast.Expr, ast.Import, ast.ImportFrom, ast.FunctionDef)
     assert all(isinstance(statement, allowed) for statement in tree.body)

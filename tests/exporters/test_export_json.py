@@ -31,7 +31,7 @@ def network() -> Program:
 
 
 def small() -> dict[str, Any]:
-    """A document that each test spoils in one place."""
+    """Returns a document that each test spoils in one place."""
     x = build("access-tensor", Tensor("x", Dims((2, 3)), "float32"))
     pad = build("access-pad", build("access", x, 1), "zero-padding", 1, 0, 2)
     return program_json(Program(build("access-reshape", pad, ((2, 1), (5,))), "small"))

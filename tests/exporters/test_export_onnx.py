@@ -105,7 +105,7 @@ CAST = [dtype for dtype in DTYPES if dtype != "float4_e2m1fn"]  # onnxruntime ha
 
 
 def _has_room(dtype: str, other: str) -> bool:
-    """Whether onnxruntime casts as the standard says: not floats that are out of range, and it takes numbers that are
+    """True if onnxruntime casts as the standard says: not floats that are out of range, and it takes numbers that are
     not far beyond the largest float of 8 bits for that one, or for nan.
     """
     if dtype in REALS:

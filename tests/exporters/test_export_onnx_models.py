@@ -115,7 +115,7 @@ def test_optimized_networks(name: str) -> None:
 def imported(
     node: Any, inputs: dict[str, Array], outputs: list[Any], constants: dict[str, Array], opsets: dict[str, int]
 ) -> Any:
-    """The program of one node that has no meaning here, with the model that it is of."""
+    """Returns the program of one node that has no meaning here, with the model that it is of."""
     kinds = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in inputs.items()}
     given = [helper.make_tensor_value_info(name, kinds[name], array.shape) for name, array in inputs.items()]
     initializers = [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()]

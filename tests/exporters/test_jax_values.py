@@ -79,7 +79,7 @@ def test_random_terms_in_jax() -> None:
 
 
 def _drawn(count: int) -> list[Term]:
-    """Random terms that can be exported; hypothesis draws them, none is made smaller."""
+    """Returns random terms that can be exported; hypothesis draws them, none is made smaller."""
     from hypothesis import HealthCheck, Phase, given, settings
 
     kept: list[Term] = []

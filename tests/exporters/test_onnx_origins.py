@@ -27,7 +27,7 @@ from glenside.ir.types import AccessType, Dims  # noqa: E402
 def model_of(
     nodes: Sequence[Any], inputs: Mapping[str, Array], constants: Mapping[str, Any] | None = None, version: int = 18
 ) -> Any:
-    """A model whose result is the last node's first."""
+    """Returns a model whose result is the last node's first."""
     kinds_of = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in inputs.items()}
     given = [helper.make_tensor_value_info(name, kinds_of[name], array.shape) for name, array in inputs.items()]
     known = [numpy_helper.from_array(np.asarray(value), name) for name, value in (constants or {}).items()]

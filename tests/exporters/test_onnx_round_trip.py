@@ -30,8 +30,9 @@ from glenside.semantics.interpreter import evaluate  # noqa: E402
 
 
 def _cases() -> list[Any]:
-    """The standard tests of single nodes whose inputs and outputs are tensors, and that pass. Every second one is slow,
-    as most are much like the one beside them, and what stands for an operator in other ones, whose own cases are here.
+    """Returns the standard tests of single nodes whose inputs and outputs are tensors, and that pass. Every second one
+    is slow, as most are much like the one beside them, and what stands for an operator in other ones, whose own cases
+    are here.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tests' own expected values overflow on purpose

@@ -35,7 +35,7 @@ def program(make: Callable[[Builder], Term]) -> Program:
 
 
 def written(made: Program) -> list[str]:
-    """The nodes of a program, which onnxruntime computes as the interpreter does."""
+    """Returns the nodes of a program, which onnxruntime computes as the interpreter does."""
     made = made.seeded_constants(0)
     model = same(made, {name: value for name, value in values_for(made.term).items() if name in made.inputs})
     return kinds(model)

@@ -49,5 +49,5 @@ class Mover(Target):
 
 @target("mover", "mover:1", read=lambda text: ())
 def _mover() -> Mover:
-    """A machine for which only moved elements count."""
+    """Returns a machine for which only moved elements count."""
     return Mover()

@@ -175,7 +175,7 @@ def test_a_deep_chain_needs_no_recursion(method: str) -> None:
 
 
 def layers(count: int, seed: int, mark: bool) -> Problem:
-    """A chain of layers whose alternatives stay inside the layer, and views that undo each other."""
+    """Returns a chain of layers whose alternatives stay inside the layer, and views that undo each other."""
     r = random.Random(seed)
     classes: list[list[Node]] = [[((), (0, 1))]]
     below, marks = 0, [0]

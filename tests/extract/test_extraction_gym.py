@@ -56,7 +56,7 @@ def document(classes: int, seed: int) -> Document:
 
 
 def written(problem: Problem) -> Document:
-    """A problem of one cost component as a document: the inverse of reading, up to the order of nodes."""
+    """Returns a problem of one cost component as a document: the inverse of reading, up to the order of nodes."""
     nodes: Document = {
         f"n{n}": {
             "op": "f",
@@ -98,7 +98,7 @@ def acyclic(doc: Document, choice: Choice) -> bool:
 
 
 def every_answer(doc: Document) -> Iterator[dict[str, str]]:
-    """Every choice that is closed and acyclic, by enumeration, from the document alone."""
+    """Yields every choice that is closed and acyclic, by enumeration, from the document alone."""
     options = usable(doc)
     stack: list[tuple[dict[str, str], list[str]]] = [({}, doc["root_eclasses"])]
     while stack:

@@ -15,7 +15,9 @@ Form = tuple[int, tuple["Form", ...]]
 
 
 def _problem(seed: int) -> tuple[list[list[int]], list[list[int]], list[tuple[int, int, int, bool]]]:
-    """A tree of classes, each with a few nodes over the classes below it: (time, result, scratch, whether a view)."""
+    """Returns a tree of classes, each with a few nodes over the classes below it: (time, result, scratch, whether a
+    view).
+    """
     draw = random.Random(seed)
     classes: list[list[int]] = []
     children: list[list[int]] = []

@@ -264,7 +264,7 @@ def test_a_door_is_named() -> None:
 
 
 def _kept(tmp_path: Path) -> Path:
-    """A copy of the corpus of the repository, to which a run may add."""
+    """Returns a copy of the corpus of the repository, to which a run may add."""
     return Path(shutil.copytree(CORPUS, tmp_path / "corpus"))
 
 

@@ -28,7 +28,7 @@ def _network(dtype: str = "float64", dims: tuple[int, ...] = (6, 2, 4, 3)) -> gl
 
 
 def _norm(b: gl.Builder, name: str, x: gl.ir.term.Term, dtype: str) -> gl.ir.term.Term:
-    """A batch norm with constants NAME.gamma and so on."""
+    """Returns a batch norm with constants NAME.gamma and so on."""
     length, random = x.access.dims[1], np.random.default_rng(len(name))
     parts = ("gamma", "beta", "mean", "var")
     leaves = (
@@ -38,7 +38,7 @@ def _norm(b: gl.Builder, name: str, x: gl.ir.term.Term, dtype: str) -> gl.ir.ter
 
 
 def _of_numpy(x: Array, gamma: Array, beta: Array) -> tuple[Array, Array, Array]:
-    """The batch norm of a batch, ()(N C d..), and its mean and variance."""
+    """Returns the batch norm of a batch, ()(N C d..), and its mean and variance."""
     axes = tuple(i for i in range(x.ndim) if i != 1)
     mean, var = x.mean(axes), x.var(axes)
     shape = (1, -1, *(1 for _ in axes[1:]))

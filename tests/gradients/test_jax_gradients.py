@@ -26,7 +26,7 @@ NOT_IN_JAX = {
 
 
 def function(program: gl.Program) -> Any:
-    """The exported source as a function of arrays, in the order of its tensors."""
+    """Returns the exported source as a function of arrays, in the order of its tensors."""
     scope: dict[str, Any] = {}
     exec(gl.export_jax(program), scope)  # what we wrote ourselves
     return scope["program"]

@@ -119,7 +119,7 @@ def compared() -> Mapping[str, str]:
 
 
 def rows() -> list[dict[str, str]]:
-    """A row for each operator of ONNX: of the tests that are one node of it."""
+    """Returns a row for each operator of ONNX: of the tests that are one node of it."""
     found: dict[tuple[str, str], Counter[str]] = {
         (schema.domain, schema.name): Counter() for schema in onnx.defs.get_all_schemas()
     }

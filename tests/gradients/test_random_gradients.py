@@ -16,7 +16,7 @@ KNOWN = tuple(name for name in STEPS if "opaque" not in name)
 
 
 def _agrees(term: Term, seed: int) -> bool:
-    """Whether there was something finite to compare."""
+    """True if there was something finite to compare."""
     program = doubled(Program(term))
     random = np.random.default_rng(seed)
     values = {name: random.uniform(-1.5, 1.5, tensor.dims) for name, tensor in program.tensors.items()}

@@ -22,7 +22,7 @@ from glenside.semantics.interpreter import evaluate  # noqa: E402
 
 
 def model(signature: str, body: str, version: int = 17) -> Any:
-    """A model from ONNX's text: its inputs and outputs, then its nodes."""
+    """Returns a model from ONNX's text: its inputs and outputs, then its nodes."""
     return parse_model(f'<ir_version: 8, opset_import: ["": {version}]> g {signature} {{ {body} }}')
 
 

@@ -107,7 +107,7 @@ def model(name: str) -> Any:
 
 
 def values_of(made: Any) -> dict[str, Any]:
-    """A value for each input."""
+    """Returns a value for each input."""
     found = {}
     for formal in made.graph.input:
         kind = formal.type.tensor_type
@@ -120,7 +120,7 @@ def values_of(made: Any) -> dict[str, Any]:
 
 
 def hinted(message: str) -> tuple[list[str], str]:
-    """The inputs and the outputs that a message tells to give."""
+    """Returns the inputs and the outputs that a message tells to give."""
     if "--input" in message or "--outputs" in message:
         words = [word.strip(";") for word in shlex.split(message)]
         pairs = list(pairwise(words))

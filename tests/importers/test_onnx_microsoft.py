@@ -25,7 +25,7 @@ Case = tuple[str, Draw, dict[str, Any]]
 
 
 def f(*shapes: tuple[int, ...] | None) -> Draw:
-    """Random floats of these shapes; None is left out."""
+    """Returns random floats of these shapes; None is left out."""
     return lambda r: [None if dims is None else floats(r, *dims) for dims in shapes]
 
 
@@ -134,12 +134,12 @@ PAST = (2, B, N, 4, 4)
 
 
 def projected(mask: Array | None = None, *more: tuple[int, ...] | None) -> Draw:
-    """An input, weights and a bias of three projections, a mask, and more floats."""
+    """Returns an input, weights and a bias of three projections, a mask, and more floats."""
     return lambda r: [*f((B, S, 5), (5, 3 * D), (3 * D,))(r), mask, *f(*more)(r)]
 
 
 def separate(*more: Any) -> Draw:
-    """A query, a key and a value, and more inputs: shapes of floats, or arrays."""
+    """Returns a query, a key and a value, and more inputs: shapes of floats, or arrays."""
 
     def draw(r: Random) -> Inputs:
         extra = [floats(r, *x) if isinstance(x, tuple) else x for x in more]
@@ -149,7 +149,7 @@ def separate(*more: Any) -> Draw:
 
 
 def integers_projected(weights: str, *more: Any) -> Draw:
-    """The same of narrow integers; then a scale, another, and more inputs."""
+    """Returns the same of narrow integers; then a scale, another, and more inputs."""
 
     def draw(r: Random) -> Inputs:
         x, w = r.integers(0, 256, (B, S, 5)).astype("uint8"), r.integers(0, 127, (5, 3 * D)).astype(weights)

@@ -90,7 +90,7 @@ def test_types_are_inferred_from_known_inputs_and_named_sizes() -> None:
 
 
 def foreign(op: str, inputs: list[Any], names: list[str], **attributes: Any) -> Any:
-    """A node of onnxruntime's own whose output nobody declares."""
+    """Returns a node of onnxruntime's own whose output nobody declares."""
     node = helper.make_node(op, names, ["y"], domain="com.microsoft", **attributes)
     graph = helper.make_graph([node], "g", inputs, [helper.make_empty_tensor_value_info("y")])
     return helper.make_model(

@@ -51,7 +51,7 @@ FUNCTION = '<domain: "own", opset_import: ["": 17]> twice (v) => (w) { s = Neg(v
 
 
 def shuffled(made: Any, seed: int) -> Any:
-    """The model with the nodes of all its graphs and functions in another order."""
+    """Returns the model with the nodes of all its graphs and functions in another order."""
     random = np.random.default_rng(seed)
     result = onnx.ModelProto.FromString(made.SerializeToString())
     stack = [result.graph, *result.functions]

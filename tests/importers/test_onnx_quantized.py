@@ -23,7 +23,7 @@ TYPES = ("int8", "uint8", "int16", "uint16")
 
 
 def granularity(random: Random, dims: list[int]) -> tuple[tuple[int, ...], dict[str, int]]:
-    """The dims of a scale, and the attributes that say what they mean."""
+    """Returns the dims of a scale, and the attributes that say what they mean."""
     axis, kind = int(random.integers(len(dims))), one_of(random, "tensor", "axis", "blocks")
     if kind == "tensor":
         return (), {}

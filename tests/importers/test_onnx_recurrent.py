@@ -46,7 +46,7 @@ def network(op: str, values: dict[str, Array], constants: tuple[str, ...] = (), 
 
 
 def drawn(op: str, seed: int) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Inputs and attributes: each optional input is there in about half of the cases."""
+    """Returns inputs and attributes: each optional input is there in about half of the cases."""
     random = np.random.default_rng(seed)
     direction = ("forward", "reverse", "bidirectional")[seed % 3]
     d = 1 + (direction == "bidirectional")

@@ -22,7 +22,7 @@ TRANSFORMATIONS = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "
 
 
 def mode(random: Random) -> dict[str, Any]:
-    """A mode, and attributes that it knows."""
+    """Returns a mode, and attributes that it knows."""
     kind = one_of(random, "nearest", "linear", "cubic")
     if kind == "nearest":
         return {"mode": kind, "nearest_mode": one_of(random, *ROUNDINGS)}

@@ -95,7 +95,7 @@ CASES = [(name, way) for name in FLOATS for way in WAYS if way not in OF_BERT or
 
 
 def rewritten(name: str, way: str, folder: Path) -> tuple[Path, Path]:
-    """The files before and after."""
+    """Returns the files before and after."""
     before, after = folder / "before.onnx", folder / "after.onnx"
     onnx.save(onnx.shape_inference.infer_shapes(small(name)), before)
     WAYS[way](before, after, name)

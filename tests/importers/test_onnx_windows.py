@@ -122,7 +122,7 @@ def test_conv_transpose(seed: int) -> None:
 
 
 def pooled(draw: Draw) -> tuple[list[int], dict[str, Any]]:
-    """Dims of an input, and the attributes of a pool over it."""
+    """Returns dims of an input, and the attributes of a pool over it."""
     kernel, dilations = draw.ints(1, 3), draw.ints(1, 2)
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     dims = [2, 3, *(n + s for n, s in zip(draw.ints(0, 6), spans, strict=True))]

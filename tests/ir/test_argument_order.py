@@ -25,7 +25,9 @@ NAMES = ("a", "b", "c", "d")
 
 
 def _program(declared: tuple[str, ...], used: tuple[str, ...]) -> Program:
-    """A program whose result is not symmetric in its inputs, read in the order `used`; others are declared only."""
+    """Returns a program whose result is not symmetric in its inputs, read in the order `used`; others are declared
+    only.
+    """
     b = gl.Builder("order")
     leaves = {name: b.input(name, (2, 3)) for name in declared}
     w = b.constant("w", (3, 3), value=np.arange(9, dtype=np.float32).reshape(3, 3))

@@ -44,7 +44,7 @@ NARROW = [dtype for dtype in REALS if RECORDS[dtype].wider]
 
 
 def codes(dtype: str) -> Array:
-    """Every value that a dtype of at most 16 bits has."""
+    """Returns every value that a dtype of at most 16 bits has."""
     return np.arange(1 << RECORDS[dtype].bits).astype(bits_dtype(dtype)).view(dtype)
 
 
@@ -82,7 +82,7 @@ def test_a_wider_dtype_holds_every_value(dtype: str) -> None:
 
 
 def nearest(x: Fraction, dtype: str, values: Array) -> float:
-    """The nearest of the finite values; of two the one whose last bit is 0."""
+    """Returns the nearest of the finite values; of two the one whose last bit is 0."""
     at = int(np.searchsorted(values, float(x)))
     around = values[max(at - 2, 0) : at + 2].tolist()
     last = {v: int(np.asarray(v).astype(dtype).view(bits_dtype(dtype))) & 1 for v in around}

@@ -52,7 +52,7 @@ def test_a_map_says_what_evaluation_gives(name: str, example: Example) -> None:
 
 
 def image(*dims: int, split: int = 0) -> Term:
-    """Numbers that are all different, none of them 0."""
+    """Returns numbers that are all different, none of them 0."""
     return leaf(np.arange(1, int(np.prod(dims)) + 1).reshape(dims), split, "int32")
 
 
@@ -61,7 +61,7 @@ SIZES = st.integers(0, 5)
 
 @st.composite
 def _moved(draw: Callable[..., Any]) -> Term:
-    """A movement of a random array of three axes."""
+    """Returns a movement of a random array of three axes."""
     n, m, k = (draw(SIZES) for _ in range(3))
     split, axis = draw(st.integers(0, 3)), draw(st.integers(0, 2))
     a = image(n, m, k, split=split)

@@ -62,7 +62,7 @@ def drawn(tensors: Mapping[str, Tensor], seed: int) -> dict[str, Array]:
 
 
 def value(program: Program, values: Mapping[str, Array]) -> Array:
-    """The result in wide numbers; several side by side."""
+    """Returns the result in wide numbers; several side by side."""
     with np.errstate(all="ignore"):
         (found,) = evaluate([program.term], values)
     parts = found if isinstance(found, tuple) else (found,)

@@ -120,7 +120,7 @@ def _term(kind: str, dims: tuple[int, ...], dtype: str) -> Term:
 
 
 def _counts(kind: str) -> tuple[int, ...]:
-    """How many operands a fold is tried on."""
+    """Returns the number of operands a fold is tried on."""
     compute, parameters = parse_compute(kind)
     expression = compute.expression(*parameters)
     if compute.category is Category.POINTWISE:
@@ -129,7 +129,7 @@ def _counts(kind: str) -> tuple[int, ...]:
 
 
 def _operands(dtype: str, count: int) -> Array:
-    """Numbers of all magnitudes of a dtype, negative ones, zeros and its extremes among them."""
+    """Returns numbers of all magnitudes of a dtype, negative ones, zeros and its extremes among them."""
     random = np.random.default_rng((count, DTYPES.index(dtype)))
     dims = (count, 150) if count else (150,)
     if dtype == "bool":

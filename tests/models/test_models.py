@@ -84,7 +84,7 @@ def windows(x: Floats, stride: int) -> Floats:
 
 
 def reference(x: Floats, c: Mapping[str, Floats]) -> Floats:
-    """The network in float64 numpy, from the paper's table."""
+    """Returns the network in float64 numpy, from the paper's table."""
     x = normalised(np.einsum("nchwkl,ockl->nohw", windows(x, 2), c["conv1.weight"]), c, "conv1")
     for number, (_, _, stride) in enumerate(TABLE, 1):
         x = np.einsum("nchwkl,ckl->nchw", windows(x, stride), c[f"dw{number}.weight"][:, 0])

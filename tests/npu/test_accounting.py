@@ -75,7 +75,7 @@ MACHINE = Machine(4, 4, scratchpad=512, weights=64, accumulators=8, bandwidth=16
 
 
 def _by_hand() -> NpuProgram:
-    """A tile of four rows, which are there before the weights are, and its sums."""
+    """Returns a tile of four rows, which are there before the weights are, and its sums."""
     memory = Memory(MACHINE)
     tables = memory.table(np.arange(4), np.ones(4), np.zeros(4))
     rows, weights = memory.put(bytes(range(64)), 16), memory.put(bytes(range(64)), 16)

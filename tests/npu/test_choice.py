@@ -42,7 +42,7 @@ def _options(found: IntegerNetwork, machine: Machine) -> tuple[dict[str, Sequenc
 def _cycles(
     taken: Mapping[str, Option], axes: Mapping[Term, int], results: Mapping[Term, str], machine: Machine
 ) -> float:
-    """The sum of what layers take, each of the array or of DMA, whichever is longer."""
+    """Returns the sum of what layers take, each of the array or of DMA, whichever is longer."""
     dma = {name: float(2 * machine.latency + own.price.weights) for name, own in taken.items()}
     streamed, copies = dict[Term, int](), 0.0
     for name, own in taken.items():

@@ -36,7 +36,7 @@ MACHINE = Machine(8, 8, scratchpad=1 << 13, accumulators=128, bandwidth=8, laten
 
 
 def _made() -> bytes:
-    """The file of a small network's program: tensors that stay, one that is added, and one that passes DRAM."""
+    """Returns the file of a small network's program: tensors that stay, one that is added, and one that passes DRAM."""
     return binary_format.content(_program())
 
 
@@ -63,7 +63,7 @@ def _program() -> NpuProgram:
 
 
 def _alike() -> IntegerNetwork:
-    """Pairs of layers that are alike, each with weights and parameters of its own."""
+    """Returns pairs of layers that are alike, each with weights and parameters of its own."""
     b = gl.Builder("pairs")
     x = b.input("x", (1, 8, 6, 6))
     for n in range(3):

@@ -26,7 +26,7 @@ PIPELINED, SERIAL = small_machine(4, 4), small_machine(4, 4, pipelined=False)
 
 
 def _again(program: NpuProgram) -> NpuProgram:
-    """The program with waits inferred again, from its instructions by start time without their waits."""
+    """Returns the program with waits inferred again, from its instructions by start time without their waits."""
     order = execute.in_order(execute.times(program))
     bare = [replace(program.queue(unit)[n], wait=type(program.queue(unit)[n].wait)()) for _, unit, n in order]  # type: ignore[type-var]
     return replace(program, queues=waiting(program, bare))

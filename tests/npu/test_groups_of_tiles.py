@@ -12,7 +12,7 @@ TILES, SIZE = 6, 5
 
 
 def one_by_one(of: Array, rows: Array | None) -> tuple[list[tuple[int, ...]], list[int]] | str:
-    """The groups and the elements, or what is wrong with them."""
+    """Returns the groups and the elements, or what is wrong with them."""
     sums = [[number] for number in range(1, TILES * SIZE + 1)] if rows is None else rows.tolist()
     every = [sorted(n for n in sums[number - 1] if n) if number else [] for number in of.ravel().tolist()]
     there = [own for own in every if own]
@@ -34,7 +34,7 @@ def found(of: Array, rows: Array | None) -> tuple[list[tuple[int, ...]], list[in
 
 
 def some_rows(rng: np.random.Generator) -> Array:
-    """Sums of some of the places of some groups of tiles, in some order; some of them wrong."""
+    """Returns sums of some of the places of some groups of tiles, in some order; some of them wrong."""
     terms = int(rng.integers(1, 4))
     tiles = rng.permutation(TILES)[: TILES // terms * terms].reshape(-1, terms)
     if rng.random() < 0.7:

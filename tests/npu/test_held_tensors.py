@@ -79,7 +79,7 @@ def test_carried_moves_each_byte_once(seed: int) -> None:
 
 
 def _touched(reads: Reads, strides: Array) -> Array:
-    """The cell of every lane that reads, (tiles)(m)(R)."""
+    """Returns the cell of every lane that reads, (tiles)(m)(R)."""
     first, apart = reads.places(strides)
     return np.asarray(first[:, :, None] + apart[:, None, :])
 

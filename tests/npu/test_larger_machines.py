@@ -74,7 +74,7 @@ def _drawn(seed: int) -> tuple[random.Random, IntegerNetwork]:
 
 
 def _moves(seed: int) -> bool:
-    """Whether the program of a drawn network moves to a larger machine, on which it is right."""
+    """True if the program of a drawn network moves to a larger machine, on which it is right."""
     pick, found = _drawn(seed)
     machine = _machine(pick)
     try:
@@ -119,7 +119,7 @@ def test_no_program_runs_on_a_smaller_machine() -> None:
 
 
 def _step(seed: int) -> tuple[int, int] | None:
-    """Cycles of a drawn network before and after a step to a larger machine; None where it runs on neither."""
+    """Returns cycles of a drawn network before and after a step to a larger machine; None where it runs on neither."""
     pick, found = _drawn(seed)
     machine = _machine(pick)
     try:
@@ -165,7 +165,7 @@ def _ds_cnn() -> Program:
 
 
 def _autoencoder() -> Program:
-    """The autoencoder of MLPerf Tiny."""
+    """Returns the autoencoder of MLPerf Tiny."""
     b, k = Builder("autoencoder"), 640
     x = b.input("x", (1, k))
     for number, n in enumerate([*[128] * 4, 8, *[128] * 4, 640]):

@@ -25,7 +25,7 @@ from glenside.npu.rtl import verilator
 
 
 def _mapped(program: Program, machine: Machine, which: int = 0) -> tuple[Program, gl.Result]:
-    """A program in which each layer has one of the mappings that its front keeps."""
+    """Returns a program in which each layer has one of the mappings of its front."""
     result = gl.optimize(program, gl.NPU(machine), verify=False)
     found = result.answer.layers
     chosen = {name: own.variants[which % len(own.variants)].term for name, own in found.items()}
@@ -111,7 +111,7 @@ def test_what_the_machine_cannot_do_is_a_sentence() -> None:
 
 
 def _spread(kernel: tuple[int, int], strides: tuple[int, int], channels: tuple[int, int] = (5, 4)) -> Program:
-    """A transposed convolution."""
+    """Returns a transposed convolution."""
     b = gl.Builder("spread")
     made, read = channels[1], b.input("x", (2, channels[0], 5, 4))
     y = b.conv_transpose(read, b.constant("w", (channels[0], made, *kernel)), strides=strides, name="own")

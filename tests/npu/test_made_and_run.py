@@ -23,7 +23,7 @@ from glenside.targets.npu.target import NPU
 
 @pytest.fixture
 def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The command for a network of floats, in a folder of its own."""
+    """Returns the command for a network of floats, in a folder of its own."""
     b = gl.Builder("two")
     y = b.relu(b.conv(b.input("x", (1, 3, 5, 7)), b.constant("a", (12, 3, 3, 3)), padding=1))
     program = b.finish(b.conv(y, b.constant("c", (5, 12, 1, 1)))).seeded_constants(0)

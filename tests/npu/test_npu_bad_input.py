@@ -20,7 +20,7 @@ OLD = b"as it was"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network of floats, and a program of it for npu:8x8."""
+    """Returns a network of floats, and a program of it for npu:8x8."""
     b = gl.Builder("two")
     y = b.relu(b.conv(b.input("x", (1, 3, 5, 5)), b.constant("a", (4, 3, 3, 3)), padding=1))
     network = b.finish(b.conv(y, b.constant("c", (5, 4, 1, 1)))).seeded_constants(0)

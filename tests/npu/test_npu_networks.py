@@ -49,7 +49,7 @@ def _integers(seed: int) -> IntegerNetwork:
 
 
 def _programs(found: IntegerNetwork, number: int, count: int, seed: int = 0) -> Iterator[NpuProgram]:
-    """The program that is chosen for a machine, and ones of other mappings of the fronts."""
+    """Yields the program that is chosen for a machine, and ones of other mappings of the fronts."""
     machine = MACHINES[number]
     result = gl.optimize(found.program, gl.NPU(machine), verify=False)
     yield gl.NPU(machine).network_code(result, found, seed)
@@ -66,7 +66,7 @@ def _wanted(found: IntegerNetwork, program: NpuProgram) -> Array:
 
 
 def _hold(found: IntegerNetwork, program: NpuProgram, in_rtl: bool = False) -> Array:
-    """The results, which are those of the whole network."""
+    """Returns the results, which are those of the whole network."""
     done = execute.run(program)
     assert wrong(program, done.dram) == []
     assert done.cycles == program.predicted
@@ -204,7 +204,7 @@ def _one() -> tuple[IntegerNetwork, NpuProgram]:
 
 
 def _changed(own: Instruction, pick: random.Random) -> Iterator[tuple[str, Instruction]]:
-    """The instruction with one number more or less, one at a time: strides, addresses, tables, counts, flags, turns."""
+    """Yields the instruction with one number changed by one: strides, addresses, tables, counts, flags, turns."""
     for name, kind in own.kinds().items():
         numbers = kind.numbers(getattr(own, name))
         if kind.form is Form.WAIT:

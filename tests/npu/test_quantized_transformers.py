@@ -21,7 +21,7 @@ TOKENS, WIDTH, HEADS, HIDDEN = 7, 12, 3, 16
 
 
 def _model() -> Any:
-    """An encoder in floats, with the operators that exporters write."""
+    """Returns an encoder in floats, with the operators that exporters write."""
     onnx = pytest.importorskip("onnx")
     helper, draw = onnx.helper, np.random.default_rng(0)
     nodes: list[Any] = []
@@ -84,7 +84,7 @@ def _quantized(folder: Path, dtype: str) -> Path:
 
 
 def _on(made: NpuProgram, x: Array) -> tuple[NpuProgram, Array, float]:
-    """The program with that input, what it makes of it, and a step of that."""
+    """Returns the program with that input, what it makes of it, and a step of that."""
     (given,), (place,) = made.inputs.values(), made.outputs.values()
     assert given.stands_for is not None
     assert place.stands_for is not None

@@ -29,7 +29,7 @@ MACHINE = Machine(8, 8, scratchpad=1 << 13, accumulators=128, bandwidth=8, laten
 
 
 def _network() -> IntegerNetwork:
-    """A residual block and a depthwise layer: tensors that stay in lanes, and tiles of few values."""
+    """Returns a residual block and a depthwise layer: tensors that stay in lanes, and tiles of few values."""
     b = gl.Builder("block")
 
     def weights(name: str, *dims: int) -> Term:
@@ -45,7 +45,7 @@ def _network() -> IntegerNetwork:
 
 
 def told() -> str:
-    """The program's file, and the numbers that tell patterns of weights apart, as this process finds them."""
+    """Returns the program's file, and the numbers that tell patterns of weights apart, as this process finds them."""
     by = 2 * int(os.environ["PYTHONHASHSEED"]) + (1 << 40) + 1
     Term.__hash__ = lambda self: (id(self) >> 4) * by % ((1 << 61) - 1)  # type: ignore[method-assign]
     network, target = _network(), gl.NPU(MACHINE)

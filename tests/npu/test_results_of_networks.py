@@ -59,7 +59,7 @@ class Network:
         return name
 
     def body(self) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
-        """A tensor of sums, or of bytes; the dims of the input and its own."""
+        """Returns a tensor of sums, or of bytes; the dims of the input and its own."""
         kind = self.draw.choice(["conv", "depthwise", "transposed", "conv 3d", "matmul", "sum", "two", "pool"])
         c, m = self.draw.choice([1, 3, 4]), self.draw.choice([1, 2, 5])
         if kind == "matmul":
@@ -115,7 +115,7 @@ class Network:
         return self.node(op, y), dims
 
     def end(self, y: str, dims: tuple[int, ...]) -> str:
-        """The last operator, of any dtype."""
+        """Returns the last operator, of any dtype."""
         op = self.draw.choice(["", "", "", "Cast", "ArgMax", "Greater", "Round"])
         if op == "Cast":
             to = self.draw.choice([helper.TensorProto.FLOAT16, helper.TensorProto.DOUBLE, helper.TensorProto.INT32])
@@ -159,14 +159,14 @@ def _loaded(model: Any) -> Program:
 
 
 def _exact(network: IntegerNetwork, given: Mapping[str, Array]) -> dict[str, Array]:
-    """The results that the interpreter gives of the network."""
+    """Returns the interpreter's results of the network."""
     (left,) = evaluate([network.program.term], {**network.constants, **given})
     every = left if isinstance(left, tuple) else (left,)
     return computed(network, dict(zip(network.program.result_names(), every, strict=True)))
 
 
 def _made(seed: int) -> tuple[Any, Program, IntegerNetwork, NpuProgram, dict[str, Array]] | None:
-    """A network, and what is made of it; None for one that is refused, with a sentence."""
+    """Returns a network, and what is made of it; None for one that is refused, with a sentence."""
     model = Network(seed).model()
     program = _loaded(model)
     given = {"x": np.random.default_rng(seed).normal(size=program.inputs["x"].dims).astype(np.float32)}
@@ -178,7 +178,7 @@ def _made(seed: int) -> tuple[Any, Program, IntegerNetwork, NpuProgram, dict[str
 
 
 def _check(seed: int, folder: Path) -> bool:
-    """Whether the network of a seed is one for the machine; what is wrong with its results is an assertion."""
+    """True if the network of a seed is one for the machine; what is wrong with its results is an assertion."""
     own = _made(seed)
     if own is None:
         return False

@@ -189,7 +189,9 @@ def _with(program: NpuProgram, unit: str, number: int, instruction: Instruction)
 
 
 def _mutants(program: NpuProgram, rng: np.random.Generator) -> Iterator[tuple[str, NpuProgram]]:
-    """A good program with one thing changed: a field of an instruction, an entry of a table, a byte of a fill."""
+    """Yields a good program with one thing changed: a field of an instruction, an entry of a
+    table, a byte of a fill.
+    """
     for unit in UNITS:
         for number, own in enumerate(program.queue(unit)):
             for name, changed in _changed(own, program.machine, rng):
@@ -228,7 +230,7 @@ def _changed(own: Instruction, machine: Machine, rng: np.random.Generator) -> It
 
 
 def _matters(own: Instruction, name: str) -> bool:
-    """Whether the machine looks at a field, as the others are."""
+    """True if the machine looks at a field, as the others are."""
     if isinstance(own, Store) and name in ("column", "function"):
         return own.alike if name == "column" else own.applies
     if isinstance(own, Spread) and name == "increment":
@@ -247,7 +249,7 @@ def _moved(own: Instruction, name: str, address: Address, rng: np.random.Generat
 
 
 def _moves(own: Instruction, name: str, address: Address, machine: Machine) -> Iterator[tuple[str, Instruction]]:
-    """The instruction with the base, and with each stride that is used, one more: of a turn modulo the lanes."""
+    """Yields the instruction with the base, and with each stride that is used, one more: of a turn modulo the lanes."""
 
     def more(number: int) -> int:
         return (number + 1) % machine.rows if name == "turn" else number + 1

@@ -64,7 +64,7 @@ class Rows:
         return self.tables - 1
 
     def at(self, q: int, steps: Steps) -> tuple[Address, Address]:
-        """The address and the turn of byte q, and of steps from byte to byte."""
+        """Returns the address and the turn of byte q, and of steps from byte to byte."""
         rows, lanes = zip(*(divmod(n, self.machine.rows) for n in (q, *steps)), strict=True)
         return Address(rows[0], rows[1:]), Address(lanes[0], lanes[1:])
 

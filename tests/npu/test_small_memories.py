@@ -33,7 +33,7 @@ def _network() -> Program:
 
 @cache
 def _mapped() -> tuple[IntegerNetwork, Front]:
-    """The network in integers, and the mappings that were found of its layers."""
+    """Returns the network in integers, and the mappings that were found of its layers."""
     asked = asked_for(_network(), "random", 0)
     assert asked is not None
     result = gl.optimize(asked.network.program, gl.NPU(MACHINE), verify=False)

@@ -42,7 +42,7 @@ class Tiles:
         self.dense = self.table(0 * every, 0 * every + 1, 0 * every)
 
     def table(self, select: object, enable: object, offset: object) -> int:
-        """The number of a new table."""
+        """Returns the number of a new table."""
         self.written.append(Tables(self.memory.table(select, enable, offset), self.tables, 1))
         self.tables += 1
         return self.tables - 1

@@ -41,7 +41,9 @@ def _weights(b: gl.Builder, name: str, dims: Sequence[int], scale: float = 0.01)
 
 
 def _made(program: Program, machine: Machine, quantize: str | None = None) -> NpuProgram:
-    """The network's program, of which the results of all layers are the interpreter's, in the predicted cycles."""
+    """Returns the network's program, of which the results of all layers are the interpreter's, in
+    the predicted cycles.
+    """
     found = integers(program, quantize)
     assert found is not None
     network = found.network
@@ -113,7 +115,9 @@ def test_a_function_that_differs_between_channels_is_refused() -> None:
 
 
 def _block(tokens: int, width: int, heads: int, hidden: int, batch: int = 1) -> Program:
-    """An encoder of a transformer: layer norm, attention, layer norm, GELU between two products; two residuals."""
+    """Returns an encoder of a transformer: layer norm, attention, layer norm, GELU between two
+    products; two residuals.
+    """
     b = gl.Builder("block")
 
     def linear(y: Term, name: str, size: int) -> Term:

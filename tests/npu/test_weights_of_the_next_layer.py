@@ -25,7 +25,9 @@ MACHINE = Machine(8, 8, scratchpad=1 << 14, weights=8 * 8 * 24, accumulators=64,
 
 
 def _program(machine: Machine, channels: int = 16) -> NpuProgram:
-    """A depthwise layer of few weights between two that have many: the network's own results, in the told cycles."""
+    """Returns a depthwise layer of few weights between two that have many: the network's own results, in the told
+    cycles.
+    """
     b = gl.Builder("three")
     x = b.relu(b.conv(b.input("x", (1, 4, 8, 8)), b.constant("a", (channels, 4, 1, 1)), name="first"))
     y = b.relu(b.conv(x, b.constant("b", (channels, 1, 3, 3)), padding=1, groups=channels, name="dw"))

@@ -18,7 +18,7 @@ from glenside.quantization.calibration import quantized
 
 
 def _dilated() -> gl.Program:
-    """A layer that reads more zeros before a line than are between two lines along another axis."""
+    """Returns a layer that reads more zeros before a line than are between two lines along another axis."""
     b = gl.Builder("dilated")
     x = b.conv(b.input("x", (2, 2, 9, 9)), b.constant("v", (6, 2, 2, 1)), padding=[(1, 2), (0, 0)], strides=(2, 3))
     w = b.constant("w", (4, 3, 2, 2))

@@ -85,7 +85,7 @@ def double_buffered(groups: Any, m: Any, k: Any, n: Any, rows: int, columns: int
 
 
 def window(kernel: int, stride: int, dilation: int, q: int, dilated_span: bool = False) -> int:
-    """The elements of one axis that q neighbouring outputs need.
+    """Returns the elements of one axis that q neighbouring outputs need.
 
     Of an axis with dilation the distinct ones, or with `dilated_span` all from the first to the last of them as soon
     as q is over 1. A kernel of one element has no dilation. Otherwise it is the span, gaps of a large stride included.

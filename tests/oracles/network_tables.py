@@ -22,7 +22,7 @@ RESNET_18, RESNET_50 = (2, 2, 2, 2), (3, 4, 6, 3)
 
 
 def _inverted(rows: Sequence[tuple[int, int, int, int, int]], stem: int) -> dict[str, int]:
-    """Rows of window, expanded channels, channels, squeezed channels and stride, at 112 x 112 after the first
+    """Returns rows of window, expanded channels, channels, squeezed channels and stride, at 112 x 112 after the first
     convolution.
     """
     counts, size, channels = {"conv1": 112 * 112 * 27 * stem}, 112, stem

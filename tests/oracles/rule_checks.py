@@ -29,8 +29,8 @@ def saturated(
     iterations: int = 30,
     compiled: tuple[Rule, ...] = (),
 ) -> tuple[Snapshot, Saturation]:
-    """The program's e-graph under these rules, in this process; void when the next one of the same compiled rules
-    begins: these, or those that they are some of.
+    """Returns the program's e-graph under these rules, in this process; void when the next one of the same compiled
+    rules begins: these, or those that they are some of.
     """
     limits = Limits(iterations=iterations, seconds=_ENOUGH)
     return soundness.saturated(program, rules, limits, parameters, wants, compiled)

@@ -29,7 +29,7 @@ After = Callable[[Builder, Term, str], Term]
 
 
 def _rewritten(program: Program, search: Search | None = None) -> Rewritten:
-    """The network that the unit makes of it."""
+    """Returns the network that the unit makes of it."""
     families = UNIT.families(Way(), list(postorder(program.term)))
     return rewritten(program, families, UNIT.rule_parameters(), UNIT.prices, search)
 

@@ -37,7 +37,7 @@ def _quantized(b: Builder, x: Term, name: str) -> Term:
 
 
 def _equal(program: Program) -> Program:
-    """The outlined program, which is the program again when it is inlined."""
+    """Returns the outlined program, which is the program again when it is inlined."""
     found = outlined(program)
     again = found.inlined(found.program)
     assert list(again.layers) == list(program.layers)
@@ -116,7 +116,7 @@ def test_constants_of_any_axes_are_put_back_in_any_order(shape: tuple[int, ...])
 
 
 def _axes_of(*shapes: tuple[int, ...]) -> list[int]:
-    """The axes of three along which constants of these shapes differ."""
+    """Returns the axes of three along which constants of these shapes differ."""
     return sorted({3 - len(shape) + i for shape in shapes for i, n in enumerate(shape) if n != 1})
 
 

@@ -12,7 +12,7 @@ from glenside.quantization.network import IntegerNetwork, integer_network, leaf_
 
 
 def equal(program: Program) -> IntegerNetwork:
-    """The network of a program, which computes the same integers."""
+    """Returns the network of a program, which computes the same integers."""
     network = integer_network(program)
     for seed in range(3):
         inputs = drawn(program, seed)

@@ -22,7 +22,7 @@ RNG = np.random.default_rng(5)
 
 
 def model(inputs: str, body: str, **weights: Any) -> Any:
-    """A model whose nodes are called n0_OPERATOR, n1_OPERATOR .."""
+    """Returns a model whose nodes are called n0_OPERATOR, n1_OPERATOR .."""
     made = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18]> g ({inputs}) => (float[a] y) {{ {body} }}')
     made.graph.output[0].ClearField("type")
     for position, node in enumerate(made.graph.node):
@@ -111,7 +111,7 @@ BEFORE = [
 
 
 def network(seed: int, operator: str) -> Any:
-    """A convolution, some nodes that a machine has, the operator, and another convolution."""
+    """Returns a convolution, some nodes that a machine has, the operator, and another convolution."""
     pick = random.Random(f"{seed}/{operator}")
     steps, last = [], "c"
     for i in range(pick.randrange(3)):

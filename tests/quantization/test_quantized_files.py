@@ -12,7 +12,9 @@ from glenside.quantization.quantize_program import of_bytes
 
 
 def near(program: Program, seeds: int = 3) -> IntegerNetwork:
-    """The network of a program: each of its bytes is the one of floats, but one in a hundred, which is the next one."""
+    """Returns the network of a program: each of its bytes is the one of floats, but one in a hundred, which is the next
+    one.
+    """
     network = integer_network(program)
     for seed in range(seeds):
         inputs = drawn(program, seed)

@@ -177,7 +177,9 @@ def test_weights_of_two_products_are_those_of_each() -> None:
 
 
 def _near(program: Program, least: float, samples: int = 60, seed: int = 9) -> IntegerNetwork:
-    """The program quantized on normal numbers with random constants: near it, and layer by layer the interpreter's."""
+    """Returns the program quantized on normal numbers with random constants: near it, and layer by layer the
+    interpreter's.
+    """
     draw = np.random.default_rng(seed)
     values = {n: draw.standard_normal(t.dims).astype(np.float32) for n, t in program.constants_declared.items()}
     bound = program.with_values(values)

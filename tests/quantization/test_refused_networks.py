@@ -17,7 +17,7 @@ Case = Callable[[Graph], str]
 
 
 def between(*steps: str, dims: Sequence[int] = (4, 4, 1, 1), **attributes: object) -> Case:
-    """A product, these operators, and another product; the first of them may read the product twice."""
+    """Returns a product, these operators, and another product; the first of them may read the product twice."""
 
     def build(g: Graph) -> str:
         op = "Conv" if len(dims) == 4 else "MatMul"

@@ -57,7 +57,7 @@ def test_the_cost_of_a_layer_is_that_of_the_report_and_no_bound_exceeds_a_cost(r
 
 
 def _amounts(record: dict[str, Any], column: str) -> list[int]:
-    """Cycles of each class."""
+    """Returns cycles of each class."""
     texts = [record["costs"][i] for i in record["classes"][column]]
     return [int(m[1].replace(",", "")) if (m := re.match(r"([\d,]+) cycles", text)) else 0 for text in texts]
 

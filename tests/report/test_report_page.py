@@ -53,7 +53,7 @@ def texts(browser: Any, selector: str) -> list[str]:
 
 
 def column(browser: Any, number: int) -> list[str]:
-    """The cells of a column of the first table."""
+    """Returns the cells of a column of the first table."""
     script = "return [...document.querySelector('.grid tbody').rows].map((row) => row.cells[arguments[0]].innerText)"
     found: list[str] = browser.execute_script(script, number - 1)
     return found
@@ -261,7 +261,7 @@ def test_names_that_are_markup_are_text(opened: Any) -> None:
 
 
 def quickly(browser: Any) -> bool:
-    """Whether a page of 300 rows opened in 2 seconds."""
+    """True if a page of 300 rows opened in 2 seconds."""
     assert len(column(browser, 1)) == 300
     taken: float = browser.execute_script("return performance.getEntriesByType('navigation')[0].duration")
     return 0 < taken < 2000

@@ -28,7 +28,7 @@ FLOWS = {
 
 @st.composite
 def convolutions(draw: Any) -> Program:
-    """A convolution of one to three axes, with whatever attributes it may have."""
+    """Returns a convolution of one to three axes, with whatever attributes it may have."""
     axes = draw(st.integers(1, 3))
     groups = draw(st.sampled_from((1, 1, 2, 3, 5, 8)))
     channels, filters = groups * draw(st.integers(1, 4)), groups * draw(st.integers(1, 3))
@@ -46,7 +46,7 @@ def convolutions(draw: Any) -> Program:
 
 
 def serves_holes(layer: oracle.Layer) -> bool:
-    """Whether a window that serves several outputs holds elements that none of them reads: not looked for yet."""
+    """True if a window that serves several outputs holds elements that none of them reads: not looked for yet."""
     axes = zip(layer.kernels, layer.strides, layer.dilations, strict=True)
     return any(k > 1 and t > 1 and d % t and t % d for k, t, d in axes)
 

@@ -43,14 +43,14 @@ DEPTHWISE = "(compute dot-product (access-product (access (access-tensor a) 2) (
 
 
 def _line(stride: int) -> str:
-    """Windows of 3 along x, (outputs)()."""
+    """Returns windows of 3 along x, (outputs)()."""
     return DOT.format(
         f"(access-product (access-windows (access-tensor x) (shape 3) (shape {stride})) (access-tensor w) 0)"
     )
 
 
 def _blocks(zeros: str, turned: str, first: int) -> str:
-    """Windows of 3 in steps of 2 on x of 7, by blocks of 2, each times both blocks of the weights and zeros."""
+    """Returns windows of 3 in steps of 2 on x of 7, by blocks of 2, each times both blocks of the weights and zeros."""
     blocks = WINDOWS.format("(access-pad (access-tensor x) zero-padding 0 0 1)", 2, 2)
     weights = f"(access-reshape (access-pad (access-tensor w) zero-padding {zeros}) (access-shape (shape) (shape 2 2)))"
     product = DOT.format(f"(access-product {blocks} (access {turned.format(weights)} 1) 0)")

@@ -92,7 +92,7 @@ def _is_legal(program: Program) -> bool:
 
 
 def _told(program: Program, wants: Sequence[tuple[str, Sequence[Any]]]) -> str:
-    """Rows of relations, of terms of the program and values, as actions."""
+    """Returns rows of relations, of terms of the program and values, as actions."""
     places = {term: f"({PROGRAM_NODE} {i})" for i, term in enumerate(program_nodes(program.term))}
     said = ((name, [places[a] if isinstance(a, Term) else literal(a) for a in values]) for name, values in wants)
     return "\n".join(row_said(f"({name} {' '.join(values)})") for name, values in said)
@@ -102,7 +102,7 @@ FIRED: Counter[str] = Counter()
 
 
 def culprit(some: Sequence[Instance]) -> str:
-    """The first of the programs that has a fault by itself, in words, and which rules it takes."""
+    """Returns the first of the programs that has a fault by itself, in words, and which rules it takes."""
     for one in some:
         if fault([one]):
             rules = list(SEARCHED)

@@ -33,8 +33,8 @@ MANY = settings(max_examples=80, deadline=None, suppress_health_check=list(Healt
 
 @st.composite
 def networks(draw: Any) -> tuple[gl.Program, tuple[int, int], int]:
-    """A convolution of images, often depthwise, and one before it, so that both have gradients; its input's sizes, and
-    their padding.
+    """Returns a convolution of images, often depthwise, and one before it, so that both have gradients; its input's
+    sizes, and their padding.
     """
     groups, batch = draw(st.sampled_from((1, 2, 3, 8, 11))), draw(st.integers(1, 3))
     filters = groups * draw(st.integers(1, 2))
@@ -126,7 +126,7 @@ _PART = "(access-slice (access-slice {} 0 {} {}) 1 {} {})"
 
 
 def _blocks(columns: Sequence[int]) -> str:
-    """The block of each group of a with that of b, as (4 1 2)()."""
+    """Returns the block of each group of a with that of b, as (4 1 2)()."""
     parts = [_PART.format(_BLOCKS, i, i + 1, j, j + 1) for i, j in enumerate(columns)]
     whole = parts[0]
     for part in parts[1:]:

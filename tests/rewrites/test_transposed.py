@@ -83,7 +83,7 @@ class Layer:
 
     @property
     def empty(self) -> bool:
-        """Whether padding cuts off the windows of all elements along some axis."""
+        """True if padding cuts off the windows of all elements along some axis."""
         reaches = zip(self.sizes, self.out, self.window, self.strides, self.dilations, self.padding, strict=True)
         return any(
             all(m * t - lo >= size or m * t - lo + (k - 1) * d < 0 for m in range(n))
@@ -146,7 +146,7 @@ def saturated(root: Term) -> Snapshot:
 
 
 def found_forms(layer_: Layer) -> Snapshot:
-    """The e-graph of a layer, whose term as it is built is what it should be."""
+    """Returns the e-graph of a layer, whose term as it is built is what it should be."""
     x, w = tensor("x", layer_.x_dims), tensor("w", layer_.w_dims)
     made = transposed_convolution(x, w, layer_.strides, layer_.padding, layer_.more, layer_.dilations, layer_.groups)
     values = drawn_values(layer_)
@@ -156,7 +156,7 @@ def found_forms(layer_: Layer) -> Snapshot:
 
 
 def words_of(layer_: Layer, step: str) -> str:
-    """The words of the form that takes this step on every axis with gaps."""
+    """Returns the words of the form that takes this step on every axis with gaps."""
     first = 1 + (layer_.groups > 1)
     return " ".join(f"{step}:{first + axis}:{t}" for axis, t in enumerate(layer_.strides) if t > 1)
 

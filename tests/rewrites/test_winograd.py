@@ -99,7 +99,7 @@ def test_every_form_of_any_convolution_is_found_and_equal(convolution: Convoluti
 
 
 def _variant(program: Program, recipe: str) -> Term:
-    """The cheapest term of a recipe, as a target for secure computation extracts it."""
+    """Returns the cheapest term of a recipe, as a target for secure computation extracts it."""
     (layer,) = program.layers.values()
     target = MPC(outputs=(2, 4))
     root = target.root(layer)

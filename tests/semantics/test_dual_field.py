@@ -25,7 +25,7 @@ def dual() -> DualField:
 
 
 def draw(dual: DualField, *dims: int, seed: int = 0) -> Array:
-    """Numbers with their places and changes, all drawn apart."""
+    """Returns numbers with their places and changes, all drawn apart."""
     rng = np.random.default_rng([seed, *dims])
     half = dual.field.half
     number = rng.standard_normal(dims) + 1j * rng.integers(-half, half, dims)

@@ -36,7 +36,7 @@ def tensor(name: str, *dims: int, dtype: str = "float32") -> Term:
 
 
 def residue(value: Fraction | int, p: int = FIELD.p) -> int:
-    """The signed representative, by Python's integers."""
+    """Returns the signed representative, by Python's integers."""
     value = Fraction(value)
     r = value.numerator * pow(value.denominator, -1, p) % p
     return r - p if r > p // 2 else r

@@ -31,7 +31,7 @@ def box(*operands: Term, key: str = "mystery", dims: tuple[int, ...] = (2, 3), d
 
 
 def between() -> Program:
-    """A product, a black box, a product."""
+    """Returns a product, a black box, a product."""
     b = Builder("between")
     x, w, v = b.input("x", (5, 9)), b.constant("w", (9, 6)), b.constant("v", (4, 7))
     inner = box(b.matmul(x, w, name="before"), v, key="domain/Été/3#0 abc", dims=(5, 4))

@@ -49,7 +49,7 @@ def _copies(program: Program, target: gl.ConvolutionUnit) -> list[Copy]:
 
 
 def _reported(result: gl.Result, when: str = "chosen") -> list[dict[str, Any]]:
-    """The copies of the program that was chosen, or of the one as written, as the report lists them."""
+    """Returns the copies of the program that was chosen, or of the one as written, as the report lists them."""
     copies: list[dict[str, Any]] = result.report.sections["copies"][when]
     return copies
 
@@ -130,7 +130,7 @@ def test_an_input_in_the_layout_of_the_unit_is_not_moved() -> None:
 
 
 def _small_network() -> Program:
-    """A convolution, a pool, a block with a skip connection, a concatenation, a convolution."""
+    """Returns a convolution, a pool, a block with a skip connection, a concatenation, a convolution."""
     b = Builder("small")
 
     def conv(x: Term, name: str, filters: int, depth: int, k: int = 3) -> Term:

@@ -62,7 +62,7 @@ def program_of(variant: Variant) -> Program:
 
 
 def _terms(snapshot: Snapshot, root: int, above: frozenset[int] = frozenset()) -> Iterator[Term]:
-    """Every term of a class in which no class stands below itself."""
+    """Yields every term of a class in which no class stands below itself."""
     for n in snapshot.classes[root]:
         node = snapshot.nodes[n]
         inner = above | {root}

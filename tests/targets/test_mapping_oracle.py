@@ -28,7 +28,7 @@ def convolution(size: int, kernel: int, stride: int, channels: int, filters: int
 
 
 def mobilenet() -> dict[str, Layer]:
-    """The 28 layers, written down."""
+    """Returns the 28 layers, written down."""
     layers, size = {"conv1": convolution(112, 3, 2, 3, 32)}, 112
     for number, (channels, filters, stride) in enumerate(PAIRS, 1):
         size //= stride
@@ -93,7 +93,7 @@ def _counted(groups: int, a: int, k: int, b: int, rows: int, columns: int, formu
 
 
 def loop(layer: Layer, rows: int, columns: int, formula: str, dilated_span: bool) -> int:
-    """The least cycles: everything counted, one combination after the other."""
+    """Returns the least cycles: everything counted, one combination after the other."""
     counted: list[int] = []
     axes = list(zip(layer.sizes, layer.kernels, layer.strides, layer.dilations, strict=True))
     for factors in product(*(range(1, size + 1) for size in layer.sizes)):
@@ -113,7 +113,7 @@ def loop(layer: Layer, rows: int, columns: int, formula: str, dilated_span: bool
 
 
 def crossing_loop(groups: int, m: int, k: int, n: int, rows: int, columns: int, formula: str) -> int:
-    """The least cycles with groups crossed: each block of p x p is counted, wanted or not."""
+    """Returns the least cycles with groups crossed: each block of p x p is counted, wanted or not."""
     counted = [_counted(groups, m, k, n, rows, columns, formula)]
     for p in range(1, groups + 1):
         left = len(range(0, groups, p))

@@ -209,7 +209,7 @@ def test_cycles_of_layers_are_those_of_their_instructions(pipelined: bool) -> No
 
 @st.composite
 def layers(draw: Any) -> Program:
-    """A small convolution of one or two axes, in groups or not."""
+    """Returns a small convolution of one or two axes, in groups or not."""
     axes = draw(st.integers(1, 2))
     groups = draw(st.sampled_from((1, 1, 2, 3, 5)))
     channels, filters = groups * draw(st.integers(1, 3)), groups * draw(st.integers(1, 3))

@@ -55,7 +55,7 @@ def test_output_stationary(rows: int, columns: int) -> None:
 
 
 def best_claims(model: str, rows: int, columns: int, most: int) -> list[Claim]:
-    """The best mapping of each layer by the oracle, if one of its matmuls takes at most that many cycles."""
+    """Returns the best mapping of each layer by the oracle, if one of its matmuls takes at most that many cycles."""
     claims = []
     for name, layer in oracle.layers_of(load(model)).items():
         best = oracle.best(layer, rows, columns)

@@ -68,7 +68,7 @@ TRANSFORMS = {
 
 
 def along(a: Term, axis: int, rows: int, numbers: str, additions: bool) -> Term:
-    """A constant matrix times an axis."""
+    """Returns a constant matrix times an axis."""
     if additions:
         return build("linear-map", a, axis, rows, numbers)
     last = a.access.rank - 1

@@ -27,7 +27,7 @@ GRADIENT = "second.input-gradient"
 
 
 def step_of(channels: int, filters: int, size: int, window: int, stride: int, padding: int) -> Program:
-    """A training step of a convolution behind another one, which wants the gradient of its input."""
+    """Returns a training step of a convolution behind another one, which wants the gradient of its input."""
     b = gl.Builder("net")
     x = b.input("x", (2, 3, size, size))
     y = b.relu(b.conv(x, b.constant("v", (channels, 3, 1, 1)), name="first"))
