@@ -129,7 +129,9 @@ class Follower:
         return Curve(base, why)
 
     def _curve(self, term: Term) -> Affine | Curve:
-        """Returns a term that reads a function of bytes: another one, or bytes from a table. Raises BadInput."""
+        """Returns the value of a term computed from a function of bytes: another such function, or bytes from its
+        table. Raises BadInput.
+        """
         own = next(value for c in read_by(term) if isinstance(value := self.found.get(c), Curve))
         found = self._as_function(term, own.why)
         if found is None and term.access.dtype in BYTES and operands_of(term) is not None:

@@ -182,7 +182,9 @@ class Native:
         return self.drawn(scattered(key, operands, dims), dtype)
 
     def opaque_pointwise(self, key: str, a: Array, dtype: str, places: Array | None = None) -> Array:
-        """Returns the same for an unknown function of single elements, and of their numbers in `places` if given."""
+        """Like the method above, for an unknown function of single elements and, if given, of their numbers in
+        `places`.
+        """
         return self.drawn(scattered_each(key, a, places), dtype)
 
     def drawn(self, drawn: Array, dtype: str) -> Array:

@@ -185,7 +185,7 @@ def test_bench(tmp_path: Path) -> None:
 @needs_compiler
 @pytest.mark.parametrize(("ending", "on"), [("onnx", "native"), pytest.param("json", "plain", marks=pytest.mark.slow)])
 def test_run_as_c(tmp_path: Path, ending: str, on: str) -> None:
-    """Inputs are inputs: what is compiled for one value is kept for another one."""
+    """The cache key does not depend on the values of inputs."""
     b = gl.Builder("net")
     x, w = b.input("x", (2, 3, 8, 8)), b.constant("w", (5, 3, 3, 3))
     y = b.add(b.relu(b.conv(x, w, padding=1)), b.input("y", (1, 5, 1, 1)))

@@ -102,7 +102,9 @@ class _Stop:
 
 @pytest.mark.parametrize("steps", [1, 7, 11, 25])
 def test_a_run_that_was_ended_goes_on_as_if_it_had_not_been(tmp_path: Path, steps: int) -> None:
-    """11 steps an epoch: the first, inside the first, its last, inside the third."""
+    """An epoch has 11 steps; the run is ended at its first step, within the first epoch, at its end, and within the
+    third.
+    """
     path = tmp_path / "run.npz"
     whole = _train(_network(), _points(), epochs=3, held_out=0.1)
     part = _train(_network(), _points(), epochs=3, held_out=0.1, checkpoint=path, listener=_Stop(steps))

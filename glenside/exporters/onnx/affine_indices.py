@@ -281,7 +281,9 @@ def _radix_or_none(place: Index, size: int) -> list[Axis] | None:
 
 
 def runs(place: Index, step: int = 1) -> list[Axis] | None:
-    """Returns the axes, outermost first, whose row-major position times `step` an index is, or None."""
+    """Returns axes, outermost first, such that an index is `step` times their row-major position; None if there are
+    none.
+    """
     axes: list[Axis] = []
     for atom, factor in sorted(place.terms, key=lambda term: term[1]):
         if not isinstance(atom, Axis) or factor != step:

@@ -84,7 +84,7 @@ def _clipped(e: Expressions, element: Element) -> Element | None:
 
 
 def _same_layout(e: Expressions, x: Element) -> Element | None:
-    """Returns an element if its layout equals that of the whole term, but for the dims."""
+    """Returns an element if it has the layout of the whole term except for the dims; else None."""
     return x if axes_of(x) == [axis for own in e.loop.parts for axis in own] else None
 
 

@@ -39,7 +39,7 @@ _BYTE = 0xFF
 _KNOWN = 1 << 8
 """Offset of bytes whose value in a cell is known; unknown cells are 0, so that numpy does not touch their memory."""
 _SEND_PARTS = 8
-"""Sums are sent as soon as they fill 1/8 of half of the accumulators, if others can arrive meanwhile."""
+"""Sums are sent as soon as they fill 1/16 of the accumulators, if others can arrive meanwhile."""
 
 
 @dataclass(frozen=True)
