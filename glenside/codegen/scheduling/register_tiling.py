@@ -51,7 +51,7 @@ from glenside.codegen.scheduling.operand_packing import (
     panels_copied,
     with_first_alone,
 )
-from glenside.codegen.scheduling.prefetch import LONG, Reads, Seldom, asked_of_packed, next_tile, read_at_end, run_ahead
+from glenside.codegen.scheduling.prefetch import Reads, asked_of_packed, next_tile, run_ahead
 from glenside.codegen.scheduling.tile_partition import (
     Tile,
     TilePosition,
@@ -265,7 +265,7 @@ class Tiles:
         pairs: list[tuple[list[Axis], list[Statement]]] = []
         if near:
             for rows in row_pieces:
-                axis, inner, before = Axis(next(self.axes), rows[-1]), [], 0
+                axis, inner = Axis(next(self.axes), rows[-1]), []
                 for piece in self.pieces:
                     panel = Axis(next(self.axes), piece[-1])
                     position = (
@@ -273,9 +273,7 @@ class Tiles:
                         if any(a.size > 1 for a in grouped)
                         else None
                     )
-                    same = TilePosition(panels, at(panel) + before, False)
-                    inner += around([panel], self._tile(rows, axis, piece, panel, position, same))
-                    before += piece[-1]
+                    inner += around([panel], self._tile(rows, axis, piece, panel, position))
                 pairs.append(([axis], inner))
         else:
             for piece in self.pieces:
@@ -318,7 +316,6 @@ class Tiles:
         piece: tuple[int, int, int, int],
         panel: Axis,
         position: TilePosition | None,
-        same_rows: TilePosition | None = None,
         copies: bool = False,
     ) -> list[Statement]:
         """Returns a tile; with a long reduction it also prefetches its own operands and its share of the next panel."""
@@ -327,15 +324,13 @@ class Tiles:
         at_row = at(row)
         places = dict(self.at_sum)
         registers = Buffer(f"tile{next(self.axes)}", Dims((row.size, vectors * lanes)), self.dtype, Role.REGISTER)
-        tile = Tile(registers, row, unit, lane, begin, panel, places, row_piece, row_axis, same_rows, copies)
+        tile = Tile(registers, row, unit, lane, begin, panel, places, row_piece, row_axis, copies)
         places[self.columns] = at(panel) * tile.width + tile.column + begin
         if self.rows:
             places[self.rows[0]] = at(row_axis) * row_piece[1] + at_row // self._row_size + row_piece[0]
             places |= {axis: at_row % axis.size for axis in self.rows[1:]}
-        value, depth = self.block.value, prod(axis.size for axis in self.joined.axes)
-        asked = read_at_end(value, tile, depth, self.columns, self.rows, self.machine) if depth >= LONG else []
         start = tile.each(Store(registers, tile.own, self.joined.start))
-        summed = [*asked, *start, *self._summed(tile, position), Fence()]
+        summed = [*start, *self._summed(tile, position), Fence()]
         here = self._sum(tile)
         value = with_local(changed(self.block.value, tile.change), self.joined.local, here)
         result = Load(self.block.buffer, tile.change(self.block.place))
@@ -360,8 +355,6 @@ class Tiles:
             steps += tile.each(kept, rows=False)
         if self.sum and self.sum[-1].size > _UNROLLED:
             steps = [*self._asked(tile, position), *steps]
-            if (seldom := self._asked_seldom(tile, position)) is not None:
-                return seldom.around(self.sum[0], steps, self.axes)
         written = 1
         for axis in reversed(self.sum):
             written *= axis.size
@@ -397,26 +390,8 @@ class Tiles:
             elif load in self.copied and not tile.copies:
                 found += run_ahead(Load(self.copied[load], self._step * tile.width), tile.width)
             elif (reads := self._reads(load, tile)) is not None:
-                found += reads.strided_ahead(load in self.copied) if load.buffer.bytes > self.machine.l1 else []
-                shared = self._asking(load, reads, tile, position)
-                found += reads.of_next(shared, far=True) if shared else ()
+                found += reads.strided_ahead() if load.buffer.bytes > self.machine.l1 else []
         return found
-
-    def _asked_seldom(self, tile: Tile, position: TilePosition | None) -> Seldom | None:
-        """Returns the prefetches for the next tile of an operand with strided rows, a few rows at regular intervals."""
-        for load in self.loads:
-            if (reads := self._reads(load, tile)) and (shared := self._asking(load, reads, tile, position)):
-                if (found := reads.rows_of_next(shared)) is not None:
-                    return found
-        return None
-
-    def _asking(self, load: Load, reads: Reads, tile: Tile, position: TilePosition | None) -> TilePosition | None:
-        """Returns the tiles that divide the prefetch of an operand for the next tile, or None if none is needed."""
-        along = coefficient(load.place, self.columns)
-        last = tile.panel.size == 1 and tile.begin + tile.width == self.columns.size
-        shared = tile.same_rows if not along else position if position and not position.grouped and not last else None
-        near = reads.is_near(self.machine) if along else 2 * load.buffer.bytes <= self.machine.l2
-        return shared if shared and shared.count > 1 and len(self.sum) == 1 and not near else None
 
     def _reads(self, load: Load, tile: Tile) -> Reads | None:
         """Returns the reads of an unpacked operand along the last reduction axis, or None.
@@ -431,7 +406,7 @@ class Tiles:
         begin = dict.fromkeys((tile.row, tile.unit, tile.lane, inner), Index())
         first, along = substituted(tile.change(load.place), begin), self.groups[-1][-1]
         stride = coefficient(load.place, along)
-        return Reads(load.buffer, first, at(inner), inner.size, count, apart, stride, count * apart)
+        return Reads(load.buffer, first, at(inner), count, apart, stride)
 
     def _joined(self, sum_: Formula, element: Formula) -> Formula:
         """Returns an accumulator combined with an element."""

@@ -30,11 +30,10 @@ class TilePosition:
 class Tile:
     """A tile under construction: its accumulators, and its axes of rows (`row`), vectors (`unit`) and lanes (`lane`).
 
-    begin      first column; `panel` is the axis that counts panels
-    places     axis of the block -> its index in the tile
-    rows       (first, height, times) of its piece of rows, which `row_axis` counts
-    same_rows  the tiles that read the same rows, if they run one after the other
-    copies     True if the tile copies its panel of an operand to scratch memory, for the tiles after it
+    begin     first column; `panel` is the axis that counts panels
+    places    axis of the block -> its index in the tile
+    rows      (first, height, times) of its piece of rows, which `row_axis` counts
+    copies    True if the tile copies its panel of an operand to scratch memory, for the tiles after it
     """
 
     registers: Buffer
@@ -46,7 +45,6 @@ class Tile:
     places: dict[Axis, Index]
     rows: tuple[int, int, int]
     row_axis: Axis
-    same_rows: TilePosition | None = None
     copies: bool = False
 
     @property
