@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from glenside.check.confined import Confined
-from glenside.check.indices import index_limits, picks
+from glenside.check.indices import counted_from_ends, from_end, index_limits, picks
 from glenside.check.input_generators import drawn_within
 from glenside.ir.dtypes import REALS, WHOLE, fraction_bits, limits, wider
 from glenside.ir.errors import GlensideError
@@ -28,6 +28,11 @@ _UNITS = 256
 """Tolerance in units in the last place of the largest element of an array."""
 _TIES = 5
 """Stream number of the random draw that selects the kind of numbers for a seed."""
+_ENDS = 6
+"""Stream number of the random draw of whether indices count from the end."""
+_EQUAL, _SPECIAL = 0.35, 0.65
+"""The share of seeds whose numbers are often equal, and with those whose numbers are special values."""
+_SPECIAL_REALS = (0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5, 2.0, 2.5, -2.5, -3.0, 100.0)
 _HUGE, _TINY = 1e18, 1e-2
 
 
@@ -42,20 +47,27 @@ def values_of(program: Program, seed: int) -> dict[str, Array]:
             found[name] = np.asarray(known[name])
         else:
             found[name] = drawn_within(partial(drawn, seed=seed), tensor, limit)
-    return Confined(picks(program.term)).settle(found, Native(), program.constants) or found
+    found = Confined(picks(program.term)).settle(found, Native(), program.constants) or found
+    if np.random.default_rng([seed, _ENDS]).random() < 0.5:
+        for name in counted_from_ends(program.term) & below.keys() - program.constants.keys():
+            found[name] = from_end(found[name], below[name], seed)
+    return found
 
 
 def drawn(tensor: Tensor, limit: int | Array | None = None, *, seed: int) -> Array:
     """Draws floats that are normal, small whole numbers, halves or zeros, integers of full range or small, or indices.
 
-    For some seeds all tensors are small whole numbers and halves: many of them are equal, and their sums are exact.
+    For some seeds all tensors are small whole numbers and halves, many of which are equal, with exact sums. For
+    others they are values at which operators change their behaviour, such as 0, -1 and the limits of integers.
     """
     rng = np.random.default_rng([seed, zlib.crc32(tensor.name.encode())])
     dims, dtype = tuple(tensor.dims), tensor.dtype
     if limit is not None and dtype in WHOLE:
         return rng.integers(0, np.clip(limit, 1, min(limits(dtype)[1], 1 << 62) + 1), dims).astype(dtype)
-    way = rng.integers(0, 8)
-    if dtype in REALS and np.random.default_rng([seed, _TIES]).random() < 0.4:
+    way, kind = rng.integers(0, 8), np.random.default_rng([seed, _TIES]).random()
+    if _EQUAL <= kind < _SPECIAL and dtype != "bool":
+        return rng.choice(_special(dtype), dims).astype(dtype)
+    if dtype in REALS and kind < _EQUAL:
         way = rng.integers(4, 7)
     if dtype in REALS:
         if way < 4:
@@ -69,6 +81,15 @@ def drawn(tensor: Tensor, limit: int | Array | None = None, *, seed: int) -> Arr
     if way < 4:
         least, most = max(least, -4), min(most, 4)
     return rng.integers(least, most, dims, np.uint64 if least >= 0 else np.int64, endpoint=True).astype(dtype)
+
+
+def _special(dtype: str) -> Array:
+    """Returns values at which operators change their behaviour: 0, 1, -1, halves, and the limits of integers."""
+    if dtype in REALS:
+        return np.array(_SPECIAL_REALS)
+    least, most = limits(dtype)
+    values = [n for n in (0, 1, -1, 2, -2, 3, -7, least, least + 1, most - 1, most) if least <= n <= most]
+    return np.array(values, np.int64 if least < 0 else np.uint64)
 
 
 def computed(term: Term, values: Mapping[str, Array]) -> list[Array]:

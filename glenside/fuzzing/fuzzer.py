@@ -19,6 +19,7 @@ from glenside.fuzzing.doors import DOORS, Door
 from glenside.fuzzing.drawing import drawn_case
 from glenside.fuzzing.report import DoorReport, FuzzReport
 from glenside.fuzzing.shrinking import shrunk
+from glenside.fuzzing.turns import Turn
 from glenside.ir.interrupts import answered
 from glenside.ir.term import postorder
 from glenside.ir.text import parse
@@ -123,9 +124,10 @@ class Fuzzer:
             door = self._next_door(number)
             self.drawn[door.name] += 1
             self.waiting[door.name] += 1.0  # so that other workers choose other doors meanwhile
-            pick = random.Random(f"{self.seed}/{door.name}/{self.drawn[door.name]}")
+            turn = Turn(self.seed, self.drawn[door.name])
+            pick = random.Random(f"{self.seed}/{door.name}/{turn.number}")
             kept = self.corpus.cases[: self.known] if self.cases is not None else list(self.corpus.cases)
-        case = drawn_case(pick, door, kept)
+        case = drawn_case(pick, door, kept, turn)
         outcome = child.visit(case, door)
         with self.lock:
             self.waiting[door.name] -= 1.0

@@ -43,6 +43,7 @@ class Generator(Leaves):
     ) -> None:
         super().__init__(pick, settings or Settings())
         self.examples = examples
+        self.only = ""
         self.pool = [term for term in pool if isinstance(term.type, AccessType) and fits(term)]
         self.names |= {tensor.attributes[0].name for tensor in tensors(*pool)}  # type: ignore[union-attr]
         every: list[Operator | Compute] = [*OPERATORS.values(), *COMPUTES.values()]
@@ -156,15 +157,32 @@ class Generator(Leaves):
         def replace(term: Term, children: tuple[Term, ...]) -> Term | None:
             if term in picks:
                 return picks[term]
-            if len(children) == 2 and children[0] is children[1]:  # two equal operands hide which of them is read
-                own = children[0].access
-                other = split_at(self.leaf(own.dims, own.dtype), own.split)
-                return make(term.operator, weave(term.operator, (children[0], other), term.attributes))
             if term.operator.name == "access-tensor" and term not in inside:
-                return self.like(term.access.dims, term.access.dtype)
+                return self.like(term.access.dims, self.dtype_for(term))
             return None
 
-        return rebuild(example, replace)
+        return self.apart(rebuild(example, replace))
+
+    def dtype_for(self, leaf: Term) -> str:
+        """Returns the dtype of the operand for a leaf of an example."""
+        return self.only if self.only and leaf.access.dtype == "float32" else leaf.access.dtype
+
+    def apart(self, term: Term) -> Term:
+        """Returns the term with other tensors for the second of equal operands, which hide which of them is read."""
+
+        def replace(own: Term, children: tuple[Term, ...]) -> Term | None:
+            if len(children) < 2 or children[0] is not children[1]:
+                return None
+            copy = rebuild(children[1], lambda leaf, _: self.renamed(leaf))
+            return make(own.operator, weave(own.operator, (children[0], copy, *children[2:]), own.attributes))
+
+        return rebuild(term, replace)
+
+    def renamed(self, leaf: Term) -> Term | None:
+        """Returns a new tensor like a leaf; None for other terms."""
+        if leaf.operator.name != "access-tensor":
+            return None
+        return self.input(leaf.access.dims, leaf.access.dtype, leaf.attributes[0].constant)  # type: ignore[union-attr]
 
     def indices(self, dims: Sequence[int], size: int, dtype: str = "") -> Term | None:
         """Returns indices below a size: a tensor, numbers, or computed from an earlier term."""

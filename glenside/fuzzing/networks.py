@@ -16,6 +16,9 @@ _WIDTHS = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 32, 33, 64)
 _WIDE = (256, 512, 512, 1024)
 """The last ones are rows, in float32, of multiples of parts of pages, which have a special layout."""
 _LIMIT = 1 << 14
+_SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17)
+_PRODUCTS = 0.15
+"""The share of networks that are one product."""
 
 
 class Networks:
@@ -25,8 +28,10 @@ class Networks:
         self.pick, self.dtype, self.b, self.count = pick, dtype, Builder("network"), 0
 
     def program(self, inputs_are_images: bool | None = None) -> Program:
-        """Draws a network of 1 to 5 layers."""
+        """Draws a network of 1 to 5 layers, or one product of small sizes."""
         pick = self.pick
+        if inputs_are_images is None and pick.random() < _PRODUCTS:
+            return self.b.finish(self.product())
         images = pick.random() < 0.6 if inputs_are_images is None else inputs_are_images
         x = self.image() if images else self.matrix()
         for _ in range(pick.randint(1, 5)):
@@ -38,6 +43,15 @@ class Networks:
             if 0 < prod(new.access.dims) <= _LIMIT * 4:
                 x = new
         return self.b.finish(x)
+
+    def product(self) -> Term:
+        """Draws a product of matrices, often of one row or column, whose second operand may be computed."""
+        rows, depth, columns = (self.pick.choice(_SIZES) for _ in range(3))
+        x, way = self.b.input("x", (rows, depth), self.dtype), self.pick.random()
+        if way < 0.4:
+            return self.b.matmul(x, self.b.constant("w", (depth, columns), self.dtype))
+        other = self.b.input("y", (depth, columns), self.dtype)
+        return self.b.matmul(x, self.activation(other) if way < 0.7 else other)
 
     def of_images(self) -> tuple[Callable[[Term], Term], ...]:
         return (

@@ -19,6 +19,7 @@ class Draft:
 
     def __init__(self, pick: random.Random, opset: int) -> None:
         self.pick, self.model, self.count = pick, Model(opset), 0
+        self.leaves_out = False
         self.types: dict[str, Spec] = {}
 
     def name(self, prefix: str) -> str:
@@ -49,7 +50,9 @@ class Draft:
         return name
 
     def node(self, op: str, ins: Sequence[str], outs: int = 1, domain: str = "", **attributes: Any) -> list[str]:
-        """Adds a node, and returns its outputs."""
+        """Adds a node, in some models without some of its attributes, and returns its outputs."""
+        if self.leaves_out and not domain:
+            attributes = {name: value for name, value in attributes.items() if self.pick.random() < 0.5}
         names = [self.name("t") for _ in range(outs)]
         self.model.nodes.append((op, domain, list(ins), names, attributes))
         return names
@@ -80,7 +83,9 @@ class Draft:
 
     def broadcast(self, x: Value) -> str:
         """Returns an operand that broadcasts with a value: of the same dims, fewer, or with sizes of 1."""
-        _, dtype, dims = x
+        name, dtype, dims = x
+        if self.pick.random() < 0.1:
+            return name
         own = [1 if self.pick.random() < 0.25 else n for n in dims]
         return self.weight(own[self.pick.choice((0, 0, self.pick.randint(0, len(own)))) :], dtype)
 

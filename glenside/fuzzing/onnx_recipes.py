@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from math import prod
+from collections.abc import Sequence
+from math import inf, isfinite, prod
 from typing import Any
 
 from glenside.fuzzing.models import types_of
@@ -40,6 +41,7 @@ from glenside.fuzzing.onnx_nodes import (
     variadic,
     with_axis,
 )
+from glenside.fuzzing.turns import Turn
 
 _ELEMENTS = 6_000
 
@@ -285,29 +287,73 @@ RECIPES: dict[str, Recipe] = {
 """Name of an operator -> the function that draws its nodes."""
 
 
-def drawn_model(pick: random.Random) -> str:
-    """Returns a model of 1 to 6 operators at a drawn version of ONNX, as its description."""
-    d = Draft(pick, pick.choice((7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22)))
-    names = list(RECIPES)
+_VERSIONS = range(7, 23)
+_LEFT_OUT = 0.25
+"""The share of nodes without some of their attributes."""
+_ALONE = 5
+"""Operators of a model in which each is applied to the same value."""
+_SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 2.0, -3.0, inf, -inf)
+
+
+def drawn_model(pick: random.Random, turn: Turn | None = None) -> str:
+    """Returns a model of 1 to 6 operators at a drawn version of ONNX, as its description.
+
+    turn  the number of the model, so that a run draws all operators evenly; by default drawn
+    """
+    alone, turn = (turn or Turn(pick.randrange(1 << 16), pick.randrange(1 << 10))).halved()
+    d = Draft(pick, pick.choice(_VERSIONS))
     rank = pick.choice((1, 2, 2, 3, 4, 4))
-    x = d.spec(d.input([pick.choice((1, 2, 3, 4, 5, 7)) for _ in range(rank)]))
-    ends, seen = list[str](), list[str]()
-    for _ in range(pick.randint(1, 6)):
+    dtype = pick.choice(("float32", "float32", "float64", "int32", "int64", "int8", "uint8")) if alone else "float32"
+    x = d.spec(d.input([pick.choice((1, 2, 3, 4, 5, 7)) for _ in range(rank)], dtype))
+    names = turn.of(list(RECIPES), _ALONE if alone else 1)
+    if alone:
+        extreme = _added(d, _extreme, x) if pick.random() < 0.4 else []
+        ends = _alone(d, d.spec(extreme[0]) if extreme else x, names)
+    else:
+        ends = _chained(d, x, names)
+    d.model.outputs = ends or d.node("Identity", [x[0]])
+    return d.model.used().text()
+
+
+def _alone(d: Draft, x: Value, names: Sequence[str]) -> list[str]:
+    """Applies each operator to the same value, so that no later one hides its result; returns all results."""
+    ends = list[str]()
+    for name in names:
         for _ in range(6):
-            made = _added(d, RECIPES[pick.choice(names)], x)
-            if made:
+            if made := _added(d, RECIPES[name], x):
+                ends += made
+                break
+    return ends
+
+
+def _extreme(d: Draft, x: Value) -> list[str]:
+    """Returns values at which operators change their behaviour, computed from an input: 0, halves, infinities."""
+    _, dtype, dims = x
+    values = [v for v in _SPECIAL if "float" in dtype or isfinite(v)]
+    drawn = [d.pick.choice(values) for _ in range(prod(dims))]
+    if "float" not in dtype:
+        drawn = [max(0.0, v) if dtype == "uint8" else v for v in drawn]
+    zeros = d.node("Mul", [x[0], d.numbers([0.0], dtype)])
+    return d.node("Add", [*zeros, d.numbers(drawn, dtype, dims)])
+
+
+def _chained(d: Draft, x: Value, first: Sequence[str]) -> list[str]:
+    """Applies operators to each other's results, of which the given ones come first; returns the results."""
+    pick, names, ends, seen = d.pick, list(RECIPES), list[str](), list[str]()
+    for step in range(pick.randint(1, 6)):
+        for _ in range(6):
+            name = first[step] if step < len(first) else pick.choice(names)
+            if made := _added(d, RECIPES[name], x):
                 seen += [name for name in ends if pick.random() < 0.4]
                 ends = made
                 x = d.spec(made[0])
                 break
-    if not ends:
-        ends = d.node("Identity", [x[0]])
-    d.model.outputs = [*ends, *seen]
-    return d.model.used().text()
+    return [*ends, *seen]
 
 
 def _added(d: Draft, recipe: Recipe, x: Value) -> list[str]:
     """Returns the outputs that a recipe adds; if they are not valid, it adds nothing and returns none."""
+    d.leaves_out = d.pick.random() < _LEFT_OUT
     before = len(d.model.nodes), {**d.model.inputs}, {**d.model.constants}, {**d.types}, {**d.model.told}
     try:
         made = recipe(d, x)
@@ -317,6 +363,8 @@ def _added(d: Draft, recipe: Recipe, x: Value) -> list[str]:
             return made
     except Exception:  # the recipe does not fit the value, or ONNX refuses the node at that version
         pass
+    finally:
+        d.leaves_out = False
     count, inputs, constants, types, d.model.told = before
     del d.model.nodes[count:]
     d.model.inputs, d.model.constants, d.types = inputs, constants, types

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from itertools import takewhile
 from typing import Any
 
 from glenside.check import EXACT, is_equal
@@ -26,9 +27,9 @@ LIMITS = Limits(nodes=20_000, seconds=15.0, iterations=40)
 _FEW = Limits(nodes=4_000, seconds=10.0, iterations=12)
 
 WANTS, ONLY = "; wants: ", "; rules: "
-"""Prefixes of a case's first line: of demands to put into the e-graph, and of rules that run with few others."""
-_OTHER_RULES = 12
-"""Rules that run in addition to the rules named by a case."""
+"""Prefixes of a case's first lines: of demands to put into the e-graph, and of rules that run with few others."""
+_OTHER_RULES = (0, 0, 12, 24)
+"""Numbers of rules that run in addition to the rules named by a case."""
 TARGETS = {
     "systolic-array": "systolic-array:{rows}x{columns}",
     "output-stationary": "output-stationary:{rows}x{columns}",
@@ -116,11 +117,11 @@ def ruled(visit: Visit) -> None:
     late, pick = of_families([LATE]), visit.pick
     every = late if pick.random() < 0.1 else tuple(rule for rule in RULES.values() if rule not in late)
     rules = pick.sample(every, len(every) if pick.random() < 0.7 else max(1, len(every) // 2))
-    if named := _first_line(visit.case.text, ONLY).split():
-        some = pick.sample(every, min(_OTHER_RULES, len(every)))
+    if named := _comment(visit.case.text, ONLY).split():
+        some = pick.sample(every, min(pick.choice(_OTHER_RULES), len(every)))
         rules = [rule for rule in every if rule.analysis or rule.name in named or rule in some]
         pick.shuffle(rules)
-    wants = _first_line(visit.case.text, WANTS)
+    wants = _comment(visit.case.text, WANTS)
     try:
         snapshot, search = saturated(visit.valued, rules, _FEW, wants=wants, compiled=every)
     except KeyError:  # a demanded term is no longer in the program
@@ -132,10 +133,10 @@ def ruled(visit: Visit) -> None:
         raise Wrong(said)
 
 
-def _first_line(text: str, begin: str) -> str:
-    """Returns the rest of a case's first line after a prefix, or ""."""
-    first = text.lstrip().split("\n", 1)[0]
-    return first.removeprefix(begin) if first.startswith(begin) else ""
+def _comment(text: str, begin: str) -> str:
+    """Returns the rest of the line after a prefix, among the comments above a case's program, or ""."""
+    comments = takewhile(lambda line: line.startswith(";"), text.lstrip().split("\n"))
+    return next((line.removeprefix(begin) for line in comments if line.startswith(begin)), "")
 
 
 @door("extract")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import takewhile
 from math import prod
 
 from glenside.builder.layout import split_at
@@ -26,8 +27,7 @@ def shrunk(case: Case, fails: Fails, seconds: float, tries: int = 400) -> Case:
         return shrunk_model(case, fails, seconds, tries)
     until = time.monotonic() + seconds
     best, term, seen = case, parse(case.text).term, {case.text}
-    first = case.text.split("\n", 1)[0]
-    said = f"{first}\n" if first.startswith("; ") else ""
+    said = "".join(takewhile(lambda line: line.startswith("; "), case.text.splitlines(keepends=True)))
     again = True
     while again:
         again = False

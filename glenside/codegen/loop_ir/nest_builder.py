@@ -16,6 +16,8 @@ from glenside.ir.term import Term
 from glenside.ir.types import Dims
 
 Places = Sequence[Index]
+_IN_A_ROW = 32
+"""The maximum factors that are multiplied one after the other."""
 
 
 _SET = 1 << 11
@@ -200,7 +202,12 @@ def around(axes: Sequence[Axis], body: Sequence[Statement]) -> list[Statement]:
 
 
 def product(factors: Sequence[Formula], dtype: str) -> Formula:
-    """Returns the product of factors, each cast to a dtype; without factors, 1."""
+    """Returns the product of factors, each cast to a dtype; without factors, 1. Many are multiplied in a tree, so that
+    formulas are not deep.
+    """
+    if len(factors) > _IN_A_ROW:
+        half = len(factors) // 2
+        return apply("multiply", product(factors[:half], dtype), product(factors[half:], dtype))
     found: Formula | None = None
     for factor in factors:
         own = convert(factor, dtype)

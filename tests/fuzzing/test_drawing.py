@@ -1,0 +1,100 @@
+"""What the fuzzer draws: every combination in its turn, and values at which results change."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from glenside.check.expected import drawn, values_of
+from glenside.fuzzing import DOORS
+from glenside.fuzzing.applications import TOGETHER, Applications, applications
+from glenside.fuzzing.drawing import drawn_case
+from glenside.fuzzing.rule_programs import varied
+from glenside.fuzzing.searching import ONLY, WANTS
+from glenside.fuzzing.turns import Turn
+from glenside.ir.dtypes import COMPUTED, limits
+from glenside.ir.operator import COMPUTES, Compute
+from glenside.ir.term import postorder
+from glenside.ir.text import parse
+from glenside.ir.types import Dims, Tensor
+from glenside.rewrites import RULES
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_turns_draw_every_item_before_any_twice(count: int) -> None:
+    items = "abcdefg"
+    found = [item for number in range(7 * 4) for item in Turn(3, number).of(items, count)]
+    assert Counter(found) == dict.fromkeys(items, 4 * count)
+    for round_ in range(4 * count):
+        assert {*found[7 * round_ :][:7]} == {*items}
+    assert found[:7] != found[7:14]
+
+
+def test_every_compute_type_is_drawn_with_every_dtype_it_takes() -> None:
+    every = applications()
+    taken = {(record.name, dtype) for record, _, dtype in every if isinstance(record, Compute)}
+    assert {name for name, _ in taken} == COMPUTES.keys()
+    assert {dtype for _, dtype in taken} == {*COMPUTED}
+    drawn = set()
+    for number in range(0, -(-len(every) // TOGETHER)):
+        pick = random.Random(number)
+        for term in postorder(Applications(pick).program_of(Turn(1, number).of(every, TOGETHER)).term):
+            if term.operator.name == "compute":
+                drawn.add((str(term.attributes[0]).strip("()").split(" ")[0], term.children[0].access.dtype))
+    assert len(taken - drawn) < len(taken) / 50
+
+
+def test_every_rule_is_drawn_alone_with_its_demands() -> None:
+    names, demanded = set(), 0
+    for number in range(len(RULES)):
+        lines = varied(random.Random(number), Turn(1, number)).splitlines()
+        names.update(name for line in lines if line.startswith(ONLY) for name in line.removeprefix(ONLY).split())
+        demanded += any(line.startswith(WANTS) for line in lines)
+    assert len(RULES.keys() - names) < 10
+    assert demanded > 20
+
+
+def test_equal_operands_of_examples_differ_when_they_are_drawn() -> None:
+    rule = RULES["transpose-leaves-pad-and-concatenate"]
+    at = next(n for n in range(2 * len(RULES)) if Turn(1, n).of(list(RULES.values())) == [rule])
+    for seed in range(6):
+        text = varied(random.Random(seed), Turn(1, at + len(RULES)))
+        root = parse(text).term
+        assert len({*root.children}) == len(root.children)
+
+
+def test_numbers_are_special_values_for_some_seeds() -> None:
+    for dtype in ("int8", "int64", "uint16", "float32"):
+        tensor = Tensor("x", Dims((200,)), dtype)
+        seen = [{*drawn(tensor, seed=seed).tolist()} for seed in range(60)]
+        if dtype == "float32":
+            assert any({0.5, 2.5, -1.5, 100.0} <= own for own in seen)
+        else:
+            assert any({0, 1, *limits(dtype)} <= own and len(own) < 20 for own in seen)
+
+
+def test_indices_count_from_the_end_for_some_seeds() -> None:
+    program = parse(
+        "(input x (shape 5 3) float32) (input i (shape 9) int64) (access-gather (access-tensor x) (access-tensor i) 0)"
+    )
+    lowest = {int(np.min(values_of(program, seed)["i"])) for seed in range(20)}
+    assert min(lowest) < -3
+    assert max(lowest) >= 0
+
+
+def test_attributes_are_left_out_of_models() -> None:
+    pytest.importorskip("onnx")
+    from glenside.fuzzing.models import Model
+
+    seen = Counter[tuple[str, str, bool]]()
+    for number in range(500):
+        case = drawn_case(random.Random(number), DOORS["import"], [], Turn(1, number))
+        for op, _, _, _, attributes in Model.of(case.text).nodes:
+            for name in ("perm", "upper", "axis", "keepdims", "k", "alpha"):
+                seen[op, name, name in attributes] += 1
+    for op, name in (("Transpose", "perm"), ("Trilu", "upper"), ("ArgMax", "keepdims"), ("Gemm", "alpha")):
+        assert seen[op, name, True]
+        assert seen[op, name, False]
