@@ -61,11 +61,14 @@ def placed_copies(root: Term, copied: Copied, layout: int) -> list[tuple[Term, C
 
 def _copies_of_operands(product: Term, copied: Copied, layout: int, place: dict[Term, str]) -> Iterable[Copy]:
     """Returns the copy of the tensor under the windows of a product, if the unit does not accept it as it is stored."""
-    a, b = product.children[0].children[:2]
+    pairs = product.children[0]
+    if pairs.operator.name != "access-product":
+        return
+    a, b = pairs.children[:2]
     windows = a
     while windows.operator.name in ("access", "access-squeeze", "access-reshape"):
         windows = windows.children[0]
-    if windows.operator.name != "access-windows" or product.children[0].operator.name != "access-product":
+    if windows.operator.name != "access-windows":
         return
     stored = windows.children[0]
     axis = addressing.innermost.function(windows.attributes[0], stored.access.dims)
@@ -73,7 +76,7 @@ def _copies_of_operands(product: Term, copied: Copied, layout: int, place: dict[
     read = axis and addressing.unit.function(
         *((size,), (0,), a.access.dims, a.access.split, (other,), (0,), b.access.dims, b.access.split),
         *(
-            product.children[0].attributes[0],
+            pairs.attributes[0],
             windows.access.dims,
             axis[0],
             1,

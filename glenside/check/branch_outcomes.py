@@ -201,6 +201,8 @@ def cast_taken(a: Array, dtype: str) -> Sequence[Any]:
         return (_equal(a, np.zeros((), a.dtype)).any(), (~_equal(a, np.zeros((), a.dtype))).any(), *(False,) * 4)
     if a.dtype.name in WHOLE:  # numpy compares no integer of 4 or 2 bits with a number that they do not hold
         a = a.astype(wider(a.dtype.name))
+    if a.dtype == bool:  # nor a truth value with a number beyond int64
+        a = a.astype(np.int8)
     least, most = limits(dtype)
     wraps = (a.real < least).any(), (a.real > most).any()
     if a.dtype.kind != "c":

@@ -15,6 +15,7 @@ from glenside.ir.dtypes import REALS, WHOLE, fraction_bits, limits, wider
 from glenside.ir.errors import GlensideError
 from glenside.ir.operand import Array, arrays
 from glenside.ir.operators.casting import bitcast, cast
+from glenside.ir.operators.compute import compute
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build, items_of, postorder
 from glenside.ir.types import AccessType, Tensor, TupleType
@@ -34,6 +35,11 @@ _EQUAL, _SPECIAL = 0.35, 0.65
 """The share of seeds whose numbers are often equal, and with those whose numbers are special values."""
 _SPECIAL_REALS = (0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5, 2.0, 2.5, -2.5, -3.0, 100.0)
 _HUGE, _TINY = 1e18, 1e-2
+_EXACT = frozenset(
+    "abs negative sign floor ceil round relu maximum minimum compare select logical-and logical-or logical-not "
+    "reduce-max reduce-min argmax argmin argsort".split()
+)
+"""Compute types that round nothing."""
 
 
 def values_of(program: Program, seed: int) -> dict[str, Array]:
@@ -168,6 +174,8 @@ class Expected:
     def _certain(self, number: int, unit: float, want: Array, got: Array) -> Array:
         """Returns a mask of the elements that differ by more than rounding explains."""
         a, b = _plain(want), _plain(got)
+        if unit <= coarsest(self.parts[number]) and _is_exact(self.parts[number]):
+            return np.isfinite(a)
         with np.errstate(all="ignore"):
             finite = a[np.isfinite(a) & (np.abs(a) < _HUGE)]
             scale = float(np.max(np.abs(finite), initial=0.0))
@@ -216,6 +224,16 @@ def _casts_undefined(term: Term, values: Mapping[str, Array]) -> bool:
         if plain.size and not bool(np.all((plain > least - 1) & (plain < most + 1))):
             return True
     return False
+
+
+def _is_exact(term: Term) -> bool:
+    """True if nothing is rounded: elements are only moved, chosen, compared, and rounded to whole numbers."""
+    return all(
+        t.operator.name in ("access-tensor", "construct-tuple", "tuple-get-item")
+        or t.index_map is not None
+        or (t.operator is compute and str(t.attributes[0]).strip("()").split(" ")[0] in _EXACT)
+        for t in postorder(term)
+    )
 
 
 def _moved(array: Array, unit: float, rng: np.random.Generator) -> Array:

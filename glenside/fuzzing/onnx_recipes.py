@@ -290,7 +290,7 @@ RECIPES: dict[str, Recipe] = {
 _VERSIONS = range(7, 23)
 _LEFT_OUT = 0.25
 """The share of nodes without some of their attributes."""
-_ALONE = 5
+_ALONE = 8
 """Operators of a model in which each is applied to the same value."""
 _SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 2.0, -3.0, inf, -inf)
 

@@ -12,6 +12,7 @@ from glenside.check.expected import drawn, values_of
 from glenside.fuzzing import DOORS
 from glenside.fuzzing.applications import TOGETHER, Applications, applications
 from glenside.fuzzing.drawing import drawn_case
+from glenside.fuzzing.oracle import Expected
 from glenside.fuzzing.rule_programs import varied
 from glenside.fuzzing.searching import ONLY, WANTS
 from glenside.fuzzing.turns import Turn
@@ -83,6 +84,20 @@ def test_indices_count_from_the_end_for_some_seeds() -> None:
     lowest = {int(np.min(values_of(program, seed)["i"])) for seed in range(20)}
     assert min(lowest) < -3
     assert max(lowest) >= 0
+
+
+def test_ties_are_compared_where_nothing_is_rounded() -> None:
+    program = parse("(input x (shape 4) float32) (compute round (access-tensor x))")
+    values = {"x": np.array([0.5, 1.5, 2.5, -0.5], np.float32)}
+    expected = Expected(program, values, 0)
+    assert not expected.difference([np.array([0, 2, 2, 0], np.float32)])
+    assert expected.difference([np.array([1, 2, 3, -1], np.float32)])
+
+
+def test_nans_that_are_ordered_are_told() -> None:
+    program = parse("(input x (shape 2 2) float32) (compute argmax (access (compute log (access-tensor x)) 1))")
+    for value, told in ((2.0, False), (-2.0, True)):
+        assert Expected(program, {"x": np.full((2, 2), value, np.float32)}, 0).orders_nans == told
 
 
 def test_attributes_are_left_out_of_models() -> None:

@@ -141,6 +141,8 @@ def test_counts_of_every_dtype_compile(dtype: str) -> None:
         ("optimize", _WINDOWS),
         ("layout", _WINDOWS),
         ("layout", _TUPLE),
+        ("layout", "(input x (shape 3 1 2) float32)\n(compute dot-product (access (access-tensor x) 1))"),
+        ("onnx", "(input x (shape 1 1) bool)\n(cast (access-tensor x) uint64)"),
         ("import", _SIZE),
     ],
 )
