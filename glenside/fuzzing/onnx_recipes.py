@@ -288,7 +288,7 @@ RECIPES: dict[str, Recipe] = {
 
 
 _VERSIONS = range(7, 23)
-_LEFT_OUT = 0.25
+_LEFT_OUT = 0.4
 """The share of nodes without some of their attributes."""
 _ALONE = 8
 """Operators of a model in which each is applied to the same value."""

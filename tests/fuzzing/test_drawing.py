@@ -105,7 +105,7 @@ def test_attributes_are_left_out_of_models() -> None:
     from glenside.fuzzing.models import Model
 
     seen = Counter[tuple[str, str, bool]]()
-    for number in range(500):
+    for number in range(600):
         case = drawn_case(random.Random(number), DOORS["import"], [], Turn(1, number))
         for op, _, _, _, attributes in Model.of(case.text).nodes:
             for name in ("perm", "upper", "axis", "keepdims", "k", "alpha"):
